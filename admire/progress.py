@@ -1,0 +1,41 @@
+"""Progress of long work: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+log = logging.getLogger("admire")
+
+Thing = TypeVar("Thing")
+
+SECONDS_BETWEEN_LINES = 15.0
+
+
+def track(things: Iterable[Thing], what: str, total: int | None = None) -> Iterator[Thing]:
+    """Yield the things and show on stderr how far the caller has come.
+
+    Nothing is shown where the ``admire`` logger is not at INFO, as in a program that only uses the
+    library, or where there is nothing to do.
+    """
+    if total is None:
+        things = list(things)
+        total = len(things)
+    if not total or not log.isEnabledFor(logging.INFO):
+        yield from things
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import track as bar
+
+        yield from bar(things, what, total, console=Console(stderr=True), transient=True)
+    else:
+        log.info("%s", what)
+        said = time.monotonic()
+        for done, thing in enumerate(things):
+            if time.monotonic() - said > SECONDS_BETWEEN_LINES:
+                said = time.monotonic()
+                log.info("%s: %d of %d", what, done, total)
+            yield thing

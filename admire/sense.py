@@ -1,0 +1,103 @@
+"""Which sense is meant: idiomatic or literal, by a majority of votes (UoR-NCL section 2.1)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from admire.errors import UserError
+from admire.items import Item, SenseLabel, base_language
+from admire.llm import ChatModel
+from admire.prompts import Prompts
+
+SenseMethod = Literal["auto", "vote", "detector", "given"]
+"""How the sense is decided: ``vote`` asks the chat model, ``detector`` reads it off the embedded
+model's hidden state, ``given`` takes the data's own. ``auto`` is the detector for the embedded
+chat model, whose votes are near chance, and votes for every other."""
+
+VOTE_TEMPERATURE = 0.7
+VOTE_TOKENS = 40
+
+
+@dataclass(frozen=True)
+class Sense:
+    """A decision and what it rests on.
+
+    ``label`` is None where no vote could be read. ``probability`` is that of the idiomatic sense,
+    in [0, 1]: the share of the votes that could be read, or the mean of the detector's heads.
+    """
+
+    label: SenseLabel | None
+    probability: float
+    idiomatic: int = 0
+    literal: int = 0
+    unparsed: int = 0
+
+    @property
+    def confidence(self) -> float:
+        """How sure the decision is, from 0.5 to 1."""
+        return max(self.probability, 1 - self.probability)
+
+
+def vote(item: Item, llm: ChatModel, prompts: Prompts, *, votes: int, seed: int = 0) -> Sense:
+    """Ask ``votes`` times (the paper's T, 5 there) and follow the majority.
+
+    Replies that name neither sense, or both, are counted as unparsed and take no side. A tie is
+    literal: language models are known to call literal uses idiomatic, hardly ever the other way.
+    If no reply can be read there is no label.
+
+    Raises:
+        UserError: the model cannot be asked.
+    """
+    prompt = prompts.render(
+        "sense", base_language(item.language), compound=item.compound, sentence=item.sentence
+    )
+    replies = [
+        llm.ask(prompt, temperature=VOTE_TEMPERATURE, max_tokens=VOTE_TOKENS, seed=seed + turn)
+        for turn in range(votes)
+    ]
+    labels = [read_label(reply) for reply in replies]
+    idiomatic, literal = labels.count("idiomatic"), labels.count("literal")
+    read = idiomatic + literal
+    label: SenseLabel | None = None
+    if read:
+        label = "idiomatic" if idiomatic > literal else "literal"
+    return Sense(label, idiomatic / read if read else 0.5, idiomatic, literal, votes - read)
+
+
+def given(item: Item) -> Sense:
+    """The sense that the data says, as one vote.
+
+    Raises:
+        UserError: the data does not say.
+    """
+    if item.sentence_type is None:
+        raise UserError(f"'{item.compound}': no sentence_type is given. Use another --sense.")
+    idiomatic = int(item.sentence_type == "idiomatic")
+    return Sense(item.sentence_type, float(idiomatic), idiomatic, 1 - idiomatic)
+
+
+_LABEL = re.compile(
+    r"(?P<negated>\b(?:not|non|never|não|nem)[\s-]+(?:used\s+|uma?\s+|an?\s+)*)?"
+    r"\b(?:(?P<idiomatic>idiom\w*|figurativ\w*|figurad\w*)|(?P<literal>liter\w*))",
+    re.IGNORECASE,
+)
+
+
+def read_label(reply: str) -> SenseLabel | None:
+    """The one sense that a reply names; None where it names none or both.
+
+    A negated sense ("not literal") is not named. Where the whole reply names both, its first and
+    then its last line decide, if one of them names one alone.
+    """
+    lines = [line for line in reply.splitlines() if line.strip()]
+    for part in (reply, *lines[:1], *lines[-1:]):
+        named: set[SenseLabel] = {
+            "idiomatic" if match["idiomatic"] else "literal"
+            for match in _LABEL.finditer(part)
+            if not match["negated"]
+        }
+        if len(named) == 1:
+            return named.pop()
+    return None

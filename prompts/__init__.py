@@ -1,0 +1,47 @@
+"""The prompts: one Jinja2 template a prompt and language, ``<prompt>_<language>.j2``."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import jinja2
+
+from admire.errors import UserError
+
+FOLDER = Path(__file__).parent
+
+
+class Prompts:
+    """The templates of this folder, or of a user's own folder laid over it."""
+
+    def __init__(self, folder: str | Path | None = None):
+        if folder is not None and not Path(folder).is_dir():
+            raise UserError(f"{folder}: is not a folder of prompt templates.")
+        self.folders = [Path(folder), FOLDER] if folder else [FOLDER]
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(self.folders),
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+
+    def render(self, prompt: str, language: str, **values: object) -> str:
+        """The prompt's text in the given language, in English where there is no template for it.
+
+        Raises:
+            UserError: the template has a mistake in it.
+        """
+        try:
+            names = [f"{prompt}_{language}.j2", f"{prompt}_en.j2"]
+            return self._templates.select_template(names).render(values).strip()
+        except jinja2.TemplateError as error:
+            raise UserError(f"The prompt template '{prompt}' cannot be used: {error}.") from error
+
+    def fingerprints(self) -> dict[str, str]:
+        """File name → SHA-256 of each template, for the run's record."""
+        return {
+            file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+            for folder in reversed(self.folders)
+            for file in sorted(folder.glob("*.j2"))
+        }

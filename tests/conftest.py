@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import settings
+
+settings.register_profile("steady", deadline=None, derandomize=True)
+settings.load_profile("steady")
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+"""Real data, where it lies beside the checkout; tests that need it skip where it does not."""
+
+
+@pytest.fixture(autouse=True)
+def clean_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
+    """Every test has a cache of its own and no key or server of the user's."""
+    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path_factory.mktemp("cache")))
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ADMIRE_EMBEDDED_GGUF"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def shared() -> Path:
+    if not SHARED.is_dir():
+        pytest.skip(f"needs the real data in {SHARED}")
+    return SHARED
+
+
+def admire_row(compound: str = "night owl", **changes: str) -> dict[str, str]:
+    """One row as AdMIRe's TSVs have it, with five captioned candidates a.png to e.png."""
+    row = {
+        "compound": compound,
+        "subset": "Train",
+        "sentence_type": "idiomatic",
+        "sentence": f"My sister is a {compound} who writes at midnight.",
+        "expected_order": "['a.png', 'b.png', 'c.png', 'd.png', 'e.png']",
+    }
+    captions = ["a woman at a desk", "a lamp at night", "a bird asleep", "an owl", "a red bicycle"]
+    for k, (name, caption) in enumerate(zip("abcde", captions, strict=True), start=1):
+        row[f"image{k}_name"] = f"{name}.png"
+        row[f"image{k}_caption"] = caption
+    return row | changes
+
+
+@pytest.fixture
+def write_table(tmp_path: Path) -> Callable[..., Path]:
+    """Write rows as a TSV or CSV below tmp_path and return its path."""
+
+    def write(*rows: dict[str, str], name: str = "subtask_a_train.tsv") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        table = pd.DataFrame(list(rows)).fillna("")
+        table.to_csv(path, sep="\t" if path.suffix == ".tsv" else ",", index=False)
+        return path
+
+    return write

@@ -1,0 +1,55 @@
+"""Small deterministic models that fit the real protocols, so that ranks can be asserted exactly."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from admire.encoders import Role, Vectors
+
+
+class WordEncoder:
+    """A text as the bag of its words: texts that share words are similar."""
+
+    name = "words"
+    identity = "words:1"
+    batch = 2
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        vectors = np.zeros((len(texts), 512), dtype=np.float32)
+        for row, text in zip(vectors, texts, strict=True):
+            for word in re.findall(r"\w+", text.lower()):
+                row[zlib.crc32(word.encode()) % 512] += 1
+            row /= np.linalg.norm(row) or 1
+        return vectors
+
+
+class PictureEncoder(WordEncoder):
+    """As WordEncoder, for pictures too: what a file's bytes say is what the picture shows."""
+
+    name = "pictures"
+    identity = "pictures:1"
+
+    def encode_images(self, images: Sequence[Path]) -> Vectors:
+        return self.encode_texts([image.read_text() for image in images], role="document")
+
+
+class ScriptedChat:
+    """Answers each prompt by a function of it, and remembers what it was asked."""
+
+    def __init__(self, answer: Callable[[str], str], name: str = "scripted", parallel: int = 1):
+        self.answer = answer
+        self.name = name
+        self.identity = name
+        self.parallel = parallel
+        self.prompts: list[str] = []
+
+    def ask(
+        self, prompt: str, *, temperature: float = 0.0, max_tokens: int = 64, seed: int = 0
+    ) -> str:
+        self.prompts.append(prompt)
+        return self.answer(prompt)
