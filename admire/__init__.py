@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from admire.errors import UserError
-    from admire.items import Candidate, Item, read_items, read_submission
+    from admire.items import SAMPLES, Candidate, Item, read_items, read_submission
     from admire.run import Run, Settings, rank, write_run
     from admire.scorer import Scoring
 
 _HOMES = {
+    "SAMPLES": "items",
     "Candidate": "items",
     "Item": "items",
     "Run": "run",
@@ -25,6 +26,7 @@ _HOMES = {
     "write_run": "run",
 }
 __all__ = [
+    "SAMPLES",
     "Candidate",
     "Item",
     "Run",

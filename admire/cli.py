@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import logging
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from admire.items import Item
     from admire.run import Ranking, Run
     from admire.sense import Sense
+
+log = logging.getLogger("admire")
+
+SHOWN = 20
+"""How many items' rankings are printed; the run folder has them all."""
 
 app = typer.Typer(
     help="Decide which sense of a compound is meant, say what it means, rank images and captions.",
@@ -57,12 +63,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 @app.callback()
 def _messages() -> None:
-    logger = logging.getLogger("admire")
-    logger.setLevel(logging.INFO)
-    if not logger.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        logger.addHandler(handler)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log.handlers = [handler]
+    log.setLevel(logging.INFO)
 
 
 @app.command()
@@ -70,11 +74,11 @@ def demo(
     out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/demo"),
 ) -> None:
     """Rank the samples that come with admire, on this machine, without key or hub."""
-    from admire.items import read_items
+    from admire.items import SAMPLES, read_items
     from admire.run import rank as rank_items
 
-    items = read_items(samples_folder())
-    _finish(rank_items(items), items, out, samples_folder() / "manifest.jsonl")
+    items = read_items(SAMPLES)
+    _finish(rank_items(items), items, out, SAMPLES)
 
 
 @app.command()
@@ -188,7 +192,7 @@ def sense(
     )
     with write_whole(out) as file:
         table.to_csv(file, sep="\t", index=False)
-    logging.getLogger("admire").info("Wrote %s", out)
+    log.info("Wrote %s", out)
     known = table[table["sentence_type"].notna()]
     if known.empty:
         return
@@ -224,6 +228,28 @@ def score(
 
 
 @app.command()
+def tune(
+    run: Annotated[Path, typer.Argument(help="Run folder of admire rank, with gold orders.")],
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Choose gate, contrast and standardising on a run, scored by leaving one compound out."""
+    from admire.evaluation import score_items, summarise
+    from admire.tuning import leave_one_out, read_run
+
+    items, parts = read_run(run)
+    predictions, best = leave_one_out(items, parts)
+    summary = summarise(score_items(items, predictions, str(run)), seed=seed)
+    _print_summary(summary, f"{run}, scored as the other compounds choose", json)
+    log.info(
+        "All items together choose --gate %s --contrast %g %s",
+        best.gate,
+        best.contrast,
+        "--standardise" if best.standardise else "--no-standardise",
+    )
+
+
+@app.command()
 def detector(
     data: Annotated[list[Path], typer.Argument(help="Training CSVs of SemEval-2022 Task 2A.")],
     out: Annotated[Path, typer.Option(help="Detector to write.")] = Path("detector.json"),
@@ -246,7 +272,7 @@ def detector(
     fitted = fit(sample(items, per_compound, unseen, seed), open_encoder(encoder), seed=seed)
     fitted.save(out)
     print(jsonlib.dumps(fitted.card, indent=2))
-    logging.getLogger("admire").info("Wrote %s", out)
+    log.info("Wrote %s", out)
 
 
 @models_app.callback()
@@ -283,11 +309,6 @@ def pull(name: Annotated[str, typer.Argument(help="A name from the list.")]) -> 
     print(place)
 
 
-def samples_folder() -> Path:
-    """The samples that ship with the package."""
-    return Path(__file__).parent / "samples"
-
-
 def _finish(run: Run, items: Sequence[Item], out: Path, source: Path) -> None:
     """Write the run folder, print the rankings, and score them where the gold is known."""
     from admire.evaluation import score_items, summarise
@@ -300,7 +321,7 @@ def _finish(run: Run, items: Sequence[Item], out: Path, source: Path) -> None:
             summarise(score_items(items, run.predictions(), str(out))), str(out), json=False
         )
     for path in written:
-        logging.getLogger("admire").info("Wrote %s", path)
+        log.info("Wrote %s", path)
 
 
 def _print(table: Any) -> None:
@@ -317,15 +338,30 @@ def _print_rankings(rankings: Sequence[Ranking]) -> None:
     from rich.table import Table
 
     table = Table("Compound", "Sense (votes)", "Gloss", "Candidates, best first", show_lines=True)
-    for ranking in rankings:
-        scores = dict(zip((c.name for c in ranking.item.candidates), ranking.scores, strict=True))
+    for ranking in rankings[:SHOWN]:
         table.add_row(
             escape(ranking.item.compound),
             "\n".join(_sense_cell(i.sense) for i in ranking.interpretations) or "–",
             escape("\n".join(i.gloss or "–" for i in ranking.interpretations) or "–"),
-            escape("\n".join(f"{scores[name]:+.2f} {name}" for name in ranking.order)),
+            escape("\n".join(_candidate_lines(ranking))),
         )
     _print(table)
+    if len(rankings) > SHOWN:
+        print(f"… and {len(rankings) - SHOWN} more, in items.jsonl and scores.csv")
+
+
+def _candidate_lines(ranking: Ranking) -> list[str]:
+    """A line a candidate: score, name, the beginning of its caption; ★ marks the best by gold."""
+    found = {
+        candidate.name: (score, candidate.caption or "")
+        for candidate, score in zip(ranking.item.candidates, ranking.scores, strict=True)
+    }
+    best = (ranking.item.expected_order or [None])[0]
+    return [
+        f"{found[name][0]:+.2f} {'★' if name == best else ' '} {name}  "
+        + textwrap.shorten(found[name][1], 40, placeholder="…")
+        for name in ranking.order
+    ]
 
 
 def _sense_cell(sense: Sense) -> str:

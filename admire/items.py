@@ -20,6 +20,9 @@ from admire.storage import write_whole
 
 log = logging.getLogger("admire")
 
+SAMPLES = Path(__file__).parent / "samples"
+"""The image set that ships with admire."""
+
 SenseLabel = Literal["idiomatic", "literal"]
 
 LANGUAGES = {

@@ -6,14 +6,15 @@ import json
 import logging
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
+import numpy as np
 import pandas as pd
 
 from admire.detect import load_detector
@@ -28,6 +29,7 @@ from admire.scorer import (
     Scores,
     Scoring,
     Track,
+    Vector,
     ensemble,
     query_weights,
     rank_names,
@@ -217,7 +219,7 @@ def rank(
         if not item.candidates:
             raise UserError(f"row {number} ('{item.compound}') has no candidates to rank.")
     encoder = encoder or open_encoder(settings.encoder)
-    kind = settings.track or _track(items, encoder)
+    kind = _track(items, encoder, settings.track)
     timings = {}
     models: Sequence[ChatModel] = ()
     readings: list[list[Interpretation]] = []
@@ -227,92 +229,138 @@ def rank(
         readings = [interpret(items, llm, settings) for llm in models]
         timings["senses and meanings"] = time.perf_counter() - started
     started = time.perf_counter()
-    if "caption" in kind:  # all at once, so that the encoder works in full batches
-        captions = [c.caption for item in items for c in item.candidates if c.caption]
-        encoder.encode_texts(captions, role="document") if captions else None
-    rankings = tuple(
-        _rank_item(item, tuple(reading[k] for reading in readings), encoder, kind, settings)
+    queries = [
+        _queries(item, [reading[k] for reading in readings], settings)
         for k, item in enumerate(items)
+    ]
+    texts = [text for asked in queries for query in asked for text in query.texts.values()]
+    vectors = dict(zip(texts, encoder.encode_texts(texts, role="query"), strict=True))
+    documents = _encode_candidates(items, encoder, kind)
+    rankings = tuple(
+        _rank_item(item, asked, vectors, documents, settings.scoring)
+        for item, asked in zip(items, queries, strict=True)
     )
     timings["encoding and scores"] = time.perf_counter() - started
     return Run(rankings, _record(settings, models, encoder, kind, timings, len(items)))
 
 
-def _track(items: Sequence[Item], encoder: TextEncoder) -> Track:
-    """Images and captions, as far as the encoder reads them and the candidates have them."""
-    images = any(candidate.image for item in items for candidate in item.candidates)
-    captions = any(candidate.caption for item in items for candidate in item.candidates)
-    if not isinstance(encoder, ImageEncoder):
-        if not captions:
-            raise UserError(
-                f"The encoder '{encoder.name}' reads no images, and there are no captions."
-            )
-        if images:
-            log.warning("The encoder '%s' reads no images: captions alone decide.", encoder.name)
-        return "caption"
-    if images and captions:
-        return "image+caption"
-    return "image" if images else "caption"
+def _track(items: Sequence[Item], encoder: TextEncoder, wanted: Track | None) -> Track:
+    """The track to rank by: images and captions, as far as they are there and can be read.
+
+    Raises:
+        UserError: nothing of what is wanted is there, or the encoder cannot read it.
+    """
+    there = {
+        kind
+        for kind in ("image", "caption")
+        if any(getattr(candidate, kind) for item in items for candidate in item.candidates)
+    }
+    sees = isinstance(encoder, ImageEncoder)
+    if wanted is None and "image" in there and not sees:
+        log.warning("The encoder '%s' reads no images: captions alone decide.", encoder.name)
+    for kind in wanted.split("+") if wanted else ():
+        if kind not in there:
+            raise UserError(f"No candidate has {kind}s. Use another --track.")
+    if wanted and "image" in wanted and not sees:
+        raise UserError(f"The encoder '{encoder.name}' reads no images. Use --track caption.")
+    readable = there if sees else there - {"image"}
+    if not readable:
+        raise UserError(f"The encoder '{encoder.name}' reads no images; there are no captions.")
+    if wanted:
+        return wanted
+    return "image+caption" if len(readable) == 2 else cast(Track, readable.pop())
+
+
+def _encode_candidates(
+    items: Sequence[Item], encoder: TextEncoder, kind: Track
+) -> dict[str, dict[Path | str, Vector]]:
+    """A vector for each caption and image of the track, all encoded in full batches."""
+    candidates = [candidate for item in items for candidate in item.candidates]
+    found: dict[str, dict[Path | str, Vector]] = {}
+    if "image" in kind and isinstance(encoder, ImageEncoder):
+        images = list(dict.fromkeys(c.image for c in candidates if c.image))
+        found["image"] = dict(zip(images, encoder.encode_images(images), strict=True))
+    if "caption" in kind:
+        captions = list(dict.fromkeys(c.caption for c in candidates if c.caption))
+        encoded = encoder.encode_texts(captions, role="document")
+        found["caption"] = dict(zip(captions, encoded, strict=True))
+    return found
+
+
+@dataclass(frozen=True)
+class _Query:
+    """What candidates are compared with: texts and their weights by role (gloss, compound, …).
+
+    A role without a weight does not count but is compared and recorded all the same.
+    """
+
+    texts: dict[str, str]
+    weights: dict[str, float]
+    interpretation: Interpretation | None = None
+
+
+def _queries(
+    item: Item, interpretations: Sequence[Interpretation], settings: Settings
+) -> list[_Query]:
+    """One query for each chat model's interpretation, or the baseline's only one."""
+    if settings.query != "meaning":
+        text = item.compound if settings.query == "compound" else item.sentence
+        return [_Query({settings.query: text}, {settings.query: 1.0})]
+    return [
+        _Query(
+            {"compound": item.compound} | ({"gloss": i.gloss} if i.gloss else {}),
+            query_weights(settings.scoring, i.sense, i.gloss is not None),
+            i,
+        )
+        for i in interpretations
+    ]
 
 
 def _rank_item(
     item: Item,
-    interpretations: tuple[Interpretation, ...],
-    encoder: TextEncoder,
-    kind: Track,
-    settings: Settings,
+    queries: Sequence[_Query],
+    vectors: Mapping[str, Vector],
+    documents: Mapping[str, Mapping[Path | str, Vector]],
+    scoring: Scoring,
 ) -> Ranking:
-    if interpretations:
-        weights = [
-            query_weights(settings.scoring, i.sense, i.gloss, item.compound)
-            for i in interpretations
-        ]
-    else:
-        weights = [{item.sentence if settings.query == "sentence" else item.compound: 1.0}]
     names = [candidate.name for candidate in item.candidates]
-    parts: list[dict[str, Any]] = []
     scores = []
-    for k, weighted in enumerate(weights):
-        reading = interpretations[k] if interpretations else None
-        # The compound's and the gloss's cosines are recorded even where only one of them counts.
-        queries = list(dict.fromkeys([*weighted, item.compound, *_texts(reading)]))
-        cosines = similarities(encoder, queries, item.candidates, kind)
-        vector = [weighted.get(text, 0.0) for text in queries]
-        scores.append(score(cosines, vector, settings.scoring))
-        roles = {item.compound: "compound", item.sentence: "sentence"}
+    parts: list[dict[str, Any]] = []
+    for query in queries:
+        asked = np.array([vectors[text] for text in query.texts.values()])
+        cosines = similarities(asked, item.candidates, documents)
+        weights = [query.weights.get(role, 0.0) for role in query.texts]
+        scores.append(score(cosines, weights, scoring))
         for j, name in enumerate(names):
+            compared = {
+                f"{kind}_{role}": values[q, j]
+                for kind, values in cosines.items()
+                for q, role in enumerate(query.texts)
+            }
             parts.append(
                 {
                     "candidate": name,
-                    "llm": reading.llm if reading else "",
-                    **_columns(reading),
-                    **{
-                        f"{kind}_{roles.get(text, 'gloss')}": values[q, j]
-                        for kind, values in cosines.items()
-                        for q, text in enumerate(queries)
-                    },
+                    **_columns(query.interpretation),
+                    **compared,
                     "llm_score": scores[-1][j],
                 }
             )
     mean = ensemble(scores)
     order = rank_names(names, mean)
-    position = {name: place for place, name in enumerate(order, start=1)}
     total = dict(zip(names, mean, strict=True))
     rows = tuple(
-        part | {"score": total[part["candidate"]], "rank": position[part["candidate"]]}
+        part | {"score": total[part["candidate"]], "rank": 1 + order.index(part["candidate"])}
         for part in parts
     )
+    interpretations = tuple(q.interpretation for q in queries if q.interpretation)
     return Ranking(item, interpretations, mean, order, rows)
-
-
-def _texts(reading: Interpretation | None) -> list[str]:
-    return [reading.gloss] if reading and reading.gloss else []
 
 
 def _columns(reading: Interpretation | None) -> dict[str, Any]:
     if reading is None:
         return {}
     return {
+        "llm": reading.llm,
         "predicted_type": reading.sense.label or "",
         "probability": reading.sense.probability,
         "votes_idiomatic": reading.sense.idiomatic,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from admire.encoders import ImageEncoder, TextEncoder
-from admire.errors import UserError
+from admire.encoders import Vectors
 from admire.items import Candidate
 from admire.sense import Sense
 
+Vector = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
 Track = Literal["image", "caption", "image+caption"]
 
@@ -43,42 +44,32 @@ class Scoring:
     standardise: bool = False
 
 
-def query_weights(
-    scoring: Scoring, sense: Sense, gloss: str | None, compound: str
-) -> dict[str, float]:
-    """The query texts of one item and what each counts; without a gloss, the compound alone."""
-    if gloss is None:
-        return {compound: 1.0}
+def query_weights(scoring: Scoring, sense: Sense, has_gloss: bool) -> dict[str, float]:
+    """What the gloss and the compound count as queries; without a gloss, the compound alone."""
+    if not has_gloss:
+        return {"compound": 1.0}
     idiomatic = sense.probability if scoring.gate == "soft" else float(sense.label == "idiomatic")
-    weights = {gloss: idiomatic, compound: 1 - idiomatic - scoring.contrast * idiomatic}
-    return {text: weight for text, weight in weights.items() if weight}
+    return {"gloss": idiomatic, "compound": 1 - idiomatic - scoring.contrast * idiomatic}
 
 
 def similarities(
-    encoder: TextEncoder, queries: Sequence[str], candidates: Sequence[Candidate], track: Track
+    queries: Vectors,
+    candidates: Sequence[Candidate],
+    vectors: Mapping[str, Mapping[Path | str, Vector]],
 ) -> dict[str, Scores]:
     """Cosines of each query with each candidate, by track: shape (queries, candidates).
 
-    A candidate that lacks its caption or image has NaN there.
-
-    Raises:
-        UserError: the track needs images and the encoder reads none, or nothing can be compared.
+    ``queries`` has the shape (queries, width); ``vectors`` holds a unit vector for each caption
+    under ``caption`` and for each image file under ``image``, or one of the two. A candidate that
+    lacks its caption or image has NaN there.
     """
-    vectors = encoder.encode_texts(queries, role="query").astype(float)
     found: dict[str, Scores] = {}
-    for kind in track.split("+"):
-        things = [getattr(candidate, kind) for candidate in candidates]
-        there = [k for k, thing in enumerate(things) if thing is not None]
+    for kind, known in vectors.items():
         cosines = np.full((len(queries), len(candidates)), np.nan)
-        if there and kind == "image":
-            if not isinstance(encoder, ImageEncoder):
-                raise UserError(
-                    f"The encoder '{encoder.name}' reads no images. Use --track caption."
-                )
-            cosines[:, there] = vectors @ encoder.encode_images([things[k] for k in there]).T
-        elif there:
-            documents = encoder.encode_texts([things[k] for k in there], role="document")
-            cosines[:, there] = vectors @ documents.T
+        for column, candidate in enumerate(candidates):
+            thing = candidate.image if kind == "image" else candidate.caption
+            if thing is not None:
+                cosines[:, column] = queries.astype(float) @ known[thing].astype(float)
         found[kind] = cosines
     return found
 

@@ -58,6 +58,8 @@ class CachedEncoder:
                 vectors[key] = vector.tobytes()
                 self._cache.put(key, vector.tobytes())
             self.encoded += len(part)
+        if not things:
+            return np.zeros((0, 0), dtype="<f4")
         return np.stack([np.frombuffer(vectors[key] or b"", dtype="<f4") for key in keys])
 
 

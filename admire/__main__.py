@@ -1,0 +1,3 @@
+from admire.cli import main
+
+main()

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from admire.errors import UserError
+from admire.prompts import FOLDER, Prompts
+
+VALUES = {"compound": "night owl", "sentence": "My sister is a night owl."}
+SHIPPED = sorted(file.name for file in FOLDER.glob("*.j2"))
+
+
+def test_the_three_prompts_are_shipped_in_english():
+    assert {"sense_en.j2", "gloss_en.j2", "detect_en.j2"} <= set(SHIPPED)
+
+
+@pytest.mark.parametrize("file", SHIPPED)
+def test_a_shipped_prompt_holds_what_it_asks_about(file: str):
+    prompt, language = file.removesuffix(".j2").split("_")
+    text = Prompts().render(prompt, language, **VALUES)
+    assert '"night owl"' in text
+    # A gloss is of the idiom, whatever its sentence: the same for all of a compound's items.
+    assert ('"My sister is a night owl."' in text) == (prompt != "gloss")
+    assert "{" not in text
+    assert text == text.strip()
+
+
+def test_the_sense_prompt_names_both_answers():
+    text = Prompts().render("sense", "en", **VALUES)
+    assert text.endswith("Idiomatic or Literal.")
+
+
+def test_the_detector_reads_the_state_after_the_last_word():
+    # Its weights were fitted to this text: another last token has another state.
+    text = Prompts().render("detect", "en", **VALUES)
+    assert text == (
+        'Sentence: "My sister is a night owl."\nIn this sentence, the phrase "night owl" is used'
+    )
+
+
+def test_values_are_text_and_neither_markup_nor_template():
+    # Escapes like &amp; or {{ }} run as code would change what the model is asked.
+    text = Prompts().render("sense", "en", compound="<b> & 'x'", sentence="{{ 1 + 1 }} {% if %}")
+    assert "<b> & 'x'" in text
+    assert "{{ 1 + 1 }} {% if %}" in text
+
+
+@pytest.mark.parametrize("language", ["pt", "ka", "zz"])
+def test_a_language_without_a_template_is_asked_in_english(language: str):
+    prompts = Prompts()
+    assert prompts.render("sense", language, **VALUES) == prompts.render("sense", "en", **VALUES)
+
+
+def test_a_folder_of_ones_own_lies_over_the_shipped_one(tmp_path: Path):
+    (tmp_path / "sense_en.j2").write_text("Mine: {{ compound }}\n")
+    (tmp_path / "gloss_pt.j2").write_text("O que é {{ compound }}?\n")
+    prompts = Prompts(tmp_path)
+    assert prompts.render("sense", "en", **VALUES) == "Mine: night owl"
+    assert prompts.render("sense", "pt", **VALUES) == "Mine: night owl"
+    assert prompts.render("gloss", "pt", **VALUES) == "O que é night owl?"
+    assert prompts.render("gloss", "en", **VALUES) == Prompts().render("gloss", "en", **VALUES)
+
+
+def test_a_folder_may_be_given_as_a_string(tmp_path: Path):
+    (tmp_path / "sense_en.j2").write_text("Mine")
+    assert Prompts(str(tmp_path)).render("sense", "en", **VALUES) == "Mine"
+
+
+def test_a_template_need_not_use_every_value(tmp_path: Path):
+    (tmp_path / "sense_en.j2").write_text("Only {{ sentence }}")
+    assert Prompts(tmp_path).render("sense", "en", **VALUES) == f"Only {VALUES['sentence']}"
+
+
+def test_lines_of_control_leave_no_blank_lines(tmp_path: Path):
+    (tmp_path / "sense_en.j2").write_text("a\n  {% if compound %}\nb\n  {% endif %}\nc\n")
+    assert Prompts(tmp_path).render("sense", "en", **VALUES) == "a\nb\nc"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        b"{{ compound",
+        b"{% if compound %}",
+        b"{% nonsense %}",
+        b"{{ compound | nonsense }}",
+        b"{{ compoud }}",
+        b"{% include 'nowhere.j2' %}",
+        b"{{ compound + 1 }}",
+        b"{{ 1 / 0 }}",
+        "{{ compound }} é idiomático?".encode("latin-1"),
+    ],
+)
+def test_a_template_with_a_mistake_is_named(tmp_path: Path, template: bytes):
+    (tmp_path / "sense_en.j2").write_bytes(template)
+    with pytest.raises(UserError, match="prompt template 'sense"):
+        Prompts(tmp_path).render("sense", "en", **VALUES)
+
+
+def test_an_undefined_variable_is_named(tmp_path: Path):
+    (tmp_path / "sense_en.j2").write_text("{{ compoud }}")
+    with pytest.raises(UserError, match="compoud"):
+        Prompts(tmp_path).render("sense", "en", **VALUES)
+
+
+def test_a_prompt_that_does_not_exist_is_named():
+    with pytest.raises(UserError, match="nonsense"):
+        Prompts().render("nonsense", "en", **VALUES)
+
+
+@pytest.mark.parametrize("kind", ["missing", "file"])
+def test_what_is_no_folder_is_refused_at_once(tmp_path: Path, kind: str):
+    path = tmp_path / "prompts"
+    if kind == "file":
+        path.write_text("x")
+    with pytest.raises(UserError, match="is not a folder of prompt templates") as caught:
+        Prompts(path)
+    assert str(path) in str(caught.value)
+
+
+def test_fingerprints_are_of_every_template_in_use(tmp_path: Path):
+    (tmp_path / "sense_en.j2").write_text("mine")
+    (tmp_path / "gloss_pt.j2").write_text("minha")
+    (tmp_path / "notes.txt").write_text("no template")
+    shipped, prints = Prompts().fingerprints(), Prompts(tmp_path).fingerprints()
+    assert sorted(shipped) == SHIPPED
+    assert prints == shipped | {
+        "sense_en.j2": hashlib.sha256(b"mine").hexdigest(),
+        "gloss_pt.j2": hashlib.sha256(b"minha").hexdigest(),
+    }
+
+
+def test_a_fingerprint_changes_with_the_content(tmp_path: Path):
+    (tmp_path / "sense_en.j2").write_text("one")
+    before = Prompts(tmp_path).fingerprints()
+    (tmp_path / "sense_en.j2").write_text("two")
+    after = Prompts(tmp_path).fingerprints()
+    assert {name for name in after if before[name] != after[name]} == {"sense_en.j2"}

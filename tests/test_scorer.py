@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admire import Candidate, Scoring
+from admire.scorer import ensemble, query_weights, rank_names, score, similarities
+from admire.sense import Sense
+
+PAPER = Scoring()
+
+
+@pytest.mark.parametrize(
+    ("scoring", "sense", "expected"),
+    [
+        (PAPER, Sense("idiomatic", 0.8), {"gloss": 1, "compound": 0}),
+        (PAPER, Sense("literal", 0.4), {"gloss": 0, "compound": 1}),
+        (PAPER, Sense(None, 0.5), {"gloss": 0, "compound": 1}),
+        # soft: 0.8 of the gloss, 0.2 of the compound, less half of 0.8 against literal pictures
+        (
+            Scoring(gate="soft", contrast=0.5),
+            Sense("idiomatic", 0.8),
+            {"gloss": 0.8, "compound": -0.2},
+        ),
+        (Scoring(gate="hard", contrast=0.5), Sense("literal", 0.4), {"gloss": 0, "compound": 1}),
+    ],
+)
+def test_the_sense_decides_what_gloss_and_compound_count(scoring, sense, expected):
+    assert query_weights(scoring, sense, has_gloss=True) == pytest.approx(expected)
+
+
+def test_without_a_gloss_the_compound_is_the_query():
+    assert query_weights(PAPER, Sense("idiomatic", 1.0), has_gloss=False) == {"compound": 1.0}
+
+
+def test_the_default_score_is_the_papers_sum_of_cosines():
+    cosines = {"image": np.array([[0.1, 0.4]]), "caption": np.array([[0.5, 0.3]])}
+    assert score(cosines, [1.0], PAPER) == pytest.approx([0.6, 0.7])
+
+
+def test_tracks_are_weighted():
+    cosines = {"image": np.array([[0.1, 0.4]]), "caption": np.array([[0.5, 0.3]])}
+    scoring = Scoring(image_weight=2, caption_weight=10)
+    assert score(cosines, [1.0], scoring) == pytest.approx([5.2, 3.8])
+
+
+def test_standardising_makes_queries_of_different_spread_count_alike():
+    # (0.2, 0.4) and (0.70, 0.72) both become (-1, 1): the mean is in the middle, the deviation
+    # half the distance.
+    cosines = {"caption": np.array([[0.2, 0.4], [0.70, 0.72]])}
+    assert score(cosines, [1.0, 0.5], Scoring(standardise=True)) == pytest.approx([-1.5, 1.5])
+
+
+def test_equal_cosines_standardise_to_zero_and_not_to_a_division_by_it():
+    cosines = {"caption": np.array([[0.3, 0.3, 0.3]])}
+    assert score(cosines, [1.0], Scoring(standardise=True)) == pytest.approx([0, 0, 0])
+
+
+@pytest.mark.parametrize("standardise", [False, True])
+def test_a_candidate_without_an_image_is_neither_favoured_nor_punished(standardise):
+    cosines = {
+        "image": np.array([[0.1, np.nan, 0.5]]),
+        "caption": np.array([[0.3, 0.3, 0.3]]),
+    }
+    low, missing, high = score(cosines, [1.0], Scoring(standardise=standardise))
+    assert low < missing < high
+    assert missing == pytest.approx((low + high) / 2)
+
+
+def test_similarities_are_cosines_by_track():
+    owl, lamp = np.array([1, 0], dtype="f4"), np.array([0, 1], dtype="f4")
+    both = np.array([0.6, 0.8], dtype="f4")
+    candidates = [Candidate("1", Path("owl.png"), "owl and lamp"), Candidate("2", None, "lamp")]
+    vectors = {
+        "image": {Path("owl.png"): owl},
+        "caption": {"owl and lamp": both, "lamp": lamp},
+    }
+    found = similarities(np.array([owl, lamp]), candidates, vectors)
+    assert found["image"][:, 0] == pytest.approx([1, 0])
+    assert np.isnan(found["image"][:, 1]).all()
+    assert found["caption"] == pytest.approx(np.array([[0.6, 0], [0.8, 1]]))
+
+
+def test_the_ensemble_is_the_mean_with_equal_weights():
+    assert ensemble([np.array([1.0, 0.0]), np.array([0.0, 0.5])]) == pytest.approx([0.5, 0.25])
+
+
+def test_equal_scores_go_by_name_whatever_the_order_they_came_in():
+    scores = np.array([0.5, 0.1 + 0.2, 0.3])  # 0.1 + 0.2 is a little more than 0.3
+    assert rank_names(["c", "b", "a"], scores) == ("c", "a", "b")
+
+
+@given(st.dictionaries(st.text(min_size=1), st.floats(-10, 10), min_size=2))
+def test_an_order_is_a_permutation_with_falling_scores(scored):
+    order = rank_names(list(scored), np.array(list(scored.values())))
+    assert sorted(order) == sorted(scored)
+    values = [round(scored[name], 9) for name in order]
+    assert values == sorted(values, reverse=True)

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given as every
+from hypothesis import strategies as st
+from toys import ScriptedChat
+
+from admire.errors import UserError
+from admire.items import Item
+from admire.prompts import Prompts
+from admire.sense import Sense, given, read_label, vote
+
+ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
+
+
+class Voter:
+    """Gives the replies in order and remembers with which settings it was asked."""
+
+    name = identity = "voter"
+    parallel = 1
+
+    def __init__(self, *replies: str):
+        self.replies = list(replies)
+        self.asked: list[dict[str, object]] = []
+
+    def ask(
+        self, prompt: str, *, temperature: float = 0.0, max_tokens: int = 64, seed: int = 0
+    ) -> str:
+        self.asked.append({"prompt": prompt, "temperature": temperature, "seed": seed})
+        return self.replies.pop(0)
+
+
+def decide(*replies: str) -> Sense:
+    return vote(ITEM, Voter(*replies), Prompts(), votes=len(replies))
+
+
+I, L, NEITHER = "Idiomatic", "Literal", "I cannot say."  # noqa: E741
+
+
+# ------------------------------------------------------------------------------------ votes
+
+
+@pytest.mark.parametrize(
+    ("replies", "expected"),
+    [
+        ([I, I, L, I, L], Sense("idiomatic", 3 / 5, 3, 2, 0)),
+        ([L, I, L, L, L], Sense("literal", 1 / 5, 1, 4, 0)),
+        ([I], Sense("idiomatic", 1.0, 1, 0, 0)),
+        ([L], Sense("literal", 0.0, 0, 1, 0)),
+        # A tie is literal.
+        ([I, L], Sense("literal", 0.5, 1, 1, 0)),
+        ([L, L, I, I], Sense("literal", 0.5, 2, 2, 0)),
+        # What cannot be read takes no side, neither in the majority nor in the probability.
+        ([I, NEITHER, NEITHER], Sense("idiomatic", 1.0, 1, 0, 2)),
+        ([I, L, L, "", "both idiomatic and literal"], Sense("literal", 1 / 3, 1, 2, 2)),
+        ([NEITHER, "", NEITHER], Sense(None, 0.5, 0, 0, 3)),
+    ],
+)
+def test_the_majority_of_the_readable_votes_decides(replies: list[str], expected: Sense):
+    assert decide(*replies) == expected
+
+
+@pytest.mark.parametrize(
+    ("probability", "confidence"), [(1.0, 1.0), (0.0, 1.0), (0.25, 0.75), (0.5, 0.5)]
+)
+def test_confidence_is_that_of_the_side_taken(probability: float, confidence: float):
+    assert Sense(None, probability).confidence == confidence
+
+
+@pytest.mark.parametrize(("votes", "seed"), [(1, 0), (5, 0), (5, 100)])
+def test_each_vote_has_a_seed_of_its_own(votes: int, seed: int):
+    # With one seed, or at temperature 0, every vote would be the same and come from the cache.
+    voter = Voter(*[I] * votes)
+    vote(ITEM, voter, Prompts(), votes=votes, seed=seed)
+    assert [ask["seed"] for ask in voter.asked] == list(range(seed, seed + votes))
+    assert all(ask["temperature"] > 0 for ask in voter.asked)
+
+
+def test_every_vote_is_asked_the_sense_prompt_of_the_item():
+    voter = Voter(I, L, I)
+    vote(ITEM, voter, Prompts(), votes=3)
+    expected = Prompts().render("sense", "en", compound=ITEM.compound, sentence=ITEM.sentence)
+    assert [ask["prompt"] for ask in voter.asked] == [expected] * 3
+
+
+@pytest.mark.parametrize(("tag", "prompt"), [("pt-br", "pt"), ("xp", "pt"), ("xe", "en")])
+def test_the_prompt_is_in_the_language_of_the_item(tmp_path, tag: str, prompt: str):
+    for language in ("en", "pt"):
+        (tmp_path / f"sense_{language}.j2").write_text(f"{language} {{{{ compound }}}}")
+    chat = ScriptedChat(lambda _: I)
+    vote(Item("pé-frio", "Ele é pé-frio.", tag), chat, Prompts(tmp_path), votes=1)
+    assert chat.prompts == [f"{prompt} pé-frio"]
+
+
+def test_a_model_that_fails_ends_the_vote():
+    def fail(_: str) -> str:
+        raise UserError("the server is down")
+
+    with pytest.raises(UserError, match="the server is down"):
+        vote(ITEM, ScriptedChat(fail), Prompts(), votes=5)
+
+
+# ---------------------------------------------------------------------------- reading votes
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Idiomatic",
+        "idiomatic.",
+        "IDIOMATIC",
+        " **Idiomatic** ",
+        "`idiomatic`",
+        "Answer: Idiomatic",
+        "It is used idiomatically.",
+        "an idiom",
+        "Figurative",
+        "figuratively",
+        "Idiomático",
+        "IDIOMÁTICA",
+        "Idiomaticamente",
+        "Sentido figurado",
+        "Uso figurativo.",
+        "not literal but idiomatic",
+        "Idiomatic (not literal)",
+        "idiomatic, not used literally",
+        "Idiomático, não literal",
+        "It is non-literal, that is, figurative.",
+        "It isn't literal, it is idiomatic.",
+        "Não é literal, é idiomático.",
+        "Idiomatic\nThe literal reading, a bird, does not fit.",
+        "## Reasoning\nLiterally: a bird. Idiomatically: a person.\n\nAnswer: **Idiomatic**\n",
+        "Taken literally, it is a bird.\nThe sentence is about a person.\nIdiomatic",
+    ],
+)
+def test_a_reply_that_names_the_idiomatic_sense(reply: str):
+    assert read_label(reply) == "idiomatic"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Literal",
+        "literal.",
+        "LITERAL",
+        "**Literal**",
+        "Answer: Literal",
+        "used literally",
+        "Literalmente",
+        "Sentido literal",
+        "Resposta: Literal.",
+        "Literal, not idiomatic",
+        "not an idiom, literal",
+        "not figurative: literal",
+        "Literal; não idiomático",
+        "Não é uma expressão idiomática, é literal.",
+        "Literal\nAn idiomatic reading does not fit.",
+        "Let me think about it. Idiomatic or literal?\nThe bird sits in a tree.\nLiteral",
+        "As an idiom it would be a person.\nHere it sits in a tree.\nAnswer: literal",
+    ],
+)
+def test_a_reply_that_names_the_literal_sense(reply: str):
+    assert read_label(reply) == "literal"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        " \n\t\n",
+        "Yes",
+        "I cannot say.",
+        "Idiomatic or Literal",
+        "both literal and idiomatic",
+        "neither idiomatic nor literal",
+        "Não sei",
+        "unidiomatic",
+        "not literal",
+        "It is not an idiom.",
+        "It isn't literal.",
+        "não literal",
+        "Não é literal.",
+        "não é usado literalmente",
+        "It is not being used literally.",
+        "I love English literature.",
+    ],
+)
+def test_a_reply_that_names_neither_or_both(reply: str):
+    # A negated sense alone is no vote: whether the other is meant is not said.
+    assert read_label(reply) is None
+
+
+WORDS = ["idiomatic", "literal", "not", "não é", "figurado", "isn't", ":", "**", "\n", "\u2028", " "]
+
+
+@every(st.text() | st.lists(st.sampled_from(WORDS)).map("".join))
+def test_every_reply_can_be_read(reply: str):
+    assert read_label(reply) in ("idiomatic", "literal", None)
+
+
+@every(st.lists(st.sampled_from(WORDS)).map("".join))
+def test_capitals_make_no_difference(reply: str):
+    assert read_label(reply.upper()) == read_label(reply)
+
+
+# ------------------------------------------------------------------------------------ given
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [("idiomatic", Sense("idiomatic", 1.0, 1, 0)), ("literal", Sense("literal", 0.0, 0, 1))],
+)
+def test_the_sense_of_the_data_is_taken_as_it_is(label, expected: Sense):
+    assert given(Item("night owl", "…", sentence_type=label)) == expected
+
+
+def test_data_without_a_sense_is_named_and_told_the_other_methods():
+    with pytest.raises(UserError, match=r"'night owl'.*--sense"):
+        given(ITEM)
