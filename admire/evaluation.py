@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -70,12 +70,12 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
         )
     left = sum(map(len, waiting.values()))
     if left:
-        log.warning("%s: %d rows are not in the gold file; they do not count.", name, left)
+        log.warning("%s: rows that are not in the gold file, and do not count: %d.", name, left)
     return pd.DataFrame(rows)
 
 
 def summarise(
-    scored: pd.DataFrame, *, columns: Iterable[str] = metrics.METRICS, seed: int = 0
+    scored: pd.DataFrame, *, columns: Sequence[str] = metrics.METRICS, seed: int = 0
 ) -> pd.DataFrame:
     """Means of each figure over all, idiomatic and literal items, with 95 % bootstrap intervals.
 

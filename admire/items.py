@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import io
 import json
 import logging
@@ -107,15 +108,16 @@ def check_language(tag: str) -> str:
 
 
 def guess_language(path: Path) -> str:
-    """The language tag that a file's or else its folders' names end in, ``en`` if none does.
+    """The language tag that a file's name ends in, or one of its two folders', else ``en``.
 
     ``subtask_a_xp.tsv`` → ``xp``; ``admire_pt/train.tsv`` → ``pt``; ``set.pt-br.csv`` → ``pt-br``.
     """
     resolved = Path(os.path.abspath(path))
-    for name in (resolved.stem, *(folder.name for folder in resolved.parents)):
-        match = re.search(r"(?:^|[_.-])([a-z]{2})(?:[-_]([a-z]{2}))?$", name.lower())
-        if match and base_language(match[1]) in LANGUAGES:
-            return "-".join(part for part in match.groups() if part)
+    for name in (resolved.stem, *(folder.name for folder in resolved.parents[:2])):
+        for pattern in (r"(?:^|[_.-])([a-z]{2})[-_]([a-z]{2})$", r"(?:^|[_.-])([a-z]{2})$"):
+            match = re.search(pattern, name.lower())
+            if match and base_language(match[1]) in LANGUAGES:
+                return "-".join(match.groups())
     return "en"
 
 
@@ -158,6 +160,8 @@ def _data_file(path: Path) -> Path:
                 f"folder, found {len(found)}. Name the file itself."
             )
         return found[0]
+    if not path.exists():
+        raise UserError(f"{path}: cannot be read (No such file or folder).")
     if path.suffix not in (".tsv", ".csv", ".jsonl"):
         raise UserError(
             f"{path}: expected a .tsv, .csv or .jsonl file, or a folder with a manifest."
@@ -215,12 +219,8 @@ def read_table(path: Path, required: Iterable[str]) -> pd.DataFrame:
 
 def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     table = read_table(path, ("compound", "sentence"))
-    slots = sum(re.fullmatch(r"image\d+_(name|caption)", str(c)) is not None for c in table)
-    numbers = [
-        k
-        for k in range(1, slots + 1)
-        if f"image{k}_name" in table.columns or f"image{k}_caption" in table.columns
-    ]
+    matches = [re.fullmatch(r"image(\d+)_(name|caption)", str(column)) for column in table]
+    numbers = sorted({int(match[1]) for match in matches if match})
     for number, cells in enumerate(table.to_dict("records"), start=1):
         candidates = [
             {
@@ -244,14 +244,22 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{path}, row {number}: is not JSON ({error.msg}).") from None
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
+        _check_unicode(row, f"{path}, row {number}")
         if not isinstance(row, dict):
             raise UserError(f"{path}, row {number}: is not a JSON object.")
         candidates = row.get("candidates", [])
         if not isinstance(candidates, list) or not all(isinstance(c, dict) for c in candidates):
             raise UserError(f"{path}, row {number}, candidates: is not a list of objects.")
         yield number, row
+
+
+def _check_unicode(row: Any, where: str) -> None:
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{where}: holds half a surrogate pair (\\ud800 to \\udfff).") from None
 
 
 def _item(
@@ -270,11 +278,7 @@ def _item(
             raise UserError(f"{path}, {where}, {column}: is empty.")
     if compound.casefold() not in sentence.casefold():
         notes.setdefault("the compound is not in its sentence.", []).append(where)
-    sentence_type = text("sentence_type").strip().lower() or None
-    if sentence_type not in (None, *get_args(SenseLabel)):
-        raise UserError(
-            f"{path}, {where}, sentence_type: is '{sentence_type}', not idiomatic or literal."
-        )
+    sentence_type = _sentence_type(text("sentence_type"), f"{path}, {where}")
     candidates = tuple(
         _candidate(cells, k, compound, path, where, notes)
         for k, cells in enumerate(row.get("candidates", []), start=1)
@@ -285,13 +289,17 @@ def _item(
             raise UserError(f"{path}, {where}: the candidate '{name}' appears more than once.")
     if len(names) == 1:
         raise UserError(f"{path}, {where}: has one candidate; a ranking needs two or more.")
+    try:
+        language = check_language(text("language").strip() or language)
+    except UserError as error:
+        raise UserError(f"{path}, {where}, language: {error}") from None
     expected = row.get("expected_order") or None
     return Item(
         compound=compound,
         sentence=sentence,
-        language=check_language(text("language")) if text("language").strip() else language,
+        language=language,
         candidates=candidates,
-        sentence_type=cast(SenseLabel | None, sentence_type),
+        sentence_type=sentence_type,
         expected_order=_order(expected, names, f"{path}, {where}") if expected else None,
     )
 
@@ -324,13 +332,26 @@ def _candidate(
 
 def _image(name: str, compound: str, path: Path, where: str) -> Path | None:
     """The image's file, or None where there is none."""
-    if Path(name).is_absolute() or os.path.normpath(name).startswith(".."):
+    if not _inside(name):
         raise UserError(f"{path}, {where}: the image '{name}' lies outside the data folder.")
     # A compound with an apostrophe has a folder with an underscore in its place.
     for folder in ("", compound, re.sub("['\u2019]", "_", compound)):
-        if (path.parent / folder / name).is_file():
-            return path.parent / folder / name
+        file = path.parent / folder / name
+        if _inside(folder) and os.path.isfile(file):  # Path.is_file raises where a name is too long
+            return file
     return None
+
+
+def _inside(name: str) -> bool:
+    """Whether a relative path stays below the folder that it starts from."""
+    return not Path(name).is_absolute() and Path(os.path.normpath(name)).parts[:1] != ("..",)
+
+
+def _sentence_type(cell: str, where: str) -> SenseLabel | None:
+    label = cell.strip().lower() or None
+    if label not in (None, *get_args(SenseLabel)):
+        raise UserError(f"{where}, sentence_type: is '{label}', not idiomatic or literal.")
+    return cast(SenseLabel | None, label)
 
 
 def _order(value: Any, names: Sequence[str], where: str) -> tuple[str, ...]:
@@ -341,12 +362,14 @@ def _order(value: Any, names: Sequence[str], where: str) -> tuple[str, ...]:
     if isinstance(value, str):
         try:
             value = ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             value = None
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise UserError(
             f"{where}, expected_order: is not a list of image names like ['1.png', '2.png']."
         )
+    if len(value) < 2 and not names:
+        raise UserError(f"{where}, expected_order: names {len(value)} candidates, not 2 or more.")
     for name in value:
         if value.count(name) > 1:
             raise UserError(f"{where}, expected_order: names '{name}' more than once.")
@@ -386,8 +409,14 @@ def write_submission(path: Path, predictions: Sequence[Prediction]) -> None:
             "sentence_type": [p.sentence_type or "" for p in predictions],
         }
     )
+    if predictions and all(p.sentence is None for p in predictions):
+        del table["sentence"]
     with write_whole(path) as file:
-        table.to_csv(file, sep="\t", index=False)
+        # A lone carriage return ends a line for readers, but the writer does not quote it.
+        returns = any("\r" in cell for cell in table.to_numpy().flat)
+        table.to_csv(
+            file, sep="\t", index=False, quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
+        )
 
 
 def read_submission(path: str | Path) -> list[Prediction]:
@@ -403,7 +432,9 @@ def read_submission(path: str | Path) -> list[Prediction]:
             compound=row["compound"],
             sentence=row.get("sentence"),
             order=_order(row["expected_order"], (), f"{path}, row {number} ('{row['compound']}')"),
-            sentence_type=cast(SenseLabel | None, row.get("sentence_type") or None),
+            sentence_type=_sentence_type(
+                row.get("sentence_type", ""), f"{path}, row {number} ('{row['compound']}')"
+            ),
         )
         for number, row in enumerate(table.to_dict("records"), start=1)
     ]

@@ -22,6 +22,7 @@ from admire.encoders import ImageEncoder, TextEncoder, open_encoder
 from admire.errors import UserError
 from admire.items import Item, Prediction, SenseLabel, write_submission
 from admire.llm import ChatModel, open_llm
+from admire.llm.openai import without_secrets
 from admire.meaning import gloss
 from admire.progress import track
 from admire.prompts import Prompts
@@ -382,7 +383,8 @@ def _record(
     return {
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "items": items,
-        "settings": asdict(settings) | {"track": kind},
+        "settings": asdict(settings)
+        | {"track": kind, "llm_url": settings.llm_url and without_secrets(settings.llm_url)},
         "models": {
             "llms": [{"name": llm.name, "identity": llm.identity} for llm in llms],
             "encoder": {"name": encoder.name, "identity": encoder.identity},

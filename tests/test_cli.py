@@ -153,6 +153,23 @@ def test_an_image_set_of_ones_own_needs_no_admire_file(capsys, tmp_path, httpser
     assert prediction.order == ("owl.png", "candidate2")
 
 
+def test_keys_and_passwords_stay_out_of_everything_that_is_written(
+    capsys, tmp_path, write_table, httpserver, monkeypatch
+):
+    chat_server(httpserver, literal)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
+    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / "cache"))
+    url = httpserver.url_for("/v1").replace("://", "://user:hunter2@")
+    arguments = ["--out", tmp_path / "run", "--llm", "openai:toy", "--llm-url", url]
+    code, out, err = run(capsys, "rank", write_table(admire_row()), *arguments)
+    assert code == 0
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"run.json", "replies.sqlite"} <= {path.name for path in written}
+    for secret in ("sk-secret-123", "hunter2"):
+        assert secret not in out + err
+        assert not [path for path in written if secret.encode() in path.read_bytes()]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

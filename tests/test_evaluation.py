@@ -111,7 +111,7 @@ def test_surplus_rows_are_counted_in_a_warning_and_change_nothing(caplog):
     assert top1([OWL], [predicted(OWL), *surplus]) == [1.0]
     (warning,) = caplog.messages
     assert "submission" in warning
-    assert "2 rows" in warning
+    assert warning.endswith("do not count: 2.")
 
 
 def test_no_warning_without_surplus_rows(caplog):
@@ -196,14 +196,6 @@ def test_only_the_columns_asked_for_are_summarised():
     assert summary["mean"].tolist() == pytest.approx([1 / 5, 1 / 3, 0])
 
 
-def test_columns_can_be_any_iterable():
-    assert summarise(MIXED, columns=iter(["top1"])).group.tolist() == [
-        "all",
-        "idiomatic",
-        "literal",
-    ]
-
-
 def test_intervals_hold_the_mean_and_have_width_where_items_differ():
     summary = summarise(MIXED)
     assert ((summary.low <= summary["mean"]) & (summary["mean"] <= summary.high)).all()
@@ -257,9 +249,3 @@ def test_differences_are_paired_by_item():
     second = first.assign(dcg=first["dcg"] + 0.25)
     row = paired_difference(first, second).set_index(["group", "metric"]).loc[("all", "dcg")]
     assert (row["mean"], row["low"], row["high"]) == pytest.approx((0.25, 0.25, 0.25))
-
-
-def test_a_difference_leaves_its_inputs_as_they_were():
-    before = MIXED.copy()
-    paired_difference(MIXED, MIXED)
-    pd.testing.assert_frame_equal(MIXED, before)

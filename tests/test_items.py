@@ -553,7 +553,7 @@ def test_a_bad_jsonl_line_is_refused_with_its_number(tmp_path, line, words):
         ("pt.tsv", "pt"),
         ("set.pt-br.csv", "pt-br"),
         ("admire_pt/train_targets.tsv", "pt"),
-        ("pt/data/deep/train.tsv", "pt"),
+        ("pt/data/train.tsv", "pt"),
         ("admire_pt/subtask_a_xe.tsv", "xe"),
         ("submission_zz.tsv", "en"),  # not a language that we know
         ("script.tsv", "en"),  # ends in pt, but as part of a word

@@ -225,7 +225,7 @@ def test_an_address_that_is_none_is_shown_as_it_was_given(url: str):
     with pytest.raises(UserError) as caught:
         open_llm("openai:tiny", url=url).ask("hi")
     assert f"'{url}'" in str(caught.value)
-    assert "http" in str(caught.value).replace(url, "")
+    assert "address" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,7 @@ def hanging_up() -> Iterator[SimpleNamespace]:
     server = SimpleNamespace(broken=0, calls=0)
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):  # noqa: N802
+        def do_POST(self):
             self.rfile.read(int(self.headers["Content-Length"]))
             server.calls += 1
             body = completion("Literal").data
@@ -466,17 +466,24 @@ def test_a_server_that_always_hangs_up_is_given_up_after_the_retries(hanging_up:
     assert hanging_up.url in message
 
 
-@pytest.mark.parametrize("key", ["sk-secret-123\n", "sk-sécret-123"])
-def test_a_key_that_no_request_can_carry_is_what_the_message_is_about(
-    httpserver: HTTPServer, chat, key: str
+def test_a_line_break_after_the_key_is_no_part_of_it(
+    httpserver: HTTPServer, chat, monkeypatch: pytest.MonkeyPatch
 ):
-    # A line break from $(cat key.txt) or a letter from a word processor is no server's fault.
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
     echo(httpserver)
-    try:
-        assert chat(key=key, retries=0).ask("hi") == "HI"
-    except UserError as error:
-        assert "OPENAI_API_KEY" in str(error)
-        assert key.strip() not in str(error)
+    assert chat(retries=0).ask("hi") == "HI"
+    assert httpserver.log[0][0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("key", ["sk-sécret-123", "sk-secret\n123", "sk-secret-123…"])
+def test_a_key_that_no_request_can_carry_is_no_fault_of_the_server(
+    httpserver: HTTPServer, chat, monkeypatch: pytest.MonkeyPatch, key: str
+):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    echo(httpserver)
+    with pytest.raises(UserError, match="OPENAI_API_KEY") as caught:
+        chat(retries=0).ask("hi")
+    assert key not in str(caught.value)
 
 
 # ---------------------------------------------------------------------------------- secrets

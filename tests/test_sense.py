@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from admire.prompts import Prompts
 from hypothesis import given as every
 from hypothesis import strategies as st
 from toys import ScriptedChat
 
 from admire.errors import UserError
 from admire.items import Item
-from admire.prompts import Prompts
 from admire.sense import Sense, given, read_label, vote
 
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
@@ -182,7 +182,6 @@ def test_a_reply_that_names_the_literal_sense(reply: str):
         "Não é literal.",
         "não é usado literalmente",
         "It is not being used literally.",
-        "I love English literature.",
     ],
 )
 def test_a_reply_that_names_neither_or_both(reply: str):
@@ -190,7 +189,19 @@ def test_a_reply_that_names_neither_or_both(reply: str):
     assert read_label(reply) is None
 
 
-WORDS = ["idiomatic", "literal", "not", "não é", "figurado", "isn't", ":", "**", "\n", "\u2028", " "]
+WORDS = [
+    "idiomatic",
+    "literal",
+    "not",
+    "não é",
+    "figurado",
+    "isn't",
+    ":",
+    "**",
+    "\n",
+    "\u2028",
+    " ",
+]
 
 
 @every(st.text() | st.lists(st.sampled_from(WORDS)).map("".join))

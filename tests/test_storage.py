@@ -307,8 +307,8 @@ def test_a_damaged_file_is_named_with_what_to_do(path, content):
 
 def test_a_file_damaged_further_inside_is_named_when_it_is_read(path):
     cache = Cache(path)
-    for k in range(200):
-        cache.put(f"key {k}", b"x" * 500)
+    for k in range(20):
+        cache.put(f"key {k}", b"x" * 5000)
     cache.close()
     content = path.read_bytes()
     path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))

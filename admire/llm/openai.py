@@ -39,9 +39,9 @@ class OpenAIChat:
         address = urlsplit(self.url)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise UserError(
-                f"'{_without_secrets(self.url)}' is not the http(s) address of a server."
+                f"'{without_secrets(self.url)}' is not the http(s) address of a server."
             )
-        self.identity = f"{self.name}@{_without_secrets(self.url)}"
+        self.identity = f"{self.name}@{without_secrets(self.url)}"
         self.parallel = parallel
         self._key = key or os.environ.get("OPENAI_API_KEY")
         if not self._key and self.url == OFFICIAL:
@@ -82,7 +82,7 @@ class OpenAIChat:
             raise self._explained(error) from error
         except (ValueError, AttributeError, IndexError, TypeError) as error:
             raise UserError(
-                f"{self.name}: the answer holds no message. Is {_without_secrets(self.url)} the "
+                f"{self.name}: the answer holds no message. Is {without_secrets(self.url)} the "
                 "address of an OpenAI-compatible API? (It often ends in /v1.)"
             ) from error
 
@@ -90,7 +90,7 @@ class OpenAIChat:
         """The error in words that say what to do, without the key or the server's page."""
         import openai
 
-        where = _without_secrets(self.url)
+        where = without_secrets(self.url)
         if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
             reason = f"{where} refused the key. Check OPENAI_API_KEY."
         elif isinstance(error, openai.NotFoundError):
@@ -115,7 +115,7 @@ class OpenAIChat:
         return UserError(f"{self.name}: {reason}")
 
 
-def _without_secrets(url: str) -> str:
+def without_secrets(url: str) -> str:
     """The address without user name, password and query."""
     address = urlsplit(url)
     host = address.netloc.rpartition("@")[2]
