@@ -44,20 +44,32 @@ def clean_gloss(reply: str, compound: str) -> str | None:
     The compound's own words in the query would draw it to literal pictures, which is what the
     gloss is there to prevent. Returns None where no definition is left.
     """
-    lines = [re.sub(r"[*_`#]+", "", line).strip() for line in reply.splitlines()]
-    text = next((line for line in lines if line and not line.endswith(":")), "")
-    name = rf"[\"'“”‘’«»]*{re.escape(compound)}[\"'“”‘’«»]*"
+    for line in reply.splitlines():
+        text = re.sub(r"[*_`#]+", "", line).strip()
+        if text.endswith(":"):
+            continue
+        text = _without_opening(text, compound)
+        if re.search(r"\w", text) and text.strip(" .").casefold() != compound.casefold():
+            return None if _REFUSAL.match(text) else text
+    return None
+
+
+_QUOTES = "\"'“”‘’«»"
+_REFUSAL = re.compile(
+    r"(?:i['’]m sorry|i am sorry|sorry[,.!]|i cannot|i can['’]t|as an ai|desculpe)", re.IGNORECASE
+)
+
+
+def _without_opening(text: str, compound: str) -> str:
+    """The text without what leads up to the definition; empty if it is the compound alone."""
+    text = re.sub(r"(?i)^(?:definition|meaning|definição|significado)\s*:\s*", "", text)
     opening = (
-        rf"^(?:definition|meaning|definição|significado)?\s*:?\s*"
-        rf"(?:(?:an?|the|um|uma|o|a)\s+)?"
-        rf"(?:(?:idiom|phrase|expression|term|compound|expressão|termo)(?:\s+idiomática)?\s+)?"
-        rf"{name}\s*"
-        rf"(?::|-|–|—|,|means|is|are|refers to|describes|significa|é|refere-se a)\s*"
-        rf"(?:(?:used to describe|that|que)\s+)?"
+        rf"^(?:(?:an?|the|um|uma|o|a)\s+)?"
+        rf"(?:(?:idiomatic\s+)?(?:idiom|phrase|expression|term|compound|expressão|termo)"
+        rf"(?:\s+idiomática)?\s+)?"
+        rf"[{_QUOTES}]*{re.escape(compound)}[{_QUOTES}]*\s*"
+        rf"(?:[.\s]*$|[:–—,-]|(?:means|is|are|refers to|describes|significa|é|refere-se a)"
+        rf"(?!['’\w]):?)\s*"
+        rf"(?:(?:used to describe|usad[oa] para descrever|that|que)\s+)?"
     )
-    text = re.sub(opening, "", text, flags=re.IGNORECASE).strip(" \t\"'“”‘’«»")
-    if not re.search(r"\w", text) or text.rstrip(".").casefold() == compound.casefold():
-        return None
-    if re.match(r"(?i)(i'm sorry|i am sorry|sorry|i cannot|i can't|as an ai|desculpe)", text):
-        return None
-    return text
+    return re.sub(opening, "", text, flags=re.IGNORECASE).strip(f" \t{_QUOTES}")

@@ -33,6 +33,9 @@ class Model:
 def _embedded_status() -> str:
     if importlib.util.find_spec("xllamacpp") is None:
         return "no: needs the extra 'embedded'"
+    given = os.environ.get("ADMIRE_EMBEDDED_GGUF")
+    if given and not Path(given).is_file():
+        return f"no: ADMIRE_EMBEDDED_GGUF names no file ({given})"
     source = embedded_source()
     return f"yes ({source})" if source else "no: needs the extra 'embedded'"
 
@@ -82,7 +85,8 @@ def find_model(name: str) -> Model:
         UserError: there is none; the message names the closest.
     """
     for model in MODELS:
-        if model.name == name or model.name.partition(":")[0] == name.partition(":")[0] != name:
+        family, _, placeholder = model.name.partition(":")
+        if model.name == name or (placeholder and name.startswith(f"{family}:")):
             return model
     names = [model.name for model in MODELS]
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)

@@ -79,8 +79,9 @@ def given(item: Item) -> Sense:
 
 
 _LABEL = re.compile(
-    r"(?P<negated>\b(?:not|non|never|não|nem)[\s-]+(?:used\s+|uma?\s+|an?\s+)*)?"
-    r"\b(?:(?P<idiomatic>idiom\w*|figurativ\w*|figurad\w*)|(?P<literal>liter\w*))",
+    r"(?P<negated>(?:\b(?:not|non|never|cannot|não|nem)|n['’]t)[\s-]+"
+    r"(?:(?:used|being|be|read|an?|é|ser|foi|está|usad[oa]|sendo|uma?|expressão|sentido|uso)\s+)*)?"
+    r"\b(?:(?P<idiomatic>idiom\w*|figurativ\w*|figurad\w*)|(?P<literal>litera[li]\w*))",
     re.IGNORECASE,
 )
 
@@ -88,11 +89,12 @@ _LABEL = re.compile(
 def read_label(reply: str) -> SenseLabel | None:
     """The one sense that a reply names; None where it names none or both.
 
-    A negated sense ("not literal") is not named. Where the whole reply names both, its first and
-    then its last line decide, if one of them names one alone.
+    A negated sense ("not literal") is not named. Where the whole reply names both, the first line
+    decides if it is the answer alone, or else the last line or the first that names one alone.
     """
     lines = [line for line in reply.splitlines() if line.strip()]
-    for part in (reply, *lines[:1], *lines[-1:]):
+    answer = [line for line in lines[:1] if len(re.findall(r"\w+", line)) <= 2]
+    for part in (reply, *answer, *lines[-1:], *lines[:1]):
         named: set[SenseLabel] = {
             "idiomatic" if match["idiomatic"] else "literal"
             for match in _LABEL.finditer(part)

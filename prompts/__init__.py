@@ -35,7 +35,7 @@ class Prompts:
         try:
             names = [f"{prompt}_{language}.j2", f"{prompt}_en.j2"]
             return self._templates.select_template(names).render(values).strip()
-        except jinja2.TemplateError as error:
+        except Exception as error:  # a user's template can raise anything
             raise UserError(f"The prompt template '{prompt}' cannot be used: {error}.") from error
 
     def fingerprints(self) -> dict[str, str]:

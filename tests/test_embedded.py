@@ -52,7 +52,7 @@ def test_the_demo_ranks_the_samples_and_a_second_run_takes_seconds(tmp_path):
     best = [row["order"][0] == row["expected_order"][0] for row in rows]
     assert np.mean(best) > 0.5  # chance is 0.2
 
-    again, second = demo(tmp_path / "two")
+    _, second = demo(tmp_path / "two")
     assert second < 10
     assert second < first
     for name in ("scores.csv", "items.jsonl", "submission_en.tsv", "submission_pt.tsv"):

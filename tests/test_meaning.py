@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from admire.prompts import Prompts
 from hypothesis import given
 from hypothesis import strategies as st
 from toys import ScriptedChat
@@ -9,6 +8,7 @@ from toys import ScriptedChat
 from admire.errors import UserError
 from admire.items import Item
 from admire.meaning import ATTEMPTS, clean_gloss, gloss
+from admire.prompts import Prompts
 
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
 

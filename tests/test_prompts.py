@@ -4,9 +4,9 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from admire.prompts import FOLDER, Prompts
 
 from admire.errors import UserError
+from admire.prompts import FOLDER, Prompts
 
 VALUES = {"compound": "night owl", "sentence": "My sister is a night owl."}
 SHIPPED = sorted(file.name for file in FOLDER.glob("*.j2"))

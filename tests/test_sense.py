@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from admire.prompts import Prompts
 from hypothesis import given as every
 from hypothesis import strategies as st
 from toys import ScriptedChat
 
 from admire.errors import UserError
 from admire.items import Item
+from admire.prompts import Prompts
 from admire.sense import Sense, given, read_label, vote
 
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")

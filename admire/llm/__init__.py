@@ -55,7 +55,7 @@ def open_llm(name: str, *, url: str | None = None, timeout: float = 60.0) -> Cha
         model = embedded_chat()
     else:
         close = difflib.get_close_matches(family, ["openai", "gguf", "embedded"], n=1)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
+        hint = f" Did you mean '{close[0]}'?" if close and close[0] != family else ""
         raise UserError(
             f"'{name}' names no chat model.{hint} Use openai:MODEL, gguf:PATH or embedded."
         )

@@ -32,5 +32,6 @@ class CachedChat:
             return kept.decode()
         self.asked += 1
         reply = self.model.ask(prompt, temperature=temperature, max_tokens=max_tokens, seed=seed)
+        reply = reply.encode(errors="replace").decode()  # half an emoji is no text
         self._cache.put(key, reply.encode())
         return reply

