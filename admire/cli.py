@@ -108,7 +108,7 @@ def rank(
     contrast: Annotated[
         float,
         typer.Option(help="Weight of the compound against literal pictures (0: the paper's)."),
-    ] = 0.5,
+    ] = 1.0,
     standardise: Annotated[
         bool, typer.Option(help="Bring each query's cosines to one scale before they are added.")
     ] = True,
@@ -337,7 +337,11 @@ def _print_rankings(rankings: Sequence[Ranking]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("Compound", "Sense (votes)", "Gloss", "Candidates, best first", show_lines=True)
+    table = Table(show_lines=True)
+    table.add_column("Compound", no_wrap=True)
+    table.add_column("Sense (votes)", no_wrap=True)
+    table.add_column("Gloss", max_width=32)
+    table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
     for ranking in rankings[:SHOWN]:
         table.add_row(
             escape(ranking.item.compound),
@@ -368,7 +372,7 @@ def _sense_cell(sense: Sense) -> str:
     votes = f"{sense.idiomatic}:{sense.literal}" + (
         f", {sense.unparsed} unread" if sense.unparsed else ""
     )
-    return f"{sense.label or 'unknown'} ({votes}, p {sense.probability:.2f})"
+    return f"{sense.label or 'unknown'} ({votes})"
 
 
 def _print_summary(summary: pd.DataFrame, title: str, json: bool) -> None:

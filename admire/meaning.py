@@ -45,7 +45,7 @@ def clean_gloss(reply: str, compound: str) -> str | None:
     gloss is there to prevent. Returns None where no definition is left.
     """
     for line in reply.splitlines():
-        text = re.sub(r"[*_`#]+", "", line).strip()
+        text = re.sub(r"[*_`#\"“”«»]+", "", line).strip()
         if text.endswith(":"):
             continue
         text = _without_opening(text, compound)

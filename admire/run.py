@@ -44,7 +44,7 @@ log = logging.getLogger("admire")
 
 Result = TypeVar("Result")
 
-EMBEDDED_SCORING = Scoring(gate="soft", contrast=0.5, standardise=True)
+EMBEDDED_SCORING = Scoring(gate="soft", contrast=1.0, standardise=True)
 
 
 @dataclass(frozen=True)

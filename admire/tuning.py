@@ -21,7 +21,7 @@ GRID = tuple(
     Scoring(gate=gate, contrast=contrast, standardise=standardise)
     for standardise in (False, True)
     for gate in GATES
-    for contrast in (0.0, 0.25, 0.5, 0.75, 1.0)
+    for contrast in (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
 )
 """The scorings that are tried, the paper's first."""
 
