@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from admire.errors import UserError
     from admire.items import SAMPLES, Candidate, Item, read_items, read_submission
-    from admire.run import Run, Settings, rank, write_run
+    from admire.run import Run, Settings, rank
+    from admire.run_folder import write_run
     from admire.scorer import Scoring
 
 _HOMES = {
@@ -23,7 +24,7 @@ _HOMES = {
     "rank": "run",
     "read_items": "items",
     "read_submission": "items",
-    "write_run": "run",
+    "write_run": "run_folder",
 }
 __all__ = [
     "SAMPLES",

@@ -55,7 +55,7 @@ SenseOption = Annotated[
 ]
 Votes = Annotated[int, typer.Option(min=1, help="Votes asked of each chat model (the paper's T).")]
 Seed = Annotated[int, typer.Option(help="Seed of sampled replies and of resampling.")]
-Prompts = Annotated[
+PromptFolder = Annotated[
     Path | None, typer.Option(help="Folder of templates that replace the built-in ones.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -114,7 +114,7 @@ def rank(
     ] = True,
     image_weight: Annotated[float, typer.Option(help="Weight of the image term.")] = 1.0,
     caption_weight: Annotated[float, typer.Option(help="Weight of the caption term.")] = 1.0,
-    prompts: Prompts = None,
+    prompts: PromptFolder = None,
     seed: Seed = 0,
 ) -> None:
     """Rank each item's candidates and write a run folder with a submission."""
@@ -154,7 +154,7 @@ def sense(
     lang: Lang = None,
     sense: SenseOption = "auto",
     votes: Votes = 5,
-    prompts: Prompts = None,
+    prompts: PromptFolder = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -162,21 +162,22 @@ def sense(
     import pandas as pd
 
     from admire.evaluation import summarise
+    from admire.interpretation import interpret
     from admire.items import read_items
     from admire.llm import open_llm
-    from admire.run import Settings, interpret
+    from admire.prompts import Prompts
     from admire.storage import write_whole
 
     items = read_items(data, lang)
-    settings = Settings(
-        llms=(llm,),
+    readings = interpret(
+        items,
+        open_llm(llm, url=llm_url),
+        Prompts(prompts),
         sense=sense,
         votes=votes,
-        prompts=str(prompts) if prompts else None,
-        llm_url=llm_url,
         seed=seed,
+        glosses="none",
     )
-    readings = interpret(items, open_llm(llm, url=llm_url), settings, glosses=False)
     senses = [reading.sense for reading in readings]
     table = pd.DataFrame(
         {
@@ -235,7 +236,8 @@ def tune(
 ) -> None:
     """Choose gate, contrast and standardising on a run, scored by leaving one compound out."""
     from admire.evaluation import score_items, summarise
-    from admire.tuning import leave_one_out, read_run
+    from admire.run_folder import read_run
+    from admire.tuning import leave_one_out
 
     items, parts = read_run(run)
     predictions, best = leave_one_out(items, parts)
@@ -312,7 +314,7 @@ def pull(name: Annotated[str, typer.Argument(help="A name from the list.")]) -> 
 def _finish(run: Run, items: Sequence[Item], out: Path, source: Path) -> None:
     """Write the run folder, print the rankings, and score them where the gold is known."""
     from admire.evaluation import score_items, summarise
-    from admire.run import write_run
+    from admire.run_folder import write_run
 
     written = write_run(run, out, source)
     _print_rankings(run.rankings)

@@ -135,7 +135,7 @@ def read_items(path: str | Path, language: str | None = None) -> list[Item]:
     Raises:
         UserError: the file, the row and the column that cannot be used, and why.
     """
-    path = _data_file(Path(path))
+    path = data_file(Path(path))
     tag = check_language(language) if language else guess_language(path)
     rows = _json_rows(path) if path.suffix == ".jsonl" else _table_rows(path)
     notes: dict[str, list[str]] = {}
@@ -148,7 +148,12 @@ def read_items(path: str | Path, language: str | None = None) -> list[Item]:
     return items
 
 
-def _data_file(path: Path) -> Path:
+def data_file(path: Path) -> Path:
+    """The file itself, or the one of a folder that holds items.
+
+    Raises:
+        UserError: there is none, there are several, or it is of another kind.
+    """
     if path.is_dir():
         manifests = [path / "manifest.csv", path / "manifest.jsonl"]
         found = [file for file in manifests if file.is_file()] or sorted(

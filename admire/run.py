@@ -1,30 +1,27 @@
-"""The whole job: items in, senses, glosses, scores and orders out, and the folder they lie in."""
+"""The whole job: items in, interpretations, similarities, scores and orders out."""
 
 from __future__ import annotations
 
-import json
+import hashlib
 import logging
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 
 import numpy as np
-import pandas as pd
 
-from admire.detect import load_detector
+from admire.detect import BUILT_IN
 from admire.encoders import ImageEncoder, TextEncoder, open_encoder
 from admire.errors import UserError
-from admire.items import Item, Prediction, SenseLabel, write_submission
+from admire.interpretation import Interpretation, SenseMethod, interpret, sense_method
+from admire.items import Item, Prediction, SenseLabel
 from admire.llm import ChatModel, open_llm
 from admire.llm.openai import without_secrets
-from admire.meaning import gloss
-from admire.progress import track
 from admire.prompts import Prompts
 from admire.scorer import (
     Scores,
@@ -37,12 +34,8 @@ from admire.scorer import (
     score,
     similarities,
 )
-from admire.sense import Sense, SenseMethod, given, vote
-from admire.storage import write_whole
 
 log = logging.getLogger("admire")
-
-Result = TypeVar("Result")
 
 EMBEDDED_SCORING = Scoring(gate="soft", contrast=1.0, standardise=True)
 
@@ -55,7 +48,7 @@ class Settings:
         llms: chat models, by name; their scores are averaged.
         encoder: the encoder, by name.
         query: ``meaning`` is the method; ``compound`` and ``sentence`` are baselines without LLM.
-        sense: how the sense is decided, see :func:`admire.sense.decide`.
+        sense: how the sense is decided, see :data:`admire.interpretation.SenseMethod`.
         votes: how often each chat model is asked for the sense, the paper's T.
         track: what candidates are compared by; None takes images and captions as far as the
             encoder reads them.
@@ -75,15 +68,6 @@ class Settings:
     prompts: str | None = None
     llm_url: str | None = None
     seed: int = 0
-
-
-@dataclass(frozen=True)
-class Interpretation:
-    """How one chat model understands one item. ``gloss`` is None where it has none to offer."""
-
-    llm: str
-    sense: Sense
-    gloss: str | None
 
 
 @dataclass(frozen=True)
@@ -128,79 +112,6 @@ class Run:
         ]
 
 
-def interpret(
-    items: Sequence[Item], llm: ChatModel, settings: Settings, *, glosses: bool = True
-) -> list[Interpretation]:
-    """One chat model's sense and, if wanted, gloss for each item.
-
-    Glosses are asked for where the sense is idiomatic, and with a soft gate everywhere.
-
-    Raises:
-        UserError: the model cannot be asked; the message names the item.
-    """
-    prompts = Prompts(settings.prompts)
-    senses = _senses(items, llm, prompts, settings)
-
-    def meaning(item: Item) -> str | None:
-        return gloss(item, llm, prompts, seed=settings.seed)
-
-    wanted = [
-        k
-        for k, sense in enumerate(senses)
-        if glosses and (sense.label == "idiomatic" or settings.scoring.gate == "soft")
-    ]
-    meanings = dict(
-        zip(wanted, _ask(meaning, [items[k] for k in wanted], llm, "meanings"), strict=True)
-    )
-    for k, text in meanings.items():
-        if text is None:
-            log.warning("%s gave no meaning of '%s'.", llm.name, items[k].compound)
-    return [Interpretation(llm.name, sense, meanings.get(k)) for k, sense in enumerate(senses)]
-
-
-def _senses(
-    items: Sequence[Item], llm: ChatModel, prompts: Prompts, settings: Settings
-) -> list[Sense]:
-    method = settings.sense
-    if method == "auto":
-        method = "detector" if llm.name == "embedded" else "vote"
-    if method == "detector":
-        return load_detector().senses(items)
-    if method == "given":
-        return [given(item) for item in items]
-
-    def votes(item: Item) -> Sense:
-        return vote(item, llm, prompts, votes=settings.votes, seed=settings.seed)
-
-    senses = _ask(votes, items, llm, "senses")
-    for item, sense in zip(items, senses, strict=True):
-        if sense.label is None:
-            log.warning("%s: no vote on '%s' could be read.", llm.name, item.compound)
-    return senses
-
-
-def _ask(
-    question: Callable[[Item], Result], items: Sequence[Item], llm: ChatModel, what: str
-) -> list[Result]:
-    """The answers in the items' order, several asked for at a time where the model allows it."""
-
-    def named(item: Item) -> Result:
-        try:
-            return question(item)
-        except UserError as error:
-            raise UserError(
-                f"'{item.compound}': {error} What was answered so far is kept: run the same "
-                "command again to go on."
-            ) from error
-
-    pool = ThreadPoolExecutor(llm.parallel)
-    try:
-        answers = pool.map(named, items)
-        return list(track(answers, f"Asking {llm.name} for {what}", len(items)))
-    finally:  # at an error or Ctrl-C what has not begun is dropped
-        pool.shutdown(cancel_futures=True)
-
-
 def rank(
     items: Sequence[Item],
     settings: Settings | None = None,
@@ -227,7 +138,18 @@ def rank(
     if settings.query == "meaning":
         models = llms or [open_llm(name, url=settings.llm_url) for name in settings.llms]
         started = time.perf_counter()
-        readings = [interpret(items, llm, settings) for llm in models]
+        readings = [
+            interpret(
+                items,
+                llm,
+                Prompts(settings.prompts),
+                sense=settings.sense,
+                votes=settings.votes,
+                seed=settings.seed,
+                glosses="all" if settings.scoring.gate == "soft" else "idiomatic",
+            )
+            for llm in models
+        ]
         timings["senses and meanings"] = time.perf_counter() - started
     started = time.perf_counter()
     queries = [
@@ -386,8 +308,16 @@ def _record(
         "settings": asdict(settings)
         | {"track": kind, "llm_url": settings.llm_url and without_secrets(settings.llm_url)},
         "models": {
-            "llms": [{"name": llm.name, "identity": llm.identity} for llm in llms],
+            "llms": [
+                {
+                    "name": llm.name,
+                    "identity": llm.identity,
+                    "sense": sense_method(settings.sense, llm),
+                }
+                for llm in llms
+            ],
             "encoder": {"name": encoder.name, "identity": encoder.identity},
+            "detector": hashlib.sha256(BUILT_IN.read_bytes()).hexdigest(),
         },
         "prompts": Prompts(settings.prompts).fingerprints(),
         "versions": {"python": platform.python_version()} | {n: _version(n) for n in names},
@@ -400,51 +330,3 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-# ---------------------------------------------------------------------------------- run folders
-
-
-def write_run(run: Run, folder: str | Path, source: str | Path | None = None) -> list[Path]:
-    """Write a run folder and return the submissions in it; ``source`` is where the items are from.
-
-    ``submission_<language>.tsv`` for each language; ``scores.csv``, one row for each item, chat
-    model and candidate with its cosines and scores; ``items.jsonl``, one object an item with
-    senses, votes, glosses and order; ``run.json``, settings, model identities, prompt hashes,
-    versions and timings.
-
-    Raises:
-        UserError: a file cannot be written.
-    """
-    folder = Path(folder)
-    rows = [
-        {"item": number, "compound": r.item.compound, "language": r.item.language, **part}
-        for number, r in enumerate(run.rankings, start=1)
-        for part in r.parts
-    ]
-    with write_whole(folder / "scores.csv") as file:
-        pd.DataFrame(rows).to_csv(file, index=False)
-    with write_whole(folder / "items.jsonl") as file:
-        for ranking in run.rankings:
-            file.write(json.dumps(_item_row(ranking), ensure_ascii=False) + "\n")
-    with write_whole(folder / "run.json") as file:
-        json.dump({"source": source and str(source), **run.record}, file, indent=2)
-    written = []
-    for language in dict.fromkeys(r.item.language for r in run.rankings):
-        written.append(folder / f"submission_{language}.tsv")
-        chosen = zip(run.rankings, run.predictions(), strict=True)
-        write_submission(written[-1], [p for r, p in chosen if r.item.language == language])
-    return written
-
-
-def _item_row(ranking: Ranking) -> dict[str, Any]:
-    item = ranking.item
-    return {
-        "compound": item.compound,
-        "sentence": item.sentence,
-        "language": item.language,
-        "sentence_type": item.sentence_type,
-        "expected_order": item.expected_order,
-        "order": ranking.order,
-        "interpretations": [asdict(i) for i in ranking.interpretations],
-    }

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
 from admire.errors import UserError
 from admire.items import Item, SenseLabel, base_language
 from admire.llm import ChatModel
 from admire.prompts import Prompts
-
-SenseMethod = Literal["auto", "vote", "detector", "given"]
-"""How the sense is decided: ``vote`` asks the chat model, ``detector`` reads it off the embedded
-model's hidden state, ``given`` takes the data's own. ``auto`` is the detector for the embedded
-chat model, whose votes are near chance, and votes for every other."""
 
 VOTE_TEMPERATURE = 0.7
 VOTE_TOKENS = 40

