@@ -234,15 +234,14 @@ def tune(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Choose gate, contrast and standardising on a run, scored by leaving one compound out."""
-    from admire.evaluation import score_items, summarise
+    """Choose gate, contrast and standardising on a run, scored by cross-validation."""
+    from admire.evaluation import summarise
     from admire.run_folder import read_run
-    from admire.tuning import leave_one_out
+    from admire.tuning import cross_validate
 
     items, parts = read_run(run)
-    predictions, best = leave_one_out(items, parts)
-    summary = summarise(score_items(items, predictions, str(run)), seed=seed)
-    _print_summary(summary, f"{run}, scored as the other compounds choose", json)
+    scored, best = cross_validate(items, parts, seed=seed)
+    _print_summary(summarise(scored, seed=seed), f"{run}, scored as other compounds choose", json)
     log.info(
         "All items together choose --gate %s --contrast %g %s",
         best.gate,

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 from toys import ScriptedChat, WordEncoder
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
 from admire.run_folder import read_run
-from admire.tuning import GRID, leave_one_out, rescore
+from admire.tuning import GRID, cross_validate, rescore
 
 
-def owl(k: int, sentence_type: str = "idiomatic") -> Item:
+def owl(k: int) -> Item:
     """The gloss and the compound want different candidates; gold agrees with the gloss."""
     return Item(
         f"owl{k}",
@@ -51,23 +54,47 @@ def test_every_scoring_of_the_grid_agrees_with_a_run_made_with_it(folder):
 
 
 def test_an_item_has_no_say_in_how_it_is_scored(folder):
-    """One item wants what the others do not: left out, it gets what the others want."""
+    """One item wants what the others do not: held out, it gets what the others want."""
     _, path = folder
     items, parts = read_run(path)
     by_gloss, by_compound = Scoring(), Scoring(contrast=-2.0)
     assert rescore(parts[0], by_gloss)[0] == "person"
     assert rescore(parts[0], by_compound)[0] == "bird"
-    odd = Item(items[0].compound, items[0].sentence, expected_order=("bird", "person", "bike"))
-    predictions, best = leave_one_out([odd, *items[1:]], parts, (by_compound, by_gloss))
-    assert predictions[0].order[0] == "person"
+    odd = replace(items[0], expected_order=("bird", "person", "bike"))
+    grid = (by_compound, by_gloss)
+    scored, best = cross_validate([odd, *items[1:]], parts, grid, folds=4, repeats=3)
+    assert scored["top1"].tolist() == pytest.approx([0, 1, 1, 1])
     assert best == by_gloss
 
 
-def test_a_run_without_gold_or_of_one_compound_cannot_be_tuned(folder, tmp_path):
+def test_a_compounds_items_are_held_out_together(folder):
+    """Three of one compound want the odd scoring, but have no say for each other."""
     _, path = folder
     items, parts = read_run(path)
-    with pytest.raises(UserError, match="at least two compounds"):
-        leave_one_out(items[:1], parts[:1])
+    odd = replace(items[0], expected_order=("bird", "person", "bike"))
+    scored, best = cross_validate(
+        [odd, odd, odd, *items[1:3]],
+        [parts[0], parts[0], parts[0], *parts[1:3]],
+        (Scoring(contrast=-2.0), Scoring()),
+        folds=3,
+        repeats=3,
+    )
+    assert scored["top1"].tolist()[:3] == pytest.approx([0, 0, 0])
+    assert best == Scoring(contrast=-2.0)
+
+
+def test_the_same_seed_deals_the_same_folds(folder):
+    _, path = folder
+    items, parts = read_run(path)
+    one, two = (cross_validate(items, parts, folds=2, repeats=2, seed=3)[0] for _ in range(2))
+    pd.testing.assert_frame_equal(one, two)
+
+
+def test_a_run_without_gold_or_of_few_compounds_cannot_be_tuned(folder):
+    _, path = folder
+    items, parts = read_run(path)
+    with pytest.raises(UserError, match="5 folds need at least 5 compounds; there are 4"):
+        cross_validate(items, parts)
     text = (path / "items.jsonl").read_text()
     (path / "items.jsonl").write_text(text.replace('["person", "bird", "bike"]', "null"))
     with pytest.raises(UserError, match=r"item 1 \('owl0'\) has no gold order"):
