@@ -222,7 +222,10 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver, model
     prompts = chat_server(httpserver, answer)
     data = write_table(admire_row(), admire_row("cold feet"))
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "admire", "rank", str(data), "--out", str(out), *model]
+    # Shells start background jobs with SIGINT ignored, and CI may be one.
+    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code = listening + "from admire.cli import main; main()"
+    command = [sys.executable, "-c", code, "rank", str(data), "--out", str(out), *model]
     environment = dict(os.environ, ADMIRE_CACHE=str(tmp_path / "cache"))
     process = subprocess.Popen(
         command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True
