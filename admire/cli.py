@@ -341,7 +341,7 @@ def _print_rankings(rankings: Sequence[Ranking]) -> None:
     table = Table(show_lines=True)
     table.add_column("Compound", no_wrap=True)
     table.add_column("Sense (votes)", no_wrap=True)
-    table.add_column("Gloss", max_width=32)
+    table.add_column("Gloss", min_width=26, max_width=32)
     table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
     for ranking in rankings[:SHOWN]:
         table.add_row(

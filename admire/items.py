@@ -327,7 +327,11 @@ def _candidate(
     if not image and not caption:
         raise UserError(
             f"{path}, {where}: candidate {k} has neither a caption nor "
-            + (f"an image: '{name}' is not in {path.parent}." if name else "an image name.")
+            + (
+                f"an image: '{name}' is not in {path.parent} or its folder '{compound}'."
+                if name
+                else "an image name."
+            )
         )
     if name and not image:
         note = "the image is missing, the caption stands alone."

@@ -129,7 +129,10 @@ def rank(
     settings = settings or Settings()
     for number, item in enumerate(items, start=1):
         if not item.candidates:
-            raise UserError(f"row {number} ('{item.compound}') has no candidates to rank.")
+            raise UserError(
+                f"row {number} ('{item.compound}') has no candidates to rank. "
+                "Of items without any, admire sense tells the sense."
+            )
     encoder = encoder or open_encoder(settings.encoder)
     kind = _track(items, encoder, settings.track)
     timings = {}

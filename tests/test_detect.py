@@ -71,7 +71,7 @@ def test_memorised_compounds_do_not_raise_the_figure_on_the_card():
 
         def encode_texts(self, texts, *, role):
             seeds = [int(re.search(r"c(\d+)", text)[1]) for text in texts]
-            return np.array([np.random.default_rng(s).normal(size=64) for s in seeds])
+            return np.array([np.random.default_rng(s).normal(size=256) for s in seeds])
 
     one_sense_each = [
         Item(i.compound, i.sentence, sentence_type="literal" if k // 4 % 2 else "idiomatic")
