@@ -58,6 +58,9 @@ Seed = Annotated[int, typer.Option(help="Seed of sampled replies and of resampli
 PromptFolder = Annotated[
     Path | None, typer.Option(help="Folder of templates that replace the built-in ones.")
 ]
+DetectorFile = Annotated[
+    Path | None, typer.Option(help="Detector written by admire detector; else the built-in one.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -115,6 +118,7 @@ def rank(
     image_weight: Annotated[float, typer.Option(help="Weight of the image term.")] = 1.0,
     caption_weight: Annotated[float, typer.Option(help="Weight of the caption term.")] = 1.0,
     prompts: PromptFolder = None,
+    detector: DetectorFile = None,
     seed: Seed = 0,
 ) -> None:
     """Rank each item's candidates and write a run folder with a submission."""
@@ -139,6 +143,7 @@ def rank(
             standardise=standardise,
         ),
         prompts=str(prompts) if prompts else None,
+        detector=str(detector) if detector else None,
         llm_url=llm_url,
         seed=seed,
     )
@@ -155,12 +160,14 @@ def sense(
     sense: SenseOption = "auto",
     votes: Votes = 5,
     prompts: PromptFolder = None,
+    detector: DetectorFile = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Classify each compound as idiomatic or literal, and score that where the type is known."""
     import pandas as pd
 
+    from admire.detect import BUILT_IN
     from admire.evaluation import summarise
     from admire.interpretation import interpret
     from admire.items import read_items
@@ -176,6 +183,7 @@ def sense(
         sense=sense,
         votes=votes,
         seed=seed,
+        detector=detector or BUILT_IN,
         glosses="none",
     )
     senses = [reading.sense for reading in readings]

