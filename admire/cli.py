@@ -17,7 +17,6 @@ from admire.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from admire.items import Item
     from admire.run import Ranking, Run
     from admire.sense import Sense
 
@@ -80,8 +79,7 @@ def demo(
     from admire.items import SAMPLES, read_items
     from admire.run import rank as rank_items
 
-    items = read_items(SAMPLES)
-    _finish(rank_items(items), items, out, SAMPLES)
+    _finish(rank_items(read_items(SAMPLES)), out, SAMPLES)
 
 
 @app.command()
@@ -147,7 +145,7 @@ def rank(
         llm_url=llm_url,
         seed=seed,
     )
-    _finish(rank_items(items, settings), items, out, data)
+    _finish(rank_items(items, settings), out, data)
 
 
 @app.command()
@@ -318,13 +316,14 @@ def pull(name: Annotated[str, typer.Argument(help="A name from the list.")]) -> 
     print(place)
 
 
-def _finish(run: Run, items: Sequence[Item], out: Path, source: Path) -> None:
+def _finish(run: Run, out: Path, source: Path) -> None:
     """Write the run folder, print the rankings, and score them where the gold is known."""
     from admire.evaluation import score_items, summarise
     from admire.run_folder import write_run
 
     written = write_run(run, out, source)
     _print_rankings(run.rankings)
+    items = [ranking.item for ranking in run.rankings]
     if all(item.expected_order for item in items):
         _print_summary(
             summarise(score_items(items, run.predictions(), str(out))), str(out), json=False

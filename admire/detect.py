@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -15,12 +14,10 @@ import numpy.typing as npt
 
 from admire.encoders import TextEncoder, open_encoder
 from admire.errors import UserError
-from admire.items import Item, base_language, read_table, read_text
+from admire.items import Item, read_table, read_text
 from admire.prompts import Prompts
-from admire.sense import Sense
+from admire.sense import Sense, majority
 from admire.storage import write_whole
-
-log = logging.getLogger("admire")
 
 BUILT_IN = Path(__file__).parent / "detector.json"
 HEADS = 5
@@ -80,18 +77,12 @@ class Detector:
 def _sense(probabilities: npt.NDArray[np.float64]) -> Sense:
     idiomatic = int((probabilities > 0.5).sum())
     literal = len(probabilities) - idiomatic
-    label = "idiomatic" if idiomatic > literal else "literal"
-    return Sense(label, float(probabilities.mean()), idiomatic, literal)  # type: ignore[arg-type]
+    return Sense(majority(idiomatic, literal), float(probabilities.mean()), idiomatic, literal)
 
 
 def _texts(items: Sequence[Item]) -> list[str]:
     prompts = Prompts()
-    return [
-        prompts.render(
-            "detect", base_language(item.language), compound=item.compound, sentence=item.sentence
-        )
-        for item in items
-    ]
+    return [prompts.about(item, "detect") for item in items]
 
 
 def load_detector(path: Path = BUILT_IN) -> Detector:

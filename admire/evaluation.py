@@ -59,13 +59,12 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
                 f"{name}: the order for '{item.compound}' does not name exactly the item's "
                 f"{len(item.expected_order)} candidates: {', '.join(item.expected_order)}."
             )
-        figures = {m: getattr(metrics, m)(item.expected_order, order) for m in metrics.METRICS}
         rows.append(
             {
                 "compound": item.compound,
                 "sentence": item.sentence,
                 "sentence_type": item.sentence_type,
-                **figures,
+                **metrics.figures(item.expected_order, order),
             }
         )
     left = sum(map(len, waiting.values()))

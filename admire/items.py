@@ -144,7 +144,7 @@ def read_items(path: str | Path, language: str | None = None) -> list[Item]:
         raise UserError(f"{path}: holds no items.")
     for note, rows_noted in notes.items():
         more = f" (and {len(rows_noted) - 1} more)" if len(rows_noted) > 1 else ""
-        log.warning("%s, %s: %s%s", path, rows_noted[0], note, more)
+        log.warning("%s: %s%s", rows_noted[0], note, more)
     return items
 
 
@@ -277,27 +277,27 @@ def _item(
         return value or ""
 
     compound, sentence = text("compound"), text("sentence")
-    where = f"row {number} ('{compound}')"
+    where = f"{path}, row {number} ('{compound}')"
     for column in ("compound", "sentence"):
         if not text(column).strip():
-            raise UserError(f"{path}, {where}, {column}: is empty.")
+            raise UserError(f"{where}, {column}: is empty.")
     if compound.casefold() not in sentence.casefold():
         notes.setdefault("the compound is not in its sentence.", []).append(where)
-    sentence_type = _sentence_type(text("sentence_type"), f"{path}, {where}")
+    sentence_type = _sentence_type(text("sentence_type"), where)
     candidates = tuple(
-        _candidate(cells, k, compound, path, where, notes)
+        _candidate(cells, k, compound, path.parent, where, notes)
         for k, cells in enumerate(row.get("candidates", []), start=1)
     )
     names = [candidate.name for candidate in candidates]
     for name in names:
         if names.count(name) > 1:
-            raise UserError(f"{path}, {where}: the candidate '{name}' appears more than once.")
+            raise UserError(f"{where}: the candidate '{name}' appears more than once.")
     if len(names) == 1:
-        raise UserError(f"{path}, {where}: has one candidate; a ranking needs two or more.")
+        raise UserError(f"{where}: has one candidate; a ranking needs two or more.")
     try:
         language = check_language(text("language").strip() or language)
     except UserError as error:
-        raise UserError(f"{path}, {where}, language: {error}") from None
+        raise UserError(f"{where}, language: {error}") from None
     expected = row.get("expected_order") or None
     return Item(
         compound=compound,
@@ -305,7 +305,7 @@ def _item(
         language=language,
         candidates=candidates,
         sentence_type=sentence_type,
-        expected_order=_order(expected, names, f"{path}, {where}") if expected else None,
+        expected_order=_order(expected, names, where) if expected else None,
     )
 
 
@@ -313,22 +313,22 @@ def _candidate(
     cells: dict[str, Any],
     k: int,
     compound: str,
-    path: Path,
+    folder: Path,
     where: str,
     notes: dict[str, list[str]],
 ) -> Candidate:
     values = {key: cells.get(key) or "" for key in ("image", "caption")}
     for key, value in values.items():
         if not isinstance(value, str):
-            raise UserError(f"{path}, {where}, candidate {k}, {key}: is not a text.")
+            raise UserError(f"{where}, candidate {k}, {key}: is not a text.")
     # AdMIRe's captions hold line breaks as the two characters backslash and n.
     name, caption = values["image"].strip(), values["caption"].replace("\\n", "\n").strip()
-    image = _image(name, compound, path, where) if name else None
+    image = _image(name, compound, folder, where) if name else None
     if not image and not caption:
         raise UserError(
-            f"{path}, {where}: candidate {k} has neither a caption nor "
+            f"{where}: candidate {k} has neither a caption nor "
             + (
-                f"an image: '{name}' is not in {path.parent} or its folder '{compound}'."
+                f"an image: '{name}' is not in {folder} or its folder '{compound}'."
                 if name
                 else "an image name."
             )
@@ -339,14 +339,15 @@ def _candidate(
     return Candidate(name or f"candidate{k}", image, caption or None)
 
 
-def _image(name: str, compound: str, path: Path, where: str) -> Path | None:
+def _image(name: str, compound: str, folder: Path, where: str) -> Path | None:
     """The image's file, or None where there is none."""
     if not _inside(name):
-        raise UserError(f"{path}, {where}: the image '{name}' lies outside the data folder.")
+        raise UserError(f"{where}: the image '{name}' lies outside the data folder.")
     # A compound with an apostrophe has a folder with an underscore in its place.
-    for folder in ("", compound, re.sub("['\u2019]", "_", compound)):
-        file = path.parent / folder / name
-        if _inside(folder) and os.path.isfile(file):  # Path.is_file raises where a name is too long
+    for subfolder in ("", compound, re.sub("['\u2019]", "_", compound)):
+        file = folder / subfolder / name
+        # os.path's, because Path.is_file raises where a name is too long.
+        if _inside(subfolder) and os.path.isfile(file):
             return file
     return None
 

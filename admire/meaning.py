@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from admire.items import Item, base_language
+from admire.items import Item
 from admire.llm import ChatModel
 from admire.prompts import Prompts
 
@@ -22,9 +22,7 @@ def gloss(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) -> str
     Raises:
         UserError: the model cannot be asked.
     """
-    prompt = prompts.render(
-        "gloss", base_language(item.language), compound=item.compound, sentence=item.sentence
-    )
+    prompt = prompts.about(item, "gloss")
     for attempt in range(ATTEMPTS):
         reply = llm.ask(
             prompt,
@@ -45,7 +43,7 @@ def clean_gloss(reply: str, compound: str) -> str | None:
     gloss is there to prevent. Returns None where no definition is left.
     """
     for line in reply.splitlines():
-        text = re.sub(r"[*_`#\"“”«»]+", "", line).strip()
+        text = re.sub(r"[*_`#\"“”«»]+", "", line).strip()  # markup and double quotes
         if text.endswith(":"):
             continue
         text = _without_opening(text, compound)
@@ -54,7 +52,7 @@ def clean_gloss(reply: str, compound: str) -> str | None:
     return None
 
 
-_QUOTES = "\"'“”‘’«»"
+_QUOTES = "'‘’"
 _REFUSAL = re.compile(
     r"(?:i['’]m sorry|i am sorry|sorry[,.!]|i cannot|i can['’]t|as an ai|desculpe)", re.IGNORECASE
 )

@@ -53,6 +53,16 @@ def _spearman(a: Sequence[int], b: Sequence[int]) -> float:
     return 1 - 6 * sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) / (n * (n * n - 1))
 
 
+def figures(expected: Sequence[str], predicted: Sequence[str]) -> dict[str, float]:
+    """All four of ``METRICS`` for one ranking, by name."""
+    return {
+        "top1": top1(expected, predicted),
+        "dcg": dcg(expected, predicted),
+        "corr_official": corr_official(expected, predicted),
+        "corr_rank": corr_rank(expected, predicted),
+    }
+
+
 def bootstrap_interval(
     values: npt.ArrayLike, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> tuple[float, float]:

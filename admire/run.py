@@ -34,6 +34,7 @@ from admire.scorer import (
     score,
     similarities,
 )
+from admire.sense import majority
 
 log = logging.getLogger("admire")
 
@@ -94,9 +95,7 @@ class Ranking:
         """The majority of all models' votes; None for a baseline or where none could be read."""
         idiomatic = sum(i.sense.idiomatic for i in self.interpretations)
         literal = sum(i.sense.literal for i in self.interpretations)
-        if not idiomatic + literal:
-            return None
-        return "idiomatic" if idiomatic > literal else "literal"
+        return majority(idiomatic, literal)
 
 
 @dataclass(frozen=True)

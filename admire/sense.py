@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from admire.errors import UserError
-from admire.items import Item, SenseLabel, base_language
+from admire.items import Item, SenseLabel
 from admire.llm import ChatModel
 from admire.prompts import Prompts
 
@@ -34,19 +34,26 @@ class Sense:
         return max(self.probability, 1 - self.probability)
 
 
+def majority(idiomatic: int, literal: int) -> SenseLabel | None:
+    """The sense with more votes, None where there are none.
+
+    A tie is literal: language models are known to call literal uses idiomatic, hardly ever the
+    other way.
+    """
+    if not idiomatic + literal:
+        return None
+    return "idiomatic" if idiomatic > literal else "literal"
+
+
 def vote(item: Item, llm: ChatModel, prompts: Prompts, *, votes: int, seed: int = 0) -> Sense:
     """Ask ``votes`` times (the paper's T, 5 there) and follow the majority.
 
-    Replies that name neither sense, or both, are counted as unparsed and take no side. A tie is
-    literal: language models are known to call literal uses idiomatic, hardly ever the other way.
-    If no reply can be read there is no label.
+    Replies that name neither sense, or both, are counted as unparsed and take no side.
 
     Raises:
         UserError: the model cannot be asked.
     """
-    prompt = prompts.render(
-        "sense", base_language(item.language), compound=item.compound, sentence=item.sentence
-    )
+    prompt = prompts.about(item, "sense")
     replies = [
         llm.ask(prompt, temperature=VOTE_TEMPERATURE, max_tokens=VOTE_TOKENS, seed=seed + turn)
         for turn in range(votes)
@@ -54,10 +61,8 @@ def vote(item: Item, llm: ChatModel, prompts: Prompts, *, votes: int, seed: int 
     labels = [read_label(reply) for reply in replies]
     idiomatic, literal = labels.count("idiomatic"), labels.count("literal")
     read = idiomatic + literal
-    label: SenseLabel | None = None
-    if read:
-        label = "idiomatic" if idiomatic > literal else "literal"
-    return Sense(label, idiomatic / read if read else 0.5, idiomatic, literal, votes - read)
+    probability = idiomatic / read if read else 0.5
+    return Sense(majority(idiomatic, literal), probability, idiomatic, literal, votes - read)
 
 
 def given(item: Item) -> Sense:

@@ -65,14 +65,12 @@ def cross_validate(
     names, compound = np.unique([item.compound.casefold() for item in items], return_inverse=True)
     if len(names) < folds:
         raise UserError(f"{folds} folds need at least {folds} compounds; there are {len(names)}.")
-    orders = [[rescore(part, scoring) for scoring in grid] for part in parts]
+    tried = [
+        [metrics.figures(item.expected_order or (), rescore(part, scoring)) for scoring in grid]
+        for item, part in zip(items, parts, strict=True)
+    ]
     figures = {
-        metric: np.array(
-            [
-                [getattr(metrics, metric)(item.expected_order, order) for order in tried]
-                for item, tried in zip(items, orders, strict=True)
-            ]
-        )
+        metric: np.array([[one[metric] for one in row] for row in tried])
         for metric in metrics.METRICS
     }
     means = {metric: np.zeros(len(items)) for metric in metrics.METRICS}

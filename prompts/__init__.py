@@ -8,6 +8,7 @@ from pathlib import Path
 import jinja2
 
 from admire.errors import UserError
+from admire.items import Item, base_language
 
 FOLDER = Path(__file__).parent
 
@@ -25,6 +26,11 @@ class Prompts:
             trim_blocks=True,
             lstrip_blocks=True,
         )
+
+    def about(self, item: Item, prompt: str) -> str:
+        """The prompt about an item, in the item's language. See :meth:`render`."""
+        language = base_language(item.language)
+        return self.render(prompt, language, compound=item.compound, sentence=item.sentence)
 
     def render(self, prompt: str, language: str, **values: object) -> str:
         """The prompt's text in the given language, in English where there is no template for it.
