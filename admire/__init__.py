@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from admire.errors import UserError
     from admire.items import SAMPLES, Candidate, Item, read_items, read_submission
-    from admire.run import Run, Settings, rank
+    from admire.run import PROFILES, Run, Settings, rank
     from admire.run_folder import write_run
     from admire.scorer import Scoring
 
 _HOMES = {
+    "PROFILES": "run",
     "SAMPLES": "items",
     "Candidate": "items",
     "Item": "items",
@@ -27,6 +28,7 @@ _HOMES = {
     "write_run": "run_folder",
 }
 __all__ = [
+    "PROFILES",
     "SAMPLES",
     "Candidate",
     "Item",

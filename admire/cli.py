@@ -45,14 +45,12 @@ LlmUrl = Annotated[
 Lang = Annotated[
     str | None, typer.Option(help="Language tag (en, pt, xe, pt-br); else the file's name tells.")
 ]
-SenseOption = Annotated[
-    Literal["auto", "vote", "detector", "given"],
-    typer.Option(
-        help="How the sense is decided: the chat model's votes, the built-in detector (auto: for "
-        "the embedded model), or as given in the file."
-    ),
-]
-Votes = Annotated[int, typer.Option(min=1, help="Votes asked of each chat model (the paper's T).")]
+SenseMethod = Literal["auto", "vote", "detector", "given"]
+SENSE_OPTION = typer.Option(
+    help="How the sense is decided: the chat model's votes, the built-in detector (auto: for the "
+    "embedded model, votes for others), or as given in the file."
+)
+VOTES_OPTION = typer.Option(min=1, help="Votes asked of each chat model (the paper's T, 5).")
 Seed = Annotated[int, typer.Option(help="Seed of sampled replies and of resampling.")]
 PromptFolder = Annotated[
     Path | None, typer.Option(help="Folder of templates that replace the built-in ones.")
@@ -88,64 +86,108 @@ def rank(
         Path, typer.Argument(help="AdMIRe TSV, manifest (.csv, .jsonl), or its folder.")
     ],
     out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/latest"),
+    profile: Annotated[
+        Literal["embedded", "paper", "best"],
+        typer.Option(help="The stack that the other options change."),
+    ] = "embedded",
     llm: Llm = None,
     llm_url: LlmUrl = None,
-    encoder: Annotated[str, typer.Option(help="Encoder of queries and candidates.")] = "e5",
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="Encoder of queries and candidates: e5, mclip:NAME, openclip:MODEL/TAG, "
+            "sbert:REPOSITORY, or a family and a folder."
+        ),
+    ] = None,
+    caption_encoder: Annotated[
+        str | None, typer.Option(help="Encoder for captions, where it is not to be the same.")
+    ] = None,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda", "mps"] | None,
+        typer.Option(help="Where torch runs (auto: a GPU where there is one)."),
+    ] = None,
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"] | None,
+        typer.Option(help="How finely torch computes; float16 needs a GPU."),
+    ] = None,
     lang: Lang = None,
     query: Annotated[
-        Literal["meaning", "compound", "sentence"],
+        Literal["meaning", "compound", "sentence"] | None,
         typer.Option(help="What candidates are compared with; the last two are baselines."),
-    ] = "meaning",
-    sense: SenseOption = "auto",
-    votes: Votes = 5,
+    ] = None,
+    sense: Annotated[SenseMethod | None, SENSE_OPTION] = None,
+    votes: Annotated[int | None, VOTES_OPTION] = None,
     track: Annotated[
         Literal["image", "caption", "image+caption"] | None,
-        typer.Option(help="What of the candidates counts; else all that is there."),
+        typer.Option(help="What of the candidates counts; else all that is there and can be read."),
     ] = None,
     gate: Annotated[
-        Literal["soft", "hard"],
+        Literal["soft", "hard"] | None,
         typer.Option(help="Weigh gloss and compound by the sense's probability, or choose one."),
-    ] = "soft",
+    ] = None,
     contrast: Annotated[
-        float,
+        float | None,
         typer.Option(help="Weight of the compound against literal pictures (0: the paper's)."),
-    ] = 1.0,
+    ] = None,
     standardise: Annotated[
-        bool, typer.Option(help="Bring each query's cosines to one scale before they are added.")
-    ] = True,
-    image_weight: Annotated[float, typer.Option(help="Weight of the image term.")] = 1.0,
-    caption_weight: Annotated[float, typer.Option(help="Weight of the caption term.")] = 1.0,
+        bool | None,
+        typer.Option(
+            "--standardise/--no-standardise",
+            help="Bring each query's cosines to one scale before they are added.",
+        ),
+    ] = None,
+    image_weight: Annotated[float | None, typer.Option(help="Weight of the image term.")] = None,
+    caption_weight: Annotated[
+        float | None, typer.Option(help="Weight of the caption term.")
+    ] = None,
     prompts: PromptFolder = None,
     detector: DetectorFile = None,
     seed: Seed = 0,
 ) -> None:
-    """Rank each item's candidates and write a run folder with a submission."""
-    from admire.items import read_items
-    from admire.run import Settings
-    from admire.run import rank as rank_items
-    from admire.scorer import Scoring
+    """Rank each item's candidates and write a run folder with a submission.
 
-    items = read_items(data, lang)
-    settings = Settings(
-        llms=tuple(llm or ["embedded"]),
-        encoder=encoder,
-        query=query,
-        sense=sense,
-        votes=votes,
-        track=track,
-        scoring=Scoring(
-            image_weight=image_weight,
-            caption_weight=caption_weight,
-            gate=gate,
-            contrast=contrast,
-            standardise=standardise,
-        ),
-        prompts=str(prompts) if prompts else None,
-        detector=str(detector) if detector else None,
-        llm_url=llm_url,
-        seed=seed,
-    )
-    _finish(rank_items(items, settings), out, data)
+    What is not given is as the profile has it: embedded needs no key and no hub; paper is
+    UoR-NCL's stack; best is what we would try first today.
+    """
+    from dataclasses import replace
+
+    from admire.items import read_items
+    from admire.run import PROFILES
+    from admire.run import rank as rank_items
+
+    stack = PROFILES[profile]
+    if encoder and not caption_encoder:  # else the profile's would go on reading the captions
+        stack = replace(stack, caption_encoder=None)
+    scoring = {
+        "gate": gate,
+        "contrast": contrast,
+        "standardise": standardise,
+        "image_weight": image_weight,
+        "caption_weight": caption_weight,
+    }
+    changes = {
+        "llms": tuple(llm) if llm else None,
+        "encoder": encoder,
+        "caption_encoder": caption_encoder,
+        "device": device,
+        "precision": precision,
+        "query": query,
+        "sense": sense,
+        "votes": votes,
+        "track": track,
+        "scoring": replace(stack.scoring, **_given(scoring)),
+        "prompts": str(prompts) if prompts else None,
+        "detector": str(detector) if detector else None,
+        "llm_url": llm_url,
+        "seed": seed,
+    }
+    settings = replace(stack, **_given(changes))
+    _finish(rank_items(read_items(data, lang), settings), out, data)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given, so that the others stay as the profile has them."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 @app.command()
@@ -155,8 +197,8 @@ def sense(
     llm: Annotated[str, typer.Option(help="Chat model, as for rank.")] = "embedded",
     llm_url: LlmUrl = None,
     lang: Lang = None,
-    sense: SenseOption = "auto",
-    votes: Votes = 5,
+    sense: Annotated[SenseMethod, SENSE_OPTION] = "auto",
+    votes: Annotated[int, VOTES_OPTION] = 5,
     prompts: PromptFolder = None,
     detector: DetectorFile = None,
     seed: Seed = 0,
@@ -240,19 +282,23 @@ def tune(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Choose gate, contrast and standardising on a run, scored by cross-validation."""
+    """Choose gate, contrast, standardising and weights on a run, scored by cross-validation."""
     from admire.evaluation import summarise
     from admire.run_folder import read_run
-    from admire.tuning import cross_validate
+    from admire.tuning import cross_validate, grid
 
-    items, parts = read_run(run)
-    scored, best = cross_validate(items, parts, seed=seed)
+    items, parts, encoders = read_run(run)
+    tracks = len({"image_compound", "caption_compound"} & set(parts[0]))
+    scored, best = cross_validate(items, parts, grid(tracks, encoders), seed=seed)
     _print_summary(summarise(scored, seed=seed), f"{run}, scored as other compounds choose", json)
     log.info(
-        "All items together choose --gate %s --contrast %g %s",
+        "All items together choose --gate %s --contrast %g %s%s",
         best.gate,
         best.contrast,
         "--standardise" if best.standardise else "--no-standardise",
+        f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
+        if tracks > 1
+        else "",
     )
 
 
@@ -291,7 +337,10 @@ def list_models(context: typer.Context) -> None:
 
     from admire.models import MODELS
 
-    table = Table("Name", "What it is", "Size", "Licence", "Here?")
+    table = Table()
+    table.add_column("Name", overflow="fold")
+    for heading in ("What it is", "Size", "Licence", "Here?"):
+        table.add_column(heading)
     for model in MODELS:
         table.add_row(model.name, model.what, model.size, model.licence, model.status())
     _print(table)
@@ -312,7 +361,7 @@ def pull(name: Annotated[str, typer.Argument(help="A name from the list.")]) -> 
         *Progress.get_default_columns(), DownloadColumn(), console=Console(stderr=True)
     ) as bar:
         task = bar.add_task(f"Getting {name}", total=model.bytes)
-        place = model.pull(lambda count: bar.advance(task, count))
+        place = model.pull(name, lambda count: bar.advance(task, count))
     print(place)
 
 

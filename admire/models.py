@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from admire.encoders import open_encoder
+from admire.encoders.openclip import WEIGHTS
 from admire.errors import UserError
 from admire.llm.local import EMBEDDED_BYTES, Progress, embedded_source, embedded_weights
 
@@ -17,8 +19,9 @@ from admire.llm.local import EMBEDDED_BYTES, Progress, embedded_source, embedded
 class Model:
     """One row of ``admire models``.
 
-    ``status`` says in words whether the model can be used now. ``pull`` gets it, tells its progress
-    of ``bytes`` in all, and returns where it lies; None where there is nothing to fetch.
+    ``status`` says in words whether the model can be used now. ``pull`` takes the name as the user
+    gave it, gets the model, tells its progress of ``bytes`` in all where these are known, and
+    returns where it lies; None where there is nothing to fetch.
     """
 
     name: str
@@ -26,7 +29,7 @@ class Model:
     size: str
     licence: str
     status: Callable[[], str]
-    pull: Callable[[Progress | None], Path] | None = None
+    pull: Callable[[str, Progress | None], Path] | None = None
     bytes: int | None = None
 
 
@@ -50,6 +53,40 @@ def _openai_status() -> str:
     return "yes (key set)" if os.environ.get("OPENAI_API_KEY") else "no: set OPENAI_API_KEY"
 
 
+def _pull_embedded(name: str, progress: Progress | None) -> Path:
+    return embedded_weights(progress)
+
+
+def _clip_status(*repositories: str) -> str:
+    """Whether the hub's cache has a file of weights of each of the repositories."""
+    if importlib.util.find_spec("open_clip") is None:
+        return "no: needs the extra 'clip'"
+    from huggingface_hub import try_to_load_from_cache
+
+    def cached(repository: str) -> bool:
+        return any(isinstance(try_to_load_from_cache(repository, f), str) for f in WEIGHT_FILES)
+
+    if not repositories:
+        return "fetched at first use"
+    return "yes" if all(map(cached, repositories)) else "no: fetched at first use"
+
+
+def _pull_encoder(name: str, progress: Progress | None) -> Path:
+    """Have every file fetched by encoding a text with it; the hub's client shows the progress."""
+    from huggingface_hub import constants
+
+    open_encoder(name, device="cpu").encoder.encode_texts(["a"], role="query")
+    return Path(constants.HF_HUB_CACHE)
+
+
+def _encoder(name: str, what: str, size: str, licence: str, *repositories: str) -> Model:
+    return Model(name, what, size, licence, lambda: _clip_status(*repositories), _pull_encoder)
+
+
+WEIGHT_FILES = (*WEIGHTS, "model.safetensors", "pytorch_model.bin")
+VIT_B_32 = "timm/vit_base_patch32_clip_224.openai"
+VIT_L_14 = "timm/vit_large_patch14_clip_224.openai"
+
 MODELS = (
     Model(
         "embedded",
@@ -57,7 +94,7 @@ MODELS = (
         "1.1 GB",
         "Apache-2.0",
         _embedded_status,
-        embedded_weights,
+        _pull_embedded,
         EMBEDDED_BYTES,
     ),
     Model("gguf:PATH", "chat model: any GGUF file", "–", "its own", lambda: "a file of your own"),
@@ -68,25 +105,83 @@ MODELS = (
         "its own",
         _openai_status,
     ),
-    Model(
-        "e5",
-        "text encoder: multilingual-e5-small, 4 bits",
-        "72 MB",
+    Model("e5", "texts: multilingual-e5-small, 4 bits", "72 MB", "MIT", _e5_status),
+    _encoder(
+        "mclip:XLM-Roberta-Large-Vit-B-32",
+        "texts and images, the paper's XLM-32",
+        "2.9 GB",
         "MIT",
-        _e5_status,
+        "M-CLIP/XLM-Roberta-Large-Vit-B-32",
+        VIT_B_32,
     ),
+    _encoder(
+        "mclip:XLM-Roberta-Large-Vit-L-14",
+        "texts and images, the paper's XLM-14",
+        "4.0 GB",
+        "MIT",
+        "M-CLIP/XLM-Roberta-Large-Vit-L-14",
+        VIT_L_14,
+    ),
+    _encoder(
+        "mclip:LABSE-Vit-L-14",
+        "texts and images, the paper's LABSE-14",
+        "3.6 GB",
+        "MIT",
+        "M-CLIP/LABSE-Vit-L-14",
+        VIT_L_14,
+    ),
+    _encoder(
+        "openclip:ViT-SO400M-16-SigLIP2-384/webli",
+        "texts and images, SigLIP 2, about 100 languages",
+        "4.5 GB",
+        "Apache-2.0",
+        "timm/ViT-SO400M-16-SigLIP2-384",
+    ),
+    _encoder(
+        "openclip:xlm-roberta-base-ViT-B-32/laion5b_s13b_b90k",
+        "texts and images, LAION's multilingual CLIP",
+        "1.5 GB",
+        "MIT",
+        "laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k",
+    ),
+    _encoder(
+        "openclip:xlm-roberta-large-ViT-H-14/frozen_laion5b_s13b_b90k",
+        "texts and images, LAION's largest multilingual CLIP",
+        "4.8 GB",
+        "MIT",
+        "laion/CLIP-ViT-H-14-frozen-xlm-roberta-large-laion5B-s13B-b90k",
+    ),
+    _encoder(
+        "openclip:nllb-clip-base/v1",
+        "texts and images, 201 languages",
+        "2.0 GB",
+        "CC-BY-NC-4.0",
+        "visheratin/nllb-clip-base-oc",
+    ),
+    _encoder("openclip:MODEL/TAG", "texts and images, any of open_clip's list", "–", "its own"),
+    _encoder(
+        "sbert:intfloat/multilingual-e5-large",
+        "texts, about 100 languages",
+        "2.2 GB",
+        "MIT",
+        "intfloat/multilingual-e5-large",
+    ),
+    _encoder("sbert:REPOSITORY", "texts, any sentence-transformers model", "–", "its own"),
 )
 
 
 def find_model(name: str) -> Model:
-    """The model of that name.
+    """The model of that name; a row with a placeholder stands for all names of its family.
 
     Raises:
         UserError: there is none; the message names the closest.
     """
     for model in MODELS:
+        if model.name == name:
+            return model
+    for model in MODELS:
         family, _, placeholder = model.name.partition(":")
-        if model.name == name or (placeholder and name.startswith(f"{family}:")):
+        if placeholder.isupper() and name.startswith(f"{family}:"):
             return model
     names = [model.name for model in MODELS]
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)

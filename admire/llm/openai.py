@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from admire.errors import UserError
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 OFFICIAL = "https://api.openai.com/v1"
 RETRIES = 6
+THINKING_TOKENS = 4096
+"""How many tokens a model that reasons may think before it answers."""
 
 
 class OpenAIChat:
@@ -55,6 +57,7 @@ class OpenAIChat:
                 "address with --llm-url; without either, --llm embedded needs no key."
             )
         self._timeout, self._retries = timeout, retries
+        self._refused: set[str] = set()  # options that this model does not take
 
     @cached_property
     def _client(self) -> openai.OpenAI:
@@ -75,14 +78,9 @@ class OpenAIChat:
         """See :class:`admire.llm.ChatModel`."""
         import openai
 
+        options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
         try:
-            answer = self._client.chat.completions.create(
-                model=self.model,
-                messages=[{"role": "user", "content": prompt}],
-                temperature=temperature,
-                max_tokens=max_tokens,
-                seed=seed,
-            )
+            answer = self._complete(prompt, options)
             # A compatible server may send anything, so what the types promise is not relied on.
             return str(answer.choices[0].message.content or "")
         except openai.OpenAIError as error:
@@ -92,6 +90,27 @@ class OpenAIChat:
                 f"{self.name}: the answer holds no message. Is {without_secrets(self.url)} the "
                 "address of an OpenAI-compatible API? (It often ends in /v1.)"
             ) from error
+
+    def _complete(self, prompt: str, options: dict[str, Any]) -> Any:
+        """The server's answer, asked for with those of the options that the model takes.
+
+        OpenAI's models since o1 reason first: they refuse a temperature, for they sample anyway,
+        and their thoughts count among the tokens that an answer may have.
+        """
+        import openai
+
+        while True:
+            taken = {name: value for name, value in options.items() if name not in self._refused}
+            if "max_tokens" in self._refused:
+                taken["max_completion_tokens"] = options["max_tokens"] + THINKING_TOKENS
+            try:
+                return self._client.chat.completions.create(
+                    model=self.model, messages=[{"role": "user", "content": prompt}], **taken
+                )
+            except openai.BadRequestError as error:
+                if error.param not in options or error.param not in taken:
+                    raise
+                self._refused.add(error.param)
 
     def _explained(self, error: openai.OpenAIError) -> UserError:
         """The error in words that say what to do, without the key or the server's page."""
@@ -104,7 +123,10 @@ class OpenAIChat:
         if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
             reason = f"{where} refused the key. Check OPENAI_API_KEY."
         elif isinstance(error, openai.NotFoundError):
-            reason = f"{where} does not know the model '{self.model}', or is not an API's address."
+            reason = (
+                f"{where} does not know the model '{self.model}' (retired, perhaps), or is not an "
+                "API's address. --llm names another model, --llm-url another server."
+            )
         elif isinstance(error, openai.RateLimitError):
             reason = (
                 f"{where} answers 'too many requests'{again}. Wait, or check the account's quota."

@@ -1,0 +1,114 @@
+"""Where weights lie: a local folder, the Hugging Face hub's cache, or the hub itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from admire.errors import UserError
+
+
+def local_folder(source: str) -> Path | None:
+    """The folder that a model's name points at; None where it is a name on the hub.
+
+    Raises:
+        UserError: it is written like a path, but no folder is there.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return path
+    if source.startswith((".", "/", "~")) or path.is_file():
+        raise UserError(f"{source}: is no folder of a model.")
+    return None
+
+
+def hub_file(repository: str, *names: str, revision: str | None = None) -> Path:
+    """The first of the named files that the repository has, from the hub's cache or the hub.
+
+    The cache goes first: what is in it is taken without asking the hub.
+
+    Raises:
+        UserError: it is not in the cache, and the hub cannot be reached or has no such file.
+    """
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    for name in names:
+        try:
+            return Path(hf_hub_download(repository, name, revision=revision, local_files_only=True))
+        except (LocalEntryNotFoundError, ValueError):  # ValueError: no name of a repository
+            continue
+    reason = "has no " + " or ".join(names)
+    for name in names:
+        try:
+            return Path(hf_hub_download(repository, name, revision=revision))
+        except LocalEntryNotFoundError:
+            reason = "cannot be reached"
+            break
+        except RepositoryNotFoundError:
+            reason = "does not know it, or it asks for a login"
+            break
+        except RevisionNotFoundError:
+            reason = f"does not know its revision '{revision}'"
+            break
+        except EntryNotFoundError:
+            continue
+        except (HfHubHTTPError, OSError, ValueError) as error:
+            reason = f"does not give it ({type(error).__name__})"
+            break
+    raise UserError(
+        f"The model '{repository}' is not here, and the hub {reason}. Where the hub can be "
+        f"reached, run: hf download {repository}. Then copy its folder here and name that instead "
+        "(FAMILY:FOLDER), or copy the hub's cache (HF_HOME)."
+    )
+
+
+def commit(path: Path) -> str:
+    """The commit that a file in the hub's cache is of."""
+    return path.parts[path.parts.index("snapshots") + 1]
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Keep libraries from asking the hub again about files that are in its cache.
+
+    Without the hub each such question would be tried for half a minute.
+    """
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def folder_digest(folder: Path) -> str:
+    """A digest of all that a local model's folder holds, names and contents."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        digest.update(str(path.relative_to(folder)).encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def base_folder(folder: Path, base: str) -> Path:
+    """The folder with the configuration of the model that another one is built on.
+
+    A checkpoint names it, ``xlm-roberta-large`` say. It is looked for in a subfolder of that name,
+    then where the name itself points, then on the hub; only its configuration is needed.
+    """
+    for place in (folder / Path(base).name, Path(base)):
+        if (place / "config.json").is_file():
+            return place
+    return hub_file(base, "config.json").parent

@@ -1,0 +1,75 @@
+"""Image files as a person sees them: upright, on white, eight bits a channel, three channels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from admire.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+def read_bytes(path: Path) -> bytes:
+    """The file's content.
+
+    Raises:
+        UserError: it cannot be read, or is empty.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: the image cannot be read ({error.strerror or error}).") from None
+    if not content:
+        raise UserError(f"{path}: the image file is empty. Copy or download it again.")
+    return content
+
+
+def read_image(path: Path) -> Image:
+    """The picture in RGB, turned as its EXIF data say, transparent parts on white.
+
+    Of an animation the first frame is taken; 16-bit greyscale is scaled to 8 bits.
+
+    Raises:
+        UserError: the file is no image, is truncated, or has more pixels than Pillow's limit
+            against decompression bombs (about 179 million).
+    """
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    read_bytes(path)  # tells of a missing or empty file in the same words everywhere
+    try:
+        with Image.open(path) as opened:
+            opened.load()
+            picture = ImageOps.exif_transpose(opened)
+    except Image.DecompressionBombError:
+        raise UserError(
+            f"{path}: the image has too many pixels to be decoded safely. Scale it down."
+        ) from None
+    except UnidentifiedImageError:
+        raise UserError(
+            f"{path}: is not an image in a format that Pillow knows. Save it as PNG or JPEG."
+        ) from None
+    except Exception as error:  # a damaged file makes the decoders raise nearly anything
+        raise UserError(
+            f"{path}: the image cannot be decoded ({error}). It may be truncated: copy or "
+            "download it again."
+        ) from None
+    if picture.mode.startswith("I"):
+        return _eight_bits(picture).convert("RGB")
+    if picture.mode == "F":
+        raise UserError(f"{path}: holds floating-point pixels. Save it with 8 bits a channel.")
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        white = Image.new("RGBA", picture.size, "white")
+        picture = Image.alpha_composite(white, picture)
+    return picture.convert("RGB")
+
+
+def _eight_bits(picture: Image) -> Image:
+    """A 16-bit greyscale picture in 8 bits; Pillow's own conversion would cut off above 255."""
+    import numpy as np
+    from PIL import Image
+
+    values = np.asarray(picture).clip(0, 65535)
+    return Image.fromarray((values // 257).astype(np.uint8))

@@ -1,0 +1,170 @@
+"""M-CLIP (Carlsson et al., 2022): a multilingual text tower taught to agree with OpenAI's CLIP."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from admire.encoders import Role, Vectors
+from admire.encoders.hub import base_folder, commit, folder_digest, hub_file, local_folder
+from admire.encoders.openclip import OpenClipEncoder
+from admire.encoders.placement import Placement, to_numpy
+from admire.errors import UserError
+
+NAMES = ("XLM-Roberta-Large-Vit-L-14", "XLM-Roberta-Large-Vit-B-32", "LABSE-Vit-L-14")
+IMAGE_TOWERS = {512: "ViT-B-32-quickgelu/openai", 768: "ViT-L-14-quickgelu/openai"}
+"""The image tower that a text tower was taught to agree with, by the width of their space."""
+
+
+class MClipEncoder:
+    """An M-CLIP text tower with the image tower it was made for.
+
+    ``source`` is one of :data:`NAMES`, a repository on the hub, or a folder with the same files. A
+    folder may hold an image tower of its own in ``image`` (as open_clip saves them), and the
+    configuration of the base model in a folder of its name (``xlm-roberta-large/config.json``).
+
+    Raises:
+        UserError: there is no such model or folder, or its files cannot be had or do not fit.
+    """
+
+    def __init__(self, source: str, revision: str | None, placement: Placement):
+        self.name = f"mclip:{source}"
+        self.batch = 32
+        self._placement = placement
+        folder = local_folder(source)
+        if folder:
+            if not (folder / "config.json").is_file():
+                raise UserError(f"{folder}: holds no config.json of an M-CLIP text tower.")
+            self._folder, version = folder, folder_digest(folder)
+        else:
+            config = hub_file(_repository(source), "config.json", revision=revision)
+            self._folder, self._revision = config.parent, commit(config)
+            version = f"{source}@{self._revision}"
+        self._hub = None if folder else _repository(source)
+        settings = _settings(self._folder / "config.json")
+        self._base = settings["modelBase"]
+        self._width = settings.get("numDims", settings.get("imageDimSize", 768))
+        own = self._folder / "image"
+        if not own.is_dir() and self._width not in IMAGE_TOWERS:
+            raise UserError(
+                f"{self.name}: no image tower is known for a space of {self._width} dimensions. "
+                f"Put one into {own}."
+            )
+        image_tower = str(own) if own.is_dir() else IMAGE_TOWERS[self._width]
+        self._images = OpenClipEncoder(image_tower, None, placement)
+        self.identity = f"mclip:{version}:{placement.precision}+{self._images.identity}"
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        """Text tower and tokenizer."""
+        import torch
+        import transformers
+        from multilingual_clip.Config_MCLIP import MCLIPConfig
+        from multilingual_clip.pt_multilingual_clip import MultilingualCLIP
+
+        base = transformers.AutoConfig.from_pretrained(base_folder(self._folder, self._base))
+
+        class TextTower(MultilingualCLIP):  # type: ignore[misc]
+            """M-CLIP's own, which at its start would fetch the base model only to overwrite it."""
+
+            def __init__(self, config: MCLIPConfig):
+                transformers.PreTrainedModel.__init__(self, config)
+                self.transformer = transformers.AutoModel.from_config(base)  # type: ignore[no-untyped-call]
+                self.LinearTransformation = torch.nn.Linear(
+                    config.transformerDimensions, config.numDims
+                )
+
+        device, dtype = self._placement.resolve()
+        tower = TextTower(MCLIPConfig(**_settings(self._folder / "config.json")))
+        weights = _read_weights(self._file("model.safetensors", "pytorch_model.bin"))
+        # Old checkpoints carry the positions' numbers, which are no weights.
+        weights.pop("transformer.embeddings.position_ids", None)
+        try:
+            tower.load_state_dict(weights)
+        except RuntimeError as error:
+            raise UserError(f"{self.name}: its weights do not fit its config ({error}).") from None
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            self._file(file)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(self._folder, config=base)
+        positions = base.max_position_embeddings
+        if "roberta" in base.model_type:  # its positions begin behind the padding's number
+            positions -= base.pad_token_id + 1
+        limit = min(tokenizer.model_max_length, positions)
+
+        def tokenize(texts: list[str], **options: Any) -> Any:
+            batch = tokenizer(texts, truncation=True, max_length=limit, **options)
+            return batch.to(device)
+
+        return tower.to(device=device, dtype=dtype).eval(), tokenize
+
+    def _file(self, *names: str) -> Path:
+        """The first of the files that the checkpoint has."""
+        if self._hub:
+            return hub_file(self._hub, *names, revision=self._revision)
+        for name in names:
+            if (self._folder / name).is_file():
+                return self._folder / name
+        raise UserError(f"{self._folder}: holds no {' or '.join(names)}.")
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        """See :class:`admire.encoders.TextEncoder`. Roles make no difference.
+
+        The mean of the base model's last states over the text's tokens, then one linear layer;
+        512 tokens are read, of longer texts the first part.
+        """
+        import torch
+
+        tower, tokenize = self._loaded
+        with torch.inference_mode():
+            return to_numpy(tower(list(texts), tokenize))
+
+    def prepare_image(self, path: Path) -> Any:
+        """See :class:`admire.encoders.Towers`."""
+        return self._images.prepare_image(path)
+
+    def encode_prepared(self, images: Sequence[Any]) -> Vectors:
+        """See :class:`admire.encoders.Towers`."""
+        return self._images.encode_prepared(images)
+
+
+def _repository(source: str) -> str:
+    """The hub repository of one of M-CLIP's names; any other is taken as it is."""
+    if source in NAMES:
+        return f"M-CLIP/{source}"
+    if "/" in source:
+        return source
+    close = difflib.get_close_matches(source, NAMES, n=1, cutoff=0.4)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    raise UserError(
+        f"'mclip:{source}' is no M-CLIP model.{hint} There are {', '.join(NAMES)}, and any "
+        "repository or folder with such a model."
+    )
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings["modelBase"].strip()
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(f"{path}: is no config of an M-CLIP text tower (no modelBase).") from None
+    found: dict[str, Any] = settings
+    return found
+
+
+def _read_weights(path: Path) -> dict[str, Any]:
+    """A checkpoint's tensors; of a pickle nothing else is ever read."""
+    import torch
+    from safetensors.torch import load_file
+
+    try:
+        if path.suffix == ".safetensors":
+            return dict(load_file(path))
+        return dict(torch.load(path, map_location="cpu", weights_only=True))
+    except Exception as error:  # a damaged file makes the readers raise nearly anything
+        raise UserError(
+            f"{path}: the weights cannot be read ({error}). Download the file again."
+        ) from None

@@ -1,0 +1,152 @@
+"""Any model of open_clip: OpenAI's CLIP, LAION's multilingual ones, SigLIP 2, NLLB-CLIP."""
+
+from __future__ import annotations
+
+import difflib
+import threading
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from admire.encoders import Role, Vectors
+from admire.encoders.hub import base_folder, commit, folder_digest, hub_file, local_folder, offline
+from admire.encoders.placement import Placement, to_numpy
+from admire.errors import UserError
+
+WEIGHTS = (
+    "open_clip_model.safetensors",
+    "open_clip_pytorch_model.safetensors",
+    "open_clip_pytorch_model.bin",
+)
+
+
+class OpenClipEncoder:
+    """Text and image tower of one open_clip model, with its own tokenizer and preprocessing.
+
+    ``source`` is ``MODEL/TAG`` of open_clip's list, or a folder with an ``open_clip_config.json``
+    and weights, as open_clip saves them. Texts beyond the model's context (77 tokens of CLIP, 64 of
+    SigLIP 2) are cut, the first part is kept.
+
+    Raises:
+        UserError: there is no such model, tag or folder, or its weights cannot be had.
+    """
+
+    def __init__(self, source: str, revision: str | None, placement: Placement):
+        self.name = f"openclip:{source}"
+        self.batch = 32
+        self._placement = placement
+        self._loading = threading.Lock()  # images are prepared in several threads
+        self._parts: tuple[Any, Any, Any] | None = None
+        self._folder = local_folder(source)
+        if self._folder:
+            if not (self._folder / "open_clip_config.json").is_file():
+                raise UserError(
+                    f"{self._folder}: holds no open_clip_config.json. Name a folder as open_clip "
+                    "saves them (open_clip.push_to_hf_hub, or a copy of a hub repository)."
+                )
+            self._model_name = f"local-dir:{self._folder}"
+            self._weights: Path | None = None
+            self._tag: dict[str, Any] = {}
+            model = folder_digest(self._folder)
+        else:
+            self._model_name, self._tag, self._weights = _known(source, revision)
+            model = f"{source}@{commit(self._weights)}"
+        version = metadata.version("open-clip-torch")  # preprocessing and tokenizer are its own
+        self.identity = f"openclip:{model}:{version}:{placement.precision}"
+
+    @property
+    def _loaded(self) -> tuple[Any, Any, Any]:
+        """Model, preprocessing and tokenizer."""
+        with self._loading:
+            if self._parts is None:
+                self._parts = self._load()
+            return self._parts
+
+    def _load(self) -> tuple[Any, Any, Any]:
+        import open_clip
+
+        device, dtype = self._placement.resolve()
+        config = open_clip.get_model_config(self._model_name)
+        overrides: dict[str, Any] = {}
+        text = config["text_cfg"]
+        if "hf_model_name" in text:  # only its configuration: the weights are the checkpoint's
+            base = base_folder(self._folder or Path(), text["hf_model_name"])
+            overrides["text_cfg"] = text | {
+                "hf_model_name": str(base),
+                "hf_model_pretrained": False,
+            }
+        if not self._folder and "hf_tokenizer_name" in text:
+            for file in ("tokenizer.json", "tokenizer_config.json"):
+                hub_file(text["hf_tokenizer_name"], file)
+        try:
+            with offline():
+                model, _, preprocess = open_clip.create_model_and_transforms(
+                    self._model_name,
+                    pretrained=str(self._weights) if self._weights else None,
+                    # OpenAI's weights were trained with QuickGELU, whatever the model's name says.
+                    force_quick_gelu=bool(self._tag.get("quick_gelu")),
+                    image_mean=self._tag.get("mean"),
+                    image_std=self._tag.get("std"),
+                    image_interpolation=self._tag.get("interpolation"),
+                    image_resize_mode=self._tag.get("resize_mode"),
+                    weights_only=True,
+                    require_pretrained=True,
+                    **overrides,
+                )
+                tokenizer = open_clip.get_tokenizer(self._model_name)
+        except Exception as error:  # open_clip passes on whatever its parts raise
+            raise UserError(f"{self.name}: open_clip cannot load it ({error}).") from error
+        return model.to(device=device, dtype=dtype).eval(), preprocess, tokenizer
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        """See :class:`admire.encoders.TextEncoder`. Roles make no difference."""
+        import torch
+
+        model, _, tokenizer = self._loaded
+        device, _ = self._placement.resolve()
+        with torch.inference_mode():
+            return to_numpy(model.encode_text(tokenizer(list(texts)).to(device)))
+
+    def prepare_image(self, path: Path) -> Any:
+        """See :class:`admire.encoders.Towers`."""
+        from admire.encoders.images import read_image
+
+        _, preprocess, _ = self._loaded
+        return preprocess(read_image(path))
+
+    def encode_prepared(self, images: Sequence[Any]) -> Vectors:
+        """See :class:`admire.encoders.Towers`."""
+        import torch
+
+        model, _, _ = self._loaded
+        device, dtype = self._placement.resolve()
+        with torch.inference_mode():
+            return to_numpy(model.encode_image(torch.stack(list(images)).to(device, dtype)))
+
+
+def _known(source: str, revision: str | None) -> tuple[str, dict[str, Any], Path]:
+    """Model, tag settings and weights of a name on open_clip's list."""
+    import open_clip
+    from open_clip.pretrained import get_pretrained_cfg
+
+    model, _, tag = source.partition("/")
+    settings = get_pretrained_cfg(model, tag)
+    if not settings:
+        known = open_clip.list_pretrained(as_str=True)
+        close = difflib.get_close_matches(f"{model}:{tag}", known, n=1)
+        hint = f" Did you mean '{close[0].replace(':', '/')}'?" if close else ""
+        raise UserError(
+            f"'openclip:{source}' is no model and tag of open_clip, and no folder.{hint} "
+            "open_clip.list_pretrained() lists them."
+        )
+    quick = bool(open_clip.get_model_config(model).get("quick_gelu"))
+    if quick and not settings.get("quick_gelu"):
+        raise UserError(
+            f"'openclip:{source}': these weights were trained without QuickGELU. "
+            f"Use openclip:{model.removesuffix('-quickgelu')}/{tag}."
+        )
+    repository, _, file = settings.get("hf_hub", "").rpartition("/")
+    if not repository:
+        raise UserError(f"'openclip:{source}' is not on the hub. Load its weights from a folder.")
+    return model, settings, hub_file(repository, *([file] if file else WEIGHTS), revision=revision)

@@ -1,0 +1,81 @@
+"""Any sentence-transformers model, for queries and captions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from admire.encoders import Role, Vectors
+from admire.encoders.hub import commit, folder_digest, hub_file, local_folder, offline
+from admire.encoders.placement import Placement
+from admire.errors import UserError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+E5_PROMPTS = {"query": "query: ", "document": "passage: "}
+"""What E5 models were trained with; their repositories do not say so."""
+
+
+class SentenceEncoder:
+    """A sentence-transformers model with its own pooling and prompts.
+
+    ``source`` is a repository on the hub, or a folder as sentence-transformers saves them. Models
+    with ``e5`` in their name get E5's prefixes, unless they bring prompts of their own. Texts
+    beyond the model's limit are cut, the first part is kept.
+
+    Raises:
+        UserError: there is no such model or folder, or its files cannot be had.
+    """
+
+    def __init__(self, source: str, revision: str | None, placement: Placement):
+        self.name = f"sbert:{source}"
+        self.batch = 32
+        self._placement = placement
+        folder = local_folder(source)
+        if folder:
+            self._source, self._revision, version = str(folder), None, folder_digest(folder)
+        else:
+            config = hub_file(source, "modules.json", "config.json", revision=revision)
+            self._source, self._revision = source, commit(config)
+            version = f"{source}@{self._revision}"
+        named = re.search(r"(?<![a-z0-9])e5(?![a-z0-9])", Path(source).name.lower())
+        self._e5 = bool(named) and "instruct" not in source.lower()
+        self.identity = f"sbert:{version}:{placement.precision}{':e5' * self._e5}"
+
+    @cached_property
+    def _model(self) -> SentenceTransformer:
+        from sentence_transformers import SentenceTransformer
+
+        device, dtype = self._placement.resolve()
+
+        def load() -> SentenceTransformer:
+            return SentenceTransformer(
+                self._source,
+                revision=self._revision,
+                device=str(device),
+                model_kwargs={"dtype": dtype},
+            )
+
+        try:
+            try:
+                with offline():
+                    model = load()
+            except OSError:  # a file is not in the hub's cache yet
+                model = load()
+        except Exception as error:  # the library passes on whatever its parts raise
+            raise UserError(
+                f"{self.name}: sentence-transformers cannot load it ({error})."
+            ) from error
+        if self._e5 and not any(model.prompts.values()):
+            model.prompts = dict(E5_PROMPTS)
+        return model
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        """See :class:`admire.encoders.TextEncoder`."""
+        encode = self._model.encode_query if role == "query" else self._model.encode_document
+        vectors: Vectors = encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
+        return vectors.astype("float32")

@@ -1,0 +1,137 @@
+"""Small towers with random weights, saved in the layouts of the real checkpoints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+MARKS = ("<s>", "<pad>", "</s>", "<unk>")
+TEXT = (
+    "a an the of in on is night owl woman man desk lamp bird tree red blue green yellow big small "
+    "circle square triangle sister real my who writes at midnight"
+)
+WORDS = (*MARKS, *TEXT.split())
+
+VISION = {"image_size": 32, "layers": 2, "width": 32, "head_width": 16, "patch_size": 8}
+PREPROCESS = {
+    "mean": [0.48145466, 0.4578275, 0.40821073],
+    "std": [0.26862954, 0.26130258, 0.27577711],
+    "interpolation": "bicubic",
+    "resize_mode": "shortest",
+}
+
+
+def word_tokenizer(
+    words: Sequence[str] = WORDS, limit: int = 512
+) -> transformers.PreTrainedTokenizer:
+    """XLM-R's marks around whole words: a tokenizer that needs no download."""
+    tokenizer = Tokenizer(models.WordLevel({w: k for k, w in enumerate(words)}, "<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Whitespace(), pre_tokenizers.Digits()]
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        cls_token="<s>",
+        sep_token="</s>",
+        model_max_length=limit,
+    )
+
+
+def xlm_roberta(words: Sequence[str] = WORDS) -> transformers.XLMRobertaConfig:
+    return transformers.XLMRobertaConfig(
+        vocab_size=len(words),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=66,
+        type_vocab_size=1,
+        pad_token_id=1,
+        bos_token_id=0,
+        eos_token_id=2,
+    )
+
+
+def save_openclip(
+    folder: Path, *, width: int = 16, text: dict | None = None, model: torch.nn.Module | None = None
+) -> Path:
+    """A small open_clip model as its own push_to_hf_hub lays it out: config and safetensors."""
+    import open_clip
+
+    text_cfg = text or {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2}
+    if "hf_model_name" not in text_cfg:
+        text_cfg = {"layers": 2} | text_cfg
+    config = {"embed_dim": width, "vision_cfg": VISION, "text_cfg": text_cfg}
+    if model is None:
+        torch.manual_seed(0)
+        kind = open_clip.CustomTextCLIP if "hf_model_name" in text_cfg else open_clip.CLIP
+        own = {"hf_model_pretrained": False} if "hf_model_name" in text_cfg else {}
+        model = kind(width, VISION, text_cfg | own)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(
+        {k: v.contiguous() for k, v in model.state_dict().items()},
+        folder / "open_clip_model.safetensors",
+    )
+    (folder / "open_clip_config.json").write_text(
+        json.dumps({"model_cfg": config, "preprocess_cfg": PREPROCESS})
+    )
+    return folder
+
+
+def save_mclip(
+    folder: Path, *, width: int = 16, image_width: int | None = None, pickle: bool = True
+) -> Path:
+    """An M-CLIP text tower in the layout of M-CLIP/XLM-Roberta-Large-Vit-B-32, with its base
+    model's configuration and a small image tower beside it."""
+    base = folder / "tiny-xlm-roberta"
+    torch.manual_seed(1)
+    encoder = transformers.XLMRobertaModel(xlm_roberta())
+    encoder.save_pretrained(base)
+    word_tokenizer().save_pretrained(folder)
+    head = torch.nn.Linear(32, width)
+    weights = {f"transformer.{k}": v for k, v in encoder.state_dict().items()}
+    weights |= {f"LinearTransformation.{k}": v.detach() for k, v in head.state_dict().items()}
+    if pickle:  # as transformers 4.8 saved it, position numbers included
+        weights["transformer.embeddings.position_ids"] = torch.arange(66)[None]
+        torch.save(weights, folder / "pytorch_model.bin")
+    else:
+        save_file(weights, folder / "model.safetensors")
+    (folder / "config.json").write_text(
+        json.dumps(
+            {
+                "architectures": ["MultilingualCLIP"],
+                "modelBase": "tiny-xlm-roberta",
+                "model_type": "M-CLIP",
+                "numDims": width,
+                "transformerDimensions": 32,
+            }
+        )
+    )
+    save_openclip(folder / "image", width=image_width or width)
+    return folder
+
+
+def save_sentence_transformer(folder: Path) -> Path:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    parts = folder.with_name(folder.name + "-parts")
+    torch.manual_seed(2)
+    transformers.XLMRobertaModel(xlm_roberta()).save_pretrained(parts)
+    word_tokenizer(limit=64).save_pretrained(parts)
+    module = Transformer(str(parts), max_seq_length=64)
+    SentenceTransformer(modules=[module, Pooling(32)]).save(str(folder))
+    return folder
