@@ -77,19 +77,22 @@ def commit(path: Path) -> str:
 
 
 @contextmanager
-def offline() -> Iterator[None]:
-    """Keep libraries from asking the hub again about files that are in its cache.
+def from_disk() -> Iterator[None]:
+    """Let libraries load what is there without asking the hub again, and without progress bars.
 
-    Without the hub each such question would be tried for half a minute.
+    Where the hub cannot be reached, each question would be tried for half a minute.
     """
     from huggingface_hub import constants
+    from transformers.utils import logging
 
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = True
+    logging.disable_progress_bar()
     try:
         yield
     finally:
         constants.HF_HUB_OFFLINE = before
+        logging.enable_progress_bar()
 
 
 def folder_digest(folder: Path) -> str:

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from admire.encoders import Role, Vectors
-from admire.encoders.hub import base_folder, commit, folder_digest, hub_file, local_folder, offline
+from admire.encoders.hub import (
+    base_folder,
+    commit,
+    folder_digest,
+    from_disk,
+    hub_file,
+    local_folder,
+)
 from admire.encoders.placement import Placement, to_numpy
 from admire.errors import UserError
 
@@ -80,7 +87,7 @@ class OpenClipEncoder:
             for file in ("tokenizer.json", "tokenizer_config.json"):
                 hub_file(text["hf_tokenizer_name"], file)
         try:
-            with offline():
+            with from_disk():
                 model, _, preprocess = open_clip.create_model_and_transforms(
                     self._model_name,
                     pretrained=str(self._weights) if self._weights else None,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from admire.encoders import Role, Vectors
-from admire.encoders.hub import commit, folder_digest, hub_file, local_folder, offline
+from admire.encoders.hub import commit, folder_digest, from_disk, hub_file, local_folder
 from admire.encoders.placement import Placement
 from admire.errors import UserError
 
@@ -62,7 +62,7 @@ class SentenceEncoder:
 
         try:
             try:
-                with offline():
+                with from_disk():
                     model = load()
             except OSError:  # a file is not in the hub's cache yet
                 model = load()
