@@ -156,7 +156,7 @@ def rank(
     from admire.run import rank as rank_items
 
     stack = PROFILES[profile]
-    if encoder and not caption_encoder:  # else the profile's would go on reading the captions
+    if encoder:  # else the profile's would go on reading the captions
         stack = replace(stack, caption_encoder=None)
     scoring = {
         "gate": gate,
@@ -285,11 +285,11 @@ def tune(
     """Choose gate, contrast, standardising and weights on a run, scored by cross-validation."""
     from admire.evaluation import summarise
     from admire.run_folder import read_run
-    from admire.tuning import cross_validate, grid
+    from admire.tuning import cross_validate, gates, grid
 
     items, parts, encoders = read_run(run)
     tracks = len({"image_compound", "caption_compound"} & set(parts[0]))
-    scored, best = cross_validate(items, parts, grid(tracks, encoders), seed=seed)
+    scored, best = cross_validate(items, parts, grid(tracks, encoders, gates(parts)), seed=seed)
     _print_summary(summarise(scored, seed=seed), f"{run}, scored as other compounds choose", json)
     log.info(
         "All items together choose --gate %s --contrast %g %s%s",
@@ -338,9 +338,9 @@ def list_models(context: typer.Context) -> None:
     from admire.models import MODELS
 
     table = Table()
-    table.add_column("Name", overflow="fold")
+    table.add_column("Name", no_wrap=True, overflow="fold")
     for heading in ("What it is", "Size", "Licence", "Here?"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     for model in MODELS:
         table.add_row(model.name, model.what, model.size, model.licence, model.status())
     _print(table)

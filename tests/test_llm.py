@@ -24,7 +24,7 @@ from werkzeug import Request, Response
 from admire.errors import UserError
 from admire.llm import open_llm
 from admire.llm.cached import CachedChat
-from admire.llm.openai import OFFICIAL, RETRIES, OpenAIChat
+from admire.llm.openai import OFFICIAL, RETRIES, THINKING_TOKENS, OpenAIChat
 
 CHAT = "/v1/chat/completions"
 
@@ -309,6 +309,179 @@ def test_an_answer_without_a_message_asks_whether_the_address_is_right(
     message = failure(chat(retries=0))
     for words in ("openai:tiny", httpserver.url_for("/v1"), "address", "/v1"):
         assert words in message
+
+
+# --------------------------------------------------------- models that do not take all options
+
+
+def particular(server: HTTPServer, *refused: str) -> None:
+    """Refuse the options one at a time as OpenAI's models that reason do, or answer."""
+
+    def handle(request: Request) -> Response:
+        body = request.get_json()
+        if len(server.log) > 20:  # an endless loop
+            return refusal(404)
+        for name in refused:
+            if name in body:
+                return not_taken(name)
+        return completion(prompt_of(request).upper())
+
+    server.expect_request(CHAT, method="POST").respond_with_handler(handle)
+
+
+def not_taken(name: str | None, **more: object) -> Response:
+    error = {
+        "message": f"Unsupported value: '{name}' does not support 0.7 with this model.",
+        "type": "invalid_request_error",
+        "param": name,
+        "code": "unsupported_parameter" if name == "max_tokens" else "unsupported_value",
+    }
+    return Response(json.dumps({"error": error | more}), 400, content_type="application/json")
+
+
+def options_of(server: HTTPServer) -> list[dict[str, object]]:
+    """What each request asked for besides model and prompt."""
+    bodies = [request.get_json() for request, _ in server.log]
+    return [{k: v for k, v in b.items() if k not in ("model", "messages")} for b in bodies]
+
+
+def test_options_that_a_model_does_not_take_are_left_out(httpserver: HTTPServer, chat):
+    particular(httpserver, "max_tokens", "temperature")
+    assert chat().ask("hi", temperature=0.7, max_tokens=40, seed=3) == "HI"
+    room = 40 + THINKING_TOKENS
+    assert options_of(httpserver) == [
+        {"temperature": 0.7, "max_tokens": 40, "seed": 3},
+        {"temperature": 0.7, "max_completion_tokens": room, "seed": 3},
+        {"max_completion_tokens": room, "seed": 3},
+    ]
+    assert THINKING_TOKENS >= 1000  # a thought is long
+
+
+@pytest.mark.parametrize(
+    ("name", "accepted"),
+    [
+        (
+            "max_tokens",
+            {"temperature": 0.7, "max_completion_tokens": 40 + THINKING_TOKENS, "seed": 3},
+        ),
+        ("temperature", {"max_tokens": 40, "seed": 3}),
+        ("seed", {"temperature": 0.7, "max_tokens": 40}),
+    ],
+)
+def test_only_what_is_refused_is_left_out(httpserver: HTTPServer, chat, name: str, accepted):
+    particular(httpserver, name)
+    assert chat().ask("hi", temperature=0.7, max_tokens=40, seed=3) == "HI"
+    assert options_of(httpserver)[1:] == [accepted]
+
+
+def test_what_was_refused_is_not_tried_again(httpserver: HTTPServer, chat):
+    particular(httpserver, "max_tokens", "temperature", "seed")
+    model = chat()
+    assert [model.ask(prompt) for prompt in ("a", "b", "c")] == ["A", "B", "C"]
+    assert asked(httpserver) == ["a"] * 4 + ["b", "c"]
+    model.ask("d", max_tokens=500)  # the room is each question's own
+    assert options_of(httpserver)[-1] == {"max_completion_tokens": 500 + THINKING_TOKENS}
+
+
+def test_what_one_model_refuses_is_asked_of_another(httpserver: HTTPServer, chat):
+    particular(httpserver, "max_tokens", "temperature")
+    chat().ask("hi")
+    chat("other").ask("hi")
+    assert options_of(httpserver)[3] == {"temperature": 0.0, "max_tokens": 64, "seed": 0}
+
+
+def test_threads_that_are_refused_at_once_all_get_their_replies():
+    # No request is refused before all eight threads have sent it, so each hears what seven others
+    # hear at the same time.
+    waiting = {"max_tokens": threading.Barrier(8), "temperature": threading.Barrier(8)}
+
+    def handle(request: Request) -> Response:
+        for name, together in waiting.items():
+            if name in request.get_json():
+                together.wait(10)
+                return not_taken(name)
+        return completion(prompt_of(request).upper())
+
+    prompts = [f"prompt {k}" for k in range(8)]
+    with HTTPServer(threaded=True) as server, ThreadPoolExecutor(8) as threads:
+        server.expect_request(CHAT).respond_with_handler(handle)
+        llm = CachedChat(OpenAIChat("tiny", url=server.url_for("/v1"), timeout=20))
+        assert list(threads.map(llm.ask, prompts)) == [prompt.upper() for prompt in prompts]
+        assert len(server.log) == 3 * 8
+        assert llm.ask("later") == "LATER"
+        assert len(server.log) == 3 * 8 + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "requests"),
+    [
+        ("max_tokens", 2),  # once with it and once without
+        ("temperature", 2),
+        ("seed", 2),
+        ("messages", 1),
+        ("max_completion_tokens", 1),
+        ("model", 1),
+        ("", 1),
+        (None, 1),
+    ],
+)
+def test_a_refusal_that_leaving_out_does_not_mend_is_told(
+    httpserver: HTTPServer, chat, waits: list[float], name: str | None, requests: int
+):
+    serve(httpserver, *[not_taken(name)] * 9, refusal(404))  # the end of an endless loop
+    message = failure(chat())
+    assert len(httpserver.log) == requests
+    assert waits == []
+    for words in ("openai:tiny", httpserver.url_for("/v1"), "refused the request", "not support"):
+        assert words in message
+
+
+def test_a_model_that_takes_neither_limit_is_told(httpserver: HTTPServer, chat):
+    particular(httpserver, "max_tokens", "max_completion_tokens")
+    assert "refused the request" in failure(chat())
+    assert len(httpserver.log) == 2
+
+
+def test_one_refusal_after_the_other_comes_to_an_end(httpserver: HTTPServer, chat):
+    names = ("max_tokens", "temperature", "seed", "max_tokens")
+    serve(httpserver, *map(not_taken, names), refusal(404))
+    assert "refused the request" in failure(chat())
+    assert len(httpserver.log) == 4
+
+
+def test_a_refusal_in_another_form_is_told(httpserver: HTTPServer, chat):
+    # as vLLM, FastAPI and a proxy say it
+    for body in (
+        {"error": {"message": "not support", "param": ["max_tokens"]}},
+        {"object": "error", "message": "not support", "param": None, "code": 400},
+        {"detail": "not support"},
+        "not support",
+        ["not support"],
+    ):
+        httpserver.clear()
+        serve(httpserver, Response(json.dumps(body), 400, content_type="application/json"))
+        assert "refused the request" in failure(chat())
+        assert len(httpserver.log) == 1
+
+
+def test_a_passing_failure_between_refusals_is_tried_again(
+    httpserver: HTTPServer, chat, waits: list[float]
+):
+    answers = (not_taken("max_tokens"), refusal(503), not_taken("temperature"), refusal(429))
+    serve(httpserver, *answers, completion("Literal"))
+    assert chat().ask("hi") == "Literal"
+    assert len(waits) == 2
+    assert options_of(httpserver)[-1] == {"max_completion_tokens": 64 + THINKING_TOKENS, "seed": 0}
+
+
+def test_replies_of_a_model_that_reasons_are_kept_by_what_was_asked_for(
+    httpserver: HTTPServer, chat
+):
+    particular(httpserver, "max_tokens", "temperature")
+    llm = CachedChat(chat())
+    for seed in (0, 1, 0, 1):  # votes: the same question with another seed
+        llm.ask("hi", temperature=0.7, seed=seed)
+    assert [options.get("seed") for options in options_of(httpserver)] == [0, 0, 0, 1]
 
 
 # ----------------------------------------------------------------------------------- errors

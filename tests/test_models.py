@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from toys import WordEncoder
 
-from admire.encoders import mclip, open_encoder
+from admire.cli import main
+from admire.encoders import Role, Vectors, mclip, open_encoder
+from admire.encoders.cached import CachedEncoder
 from admire.errors import UserError
 from admire.llm.local import EMBEDDED_BYTES, embedded_file
 from admire.models import MODELS, find_model
@@ -135,3 +141,189 @@ def test_a_file_that_is_not_there_is_not_called_usable(
     status = find_model("embedded").status()
     assert not status.startswith("yes")
     assert "ADMIRE_EMBEDDED_GGUF" in status or "moved.gguf" in status
+
+
+# ------------------------------------------------------------------- encoders from the hub
+
+ABSENT = "no: fetched at first use"
+HUB_ROWS = [m.name for m in MODELS if m.name.startswith(("mclip:", "openclip:", "sbert:"))]
+NAMED = [name for name in HUB_ROWS if not name.rpartition(":")[2].isupper() and "TAG" not in name]
+
+
+def towers(name: str) -> list[tuple[str, str]]:
+    """Repository and file of weights of all that a row's encoder reads, as its family says."""
+    family, _, source = name.partition(":")
+    if family == "sbert":
+        return [(source, "model.safetensors")]
+    text = []
+    if family == "mclip":
+        text = [(f"M-CLIP/{source}", "pytorch_model.bin")]
+        source = mclip.IMAGE_TOWERS[512 if source.endswith("B-32") else 768]
+    pretrained = pytest.importorskip("open_clip.pretrained")
+    settings = pretrained.get_pretrained_cfg(*source.split("/"))
+    return [*text, (settings["hf_hub"].rstrip("/"), "open_clip_model.safetensors")]
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The hub's cache, empty."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    pytest.importorskip("open_clip")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+def put(hub: Path, repository: str, *files: str) -> None:
+    """As if the files had been downloaded."""
+    folder = hub / f"models--{repository.replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True, exist_ok=True)
+    (folder / "refs" / "main").write_text("0123abc")
+    (folder / "snapshots" / "0123abc").mkdir(parents=True, exist_ok=True)
+    for file in files:
+        (folder / "snapshots" / "0123abc" / file).write_bytes(b"any")
+
+
+def test_the_rows_of_the_hub_are_of_every_family():
+    assert {name.partition(":")[0] for name in NAMED} == {"mclip", "openclip", "sbert"}
+    assert len(HUB_ROWS) == len(NAMED) + 2
+    assert {name.removeprefix("mclip:") for name in NAMED if "mclip" in name} == set(mclip.NAMES)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("name", NAMED)
+def test_an_encoder_is_here_when_the_weights_of_all_its_towers_are(
+    hub: Path, name: str, order: int
+):
+    """The repositories are taken from open_clip's own list, so the rows must agree with it."""
+    row = find_model(name)
+    needed = towers(name)
+    assert len(needed) == (2 if name.startswith("mclip:") else 1)
+    for repository, file in needed[::order]:
+        assert row.status() == ABSENT
+        put(hub, repository, "config.json", "README.md")
+        assert row.status() == ABSENT
+        put(hub, repository, file)
+    assert row.status() == "yes"
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("openclip:nllb-clip-base/v1", "open_clip_pytorch_model.bin"),
+        ("openclip:nllb-clip-base/v1", "open_clip_pytorch_model.safetensors"),
+        ("sbert:intfloat/multilingual-e5-large", "pytorch_model.bin"),
+    ],
+)
+def test_weights_may_be_of_an_older_form(hub: Path, name: str, file: str):
+    put(hub, towers(name)[0][0], file)
+    assert find_model(name).status() == "yes"
+
+
+def test_weights_in_another_librarys_form_do_not_count(hub: Path):
+    """timm's and transformers' files often lie beside open_clip's."""
+    for name in NAMED:
+        for repository, file in towers(name):
+            open_clips = file.startswith("open_clip")
+            others = ["model.safetensors", "pytorch_model.bin"]
+            put(hub, repository, *(others if open_clips else ["open_clip_model.safetensors"]))
+    assert {find_model(name).status() for name in NAMED} == {ABSENT}
+
+
+def test_another_models_weights_do_not_count(hub: Path):
+    for name in NAMED:
+        for repository, file in towers(name):
+            put(hub, repository + "-old", file)
+    assert {find_model(name).status() for name in NAMED} == {ABSENT}
+
+
+def test_rows_that_stand_for_many_promise_nothing(hub: Path):
+    for name in ("openclip:MODEL/TAG", "sbert:REPOSITORY"):
+        assert find_model(name).status() == "fetched at first use"
+
+
+@pytest.mark.parametrize("name", HUB_ROWS)
+def test_encoders_from_the_hub_need_their_extra(monkeypatch: pytest.MonkeyPatch, name: str):
+    hide(monkeypatch, "open_clip", "huggingface_hub")  # and nothing of it is asked
+    assert find_model(name).status() == "no: needs the extra 'clip'"
+
+
+class Counted(WordEncoder):
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        self.read += texts
+        return super().encode_texts(texts, role=role)
+
+
+@pytest.mark.parametrize(
+    "name", ["sbert:you/your-model", "openclip:ViT-B-32/openai", "mclip:LABSE-Vit-L-14"]
+)
+def test_pulling_an_encoder_uses_it_and_prints_where_it_lies(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], hub: Path, name: str
+):
+    opened: list[tuple[str, str]] = []
+    encoder = Counted()
+
+    def opening(name: str, *, device: str = "auto") -> CachedEncoder:
+        opened.append((name, device))
+        return CachedEncoder(encoder)
+
+    monkeypatch.setattr("admire.models.open_encoder", opening)
+    for count in (1, 2):  # at the second time the vector is in the cache; the weights may not be
+        with pytest.raises(SystemExit) as stopped:
+            main(["models", "pull", name])
+        assert not stopped.value.code
+        assert capsys.readouterr().out == f"{hub}\n"
+        assert opened == [(name, "cpu")] * count  # a GPU that is there may be full
+        assert len(encoder.read) == count
+
+
+def test_a_pull_that_fails_ends_with_one_message(monkeypatch: pytest.MonkeyPatch, capsys):
+    def opening(name: str, **_: object) -> CachedEncoder:
+        raise UserError(f"The model '{name}' is not here.")
+
+    monkeypatch.setattr("admire.models.open_encoder", opening)
+    with pytest.raises(SystemExit) as stopped:
+        main(["models", "pull", "sbert:you/none"])
+    assert stopped.value.code == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.endswith("admire: The model 'sbert:you/none' is not here.\n")
+    assert "Traceback" not in output.err
+
+
+# --------------------------------------------------------------------------------- the list
+
+
+@pytest.fixture(scope="module")
+def listed() -> tuple[str, set[str]]:
+    """What ``admire models`` prints into a pipe, and the modules that it imported."""
+    code = (
+        "import sys\n"
+        "from admire.cli import main\n"
+        "try: main(['models'])\n"
+        "finally: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout, set(done.stderr.split())
+
+
+def test_names_are_listed_whole_in_140_columns(listed: tuple[str, set[str]]):
+    lines = listed[0].splitlines()
+    assert max(len(line) for line in lines) <= 140
+    cells = [line.split("│")[1].strip() for line in lines if line.startswith("│")]
+    assert [cell for cell in cells if cell] == [model.name for model in MODELS]  # to be copied
+    assert "…" not in listed[0]
+
+
+def test_sizes_are_listed_with_their_units(listed: tuple[str, set[str]]):
+    assert len(re.findall(r"│ \d+(?:\.\d)? [MG]B +│", listed[0])) == sum(
+        model.size != "–" for model in MODELS
+    )
+
+
+def test_listing_imports_no_model(listed: tuple[str, set[str]]):
+    heavy = {"torch", "open_clip", "transformers", "sentence_transformers", "PIL"}
+    assert "admire.models" in listed[1]
+    assert not heavy & listed[1]

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 from toys import PictureEncoder, ScriptedChat, WordEncoder
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank, read_submission, write_run
+from admire.encoders import Role, TextEncoder, Vectors
+from admire.encoders.cached import CachedEncoder, CachedTowers
 
 OWL = Item(
     "night owl",
@@ -132,7 +136,17 @@ def test_images_and_captions_count_as_far_as_the_encoder_reads_them(tmp_path, ca
         (
             None,
             (Candidate("1", Path("1.png")), Candidate("2", Path("2.png"))),
-            "'words' reads no images; there are no captions",
+            "'words' reads no images; there are no captions. Use --encoder mclip:NAME",
+        ),
+        (
+            "image+caption",
+            (Candidate("1", Path("1.png"), "a"), Candidate("2", Path("2.png"))),
+            "'words' reads no images. Use --track caption, or .*--encoder mclip:NAME",
+        ),
+        (
+            "caption",
+            (Candidate("1", Path("1.png")), Candidate("2", Path("2.png"))),
+            "No candidate has captions. Use another --track",
         ),
     ],
 )
@@ -232,3 +246,307 @@ def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
     assert set(record["prompts"]) >= {"sense_en.j2", "gloss_en.j2"}
     assert set(record["versions"]) >= {"admire", "python", "numpy"}
     assert set(record["seconds"]) == {"senses and meanings", "encoding and scores"}
+
+
+# --------------------------------------------------------------------- tracks and encoders
+
+
+class Reader:
+    """Knows the vectors of some texts, and remembers each text that it was given and its role."""
+
+    batch = 8
+
+    def __init__(self, name: str, vectors: dict[str, Sequence[float]]):
+        self.name = name
+        self.identity = f"{name}:1"
+        self.vectors = vectors
+        self.read: list[tuple[str, str]] = []
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        self.read += [(role, text) for text in texts]
+        return np.array([self.vectors[text] for text in texts], dtype=np.float32)
+
+
+class Seer(Reader):
+    """As Reader, and knows the vectors of some files by their names."""
+
+    def encode_images(self, images: Sequence[Path]) -> Vectors:
+        self.read += [("image", image.name) for image in images]
+        return np.array([self.vectors[image.name] for image in images], dtype=np.float32)
+
+
+def like(compound: float, gloss: float = 0.0, width: int = 3) -> list[float]:
+    """A unit vector with these cosines to the compound's and the gloss's."""
+    rest = sqrt(1 - compound**2 - gloss**2)
+    return [compound, gloss, rest, *[0.0] * (width - 3)]
+
+
+def queries(width: int) -> dict[str, list[float]]:
+    return {"night owl": like(1, 0, width), "late person": like(0, 1, width)}
+
+
+def eyes() -> Seer:
+    """Of 3 dimensions; over a, b and c its cosines standardise to multiples of √1.5."""
+    pictures = {"a.png": like(0.8, 0.0), "b.png": like(0.0, 0.8), "c.png": like(0.4, 0.4)}
+    return Seer("eyes", queries(3) | pictures)
+
+
+def reader() -> Reader:
+    """Of 4 dimensions; over A, B and C its cosines standardise to multiples of √0.5."""
+    captions = {"A": like(0.0, 0.6, 4), "B": like(0.6, 0.6, 4), "C": like(0.6, 0.0, 4)}
+    return Reader("reader", queries(4) | captions)
+
+
+def one_space() -> Seer:
+    """The pictures of ``eyes`` and the captions of ``reader`` in the same 3 dimensions."""
+    captions = {"A": like(0.0, 0.6), "B": like(0.6, 0.6), "C": like(0.6, 0.0)}
+    return Seer("both", eyes().vectors | captions)
+
+
+def item(*candidates: str, compound: str = "night owl") -> Item:
+    """``aA`` is a candidate with the image a.png and the caption A, ``a-`` and ``-A`` lack one."""
+    return Item(
+        compound,
+        f"A {compound}.",
+        candidates=tuple(
+            Candidate(
+                f"{image}{caption}",
+                None if image == "-" else Path(f"{image}.png"),
+                None if caption == "-" else caption,
+            )
+            for image, caption in candidates
+        ),
+    )
+
+
+PAIRS = item("aA", "bB", "cC")
+WEIGHTED = Scoring(image_weight=2, caption_weight=0.5, contrast=0.5, standardise=True)
+BASELINE = Settings(query="compound")
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
+    """Name, device and precision of each encoder that a run opens: eyes, reader, words or both."""
+    opened: list[tuple[str, str, str]] = []
+
+    def open_encoder(name: str, *, device: str, precision: str) -> TextEncoder:
+        opened.append((name, device, precision))
+        return {"eyes": eyes, "reader": reader, "words": WordEncoder, "both": one_space}[name]()
+
+    monkeypatch.setattr("admire.run.open_encoder", open_encoder)
+    return opened
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_images_and_captions_are_compared_by_encoders_of_their_own(opened, by_name):
+    settings = Settings(
+        encoder="eyes", caption_encoder="reader", sense="vote", scoring=WEIGHTED, device="cpu"
+    )
+    objects = {} if by_name else {"encoder": eyes(), "caption_encoder": reader()}
+    if not by_name:
+        settings = Settings(sense="vote", scoring=WEIGHTED, device="cpu")
+    run = rank([PAIRS], settings, llms=[says("Idiomatic", "late person")], **objects)
+    parts = pd.DataFrame(run.rankings[0].parts).set_index("candidate")
+    for column, cosines in [
+        ("image_compound", [0.8, 0, 0.4]),
+        ("image_gloss", [0, 0.8, 0.4]),
+        ("caption_compound", [0, 0.6, 0.6]),
+        ("caption_gloss", [0.6, 0.6, 0]),
+    ]:
+        assert parts[column].tolist() == pytest.approx(cosines, abs=1e-6)
+    # Standardised: image ±√1.5 and 0, caption -√2 = -2√½ and √½; gloss less half of the compound.
+    half = sqrt(0.5)
+    a = 2 * (-1.5 * sqrt(1.5)) + 0.5 * (half + half)
+    b = 2 * (1.5 * sqrt(1.5)) + 0.5 * (half - half / 2)
+    c = 0.5 * (-2 * half - half / 2)
+    assert run.rankings[0].scores == pytest.approx([a, b, c], abs=1e-5)
+    assert run.rankings[0].order == ("bB", "cC", "aA")
+    assert run.record["models"]["encoders"] == {
+        "image": {"name": "eyes", "identity": "eyes:1"},
+        "caption": {"name": "reader", "identity": "reader:1"},
+    }
+
+
+def test_one_encoder_weighs_the_plain_cosines_of_images_and_captions():
+    scoring = Scoring(image_weight=2, caption_weight=0.5)
+    settings = Settings(sense="vote", scoring=scoring)
+    run = rank([PAIRS], settings, llms=[says("Idiomatic", "late person")], encoder=one_space())
+    # gloss: 2 · (0, 0.8, 0.4) + 0.5 · (0.6, 0.6, 0)
+    assert run.rankings[0].scores == pytest.approx([0.3, 1.9, 0.8], abs=1e-6)
+    literal = rank([PAIRS], settings, llms=[says("Literal")], encoder=one_space())
+    # compound: 2 · (0.8, 0, 0.4) + 0.5 · (0, 0.6, 0.6)
+    assert literal.rankings[0].scores == pytest.approx([1.6, 0.3, 1.1], abs=1e-6)
+
+
+def test_plain_sums_need_one_encoder_of_images_and_captions(opened):
+    plain = Settings(query="compound", encoder="eyes", scoring=Scoring())
+    with pytest.raises(UserError, match=r"encoders of their own.*Drop --no-standardise"):
+        rank([PAIRS], plain, caption_encoder=reader())
+    # of one encoder, opened twice
+    rank([PAIRS], plain, encoder=one_space(), caption_encoder=one_space())
+    # where the other one has nothing to say
+    by_image = rank([item("a-", "b-")], plain, caption_encoder=reader())
+    assert by_image.rankings[0].scores == pytest.approx([0.8, 0], abs=1e-6)
+    by_caption = rank([item("-A", "-B")], plain, caption_encoder=reader())
+    assert by_caption.rankings[0].scores == pytest.approx([0, 0.6], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("track", "ranked", "needed"),
+    [
+        (None, PAIRS, {"image": "eyes", "caption": "reader"}),
+        ("image+caption", PAIRS, {"image": "eyes", "caption": "reader"}),
+        ("image", PAIRS, {"image": "eyes"}),
+        ("caption", PAIRS, {"caption": "reader"}),
+        (None, item("a-", "b-"), {"image": "eyes"}),
+        (None, item("-A", "-B"), {"caption": "reader"}),
+    ],
+)
+def test_only_the_encoders_that_are_needed_are_opened(opened, track, ranked, needed):
+    settings = Settings(
+        query="compound",
+        track=track,
+        encoder="eyes",
+        caption_encoder="reader",
+        device="cuda",
+        precision="bfloat16",
+    )
+    run = rank([ranked], settings)
+    assert sorted(opened) == sorted((name, "cuda", "bfloat16") for name in needed.values())
+    found = {kind: one["name"] for kind, one in run.record["models"]["encoders"].items()}
+    assert found == needed
+    kept = run.record["settings"]
+    assert kept["track"] == "+".join(needed)
+    assert (kept["encoder"], kept["caption_encoder"]) == ("eyes", "reader")
+    assert (kept["device"], kept["precision"]) == ("cuda", "bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("objects", "needed"),
+    [
+        ({"encoder": eyes()}, ["reader"]),
+        ({"caption_encoder": reader()}, ["eyes"]),
+        ({"encoder": eyes(), "caption_encoder": reader()}, []),
+    ],
+)
+def test_an_object_goes_before_a_name(opened, objects, needed):
+    settings = Settings(query="compound", encoder="eyes", caption_encoder="reader")
+    run = rank([PAIRS], settings, **objects)
+    assert [name for name, _, _ in opened] == needed
+    assert run.record["models"]["encoders"]["image"]["identity"] == "eyes:1"
+    assert run.record["models"]["encoders"]["caption"]["identity"] == "reader:1"
+
+
+@pytest.mark.parametrize("caption_encoder", [None, reader()])
+def test_an_encoder_without_images_is_warned_of_once(caplog, caption_encoder):
+    ranked = [PAIRS, item("aA", "bB", compound="late person")]
+    run = rank(ranked, BASELINE, encoder=WordEncoder(), caption_encoder=caption_encoder)
+    assert caplog.text.count("'words' reads no images: captions alone decide") == 1
+    found = run.record["models"]["encoders"]
+    assert found.keys() == {"caption"}
+    assert found["caption"]["name"] == ("reader" if caption_encoder else "words")
+    assert "image_compound" not in run.rankings[0].parts[0]
+
+
+def test_a_caption_encoder_does_not_make_a_blind_one_see():
+    for track in ("image", "image+caption"):
+        settings = Settings(query="compound", track=track)
+        with pytest.raises(UserError, match=r"'words' reads no images\. Use --track caption"):
+            rank([PAIRS], settings, encoder=WordEncoder(), caption_encoder=reader())
+
+
+def test_candidates_may_lack_an_image_or_a_caption(tmp_path):
+    ranked = [item("aA", "-B", "c-"), item("-A", "-C"), item("a-", "b-")]
+    scoring = Scoring(image_weight=2, caption_weight=0.5, standardise=True)
+    settings = Settings(sense="vote", scoring=scoring)
+    run = rank(ranked, settings, llms=[says("Literal")], encoder=eyes(), caption_encoder=reader())
+    # Images a and c, captions A and B: 1 and -1 each; what is not there adds nothing.
+    assert run.rankings[0].scores == pytest.approx([2 - 0.5, 0.5, -2], abs=1e-5)
+    assert run.rankings[1].scores == pytest.approx([-0.5, 0.5], abs=1e-5)
+    assert run.rankings[2].scores == pytest.approx([2, -2], abs=1e-5)
+    assert [r.order[0] for r in run.rankings] == ["aA", "-C", "a-"]
+    write_run(run, tmp_path)
+    cells = pd.read_csv(tmp_path / "scores.csv", dtype=str, keep_default_na=False)
+    assert (cells["image_compound"] == "").tolist() == [c[0] == "-" for c in cells["candidate"]]
+    assert (cells["caption_compound"] == "").tolist() == [c[1] == "-" for c in cells["candidate"]]
+
+
+@pytest.mark.parametrize("track", ["image", "caption"])
+def test_towers_of_two_widths_are_refused(track):
+    broken = one_space()
+    broken.vectors |= {"a.png": like(0.8, 0, 5), "b.png": like(0.8, 0, 5)}
+    if track == "caption":
+        broken.vectors |= {"A": like(0.8, 0, 5), "B": like(0.8, 0, 5)}
+    settings = Settings(query="compound", track=track)
+    with pytest.raises(UserError, match=r"'both' gives vectors of 3 and 5.*not of one space"):
+        rank([item("aA", "bB")], settings, encoder=broken)
+
+
+class SeerTowers(Reader):
+    """As Seer, with the two steps that the cache wants to be between."""
+
+    def prepare_image(self, path: Path) -> str:
+        return path.name
+
+    def encode_prepared(self, images: Sequence[str]) -> Vectors:
+        self.read += [("image", image) for image in images]
+        return np.array([self.vectors[image] for image in images], dtype=np.float32)
+
+
+def pictures(folder: Path) -> list[Item]:
+    """Two items with the same three images and captions; the images are there."""
+    for name in "abc":
+        (folder / f"{name}.png").write_text(name)
+    candidates = tuple(
+        Candidate(name, folder / f"{name}.png", name.upper()) for name in ("a", "b", "c")
+    )
+    return [Item("night owl", f"{k} night owl.", candidates=candidates) for k in ("One", "Two")]
+
+
+QUERIES = [("query", "night owl"), ("query", "late person")]
+CAPTIONS = [("document", "A"), ("document", "B"), ("document", "C")]
+IMAGES = [("image", "a.png"), ("image", "b.png"), ("image", "c.png")]
+
+
+def test_two_encoders_are_given_each_text_and_image_once(tmp_path):
+    see, read = eyes(), reader()
+    llms = [says("Idiomatic", "late person"), says("Literal", "late person")]
+    rank(pictures(tmp_path), Settings(sense="vote"), llms=llms, encoder=see, caption_encoder=read)
+    assert sorted(see.read) == sorted(QUERIES + IMAGES)
+    assert sorted(read.read) == sorted(QUERIES + CAPTIONS)
+
+
+def test_one_cached_encoder_is_given_each_text_and_image_once(tmp_path):
+    towers = SeerTowers("towers", one_space().vectors)
+    llms = [says("Idiomatic", "late person"), says("Literal", "late person")]
+    for _ in range(2):
+        encoder = CachedTowers(towers)
+        rank(pictures(tmp_path), Settings(sense="vote"), llms=llms, encoder=encoder)
+    assert sorted(towers.read) == sorted(QUERIES + CAPTIONS + IMAGES)
+
+
+def test_one_encoder_of_ones_own_is_given_each_text_and_image_once(tmp_path):
+    see = Seer("both", one_space().vectors)
+    llms = [says("Idiomatic", "late person"), says("Literal", "late person")]
+    rank(pictures(tmp_path), Settings(sense="vote"), llms=llms, encoder=see)
+    assert sorted(see.read) == sorted(QUERIES + CAPTIONS + IMAGES)
+
+
+def test_a_missing_key_is_told_before_an_encoder_is_opened(opened):
+    with pytest.raises(UserError, match="set OPENAI_API_KEY"):
+        rank([PAIRS], Settings(llms=("openai:gpt-4o",), encoder="eyes"))
+    assert opened == []
+
+
+def test_a_caption_encoder_shares_no_vectors_with_the_image_encoder(tmp_path):
+    towers, read = SeerTowers("towers", one_space().vectors), reader()
+    run = rank(
+        pictures(tmp_path),
+        BASELINE,
+        encoder=CachedTowers(towers),
+        caption_encoder=CachedEncoder(read),
+    )
+    assert ("query", "night owl") in towers.read
+    assert ("query", "night owl") in read.read
+    captions = [part["caption_compound"] for part in run.rankings[0].parts]
+    assert captions == pytest.approx([0, 0.6, 0.6], abs=1e-6)

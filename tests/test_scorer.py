@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,40 @@ def test_standardising_makes_queries_of_different_spread_count_alike():
     assert score(cosines, [1.0, 0.5], Scoring(standardise=True)) == pytest.approx([-1.5, 1.5])
 
 
+def test_standardised_tracks_are_weighted():
+    # image (0.8, 0, 0.4) becomes (√1.5, -√1.5, 0), caption (0, 0.6, 0.6) becomes (-√2, √½, √½)
+    cosines = {"image": np.array([[0.8, 0, 0.4]]), "caption": np.array([[0, 0.6, 0.6]])}
+    scoring = Scoring(image_weight=2, caption_weight=0.5, standardise=True)
+    expected = [2 * sqrt(1.5) - sqrt(2) / 2, -2 * sqrt(1.5) + sqrt(0.5) / 2, sqrt(0.5) / 2]
+    assert score(cosines, [1.0], scoring) == pytest.approx(expected)
+
+
+def test_standardised_tracks_may_lie_on_different_scales():
+    """A CLIP's cosines lie about 0.2 and an E5's about 0.8; that must not matter."""
+    rng = np.random.default_rng(0)
+    image, caption = rng.normal(size=(2, 2, 5))
+    image[:, 3] = np.nan
+    scoring = Scoring(image_weight=2, caption_weight=0.5, standardise=True)
+    one = score({"image": image, "caption": caption}, [1.0, -0.5], scoring)
+    clip, e5 = 0.2 + 0.03 * image, 0.8 + 0.01 * caption
+    assert score({"image": clip, "caption": e5}, [1.0, -0.5], scoring) == pytest.approx(one)
+
+
+def test_a_track_of_no_weight_does_not_count():
+    image, caption = np.array([[0.1, np.nan, 0.5]]), np.array([[0.3, 0.2, 0.1]])
+    scoring = Scoring(image_weight=0)
+    both = score({"image": image, "caption": caption}, [1.0], scoring)
+    assert both == pytest.approx(score({"caption": caption}, [1.0], scoring))
+
+
+@pytest.mark.parametrize("standardise", [False, True])
+def test_a_track_that_no_candidate_has_does_not_count(standardise):
+    nothing, caption = np.full((1, 3), np.nan), np.array([[0.3, 0.2, 0.1]])
+    scoring = Scoring(standardise=standardise)
+    both = score({"image": nothing, "caption": caption}, [1.0], scoring)
+    assert both == pytest.approx(score({"caption": caption}, [1.0], scoring))
+
+
 def test_equal_cosines_standardise_to_zero_and_not_to_a_division_by_it():
     cosines = {"caption": np.array([[0.3, 0.3, 0.3]])}
     assert score(cosines, [1.0], Scoring(standardise=True)) == pytest.approx([0, 0, 0])
@@ -84,6 +119,18 @@ def test_similarities_are_cosines_by_track():
     assert found["image"][:, 0] == pytest.approx([1, 0])
     assert np.isnan(found["image"][:, 1]).all()
     assert found["caption"] == pytest.approx(np.array([[0.6, 0], [0.8, 1]]))
+
+
+def test_each_track_has_query_vectors_of_its_own():
+    vectors = {
+        "image": {Path("owl.png"): np.array([0.6, 0.8], dtype="f4")},
+        "caption": {"owl": np.array([0, 0.8, 0.6], dtype="f4")},
+    }
+    queries = {"image": np.array([[1, 0]]), "caption": np.array([[0, 1, 0]])}
+    found = similarities(queries, [Candidate("1", Path("owl.png"), "owl")], vectors)
+    assert list(found) == ["image", "caption"]
+    assert found["image"] == pytest.approx(np.array([[0.6]]))
+    assert found["caption"] == pytest.approx(np.array([[0.8]]))
 
 
 def test_the_ensemble_is_the_mean_with_equal_weights():

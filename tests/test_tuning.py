@@ -1,15 +1,23 @@
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from toys import ScriptedChat, WordEncoder
+from toys import PictureEncoder, ScriptedChat, WordEncoder
 
-from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
+from admire import SAMPLES, Candidate, Item, Run, Scoring, Settings, UserError, rank, write_run
+from admire.cli import main
+from admire.evaluation import score_items
 from admire.run_folder import read_run
-from admire.tuning import cross_validate, grid, rescore
+from admire.scorer import Track
+from admire.tuning import WEIGHTS, cross_validate, gates, grid, rescore
 
 
 def owl(k: int) -> Item:
@@ -109,3 +117,217 @@ def test_a_baseline_run_has_no_models_to_tune(tmp_path):
     with pytest.raises(UserError, match=r"scores\.csv: the column 'llm' is missing"):
         read_run(tmp_path)
     assert np.isfinite(run.rankings[0].scores).all()
+
+
+# --------------------------------------------------------------------- tracks and encoders
+
+
+def test_one_track_has_twelve_scorings_and_the_papers_goes_first():
+    scorings = grid()
+    assert scorings[0] == Scoring()
+    assert len(scorings) == len(set(scorings)) == 12
+    assert {(s.gate, s.contrast, s.standardise) for s in scorings} == {
+        (gate, contrast, standardise)
+        for gate in ("hard", "soft")
+        for contrast in (0.0, 0.5, 1.0)
+        for standardise in (False, True)
+    }
+    assert {(s.image_weight, s.caption_weight) for s in scorings} == {(1.0, 1.0)}
+
+
+def test_with_two_tracks_each_scoring_is_tried_with_all_weights():
+    scorings = grid(2)
+    assert scorings[0] == Scoring()
+    assert set(grid()) <= set(scorings)
+    expected = {
+        replace(scoring, image_weight=image, caption_weight=caption)
+        for scoring in grid()
+        for image, caption in WEIGHTS
+    }
+    assert set(scorings) == expected
+    assert len(scorings) == len(expected) == 60
+    assert {(1.0, 0.0), (0.0, 1.0)} <= set(WEIGHTS)  # each track alone
+
+
+def test_with_two_encoders_no_plain_sum_is_tried():
+    scorings = grid(2, 2)
+    assert scorings[0] == Scoring(standardise=True)
+    assert len(scorings) == 30
+    assert set(scorings) == {scoring for scoring in grid(2) if scoring.standardise}
+
+
+class OtherWords(WordEncoder):
+    """As WordEncoder, of other dimensions: for captions, where images have another encoder."""
+
+    name = "other words"
+    identity = "other words:1"
+
+    def encode_texts(self, texts, *, role):
+        vectors = super().encode_texts(texts, role=role)[:, :300] + np.float32(0.01)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def pictured(folder: Path, k: int) -> Item:
+    """Captions agree with gold, pictures hardly; one of each is missing."""
+    captions = ("person awake late", f"owl{k} person awake", f"owl{k} awake", None, "red bicycle")
+    shown = (f"owl{k} at night", "red person", None, "person awake", f"late owl{k} person awake")
+    candidates = []
+    for name, caption, picture in zip("abcde", captions, shown, strict=True):
+        image = folder / f"{k}{name}.png"
+        if picture:
+            image.write_text(picture)
+        candidates.append(Candidate(name, image if picture else None, caption))
+    return Item(
+        f"owl{k}",
+        f"An owl{k}.",
+        candidates=tuple(candidates),
+        sentence_type="idiomatic" if k % 3 else "literal",
+        expected_order=tuple("abcde"),
+    )
+
+
+def chats() -> list[ScriptedChat]:
+    """Two models with glosses of their own, of which the first is never sure of the sense."""
+    votes = count()
+
+    def answer(prompt: str) -> str:
+        if "literally" not in prompt:
+            return "A person awake late."
+        usual = ("Idiomatic", "Literal")["owl0" in prompt or "owl3" in prompt]
+        unusual = "Idiomatic" if usual == "Literal" else "Literal"
+        return unusual if next(votes) % 3 == 2 else usual
+
+    second = ScriptedChat(lambda p: "Idiomatic" if "literally" in p else "Red, late.", "second")
+    return [ScriptedChat(answer), second]
+
+
+def pictured_run(folder: Path, track: Track | None, scoring: Scoring, encoders: int = 1) -> Run:
+    return rank(
+        [pictured(folder, k) for k in range(5)],
+        Settings(sense="vote", votes=3, track=track, scoring=scoring),
+        llms=chats(),
+        encoder=PictureEncoder(),
+        caption_encoder=OtherWords() if encoders == 2 else None,
+    )
+
+
+# Of a hard gate's run the glosses of literal items are not known, so the soft one is recorded.
+RECORDED = Scoring(gate="soft", standardise=True)
+
+
+@pytest.mark.parametrize(
+    ("track", "encoders", "scorings"),
+    [("image", 1, grid()), ("image+caption", 1, grid(2)[::7]), (None, 2, grid(2, 2)[::7])],
+    ids=["images", "both", "two encoders"],
+)
+def test_rescoring_gives_what_a_run_with_that_scoring_gives(tmp_path, track, encoders, scorings):
+    write_run(pictured_run(tmp_path, track, RECORDED, encoders), tmp_path / "run")
+    _, parts, known = read_run(tmp_path / "run")
+    assert known == encoders
+    orders = set()
+    for scoring in scorings:
+        run = pictured_run(tmp_path, track, scoring, encoders)
+        rescored = [rescore(part, scoring) for part in parts]
+        assert rescored == [ranking.order for ranking in run.rankings]
+        orders.add(tuple(rescored))
+    assert len(orders) > 3  # else nothing would have been compared
+
+
+def test_two_tracks_of_one_encoder_are_counted_as_one_encoder(tmp_path):
+    write_run(pictured_run(tmp_path, None, RECORDED), tmp_path / "run")
+    assert read_run(tmp_path / "run")[2] == 1
+
+
+@pytest.fixture
+def tune(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], str]:
+    """The options that ``admire tune`` chooses for a run folder."""
+
+    def tune(folder: Path) -> str:
+        with pytest.raises(SystemExit) as stopped:
+            main(["tune", str(folder)])
+        assert not stopped.value.code
+        output = capsys.readouterr()
+        assert "scored as other compounds choose" in output.out
+        found = re.search("All items together choose (.*)\n", output.err)
+        assert found
+        return found[1]
+
+    return tune
+
+
+@pytest.fixture
+def read_options(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Scoring]:
+    """The scoring that ``admire rank`` is given with some options."""
+    given: list[Settings] = []
+
+    def stop(items: list[Item], settings: Settings) -> Run:
+        given.append(settings)
+        raise UserError("That is enough.")
+
+    monkeypatch.setattr("admire.run.rank", stop)
+
+    def read_options(options: str) -> Scoring:
+        with pytest.raises(SystemExit):
+            main(["rank", str(SAMPLES), *options.split()])
+        return given.pop().scoring
+
+    return read_options
+
+
+def mean_dcg(run: Run) -> float:
+    items = [ranking.item for ranking in run.rankings]
+    return score_items(items, run.predictions(), "run")["dcg"].mean()
+
+
+@pytest.mark.parametrize(
+    ("track", "encoders"), [(None, 1), (None, 2), ("image", 1), ("caption", 1)]
+)
+def test_tune_prints_options_that_give_what_it_promises(
+    tmp_path, tune, read_options, track, encoders
+):
+    write_run(pictured_run(tmp_path, track, RECORDED, encoders), tmp_path / "run")
+    options = tune(tmp_path / "run")
+    assert ("--image-weight" in options) == (track is None)
+    assert ("--caption-weight" in options) == (track is None)
+    if encoders == 2:
+        assert " --standardise" in options
+
+    items, parts, _ = read_run(tmp_path / "run")
+    scorings = grid(1 if track else 2, encoders)
+    best = cross_validate(items, parts, scorings)[1]
+    assert read_options(options) == best
+    run = pictured_run(tmp_path, track, best, encoders)
+    assert [rescore(part, best) for part in parts] == [r.order for r in run.rankings]
+    paper = pictured_run(tmp_path, track, scorings[0], encoders)
+    assert mean_dcg(run) > mean_dcg(paper)
+
+
+def test_a_run_without_glosses_of_literal_uses_tells_nothing_of_the_soft_gate(
+    tmp_path, tune, read_options
+):
+    write_run(pictured_run(tmp_path, None, Scoring()), tmp_path / "run")
+    _, parts, _ = read_run(tmp_path / "run")
+    assert gates(parts) == ("hard",)
+    assert {scoring.gate for scoring in grid(2, 1, gates(parts))} == {"hard"}
+    best = read_options(tune(tmp_path / "run"))
+    run = pictured_run(tmp_path, None, best)
+    assert [rescore(part, best) for part in parts] == [r.order for r in run.rankings]
+    write_run(pictured_run(tmp_path, None, RECORDED), tmp_path / "soft")
+    assert gates(read_run(tmp_path / "soft")[1]) == ("hard", "soft")
+
+
+def test_the_weights_that_suit_the_gold_are_chosen(tmp_path, tune, read_options):
+    write_run(pictured_run(tmp_path, None, RECORDED), tmp_path / "run")
+    best = read_options(tune(tmp_path / "run"))
+    assert best.image_weight < best.caption_weight  # the captions agree with gold
+
+
+def test_tune_prints_json_alone_on_stdout(tmp_path, capsys):
+    write_run(pictured_run(tmp_path, "caption", RECORDED), tmp_path / "run")
+    with pytest.raises(SystemExit) as stopped:
+        main(["tune", str(tmp_path / "run"), "--json"])
+    assert not stopped.value.code
+    figures = pd.DataFrame(json.loads(capsys.readouterr().out))
+    dcg = figures[figures["metric"] == "dcg"].set_index("group")
+    assert dcg["n"].to_dict() == {"all": 5, "idiomatic": 3, "literal": 2}
+    assert (dcg["low"] <= dcg["mean"]).all()

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 MARKS = ("<s>", "<pad>", "</s>", "<unk>")
 TEXT = (
     "a an the of in on is night owl woman man desk lamp bird tree red blue green yellow big small "
-    "circle square triangle sister real my who writes at midnight"
+    "circle square triangle sister real my who writes at midnight query passage"
 )
 WORDS = (*MARKS, *TEXT.split())
 
@@ -66,7 +66,12 @@ def xlm_roberta(words: Sequence[str] = WORDS) -> transformers.XLMRobertaConfig:
 
 
 def save_openclip(
-    folder: Path, *, width: int = 16, text: dict | None = None, model: torch.nn.Module | None = None
+    folder: Path,
+    *,
+    width: int = 16,
+    text: dict | None = None,
+    vision: dict = VISION,
+    model: torch.nn.Module | None = None,
 ) -> Path:
     """A small open_clip model as its own push_to_hf_hub lays it out: config and safetensors."""
     import open_clip
@@ -74,12 +79,12 @@ def save_openclip(
     text_cfg = text or {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2}
     if "hf_model_name" not in text_cfg:
         text_cfg = {"layers": 2} | text_cfg
-    config = {"embed_dim": width, "vision_cfg": VISION, "text_cfg": text_cfg}
+    config = {"embed_dim": width, "vision_cfg": vision, "text_cfg": text_cfg}
     if model is None:
         torch.manual_seed(0)
         kind = open_clip.CustomTextCLIP if "hf_model_name" in text_cfg else open_clip.CLIP
         own = {"hf_model_pretrained": False} if "hf_model_name" in text_cfg else {}
-        model = kind(width, VISION, text_cfg | own)
+        model = kind(width, vision, text_cfg | own)
     folder.mkdir(parents=True, exist_ok=True)
     save_file(
         {k: v.contiguous() for k, v in model.state_dict().items()},
@@ -95,11 +100,12 @@ def save_mclip(
     folder: Path, *, width: int = 16, image_width: int | None = None, pickle: bool = True
 ) -> Path:
     """An M-CLIP text tower in the layout of M-CLIP/XLM-Roberta-Large-Vit-B-32, with its base
-    model's configuration and a small image tower beside it."""
-    base = folder / "tiny-xlm-roberta"
+    model and a small image tower beside it. The base model's own weights are of no use, as those of
+    xlm-roberta-large, which M-CLIP trained on."""
+    torch.manual_seed(3)
+    transformers.XLMRobertaModel(xlm_roberta()).save_pretrained(folder / "tiny-xlm-roberta")
     torch.manual_seed(1)
     encoder = transformers.XLMRobertaModel(xlm_roberta())
-    encoder.save_pretrained(base)
     word_tokenizer().save_pretrained(folder)
     head = torch.nn.Linear(32, width)
     weights = {f"transformer.{k}": v for k, v in encoder.state_dict().items()}

@@ -87,12 +87,12 @@ def from_disk() -> Iterator[None]:
 
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = True
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
         constants.HF_HUB_OFFLINE = before
-        logging.enable_progress_bar()
+        logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def folder_digest(folder: Path) -> str:

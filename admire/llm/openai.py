@@ -100,15 +100,17 @@ class OpenAIChat:
         import openai
 
         while True:
-            taken = {name: value for name, value in options.items() if name not in self._refused}
-            if "max_tokens" in self._refused:
+            # Read once, for other threads add to what is refused.
+            sent = [name for name in options if name not in self._refused]
+            taken = {name: options[name] for name in sent}
+            if "max_tokens" not in sent:
                 taken["max_completion_tokens"] = options["max_tokens"] + THINKING_TOKENS
             try:
                 return self._client.chat.completions.create(
                     model=self.model, messages=[{"role": "user", "content": prompt}], **taken
                 )
             except openai.BadRequestError as error:
-                if error.param not in options or error.param not in taken:
+                if error.param not in sent:  # a list, for a server may send anything
                     raise
                 self._refused.add(error.param)
 

@@ -1,0 +1,104 @@
+"""How fast and how large: ``pytest -m bench -s`` on a quiet machine, about two minutes."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from admire.encoders import Precision, open_encoder
+from admire.encoders.cached import CachedTowers
+from admire.machine import cores
+
+pytestmark = pytest.mark.bench
+
+IMAGES = 256
+SIDE = 1024  # as AdMIRe's originals
+
+Preprocess = Callable[[Image.Image], torch.Tensor]
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vit-b-32")
+    torch.manual_seed(0)
+    weights = open_clip.create_model("ViT-B-32").state_dict()
+    save_file(
+        {k: v.contiguous() for k, v in weights.items()}, folder / "open_clip_model.safetensors"
+    )
+    config = {"model_cfg": open_clip.get_model_config("ViT-B-32"), "preprocess_cfg": {}}
+    (folder / "open_clip_config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Pictures that compress about as generated illustrations do: soft blobs with some grain."""
+    folder = tmp_path_factory.mktemp("pictures")
+    rng = np.random.default_rng(0)
+    paths = []
+    for k in range(IMAGES):
+        blobs = Image.fromarray(rng.integers(0, 256, (12, 12, 3), dtype=np.uint8))
+        soft = np.asarray(blobs.resize((SIDE, SIDE), Image.Resampling.BICUBIC), dtype=np.int16)
+        grain = rng.integers(-3, 4, soft.shape, dtype=np.int16)
+        paths.append(folder / f"{k}.png")
+        Image.fromarray((soft + grain).clip(0, 255).astype(np.uint8)).save(
+            paths[-1], compress_level=1
+        )
+    return paths
+
+
+def plain_loop(model: torch.nn.Module, preprocess: Preprocess, paths: list[Path]) -> np.ndarray:
+    """What one writes first: open, preprocess and encode one picture after the other."""
+    found = []
+    with torch.no_grad():
+        for path in paths:
+            image = preprocess(Image.open(path)).unsqueeze(0)
+            found.append(model.encode_image(image, normalize=True)[0].numpy())
+    return np.stack(found)
+
+
+def measured(what: str, task: Callable[[], np.ndarray]) -> tuple[float, np.ndarray]:
+    """Seconds that the task takes, and its result; its peak memory is printed."""
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    started = time.perf_counter()
+    result = task()
+    taken = time.perf_counter() - started
+    peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+    memory = int(peak[1]) / 1024 if peak else float("nan")
+    print(f"{what}: {taken:.2f} s, {len(result) / taken:.1f} images/s, peak {memory:.0f} MiB")
+    return taken, result
+
+
+def test_the_pipeline_is_ahead_of_a_plain_loop(model_folder: Path, pictures: list[Path]):
+    def encoder(precision: Precision) -> CachedTowers:
+        opened = open_encoder(f"openclip:{model_folder}", device="cpu", precision=precision)
+        assert isinstance(opened, CachedTowers)
+        opened.encoder.encode_texts(["loaded"], role="query")
+        return opened
+
+    print(f"\n{len(pictures)} pictures of {SIDE} x {SIDE}, ViT-B/32, {cores()} cores")
+    model, _, preprocess = open_clip.create_model_and_transforms(f"local-dir:{model_folder}")
+    model.eval()
+    exact, coarse = encoder("float32"), encoder("bfloat16")
+    slow, expected = measured("plain loop", lambda: plain_loop(model, preprocess, pictures))
+    first, found = measured("admire, float32", lambda: exact.encode_images(pictures))
+    rough, near = measured("admire, bfloat16", lambda: coarse.encode_images(pictures))
+    second, again = measured("admire, cached", lambda: exact.encode_images(pictures))
+    print(
+        f"ahead of the loop {slow / first:.2f} times, with bfloat16 {slow / rough:.2f} times; "
+        f"from the cache {first / second:.0f} times faster than at first"
+    )
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert (near * expected).sum(axis=1).min() > 0.99
+    assert (again == found).all()
+    assert first / second >= 50

@@ -1,0 +1,135 @@
+"""A real ranking by sight, through the command line, with a checkpoint trained on the spot.
+
+No hub can be reached here, so this very small CLIP stands in for a downloaded one: it has learnt
+shapes and colours from drawings, and has to tell combinations that it was never shown.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+from pathlib import Path
+
+import open_clip
+import pytest
+import sight
+import torch
+from safetensors.torch import load_file
+from towers import save_openclip
+
+from admire.cli import main
+from admire.encoders import open_encoder
+
+SETS = 10
+"""Image sets for each held-out combination and language."""
+
+
+@pytest.fixture(scope="module")
+def openclip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sight.train(tmp_path_factory.mktemp("sight") / "openclip")
+
+
+@pytest.fixture(scope="module")
+def mclip_folder(openclip_folder: Path) -> Path:
+    """The same model as an M-CLIP checkpoint: text tower with a linear head, image tower beside."""
+    folder = openclip_folder.with_name("mclip")
+    shutil.copytree(
+        openclip_folder, folder, ignore=shutil.ignore_patterns("open_clip*", "*.safetensors")
+    )
+    weights = load_file(openclip_folder / "open_clip_model.safetensors")
+    tower = {
+        name.removeprefix("text."): tensor
+        for name, tensor in weights.items()
+        if name.startswith("text.transformer.")
+    }
+    tower["LinearTransformation.weight"] = weights["text.proj.weight"]
+    tower["LinearTransformation.bias"] = torch.zeros(sight.WIDTH)
+    # M-CLIP's base models have a pooler, which it does not use.
+    tower["transformer.pooler.dense.weight"] = torch.zeros(64, 64)
+    tower["transformer.pooler.dense.bias"] = torch.zeros(64)
+    torch.save(tower, folder / "pytorch_model.bin")
+    (folder / "config.json").write_text(
+        json.dumps(
+            {
+                "model_type": "M-CLIP",
+                "modelBase": "tiny-xlm-roberta",
+                "transformerDimensions": 64,
+                "numDims": sight.WIDTH,
+            }
+        )
+    )
+    text = {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}
+    model = open_clip.CLIP(sight.WIDTH, sight.VISION, text)  # its text tower is not used
+    visual = {n.removeprefix("visual."): t for n, t in weights.items() if n.startswith("visual.")}
+    model.visual.load_state_dict(visual)
+    save_openclip(folder / "image", width=sight.WIDTH, vision=sight.VISION, text=text, model=model)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def image_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Held-out combinations, each among pictures of the same shape and of the same colour."""
+    folder = tmp_path_factory.mktemp("shapes")
+    rng = random.Random(7)
+    rows = []
+    for colour, shape in sight.HELD_OUT:
+        for language, compound in zip(("en", "pt"), sight.names(colour, shape), strict=True):
+            for _ in range(SETS):
+                near = [(colour, s) for s in sight.SHAPES if s != shape]
+                near_too = [(c, shape) for c in sight.COLOURS if c != colour]
+                shown = [(colour, shape), *rng.sample(near, 2), *rng.sample(near_too, 2)]
+                rng.shuffle(shown)
+                row = {"compound": compound, "sentence": f"{compound}?", "language": language}
+                for k, combination in enumerate(shown, start=1):
+                    name = f"{len(rows)}_{k}.png"
+                    sight.draw(*combination, rng).save(folder / name)
+                    row[f"image{k}_name"] = name
+                    if combination == (colour, shape):
+                        row["shown"] = name
+                rows.append(row)
+    with (folder / "manifest.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return folder
+
+
+def orders(run: Path) -> list[list[str]]:
+    return [json.loads(line)["order"] for line in (run / "items.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("family", ["openclip", "mclip"])
+def test_the_right_picture_of_a_combination_never_seen_comes_first(
+    family: str, image_set: Path, tmp_path: Path, request: pytest.FixtureRequest
+):
+    checkpoint = request.getfixturevalue(f"{family}_folder")
+    out = tmp_path / "run"
+    with pytest.raises(SystemExit) as ended:
+        main(
+            f"rank {image_set} --encoder {family}:{checkpoint} --track image --query compound "
+            f"--device cpu --out {out}".split()
+        )
+    assert not ended.value.code
+    with (image_set / "manifest.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    first = [order[0] == row["shown"] for order, row in zip(orders(out), rows, strict=True)]
+    for language in ("en", "pt"):
+        hits = [hit for hit, row in zip(first, rows, strict=True) if row["language"] == language]
+        assert sum(hits) / len(hits) >= 0.9
+
+
+def test_both_formats_of_the_model_see_and_read_the_same(
+    openclip_folder: Path, mclip_folder: Path, image_set: Path
+):
+    one = open_encoder(f"openclip:{openclip_folder}", device="cpu")
+    two = open_encoder(f"mclip:{mclip_folder}", device="cpu")
+    texts = [text for combination in sight.HELD_OUT for text in sight.captions(*combination)]
+    pictures = sorted(image_set.glob("*.png"))[:20]
+    for encode in ("encode_texts", "encode_images"):
+        options = {"role": "query"} if encode == "encode_texts" else {}
+        given = texts if encode == "encode_texts" else pictures
+        assert getattr(one, encode)(given, **options) == pytest.approx(
+            getattr(two, encode)(given, **options), abs=1e-5
+        )
