@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -207,6 +207,73 @@ def test_two_open_caches_see_each_others_entries_at_once(path):
     one, two = Cache(path), Cache(path)
     one.put("key", b"value")
     assert two.get("key") == b"value"
+
+
+def test_many_entries_are_put_at_once(path):
+    cache = Cache(path)
+    cache.put("0", b"old")
+    cache.put("kept", b"kept")
+    entries = {str(k): b"%d" % k for k in range(2000)}
+    cache.put_all(entries)
+    for reader in (cache, Cache(path)):
+        assert {key: reader.get(key) for key in entries} == entries
+        assert reader.get("kept") == b"kept"
+        assert len(reader) == 2001
+
+
+def test_no_entries_are_put_without_harm(path):
+    cache = Cache(path)
+    cache.put_all({})
+    assert len(cache) == 0
+    cache.put("key", b"value")
+    assert Cache(path).get("key") == b"value"
+
+
+class Unfolding(dict[str, bytes]):
+    """Entries that are handed out one by one, with something happening before the last."""
+
+    def __init__(self, entries: dict[str, bytes], happens: Callable[[], None]):
+        super().__init__(entries)
+        self.happens = happens
+
+    def items(self):
+        *first, last = super().items()
+        yield from first
+        self.happens()
+        yield last
+
+
+def test_others_see_entries_that_are_put_together_all_or_not_at_all(path):
+    cache, other = Cache(path), Cache(path)
+    seen: list[bytes | None] = []
+    cache.put_all(Unfolding({"a": b"1", "b": b"2"}, lambda: seen.append(other.get("a"))))
+    assert seen == [None]
+    assert (other.get("a"), other.get("b")) == (b"1", b"2")
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("entries", "error"),
+    [
+        ({"old": b"new", "a": b"1", "b": object(), "c": b"3"}, UserError),
+        (Unfolding({"old": b"new", "a": b"1", "c": b"3"}, interrupt), KeyboardInterrupt),
+    ],
+    ids=["a value that cannot be stored", "Ctrl-C on the way"],
+)
+def test_where_one_entry_cannot_be_put_none_is(path, entries, error):
+    cache, other = Cache(path), Cache(path)
+    cache.put("old", b"old")
+    with pytest.raises(error):
+        cache.put_all(entries)
+    for reader in (cache, other, Cache(path)):
+        assert [reader.get(key) for key in ("old", "a", "b", "c")] == [b"old", None, None, None]
+    # Neither the cache nor the file stays locked.
+    other.put("theirs", b"1")
+    cache.put_all({"ours": b"2"})
+    assert len(other) == 3
 
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))

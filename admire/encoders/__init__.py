@@ -112,6 +112,8 @@ def open_encoder(
         revision = None
         if not Path(source).expanduser().exists():  # a folder's name may hold an @
             source, _, revision = source.partition("@")
+            if revision and Path(source).expanduser().is_dir():
+                raise UserError(f"{source}: a folder has no revisions. Leave out '@{revision}'.")
         asked = source, revision or None, Placement(device, precision)
         if family == "sbert":
             return CachedEncoder(SentenceEncoder(*asked))

@@ -35,7 +35,6 @@ def hub_file(repository: str, *names: str, revision: str | None = None) -> Path:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import (
         EntryNotFoundError,
-        HfHubHTTPError,
         LocalEntryNotFoundError,
         RepositoryNotFoundError,
         RevisionNotFoundError,
@@ -61,7 +60,7 @@ def hub_file(repository: str, *names: str, revision: str | None = None) -> Path:
             break
         except EntryNotFoundError:
             continue
-        except (HfHubHTTPError, OSError, ValueError) as error:
+        except Exception as error:  # a connection lost on the way raises the HTTP client's own
             reason = f"does not give it ({type(error).__name__})"
             break
     raise UserError(
@@ -73,7 +72,8 @@ def hub_file(repository: str, *names: str, revision: str | None = None) -> Path:
 
 def commit(path: Path) -> str:
     """The commit that a file in the hub's cache is of."""
-    return path.parts[path.parts.index("snapshots") + 1]
+    *_, snapshots = (k for k, part in enumerate(path.parts) if part == "snapshots")
+    return path.parts[snapshots + 1]
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -66,30 +67,37 @@ class MClipEncoder:
         from multilingual_clip.Config_MCLIP import MCLIPConfig
         from multilingual_clip.pt_multilingual_clip import MultilingualCLIP
 
-        base = transformers.AutoConfig.from_pretrained(base_folder(self._folder, self._base))
+        base_config = base_folder(self._folder, self._base)
+        with _readable(base_config / "config.json"):
+            base = transformers.AutoConfig.from_pretrained(base_config)
 
         class TextTower(MultilingualCLIP):  # type: ignore[misc]
             """M-CLIP's own, which at its start would fetch the base model only to overwrite it."""
 
             def __init__(self, config: MCLIPConfig):
                 transformers.PreTrainedModel.__init__(self, config)
-                self.transformer = transformers.AutoModel.from_config(base)  # type: ignore[no-untyped-call]
+                self.transformer = transformers.AutoModel.from_config(  # type: ignore[no-untyped-call]
+                    base, dtype=torch.float32
+                )
                 self.LinearTransformation = torch.nn.Linear(
                     config.transformerDimensions, config.numDims
                 )
 
         device, dtype = self._placement.resolve()
-        tower = TextTower(MCLIPConfig(**_settings(self._folder / "config.json")))
+        config = self._folder / "config.json"
+        with _readable(config):
+            tower = TextTower(MCLIPConfig(**_settings(config)))
         weights = _read_weights(self._file("model.safetensors", "pytorch_model.bin"))
         # Old checkpoints carry the positions' numbers, which are no weights.
         weights.pop("transformer.embeddings.position_ids", None)
         try:
             tower.load_state_dict(weights)
-        except RuntimeError as error:
+        except (RuntimeError, AttributeError) as error:
             raise UserError(f"{self.name}: its weights do not fit its config ({error}).") from None
         for file in ("tokenizer.json", "tokenizer_config.json"):
             self._file(file)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(self._folder, config=base)
+        with _readable(self._folder / "tokenizer.json"):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(self._folder, config=base)
         positions = base.max_position_embeddings
         if "roberta" in base.model_type:  # its positions begin behind the padding's number
             positions -= base.pad_token_id + 1
@@ -153,6 +161,17 @@ def _settings(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: is no config of an M-CLIP text tower (no modelBase).") from None
     found: dict[str, Any] = settings
     return found
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turns what a damaged file makes transformers raise, nearly anything, into a UserError."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{path}: cannot be used ({error}). Download it again.") from None
 
 
 def _read_weights(path: Path) -> dict[str, Any]:

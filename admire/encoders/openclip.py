@@ -74,9 +74,13 @@ class OpenClipEncoder:
         import open_clip
 
         device, dtype = self._placement.resolve()
-        config = open_clip.get_model_config(self._model_name)
         overrides: dict[str, Any] = {}
-        text = config["text_cfg"]
+        try:
+            text = open_clip.get_model_config(self._model_name)["text_cfg"]
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise UserError(
+                f"{self._folder}/open_clip_config.json: is no config of an open_clip model."
+            ) from None
         if "hf_model_name" in text:  # only its configuration: the weights are the checkpoint's
             base = base_folder(self._folder or Path(), text["hf_model_name"])
             overrides["text_cfg"] = text | {
@@ -147,8 +151,8 @@ def _known(source: str, revision: str | None) -> tuple[str, dict[str, Any], Path
             f"'openclip:{source}' is no model and tag of open_clip, and no folder.{hint} "
             "open_clip.list_pretrained() lists them."
         )
-    quick = bool(open_clip.get_model_config(model).get("quick_gelu"))
-    if quick and not settings.get("quick_gelu"):
+    # (roberta-ViT-B-32 has it in its config, as it was trained; its tag does not say so)
+    if model.endswith("-quickgelu") and not settings.get("quick_gelu"):
         raise UserError(
             f"'openclip:{source}': these weights were trained without QuickGELU. "
             f"Use openclip:{model.removesuffix('-quickgelu')}/{tag}."

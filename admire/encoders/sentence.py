@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from functools import cached_property
@@ -12,6 +13,8 @@ from admire.encoders import Role, Vectors
 from admire.encoders.hub import commit, folder_digest, from_disk, hub_file, local_folder
 from admire.encoders.placement import Placement
 from admire.errors import UserError
+
+log = logging.getLogger("admire")
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -40,10 +43,21 @@ class SentenceEncoder:
             self._source, self._revision, version = str(folder), None, folder_digest(folder)
         else:
             config = hub_file(source, "modules.json", "config.json", revision=revision)
+            if config.name != "modules.json":  # other programs leave a model without it
+                try:
+                    hub_file(source, "modules.json", revision=commit(config))
+                except UserError:
+                    log.warning(
+                        "%s: no modules.json is to be had, so the mean of the last states is "
+                        "taken. For a model of sentence-transformers run: hf download %s",
+                        self.name,
+                        source,
+                    )
             self._source, self._revision = source, commit(config)
             version = f"{source}@{self._revision}"
-        named = re.search(r"(?<![a-z0-9])e5(?![a-z0-9])", Path(source).name.lower())
-        self._e5 = bool(named) and "instruct" not in source.lower()
+        name = Path(source).name.lower()
+        named = re.search(r"(?<![a-z0-9])e5(?![a-z0-9])", name)
+        self._e5 = bool(named) and "instruct" not in name
         self.identity = f"sbert:{version}:{placement.precision}{':e5' * self._e5}"
 
     @cached_property
@@ -64,7 +78,9 @@ class SentenceEncoder:
             try:
                 with from_disk():
                     model = load()
-            except OSError:  # a file is not in the hub's cache yet
+            except Exception:  # what a file that is not in the cache yet raises differs by file
+                if Path(self._source).is_dir():
+                    raise
                 model = load()
         except Exception as error:  # the library passes on whatever its parts raise
             raise UserError(
