@@ -10,7 +10,9 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -689,6 +691,27 @@ def test_images_of_a_model_that_cannot_be_loaded_are_refused_once(copied, pictur
     (folder / "open_clip_model.safetensors").write_bytes(b"")
     with pytest.raises(UserError, match="open_clip cannot load it"):
         opened(f"openclip:{folder}").encode_images(pictures)
+
+
+def test_threads_that_prepare_images_load_the_model_once(openclip_folder, pictures, monkeypatch):
+    create = open_clip.create_model_and_transforms
+    loads = []
+
+    def load(*args: object, **options: object) -> object:
+        loads.append(args)
+        return create(*args, **options)
+
+    monkeypatch.setattr(open_clip, "create_model_and_transforms", load)
+    encoder = OpenClipEncoder(str(openclip_folder), None, CPU)
+    together = threading.Barrier(len(pictures))
+
+    def prepare(path: Path) -> object:
+        together.wait()
+        return encoder.prepare_image(path)
+
+    with ThreadPoolExecutor(len(pictures)) as pool:
+        assert len(list(pool.map(prepare, pictures))) == len(pictures)
+    assert len(loads) == 1
 
 
 XLM = {

@@ -121,7 +121,7 @@ class CachedTowers(CachedEncoder):
         """
         return self._through_cache(
             images,
-            [self._key("image", read_bytes(image)) for image in images],
+            list(_ahead(lambda image: self._key("image", read_bytes(image)), images, 2 * cores())),
             prepare=lambda paths: _ahead(self.encoder.prepare_image, paths, 2 * self.batch),
             encode=self.encoder.encode_prepared,
             what="images",
