@@ -67,6 +67,9 @@ def _messages() -> None:
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.handlers = [handler]
     log.setLevel(logging.INFO)
+    # Without a handler there, open_clip's first message would make logging set up one of its own,
+    # which repeats ours.
+    logging.getLogger().addHandler(logging.NullHandler())
 
 
 @app.command()

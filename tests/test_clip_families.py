@@ -1009,6 +1009,13 @@ def test_a_folders_name_may_hold_an_at_sign(copied, folders, family: str):
 
 
 @FAMILIES
+def test_a_folder_may_be_named_from_the_users_home(copied, folders, family: str, monkeypatch):
+    folder = copied(family, "model@v1")
+    monkeypatch.setenv("HOME", str(folder.parent))
+    assert same(encode(f"{family}:~/{folder.name}"), encode(f"{family}:{folders[family]}"))
+
+
+@FAMILIES
 def test_a_folder_has_no_revisions(folders, family: str):
     said = complaint(f"{family}:{folders[family]}@v1")
     assert said == f"{folders[family]}: a folder has no revisions. Leave out '@v1'."
@@ -1401,7 +1408,9 @@ def test_auto_takes_a_gpu_where_there_is_one(there: list[str], auto: str, monkey
 
 
 @FAMILIES
-@pytest.mark.parametrize("package", ["torch", "open_clip", "multilingual_clip"])
+@pytest.mark.parametrize(
+    "package", ["torch", "open_clip", "multilingual_clip", "sentence_transformers"]
+)
 def test_a_missing_package_names_the_extra(folders, family: str, package: str, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(

@@ -10,6 +10,8 @@ import csv
 import json
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import open_clip
@@ -19,7 +21,6 @@ import torch
 from safetensors.torch import load_file
 from towers import save_openclip
 
-from admire.cli import main
 from admire.encoders import open_encoder
 
 SETS = 10
@@ -106,12 +107,19 @@ def test_the_right_picture_of_a_combination_never_seen_comes_first(
 ):
     checkpoint = request.getfixturevalue(f"{family}_folder")
     out = tmp_path / "run"
-    with pytest.raises(SystemExit) as ended:
-        main(
-            f"rank {image_set} --encoder {family}:{checkpoint} --track image --query compound "
-            f"--device cpu --out {out}".split()
-        )
-    assert not ended.value.code
+    command = (
+        f"rank {image_set} --encoder {family}:{checkpoint} --track image --query compound "
+        f"--device cpu --out {out}"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "admire", *command.split()],
+        capture_output=True,
+        encoding="utf-8",
+        cwd=Path(__file__).parents[1],
+    )
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stderr.splitlines()
+    assert sum(" images with " in line for line in lines) == 1  # other packages log as well
     with (image_set / "manifest.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     first = [order[0] == row["shown"] for order, row in zip(orders(out), rows, strict=True)]
