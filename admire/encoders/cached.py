@@ -63,10 +63,14 @@ class CachedEncoder:
         missing = {
             key: thing for key, thing in zip(keys, things, strict=True) if vectors[key] is None
         }
-        prepared = zip(missing, prepare(missing.values()), strict=True)
         waiting: list[tuple[str, Any]] = []
         message = f"Encoding {len(missing)} {what} with {self.name}"
-        for done, one in enumerate(track(prepared, message, len(missing)), start=1):
+        # No name is given to what prepares: at an error or Ctrl-C it ends as the loop is left, and
+        # not when the last traceback is forgotten.
+        for done, one in enumerate(
+            track(zip(missing, prepare(missing.values()), strict=True), message, len(missing)),
+            start=1,
+        ):
             waiting.append(one)
             while len(waiting) >= self.batch or (waiting and done == len(missing)):
                 part, waiting = waiting[: self.batch], waiting[self.batch :]
@@ -116,13 +120,24 @@ class CachedTowers(CachedEncoder):
         """See :class:`admire.encoders.ImageEncoder`.
 
         Raises:
-            UserError: a file is missing, empty, damaged or no image; what was encoded before it
-                is kept.
+            UserError: a file is missing, empty, damaged or no image, or is changed meanwhile; what
+                was encoded before it is kept.
         """
+
+        def key(image: Path) -> str:
+            return self._key("image", read_bytes(image))
+
+        def prepare(image: Path) -> Any:
+            ready = self.encoder.prepare_image(image)
+            if key(image) != keys[image]:  # its vector would be kept for what the file held before
+                raise UserError(f"{image}: the file was changed while it was read. Start again.")
+            return ready
+
+        keys = dict(zip(images, _ahead(key, images, 2 * cores()), strict=True))
         return self._through_cache(
             images,
-            list(_ahead(lambda image: self._key("image", read_bytes(image)), images, 2 * cores())),
-            prepare=lambda paths: _ahead(self.encoder.prepare_image, paths, 2 * self.batch),
+            [keys[image] for image in images],
+            prepare=lambda paths: _ahead(prepare, paths, 2 * self.batch),
             encode=self.encoder.encode_prepared,
             what="images",
         )

@@ -41,7 +41,10 @@ def read_image(path: Path) -> Image:
     try:
         with Image.open(path) as opened:
             opened.load()
-            picture = ImageOps.exif_transpose(opened)
+            try:
+                picture = ImageOps.exif_transpose(opened)
+            except Exception:  # EXIF data that say nothing do not spoil the picture
+                picture = opened.copy()
     except Image.DecompressionBombError:
         raise UserError(
             f"{path}: the image has too many pixels to be decoded safely. Scale it down."
@@ -50,13 +53,16 @@ def read_image(path: Path) -> Image:
         raise UserError(
             f"{path}: is not an image in a format that Pillow knows. Save it as PNG or JPEG."
         ) from None
+    except MemoryError:
+        raise UserError(f"{path}: the image does not fit into memory. Scale it down.") from None
     except Exception as error:  # a damaged file makes the decoders raise nearly anything
+        said = str(error) or type(error).__name__
         raise UserError(
-            f"{path}: the image cannot be decoded ({error}). It may be truncated: copy or "
+            f"{path}: the image cannot be decoded ({said}). It may be truncated: copy or "
             "download it again."
         ) from None
     if picture.mode.startswith("I"):
-        return _eight_bits(picture).convert("RGB")
+        picture = _eight_bits(picture)
     if picture.mode == "F":
         raise UserError(f"{path}: holds floating-point pixels. Save it with 8 bits a channel.")
     if picture.has_transparency_data:
@@ -72,4 +78,8 @@ def _eight_bits(picture: Image) -> Image:
     from PIL import Image
 
     values = np.asarray(picture).clip(0, 65535)
-    return Image.fromarray((values // 257).astype(np.uint8))
+    grey = Image.fromarray((values // 257).astype(np.uint8))
+    transparent = picture.info.get("transparency")
+    if transparent is not None:
+        grey.putalpha(Image.fromarray(np.where(values == transparent, 0, 255).astype(np.uint8)))
+    return grey
