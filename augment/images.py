@@ -1,0 +1,251 @@
+"""Variants of pictures: crops, rotations, flips, light and blur (UoR-NCL, section 2.4)."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from admire.encoders.images import read_bytes, read_image
+from admire.errors import UserError
+from admire.progress import track
+from admire.storage import write_whole
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+CROP = 450
+"""Width and height of a crop, in pixels."""
+MARK = "admire"
+"""The text chunk of a variant's PNG that tells what it was made from, and how."""
+SHEET = "contact_sheet.png"
+THUMBNAIL, LABEL, GAP = 160, 16, 8
+"""Heights of a contact sheet's thumbnails and of the names below them, and the white between, in
+pixels."""
+UNDECODABLE = {"BUFR", "GRIB", "HDF5", "MPEG"}
+"""What Pillow opens but cannot decode: films and tables of measurements that lie about."""
+
+
+def augment(picture: Image, seed: int) -> Image:
+    """A variant of a picture, the same for the same picture and seed (UoR-NCL, section 2.4).
+
+    In this order, each by a draw of its own: a random crop to 450 × 450 pixels (probability 0.5; a
+    shorter side is kept whole), a rotation by -45 to 45 degrees about the middle (0.5; the size
+    stays, the corners become white), a horizontal flip (0.5), a vertical flip (0.5), contrast
+    times 0.8 to 1.2 together with brightness by up to a fifth of the whole range (0.2), and a
+    Gaussian blur with a sigma of 0.5 to 3 pixels (0.2). So about one variant in 25 is the picture
+    itself.
+
+    The paper names operations, probabilities, the crop's size and the angles; how much light and
+    blur change are albumentations' defaults, and white corners are ours.
+
+    Args:
+        picture: in RGB.
+        seed: 0 or more.
+
+    Raises:
+        UserError: albumentations is not installed.
+    """
+    import numpy as np
+    from PIL import Image
+
+    pipeline = _pipeline(*picture.size)
+    # Given to Compose, a seed would start each operation's own generator afresh, and all of
+    # probability 0.5 would happen together or not at all. So they share one.
+    pipeline.set_random_state(np.random.default_rng(seed), random.Random(seed))
+    return Image.fromarray(pipeline(image=np.array(picture))["image"])
+
+
+def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0) -> list[Path]:
+    """Write variants of every picture below a folder (UoR-NCL, section 2.4).
+
+    A picture ``animals/owl.jpg`` becomes ``animals/owl_1.png`` to ``animals/owl_<per_image>.png``
+    below ``out``. What a variant looks like depends on the picture's bytes, its number and
+    ``seed`` alone; what it was made from is written into its PNG, so a second run makes only those
+    that are missing or would be different now. Variants of pictures that are gone stay.
+
+    Pictures are the files with a suffix that Pillow reads, but not hidden ones, those in hidden
+    folders, and ``folder/contact_sheet.png``.
+
+    Returns:
+        The variants' paths, those of a picture one after the other, pictures by path.
+
+    Raises:
+        UserError: ``per_image`` is below 1; there is no picture; two would have the same variants'
+            names; ``out`` lies inside ``folder``, or holds another file by a variant's name; a
+            picture is damaged (variants made before it stay); albumentations is not installed.
+    """
+    albumentations = _albumentations()
+    from PIL.PngImagePlugin import PngInfo
+
+    plan = _plan(folder, out, per_image)
+    found = {variant: _mark(variant) for variants in plan.values() for variant in variants}
+    # Every setting, the library's defaults and its version included.
+    settings = json.dumps(albumentations.to_dict(_pipeline(CROP, CROP)), sort_keys=True)
+    for source, variants in track(plan.items(), "Augmenting pictures", len(plan)):
+        content = hashlib.sha256(read_bytes(source)).hexdigest()
+        picture = None
+        for k, variant in enumerate(variants, start=1):
+            origin = hashlib.sha256(f"{content} {seed} {k}".encode())
+            mark = hashlib.sha256(origin.digest() + settings.encode()).hexdigest()
+            if found[variant] == mark:
+                continue
+            picture = picture or read_image(source)
+            made = augment(picture, int.from_bytes(origin.digest()[:8], "big"))
+            info = PngInfo()
+            info.add_text(MARK, mark)
+            _write_png(made, variant, info)
+    return list(found)
+
+
+def contact_sheet(folder: Path, out: Path, per_image: int, *, most: int = 12) -> Path:
+    """Write ``contact_sheet.png`` into ``out``: a row a picture, the picture and then its variants.
+
+    Args:
+        folder, out, per_image: as :func:`augment_folder` was given them.
+        most: how many pictures to show at most, picked evenly.
+
+    Returns:
+        The sheet's path.
+
+    Raises:
+        UserError: ``most`` is below 1; a picture or a variant is missing or damaged; and what
+            :func:`augment_folder` says of its arguments.
+    """
+    from PIL import Image
+
+    if most < 1:
+        raise UserError(f"A contact sheet shows at least one picture, not {most}.")
+    plan = list(_plan(folder, out, per_image).items())
+    count = min(most, len(plan))
+    chosen = [plan[place * len(plan) // count] for place in range(count)]
+    rows = [[_cell(path) for path in (source, *variants)] for source, variants in chosen]
+
+    width = max(sum(cell.width + GAP for cell in row) for row in rows) + GAP
+    sheet = Image.new("RGB", (width, count * (THUMBNAIL + LABEL + GAP) + GAP), "white")
+    for place, row in enumerate(rows):
+        left, top = GAP, GAP + place * (THUMBNAIL + LABEL + GAP)
+        for cell in row:
+            sheet.paste(cell, (left, top))
+            left += cell.width + GAP
+    _write_png(sheet, out / SHEET)
+    return out / SHEET
+
+
+def _albumentations() -> Any:
+    # Its import would ask the network for a newer version.
+    os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
+    try:
+        import albumentations
+        import PIL  # noqa: F401 - of the same extra
+    except ImportError as error:
+        raise UserError(
+            "Augmenting pictures needs albumentations and Pillow, of the extra 'augment' "
+            "(pip install '.[augment]' in the clone)."
+        ) from error
+    return albumentations
+
+
+def _pipeline(width: int, height: int) -> Any:
+    """The operations, for a picture of this size."""
+    a = _albumentations()
+    return a.Compose(
+        [
+            a.RandomCrop(height=min(CROP, height), width=min(CROP, width), p=0.5),
+            a.Rotate(limit=(-45, 45), fill=255, p=0.5),
+            a.HorizontalFlip(p=0.5),
+            a.VerticalFlip(p=0.5),
+            a.RandomBrightnessContrast(
+                brightness_limit=(-0.2, 0.2), contrast_limit=(-0.2, 0.2), p=0.2
+            ),
+            a.GaussianBlur(sigma_limit=(0.5, 3.0), p=0.2),
+        ]
+    )
+
+
+def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
+    """Each picture below the folder, by path, and where its variants belong."""
+    from PIL import Image
+
+    if per_image < 1:
+        raise UserError(f"At least one variant a picture can be made, not {per_image}.")
+    if not folder.is_dir():
+        raise UserError(f"{folder}: is not a folder of pictures.")
+    suffixes = {
+        suffix
+        for suffix, name in Image.registered_extensions().items()
+        if name in Image.OPEN and name not in UNDECODABLE
+    }
+    sources: dict[Path, Path] = {}  # the picture by its place below `folder`, less the suffix
+    for source in sorted(folder.rglob("*")):
+        place = source.relative_to(folder)
+        if source.suffix.lower() not in suffixes or place == Path(SHEET) or not source.is_file():
+            continue
+        if any(part.startswith(".") for part in place.parts):
+            continue
+        twin = sources.setdefault(place.with_suffix(""), source)
+        if twin is not source:
+            raise UserError(
+                f"{source}: its variants would have the same names as those of {twin.name}. "
+                "Rename one of the two."
+            )
+    if not sources:
+        raise UserError(f"{folder}: there is no picture in this folder or below it.")
+    plan = {
+        source: [out / place.parent / f"{place.name}_{k}.png" for k in range(1, per_image + 1)]
+        for place, source in sources.items()
+    }
+    # The next run would take them for pictures, and make variants of variants.
+    if any(v.resolve().is_relative_to(folder.resolve()) for vs in plan.values() for v in vs):
+        raise UserError(f"{out}: variants would lie among the pictures. Choose another folder.")
+    return plan
+
+
+def _mark(variant: Path) -> str | None:
+    """What a variant on the disk says of its making; None where there is no file.
+
+    Raises:
+        UserError: there is a file that is no variant, so it is not ours to write over.
+    """
+    from PIL import Image
+
+    if not variant.exists():
+        return None
+    try:
+        with Image.open(variant) as opened:
+            return str(opened.info[MARK])
+    except Exception:  # a damaged file makes Pillow raise nearly anything
+        raise UserError(
+            f"{variant}: is in the way of a variant but was not made as one. "
+            "Move it, or choose another folder."
+        ) from None
+
+
+def _cell(path: Path) -> Image:
+    """A thumbnail with the file's name below it."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    picture = read_image(path)
+    # All are equally high, but for panoramas, which would push everything else off the screen.
+    scale = min(THUMBNAIL / picture.height, 3 * THUMBNAIL / picture.width)
+    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    name = "".join(letter if letter.isprintable() else "?" for letter in path.name)
+    font = ImageFont.load_default(11)
+    width = max(size[0], min(math.ceil(font.getlength(name)), THUMBNAIL))
+    cell = Image.new("RGB", (width, THUMBNAIL + LABEL), "white")
+    cell.paste(picture.resize(size))
+    ImageDraw.Draw(cell).text((0, THUMBNAIL + 2), name, fill="black", font=font)
+    return cell
+
+
+def _write_png(picture: Image, path: Path, info: Any = None) -> None:
+    # Encoded first: Pillow seeks in files that it writes to, and its errors are not the disk's.
+    encoded = io.BytesIO()
+    picture.save(encoded, "PNG", pnginfo=info)
+    with write_whole(path, "wb") as file:
+        file.write(encoded.getvalue())

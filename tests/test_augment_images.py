@@ -1,0 +1,639 @@
+"""Variants of pictures: what is done to them, how often, and what is on the disk afterwards."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from admire.errors import UserError
+
+if find_spec("albumentations") is None:  # not importorskip: the import would ask the network
+    pytest.skip("needs the extra 'augment'", allow_module_level=True)
+Image = pytest.importorskip("PIL.Image", reason="needs the extra 'augment'")
+
+from admire.augment import images  # noqa: E402 - after the skips
+from admire.augment.images import SHEET, augment, augment_folder, contact_sheet  # noqa: E402
+
+NOISE = (60, 200)
+WHITE = [255, 255, 255]
+
+
+def drawing(width: int, height: int) -> np.ndarray:
+    """Red grows to the right, green downwards and is above red, blue is noise of two values."""
+    picture = np.empty((height, width, 3), np.uint8)
+    picture[..., 0] = np.linspace(40, 120, width)
+    picture[..., 1] = np.linspace(140, 220, height)[:, None]
+    picture[..., 2] = np.random.default_rng(0).choice(NOISE, (height, width))
+    return picture
+
+
+def pixels(picture: Image.Image) -> np.ndarray:
+    return np.asarray(picture).astype(int)
+
+
+def corners(shown: np.ndarray) -> np.ndarray:
+    return shown[[0, 0, -1, -1], [0, -1, 0, -1]]
+
+
+def done(variant: Image.Image) -> frozenset[str]:
+    """Which operations a variant of drawing(600, 500) went through.
+
+    Light and blur cannot be told from a rotation, so they are looked for in other variants only.
+    """
+    shown = pixels(variant)
+    operations = {"crop": shown.shape == (450, 450, 3)}
+    # Inside the circle that a rotation leaves, its angle turns no slope round; a flip does.
+    height, width = shown.shape[:2]
+    middle = shown[height // 2 - 150 : height // 2 + 150, width // 2 - 150 : width // 2 + 150]
+    operations["flip left to right"] = middle[:, :100, 0].mean() > middle[:, -100:, 0].mean()
+    operations["flip upside down"] = middle[:100, :, 1].mean() > middle[-100:, :, 1].mean()
+    # White, whatever light did to it; the drawing's own corners are greener than red.
+    rotated = operations["rotate"] = bool((np.ptp(corners(shown), axis=1) <= 1).all())
+    blue = set(np.unique(shown[..., 2]).tolist())
+    operations["blur"] = not rotated and len(blue) > 2
+    operations["light"] = not rotated and len(blue) == 2 and blue != set(NOISE)
+    return frozenset(name for name, seen in operations.items() if seen)
+
+
+@pytest.fixture(scope="module")
+def variants() -> list[Image.Image]:
+    picture = Image.fromarray(drawing(600, 500))
+    return [augment(picture, seed) for seed in range(300)]
+
+
+@pytest.fixture(scope="module")
+def histories(variants: list[Image.Image]) -> list[frozenset[str]]:
+    return [done(variant) for variant in variants]
+
+
+# One variant
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 2**64 - 1))
+def test_a_seed_gives_one_variant(width: int, height: int, seed: int):
+    picture = Image.fromarray(drawing(width, height))
+    before = pixels(picture)
+    surroundings = random.getstate(), np.random.get_state()[1].tolist()
+
+    variant = augment(picture, seed)
+
+    assert variant.mode == "RGB"
+    assert (pixels(augment(picture, seed)) == pixels(variant)).all()
+    assert (pixels(picture) == before).all()
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == surroundings
+
+
+def test_seeds_give_different_variants(variants: list[Image.Image]):
+    # Without crop, rotation, light and blur, 1 in 6, there are but four.
+    assert len({variant.tobytes() for variant in variants}) > 220
+
+
+def test_operations_are_as_frequent_as_in_the_paper(histories: list[frozenset[str]]):
+    share = Counter(name for history in histories for name in history)
+    for name in ("crop", "rotate", "flip left to right", "flip upside down"):
+        assert 0.4 < share[name] / 300 < 0.6, name
+    still = [history for history in histories if "rotate" not in history]
+    assert 0.12 < sum("blur" in history for history in still) / len(still) < 0.28
+    sharp = [history for history in still if "blur" not in history]
+    assert 0.12 < sum("light" in history for history in sharp) / len(sharp) < 0.28
+
+
+def test_operations_are_drawn_independently(histories: list[frozenset[str]]):
+    names = ["crop", "rotate", "flip left to right", "flip upside down"]
+    combinations = Counter(history & set(names) for history in histories)
+    assert len(combinations) == 16
+    assert max(combinations.values()) < 45  # 300 / 16 is 19; correlated ones would be 150
+    for one in names:
+        with_one = [history for history in histories if one in history]
+        for other in names:
+            if other != one:
+                assert 0.35 < sum(other in history for history in with_one) / len(with_one) < 0.65
+
+
+def test_pixels_change_only_by_what_is_drawn(
+    variants: list[Image.Image], histories: list[frozenset[str]]
+):
+    original = drawing(600, 500)
+    untouched = [v for v, history in zip(variants, histories, strict=True) if not history]
+    assert 4 <= len(untouched) <= 30  # 0.04 of 300 is 12
+    flips = {
+        frozenset(): original,
+        frozenset({"flip left to right"}): original[:, ::-1],
+        frozenset({"flip upside down"}): original[::-1],
+        frozenset({"flip left to right", "flip upside down"}): original[::-1, ::-1],
+    }
+    crops = []
+    for variant, history in zip(variants, histories, strict=True):
+        if history in flips:
+            assert (pixels(variant) == flips[history]).all()
+        elif history == {"crop"}:
+            # Green tells about which row the crop starts in, the noise exactly where.
+            shown = pixels(variant)
+            top = int(np.flatnonzero(original[:, 0, 1] == shown[0, 0, 1])[0])
+            places = [(y, x) for y in range(top, min(top + 10, 51)) for x in range(151)]
+            (place,) = ((y, x) for y, x in places if (original[y, x : x + 450] == shown[0]).all())
+            y, x = place
+            assert (original[y : y + 450, x : x + 450] == shown).all()
+            crops.append(place)
+    # From anywhere: 51 rows and 151 columns are possible.
+    rows, columns = np.ptp(crops, axis=0)
+    assert len(crops) > 8
+    assert rows > 25
+    assert columns > 75
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 700), st.integers(1, 700), st.integers(0, 1000))
+@example(451, 449, 0)
+@example(450, 450, 1)
+@example(1, 1, 2)
+def test_only_longer_sides_are_cropped(width: int, height: int, seed: int):
+    picture = Image.new("RGB", (width, height))
+    sizes = {augment(picture, 10 * seed + k).size for k in range(8)}
+    assert sizes <= {(width, height), (min(width, 450), min(height, 450))}
+
+
+@pytest.mark.parametrize("size", [(500, 300), (300, 500), (451, 451), (450, 450)])
+def test_sizes_of_many_variants(size: tuple[int, int]):
+    picture = Image.new("RGB", size)
+    sizes = Counter(augment(picture, seed).size for seed in range(60))
+    cropped = (min(size[0], 450), min(size[1], 450))
+    assert set(sizes) == {size, cropped}
+    if cropped != size:
+        assert 15 < sizes[cropped] < 45
+
+
+def test_rotated_corners_are_white_and_the_middle_stays():
+    picture = Image.fromarray(np.full((101, 101, 3), [10, 200, 90], np.uint8))
+    shown = [pixels(augment(picture, seed)) for seed in range(200)]
+    white = [one for one in shown if (corners(one) == WHITE).all()]
+    # Half are rotated; in a tenth of these light then dims the white.
+    assert 60 < len(white) < 110
+    for one in white:
+        assert one.shape == (101, 101, 3)
+        assert (np.ptp(one[40:60, 40:60], axis=(0, 1)) == 0).all()
+    # By no more than 45 degrees: beyond, less than half of the edge's middle would be white too.
+    assert all((one.reshape(-1, 3) == WHITE).all(1).mean() < 0.18 for one in white)
+
+
+def test_angles_go_both_ways_and_up_to_45_degrees():
+    picture = np.zeros((201, 201, 3), np.uint8)
+    picture[95:106, 150:190] = 255  # a hand that points to the right
+    angles = []
+    for seed in range(300):
+        shown = pixels(augment(Image.fromarray(picture), seed))[..., 0]
+        y, x = np.nonzero(shown > 150)
+        inside = np.hypot(y - 100, x - 100) < 95  # without the white corners
+        angles.append(np.degrees(np.arctan2((y[inside] - 100).mean(), abs(x[inside] - 100).mean())))
+    angles = np.asarray(angles)
+    assert -46 < angles.min() < -35
+    assert 35 < angles.max() < 46
+    assert 0.4 < (abs(angles) < 1).mean() < 0.6
+
+
+def test_light_stays_within_its_range():
+    picture = np.full((41, 41, 3), 100, np.uint8)
+    light = set()
+    for seed in range(300):
+        shown = pixels(augment(Image.fromarray(picture), seed))
+        light.add(int(shown[20, 20, 0]))
+    # Contrast is a factor of 0.8 to 1.2, brightness adds up to 0.2 of 255.
+    assert 100 * 0.8 - 51 - 1 <= min(light) < 80
+    assert 120 < max(light) <= 100 * 1.2 + 51 + 1
+
+
+# A folder
+
+
+def save(path: Path, width: int = 40, height: int = 30, *, shade: int = 0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture = drawing(width, height)
+    picture[0, 0] = shade
+    Image.fromarray(picture).save(path)
+    return path
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    folder = tmp_path / "pictures"
+    save(folder / "owl.png", shade=1)
+    save(folder / "sub" / "deep" / "owl.JPG", shade=2)
+    save(folder / "sub" / "a.b.bmp", shade=3)
+    return folder
+
+
+def state(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Content and time of every file below a folder, hidden ones too."""
+    return {
+        path.relative_to(folder).as_posix(): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def changed(before: dict[str, tuple[bytes, int]], after: dict[str, tuple[bytes, int]]) -> set[str]:
+    """What was written anew."""
+    return {name for name in after if before.get(name) != after[name]}
+
+
+def test_variants_lie_as_their_pictures_do(pictures: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    written = augment_folder(pictures, out, per_image=2)
+    names = ["owl_1.png", "owl_2.png", "sub/a.b_1.png", "sub/a.b_2.png"]
+    names += ["sub/deep/owl_1.png", "sub/deep/owl_2.png"]
+    assert [path.relative_to(out).as_posix() for path in written] == names
+    assert sorted(state(out)) == sorted(names)
+    for path in written:
+        with Image.open(path) as opened:
+            assert (opened.format, opened.mode, opened.size) == ("PNG", "RGB", (40, 30))
+
+
+def test_relative_paths_are_fine(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    written = augment_folder(Path("pictures"), Path("out"))
+    assert written[0] == Path("out/owl_1.png")
+    with pytest.raises(UserError, match="among the pictures"):
+        augment_folder(Path("pictures"), pictures / "out")
+
+
+def test_a_second_run_writes_nothing(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    out = tmp_path / "out"
+    first = augment_folder(pictures, out, per_image=3, seed=7)
+    before = state(out)
+    monkeypatch.setattr(images, "read_image", lambda path: pytest.fail("decoded again"))
+    assert augment_folder(pictures, out, per_image=3, seed=7) == first
+    assert state(out) == before
+
+
+def test_a_missing_variant_alone_is_made_anew(pictures: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    augment_folder(pictures, out, per_image=3)
+    before = state(out)
+    (out / "sub" / "a.b_2.png").unlink()
+    augment_folder(pictures, out, per_image=3)
+    after = state(out)
+    assert changed(before, after) == {"sub/a.b_2.png"}
+    assert after["sub/a.b_2.png"][0] == before["sub/a.b_2.png"][0]
+
+
+def test_more_variants_leave_the_first_as_they_are(pictures: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    augment_folder(pictures, out, per_image=1)
+    before = state(out)
+    augment_folder(pictures, out, per_image=2)
+    assert changed(before, state(out)) == {"owl_2.png", "sub/a.b_2.png", "sub/deep/owl_2.png"}
+
+
+def test_another_seed_makes_all_anew(pictures: Path, tmp_path: Path):
+    out, other = tmp_path / "out", tmp_path / "other"
+    augment_folder(pictures, out, per_image=4)
+    before = state(out)
+    augment_folder(pictures, out, per_image=4, seed=-1)
+    after = state(out)
+    assert changed(before, after) == set(before)
+
+    def shown(files: dict[str, tuple[bytes, int]]) -> list[bytes]:
+        (tmp_path / "one.png").write_bytes(b"")
+        pictured = []
+        for content, _ in files.values():
+            (tmp_path / "one.png").write_bytes(content)
+            with Image.open(tmp_path / "one.png") as opened:
+                pictured.append(opened.tobytes())
+        return pictured
+
+    same = sum(a == b for a, b in zip(shown(before), shown(after), strict=True))
+    assert same <= 3
+    augment_folder(pictures, other, per_image=4, seed=-1)
+    assert {name: content for name, (content, _) in state(other).items()} == {
+        name: content for name, (content, _) in after.items()
+    }
+
+
+def test_another_content_makes_its_own_anew(pictures: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    augment_folder(pictures, out, per_image=2)
+    before = state(out)
+    save(pictures / "owl.png", shade=99)
+    augment_folder(pictures, out, per_image=2)
+    assert changed(before, state(out)) == {"owl_1.png", "owl_2.png"}
+
+
+@pytest.mark.parametrize("setting", ["CROP", "__version__"])
+def test_other_settings_make_all_anew(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+):
+    import albumentations.core.serialization as serialization
+
+    out = tmp_path / "out"
+    augment_folder(pictures, out)
+    before = state(out)
+    if setting == "CROP":
+        monkeypatch.setattr(images, "CROP", 449)
+    else:
+        monkeypatch.setattr(serialization, "__version__", "2.0.9")
+    augment_folder(pictures, out)
+    assert changed(before, state(out)) == set(before)
+
+
+def test_variants_depend_on_content_and_number_not_on_names(tmp_path: Path):
+    folder, moved = tmp_path / "one", tmp_path / "two"
+    save(folder / "a.png")
+    (moved / "z").mkdir(parents=True)
+    save(moved / "aaa.png", shade=50)
+    (moved / "z" / "other name.png").write_bytes((folder / "a.png").read_bytes())
+    here = augment_folder(folder, tmp_path / "out1", per_image=6)
+    there = augment_folder(moved, tmp_path / "out2", per_image=6)[6:]
+    assert [a.read_bytes() for a in here] == [b.read_bytes() for b in there]
+    assert len({a.read_bytes() for a in here}) == 6
+    decoded = [Image.open(a).tobytes() for a in here]
+    assert len(set(decoded)) >= 4
+
+
+def test_a_killed_run_goes_on(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    out, calls = tmp_path / "out", []
+
+    def kill_at_fourth(picture: Image.Image, seed: int) -> Image.Image:
+        calls.append(seed)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return augment(picture, seed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(images, "augment", kill_at_fourth)
+        with pytest.raises(KeyboardInterrupt):
+            augment_folder(pictures, out, per_image=2)
+    before = state(out)
+    assert sorted(before) == ["owl_1.png", "owl_2.png", "sub/a.b_1.png"]
+    augment_folder(pictures, out, per_image=2)
+    after = state(out)
+    assert changed(before, after) == {"sub/a.b_2.png", "sub/deep/owl_1.png", "sub/deep/owl_2.png"}
+    whole = augment_folder(pictures, tmp_path / "at once", per_image=2)
+    assert {path.read_bytes() for path in whole} == {content for content, _ in after.values()}
+
+
+def test_hidden_files_and_other_files_are_left_alone(pictures: Path, tmp_path: Path):
+    save(pictures / ".hidden.png")
+    save(pictures / ".folder" / "a.png")
+    save(pictures / "sub" / ".folder" / "deep" / "a.png")
+    for name in ("notes.txt", "film.mpg", "table.h5", "paper.pdf", "no suffix"):
+        (pictures / name).write_bytes(b"x")
+    (pictures / "folder.png").mkdir()
+    save(pictures / "folder.png" / "c.webp")
+    written = augment_folder(pictures, tmp_path / "out")
+    assert [path.relative_to(tmp_path / "out").as_posix() for path in written] == [
+        "folder.png/c_1.png",
+        "owl_1.png",
+        "sub/a.b_1.png",
+        "sub/deep/owl_1.png",
+    ]
+
+
+def test_pictures_are_read_as_a_person_sees_them(tmp_path: Path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by a quarter
+    Image.new("RGB", (60, 20), (9, 9, 9)).save(folder / "turned.jpg", exif=exif)
+    Image.new("RGBA", (21, 21), (255, 0, 0, 0)).save(folder / "clear.png")
+    palette = Image.new("P", (21, 21), 1)
+    palette.putpalette([0, 0, 0, 30, 60, 200])
+    palette.save(folder / "palette.gif")
+    out = tmp_path / "out"
+    augment_folder(folder, out, per_image=12)
+
+    def shown(name: str) -> list[np.ndarray]:
+        return [pixels(Image.open(path)) for path in sorted(out.glob(f"{name}_*.png"))]
+
+    assert {one.shape for one in shown("turned")} == {(60, 20, 3)}
+    assert sum((one == 255).all() for one in shown("clear")) >= 6  # light may dim it
+    assert [30, 60, 200] in [one[10, 10].tolist() for one in shown("palette")]
+    with Image.open(out / "turned_1.png") as opened:
+        assert not opened.getexif()
+
+
+def test_progress_is_told(
+    pictures: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch
+):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    with caplog.at_level("INFO", logger="admire"):
+        augment_folder(pictures, tmp_path / "out")
+    assert "Augmenting pictures" in caplog.text
+
+
+# Mistakes
+
+
+def refused(folder: Path, out: Path, **asked: int) -> str:
+    """What the user is told; nothing may have been written."""
+    before = state(out)
+    with pytest.raises(UserError) as caught:
+        augment_folder(folder, out, **asked)
+    assert state(out) == before
+    return str(caught.value)
+
+
+def test_pictures_with_the_same_variants_are_refused(pictures: Path, tmp_path: Path):
+    save(pictures / "sub" / "deep" / "owl.png")
+    message = refused(pictures, tmp_path / "out")
+    assert str(pictures / "sub" / "deep" / "owl.png") in message
+    assert "owl.JPG" in message
+    assert "Rename" in message
+
+
+def test_names_that_only_look_alike_are_not_refused(tmp_path: Path):
+    for name in ("a.png", "a_1.png", "a.b.png", "a.c.png", "s/a.png"):
+        save(tmp_path / "pictures" / name)
+    written = augment_folder(tmp_path / "pictures", tmp_path / "out", per_image=11)
+    assert len(set(written)) == 55 == len(state(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("inside", [".", "out", "sub/out", ".hidden"])
+def test_variants_among_the_pictures_are_refused(pictures: Path, inside: str):
+    assert "among the pictures" in refused(pictures, pictures / inside)
+
+
+def test_variants_that_would_come_to_lie_among_the_pictures_are_refused(tmp_path: Path):
+    save(tmp_path / "pictures" / "pictures" / "a.png")
+    assert "among the pictures" in refused(tmp_path / "pictures", tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "pictures")
+    assert "among the pictures" in refused(tmp_path / "pictures", tmp_path / "link" / "out")
+
+
+def test_variants_above_the_pictures_are_fine(pictures: Path, tmp_path: Path):
+    assert augment_folder(pictures, tmp_path)[0] == tmp_path / "owl_1.png"
+
+
+@pytest.mark.parametrize("per_image", [0, -3])
+def test_too_few_variants(pictures: Path, tmp_path: Path, per_image: int):
+    assert f"not {per_image}." in refused(pictures, tmp_path / "out", per_image=per_image)
+
+
+def test_no_folder_and_no_picture(tmp_path: Path):
+    assert str(tmp_path / "none") in refused(tmp_path / "none", tmp_path / "out")
+    empty = tmp_path / "empty"
+    (empty / "sub").mkdir(parents=True)
+    (empty / "sub" / "notes.txt").write_text("nothing to see")
+    save(empty / ".hidden.png")
+    save(empty / SHEET)
+    assert f"{empty}: there is no picture" in refused(empty, tmp_path / "out")
+    assert "not a folder" in refused(empty / ".hidden.png", tmp_path / "out")
+
+
+@pytest.mark.parametrize("content", ["nothing", "half", "words"])
+def test_a_damaged_picture_is_named_and_what_was_made_stays(
+    pictures: Path, tmp_path: Path, content: str
+):
+    damaged, out = pictures / "sub" / "a.b.bmp", tmp_path / "out"
+    whole = damaged.read_bytes()
+    broken = {"nothing": b"", "half": whole[: len(whole) // 2], "words": b"no picture"}
+    damaged.write_bytes(broken[content])
+    with pytest.raises(UserError, match=r"a\.b\.bmp"):
+        augment_folder(pictures, out, per_image=2)
+    before = state(out)
+    assert sorted(before) == ["owl_1.png", "owl_2.png"]
+    damaged.write_bytes(whole)
+    assert len(augment_folder(pictures, out, per_image=2)) == 6
+    assert not changed(before, state(out)) & set(before)
+
+
+@pytest.mark.parametrize("content", ["a picture of the user's", "no picture"])
+def test_other_files_are_not_written_over(pictures: Path, tmp_path: Path, content: str):
+    mine = save(tmp_path / "out" / "sub" / "deep" / "owl_1.png")
+    if content == "no picture":
+        mine.write_text(content)
+    message = refused(pictures, tmp_path / "out")
+    assert str(mine) in message
+    assert "in the way" in message
+
+
+def test_a_place_that_cannot_be_written_to(pictures: Path, tmp_path: Path):
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(UserError, match="cannot be written"):
+        augment_folder(pictures, tmp_path / "out")
+
+
+@pytest.mark.parametrize("missing", ["albumentations", "PIL"])
+def test_a_missing_library_says_how_to_install_it(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(UserError, match=r"pip install '\.\[augment\]'"):
+        augment_folder(pictures, tmp_path / "out")
+
+
+def test_the_module_is_light_and_its_library_asks_no_network():
+    code = (
+        "import sys, os, urllib.request\n"
+        "def refuse(*_, **__): sys.exit('asks the network')\n"
+        "urllib.request.OpenerDirector.open = refuse\n"
+        "from admire.augment import images\n"
+        "heavy = {'albumentations', 'PIL', 'cv2', 'scipy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "from PIL import Image\n"
+        "images.augment(Image.new('RGB', (9, 9)), 0)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert "warn" not in ended.stderr.lower()
+
+
+# A contact sheet
+
+ROW, GAP, THUMB, LABEL = 160 + 16 + 8, 8, 160, 16
+
+
+def test_a_contact_sheet_has_a_row_a_picture(pictures: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    written = augment_folder(pictures, out, per_image=2)
+    sheet = contact_sheet(pictures, out, 2)
+    assert sheet == out / "contact_sheet.png"
+    with Image.open(sheet) as opened:
+        shown = pixels(opened)
+    thumb = round(40 * 160 / 30)
+    assert shown.shape == (3 * ROW + GAP, 3 * (thumb + GAP) + GAP, 3)
+    # Each thumbnail is its file, in its place; the names are below, the rest is white.
+    sources = [pictures / "owl.png", pictures / "sub/a.b.bmp", pictures / "sub/deep/owl.JPG"]
+    for row, source in enumerate(sources):
+        top = GAP + row * ROW
+        for column, path in enumerate([source, *written[2 * row : 2 * row + 2]]):
+            left = GAP + column * (thumb + GAP)
+            with Image.open(path) as opened:
+                scaled = pixels(opened.resize((thumb, THUMB)))
+            assert (shown[top : top + THUMB, left : left + thumb] == scaled).all()
+            label = shown[top + THUMB : top + THUMB + LABEL, left : left + thumb]
+            assert (label < 100).all(2).sum() > 20
+            assert (label == 255).all(2).mean() > 0.7
+            assert (shown[top : top + ROW, left - GAP : left] == 255).all()
+    before = sheet.read_bytes()
+    assert contact_sheet(pictures, out, 2).read_bytes() == before
+
+
+def test_a_contact_sheet_is_no_picture_to_augment(pictures: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    first = augment_folder(pictures, out)
+    contact_sheet(pictures, out, 1)
+    before = state(out)
+    assert augment_folder(pictures, out) == first
+    assert state(out) == before
+    again = augment_folder(out, tmp_path / "again")
+    assert [path.name for path in again] == ["owl_1_1.png", "a.b_1_1.png", "owl_1_1.png"]
+    # Only at the top: further down it is a picture of the user's.
+    save(pictures / "sub" / SHEET)
+    assert tmp_path / "out2" / "sub" / "contact_sheet_1.png" in augment_folder(
+        pictures, tmp_path / "out2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("most", "chosen"), [(1, [0]), (2, [0, 2]), (3, [0, 1, 2]), (9, [0, 1, 2, 3])]
+)
+def test_rows_are_picked_evenly(tmp_path: Path, most: int, chosen: list[int]):
+    folder, out = tmp_path / "pictures", tmp_path / "out"
+    folder.mkdir()
+    shades = [(k * 80, 0, 0) for k in range(4)]
+    for k, shade in enumerate(shades):
+        Image.new("RGB", (16, 16), shade).save(folder / f"{k}.png")
+    augment_folder(folder, out)
+    with Image.open(contact_sheet(folder, out, 1, most=most)) as opened:
+        rows = [opened.getpixel((GAP + 3, top)) for top in range(GAP + 3, opened.height - GAP, ROW)]
+    assert rows == [shades[k] for k in chosen]
+
+
+@pytest.mark.parametrize("size", [(1, 900), (900, 1), (5000, 40), (1, 1), (3, 2)])
+def test_odd_shapes_and_names_fit_on_a_contact_sheet(tmp_path: Path, size: tuple[int, int]):
+    folder, out = tmp_path / "pictures", tmp_path / "out"
+    save(folder / f"{'long ' * 30}né 夜\n.png", *size)
+    augment_folder(folder, out)
+    with Image.open(contact_sheet(folder, out, 1)) as opened:
+        assert opened.height == ROW + GAP
+        assert 2 * GAP + 40 < opened.width <= 2 * (3 * THUMB + GAP) + GAP
+
+
+def test_mistakes_about_a_contact_sheet(pictures: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    with pytest.raises(UserError, match=r"owl_1\.png"):
+        contact_sheet(pictures, out, 1)
+    augment_folder(pictures, out)
+    before = state(out)
+    with pytest.raises(UserError, match=r"owl_2\.png"):
+        contact_sheet(pictures, out, 2)
+    for most in (0, -1):
+        with pytest.raises(UserError, match=f"not {most}"):
+            contact_sheet(pictures, out, 1, most=most)
+    with pytest.raises(UserError, match="not 0"):
+        contact_sheet(pictures, out, 0)
+    with pytest.raises(UserError, match="not a folder"):
+        contact_sheet(tmp_path / "none", out, 1)
+    assert state(out) == before
