@@ -87,6 +87,18 @@ def interpret(
     return [Interpretation(llm.name, found, meanings.get(k)) for k, found in enumerate(senses)]
 
 
+def true_queries(
+    items: Sequence[Item], llm: ChatModel, prompts: Prompts, *, seed: int = 0
+) -> list[str]:
+    """What the items are compared with if the sense is known: the gloss, or the compound.
+
+    Raises:
+        UserError: an item's type is not given, or the model cannot be asked.
+    """
+    readings = interpret(items, llm, prompts, sense="given", seed=seed)
+    return [reading.gloss or item.compound for item, reading in zip(items, readings, strict=True)]
+
+
 def _votes(
     items: Sequence[Item], llm: ChatModel, prompts: Prompts, votes: int, seed: int
 ) -> list[Sense]:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -42,6 +42,9 @@ from admire.scorer import (
     similarities,
 )
 from admire.sense import majority
+
+if TYPE_CHECKING:
+    from admire.projection import Projection
 
 log = logging.getLogger("admire")
 
@@ -83,6 +86,7 @@ class Settings:
         track: what candidates are compared by; None takes images and captions as far as they
             are there and the encoder reads them.
         scoring: how similarities become scores.
+        head: a folder that ``admire train`` wrote, to compare queries and candidates in its space.
         prompts: a folder of templates that replace the built-in ones of the same name.
         detector: a file that ``admire detector`` wrote; None is the built-in one.
         llm_url: the address of an OpenAI-compatible server; None is the official one.
@@ -99,6 +103,7 @@ class Settings:
     votes: int = 5
     track: Track | None = None
     scoring: Scoring = field(default=EMBEDDED_SCORING)
+    head: str | None = None
     prompts: str | None = None
     detector: str | None = None
     llm_url: str | None = None
@@ -190,6 +195,7 @@ def rank(
     if settings.query == "meaning":  # before the encoders, which may have gigabytes to fetch
         models = llms or [open_llm(name, url=settings.llm_url) for name in settings.llms]
     encoders = _encoders(items, settings, encoder, caption_encoder)
+    head = _head(settings, encoders)
     timings = {}
     readings: list[list[Interpretation]] = []
     if models:
@@ -220,6 +226,9 @@ def rank(
     documents = {kind: _encode_candidates(items, one, kind) for kind, one in encoders.items()}
     for kind, one in encoders.items():
         _check_space(vectors[kind], documents[kind], one.name)
+    if head:
+        vectors = {kind: _projected(known, head) for kind, known in vectors.items()}
+        documents = {kind: _projected(known, head) for kind, known in documents.items()}
     rankings = tuple(
         _rank_item(item, asked, vectors, documents, settings.scoring)
         for item, asked in zip(items, queries, strict=True)
@@ -280,6 +289,22 @@ def _encoders(
             "scales: their plain sum means nothing. Drop --no-standardise, or use one encoder."
         )
     return found
+
+
+def _head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projection | None:
+    """The head to compare in, made for the encoders that are used."""
+    if not settings.head:
+        return None
+    from admire.projection import load_projection
+
+    head = load_projection(Path(settings.head))
+    for encoder in encoders.values():
+        head.check(encoder.name, encoder.identity)
+    return head
+
+
+def _projected(vectors: Mapping[Any, Vector], head: Projection) -> dict[Any, Vector]:
+    return dict(zip(vectors, head.project(np.array(list(vectors.values()))), strict=True))
 
 
 def _encode_texts(texts: Sequence[str], encoder: TextEncoder, role: Role) -> dict[str, Vector]:
