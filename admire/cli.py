@@ -398,15 +398,20 @@ def train(
     residual: Residual = False,
     epochs: Epochs = 200,
     patience: Annotated[int, typer.Option(help="Epochs without a lower validation loss.")] = 10,
+    folds: Annotated[
+        int | None,
+        typer.Option(min=2, help="Write no head; tell by cross-validation whether it helps."),
+    ] = None,
     device: EncoderDevice = "auto",
     prompts: PromptFolder = None,
     seed: Seed = 0,
 ) -> None:
     """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %."""
     from admire.encoders import open_encoder
+    from admire.evaluation import paired_difference, score_items, summarise
     from admire.items import read_items
     from admire.llm import open_llm
-    from admire.projection import TrainSettings, train_head
+    from admire.projection import TrainSettings, cross_validate, train_head
     from admire.prompts import Prompts
     from admire.triplets import read_triplets
 
@@ -424,9 +429,10 @@ def train(
         patience=patience,
         seed=seed,
     )
+    items = read_items(data, lang)
     opened = open_encoder(encoder, device=device)
     triplets = read_triplets(
-        read_items(data, lang),
+        items,
         opened,
         track,
         llm=open_llm(llm, url=llm_url),
@@ -435,6 +441,14 @@ def train(
         captions=captions,
         seed=seed,
     )
+    if folds:
+        found = cross_validate(items, triplets, [settings], folds=folds, seed=seed)
+        without, having = (score_items(items, orders, "head") for orders in found)
+        _print_summary(summarise(without, seed=seed), "without a head", json=False)
+        _print_summary(summarise(having, seed=seed), "in the head's space", json=False)
+        difference = paired_difference(without, having, seed=seed)
+        _print_summary(difference, "second minus first", json=False)
+        return
     head = train_head(triplets, settings, opened)
     head.save(out)
     log.info("Wrote %s", out)

@@ -14,6 +14,9 @@ import numpy as np
 
 from admire.encoders import TextEncoder, Vectors
 from admire.errors import UserError
+from admire.items import Item, Prediction
+from admire.progress import track
+from admire.scorer import Scores, rank_names
 from admire.storage import write_whole
 from admire.triplets import Indices, Triplets, soft_negatives, split
 
@@ -72,6 +75,11 @@ class TrainSettings:
         ):
             if not holds:
                 raise UserError(f"{name} cannot be {getattr(self, name)}.")
+
+
+CHECK_TEMPERATURE = 0.1
+"""τ of the validation loss. It has a candidate of every training sample as soft negatives, too,
+whatever a head is trained with: so the losses of heads with different τ and K can be compared."""
 
 
 class Head(torch.nn.Module):
@@ -242,7 +250,7 @@ def train(
     """
     rng = np.random.default_rng(settings.seed)
     fixed = np.random.default_rng(settings.seed)  # the same draws after every epoch
-    checks = soft_negatives(data, validation, training, settings.soft_negatives, fixed)
+    checks = soft_negatives(data, validation, training, len(training), fixed)
     tensors = _Tensors(data)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
@@ -268,7 +276,7 @@ def train(
                 losses.append(loss.item() * len(batch))
             head.eval()
             with torch.no_grad():
-                value = tensors.loss(head, validation, *checks, settings.temperature).item()
+                value = tensors.loss(head, validation, *checks, CHECK_TEMPERATURE).item()
             seen = None if watched is None else top1(data, watched, head)
             history.append(Epoch(epoch, sum(losses) / len(training), value, seen))
             since += 1
@@ -321,15 +329,75 @@ class _Tensors:
         )
 
 
-def top1(data: Triplets, samples: Indices, head: Head | None = None) -> float:
-    """How often the best candidate has the highest sum of cosines over its modalities."""
+def scores(data: Triplets, samples: Indices, head: Head | None = None) -> Scores:
+    """The sum of cosines of query with image and caption, as far as there are any: (samples, C).
+
+    Variants and rewritings are for training; no ranking has them. A candidate without image and
+    caption has -inf.
+    """
     anchors, documents = (torch.from_numpy(a[samples]) for a in (data.anchors, data.documents))
     if head:
         head.eval()
         with torch.inference_mode():
             anchors, documents = head(anchors), head(documents)
-    there = torch.from_numpy(data.present[samples])
+    ranked = torch.tensor([modality in ("image", "caption") for modality in data.modalities])
+    there = torch.from_numpy(data.present[samples]) & ranked
     cosines = torch.einsum("sd,scmd->scm", anchors, documents)
     sums = torch.where(there, cosines, 0.0).sum(dim=2)
-    sums = sums.masked_fill(~there.any(dim=2), -torch.inf)
-    return float((sums.argmax(dim=1).numpy() == data.positive[samples]).mean())
+    found: Scores = sums.masked_fill(~there.any(dim=2), -torch.inf).numpy()
+    return found
+
+
+def top1(data: Triplets, samples: Indices, head: Head | None = None) -> float:
+    """How often the best candidate has the highest score."""
+    return float((scores(data, samples, head).argmax(axis=1) == data.positive[samples]).mean())
+
+
+def cross_validate(
+    items: Sequence[Item],
+    data: Triplets,
+    settings: Sequence[TrainSettings],
+    *,
+    folds: int = 5,
+    seed: int = 0,
+) -> tuple[list[Prediction], list[Prediction]]:
+    """The items' orders without a head, and with heads that did not see the item's compound.
+
+    The compounds are dealt into folds. For each, heads are trained on the others, a tenth of which
+    validates; of several settings the one with the lowest validation loss ranks the fold, so that
+    the fold has no say in the choice (nested cross-validation).
+
+    Raises:
+        UserError: there are fewer compounds than folds, or not enough for the soft negatives.
+    """
+    names, compound = np.unique(np.array(data.compounds), return_inverse=True)
+    if len(names) < folds:
+        raise UserError(f"{folds} folds need at least {folds} compounds; there are {len(names)}.")
+    rng = np.random.default_rng(seed)
+    fold = rng.permutation(len(names)) % folds
+    every = np.arange(len(items))
+    headed = scores(data, every)
+    plain = headed.copy()
+    rounds = [(left_out, one) for left_out in range(folds) for one in settings]
+    best = dict.fromkeys(range(folds), float("inf"))
+    for left_out, one in track(rounds, f"Training {len(rounds)} heads"):
+        others = np.flatnonzero(fold != left_out)
+        others = np.random.default_rng([seed, left_out]).permutation(others)
+        validating = others[: max(1, round(0.1 * len(others)))]
+        held = np.flatnonzero(fold[compound] == left_out)
+        validation = np.flatnonzero(np.isin(compound, validating))
+        training = np.setdiff1d(every, np.concatenate([held, validation]))
+        head, history = train(data, training, validation, one)
+        loss = min(epoch.validation for epoch in history)
+        if loss < best[left_out]:
+            best[left_out], headed[held] = loss, scores(data, held, head)
+    return _predictions(items, plain), _predictions(items, headed)
+
+
+def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
+    found = []
+    for item, row in zip(items, scores, strict=True):
+        names = [candidate.name for candidate in item.candidates]
+        order = rank_names(names, row[: len(names)])
+        found.append(Prediction(item.compound, item.sentence, order, item.sentence_type))
+    return found

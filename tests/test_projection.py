@@ -25,6 +25,7 @@ from test_models import hide
 from toys import ScriptedChat, WordEncoder
 
 from admire.errors import UserError
+from admire.items import Candidate, Item
 from admire.triplets import Triplets, soft_negatives, split
 
 torch = pytest.importorskip("torch", reason="needs the extra 'train'")
@@ -35,6 +36,7 @@ from admire.projection import (  # noqa: E402
     Head,
     Projection,
     TrainSettings,
+    cross_validate,
     info_nce,
     load_projection,
     top1,
@@ -197,7 +199,7 @@ def made(
         np.where(present[..., None], unit(documents), np.float32(0)),
         present,
         positive,
-        tuple(f"modality {k}" for k in range(modalities)),
+        ("image", "caption", "augmented image 1")[:modalities],
     )
 
 
@@ -284,7 +286,8 @@ def test_a_positive_without_negatives_costs_nothing():
 
 @given(st.integers(0, 999), st.booleans())
 def test_top1_sums_the_cosines_that_are_there(seed, trained):
-    data = made(candidates=4, seed=seed)
+    """Of image and caption alone: variants are for training."""
+    data = made(candidates=4, modalities=3, seed=seed)
     # Candidates beyond an item's own are nowhere, and never the best.
     data.present[:, 3] &= (data.positive == 3)[:, None]
     samples = np.random.default_rng(seed).permutation(24)[:9]
@@ -297,7 +300,7 @@ def test_top1_sums_the_cosines_that_are_there(seed, trained):
     for s in samples:
         sums = [
             sum(seen(data.anchors[s]) @ seen(data.documents[s, c, m]) for m in range(2)
-                if data.present[s, c, m]) if data.present[s, c].any() else -math.inf
+                if data.present[s, c, m]) if data.present[s, c, :2].any() else -math.inf
             for c in range(4)
         ]  # fmt: skip
         hits.append(np.argmax(sums) == data.positive[s])
@@ -419,9 +422,11 @@ def test_the_weights_with_the_lowest_validation_loss_come_back(data, parts, pati
     losses = [epoch.validation for epoch in history]
     best = int(np.argmin(losses))
     assert len(losses) == best + 1 + patience < 80  # it stopped by itself, and not at its best
-    drawn = soft_negatives(data, validation, training, 4, np.random.default_rng(wanted.seed))
+    # Whatever K and temperature it was trained with: losses have to be comparable.
+    every = np.random.default_rng(wanted.seed)
+    drawn = soft_negatives(data, validation, training, len(training), every)
     with torch.no_grad():
-        loss = projection._Tensors(data).loss(head, validation, *drawn, wanted.temperature)
+        loss = projection._Tensors(data).loss(head, validation, *drawn, 0.1)
     assert loss.item() == pytest.approx(losses[best], rel=1e-6)
     assert not head.training
 
@@ -606,7 +611,7 @@ def test_the_card_tells_how_the_head_was_made(data, trained):
     card = trained.card
     assert card["encoder"] == {"name": "words", "identity": "words:1"}
     assert card["width"] == 8
-    assert list(card["modalities"]) == ["modality 0", "modality 1"]
+    assert list(card["modalities"]) == ["image", "caption"]
     assert card["settings"] == asdict(replace(SETTINGS, seed=3))
     training, validation, test = split(data.compounds, 3)
     for name, part in (("training", training), ("validation", validation), ("test", test)):
@@ -946,3 +951,69 @@ def test_an_epoch_is_what_figures_need():
         "validation": 0.25,
         "top1": None,
     }
+
+
+# -------------------------------------------------------------------------- cross-validation
+
+
+def pictures_of(data: Triplets) -> list[Item]:
+    """Items whose gold orders begin with the positive."""
+    items = []
+    for compound, best in zip(data.compounds, data.positive, strict=True):
+        names = [f"{c}.png" for c in range(data.documents.shape[1])]
+        order = (names[best], *(name for name in names if name != names[best]))
+        shown = tuple(Candidate(name, caption=name) for name in names)
+        items.append(Item(compound, f"{compound}?", "en", shown, "literal", order))
+    return items
+
+
+def test_without_a_head_the_orders_are_those_of_the_cosines():
+    data = made()
+    items = pictures_of(data)
+    without, _ = cross_validate(items, data, [SETTINGS], folds=3)
+    cosines = np.einsum("sd,scmd->sc", data.anchors, data.documents * data.present[..., None])
+    expected = [f"{best}.png" for best in cosines.argmax(axis=1)]
+    assert [prediction.order[0] for prediction in without] == expected
+
+
+def test_a_folds_items_have_no_say_in_the_heads_that_rank_them():
+    """Their gold orders may be anything: what ranks them stays the same."""
+    data = made(seed=3)
+    items = pictures_of(data)
+    _, before = cross_validate(items, data, [SETTINGS], folds=4, seed=1)
+    changed = replace(data, positive=data.positive.copy())
+    target = 5
+    same = np.array([compound == data.compounds[target] for compound in data.compounds])
+    changed.positive[same] = (changed.positive[same] + 1) % data.documents.shape[1]
+    _, after = cross_validate(items, changed, [SETTINGS], folds=4, seed=1)
+    for number in np.flatnonzero(same):
+        assert after[number].order == before[number].order
+    assert [p.order for p in after] != [p.order for p in before]  # others do learn of them
+
+
+@pytest.mark.parametrize("better", [0, 1])
+def test_of_several_settings_the_one_that_validates_best_ranks_the_fold(monkeypatch, better):
+    data = made()
+    items = pictures_of(data)
+    pair = [SETTINGS, replace(SETTINGS, seed=8)]
+    _, alone = cross_validate(items, data, [pair[better]], folds=3)
+    asked = []
+    real = projection.train
+
+    def spied(data, training, validation, one):
+        assert not {data.compounds[k] for k in training} & {data.compounds[k] for k in validation}
+        asked.append(one)
+        head, _ = real(data, training, validation, one)
+        return head, (Epoch(1, 0.0, float(one != pair[better]), None),)
+
+    monkeypatch.setattr(projection, "train", spied)
+    _, both = cross_validate(items, data, pair, folds=3)
+    assert asked == pair * 3
+    assert [p.order for p in both] == [p.order for p in alone]
+
+
+def test_more_folds_than_compounds_are_refused():
+    data = made()
+    count = len(set(data.compounds))
+    with pytest.raises(UserError, match=f"{count + 1} folds need at least {count + 1} compounds"):
+        cross_validate(pictures_of(data), data, [SETTINGS], folds=count + 1)
