@@ -213,8 +213,7 @@ def train_head(data: Triplets, settings: TrainSettings, encoder: TextEncoder) ->
         UserError: there are too few compounds for the split or the soft negatives.
     """
     training, validation, test = split(data.compounds, settings.seed)
-    head, history = train(data, training, validation, settings, watched=test)
-    best = min(history, key=lambda epoch: epoch.validation)
+    head, history, outcome = train_and_test(data, settings)
     card = {
         "encoder": {"name": encoder.name, "identity": encoder.identity},
         "width": data.anchors.shape[1],
@@ -224,11 +223,31 @@ def train_head(data: Triplets, settings: TrainSettings, encoder: TextEncoder) ->
             name: sorted({data.compounds[k] for k in part})
             for name, part in (("training", training), ("validation", validation), ("test", test))
         },
-        "epoch": best.epoch,
-        "validation_loss": best.validation,
-        "test_top1": {"head": top1(data, test, head), "none": top1(data, test)},
+        "epoch": outcome["epoch"],
+        "validation_loss": outcome["validation_loss"],
+        "test_top1": {"head": outcome["test_top1"], "none": outcome["none_top1"]},
     }
     return Projection(head, card, history)
+
+
+def train_and_test(
+    data: Triplets, settings: TrainSettings
+) -> tuple[Head, tuple[Epoch, ...], dict[str, float]]:
+    """A head on the split of the settings' seed, its history, and how it turned out.
+
+    The outcome has ``epoch`` and ``validation_loss`` of the best epoch, and on the test samples
+    ``test_top1`` with the head and ``none_top1`` without one.
+    """
+    training, validation, test = split(data.compounds, settings.seed)
+    head, history = train(data, training, validation, settings, watched=test)
+    best = min(history, key=lambda epoch: epoch.validation)
+    outcome = {
+        "epoch": best.epoch,
+        "validation_loss": best.validation,
+        "test_top1": top1(data, test, head),
+        "none_top1": top1(data, test),
+    }
+    return head, history, outcome
 
 
 def train(

@@ -18,8 +18,9 @@ import torch
 from admire.errors import UserError
 from admire.machine import cores
 from admire.progress import track
-from admire.projection import TrainSettings, top1, train
-from admire.triplets import Triplets, split
+from admire.projection import TrainSettings, train_and_test
+from admire.storage import write_whole
+from admire.triplets import Triplets
 
 AXES = {
     "batch_size": (16, 32),
@@ -97,7 +98,8 @@ def _read(path: Path) -> list[dict[str, Any]]:
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{path}: is no file of a sweep. Choose another --out.") from None
     if whole != text:
-        path.write_text(whole, encoding="utf-8")
+        with write_whole(path) as file:
+            file.write(whole)
     return rows
 
 
@@ -112,14 +114,6 @@ def _keep(data: Triplets) -> None:
 
 
 def _outcome(settings: TrainSettings) -> dict[str, Any]:
-    training, validation, test = split(_data.compounds, settings.seed)
-    head, history = train(_data, training, validation, settings, watched=test)
-    best = min(history, key=lambda epoch: epoch.validation)
-    outcome = {
-        "epoch": best.epoch,
-        "validation_loss": best.validation,
-        "test_top1": top1(_data, test, head),
-        "none_top1": top1(_data, test),
-        "history": [asdict(epoch) for epoch in history],
-    }
-    return {"settings": asdict(settings), "outcome": outcome}
+    _, history, outcome = train_and_test(_data, settings)
+    epochs = [asdict(epoch) for epoch in history]
+    return {"settings": asdict(settings), "outcome": outcome | {"history": epochs}}

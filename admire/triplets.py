@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,11 +50,14 @@ def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str,
     found = {"image": {image: image for image in images}}
     if augmented is None:
         return found
+    below: dict[str, list[Path]] = {}
+    for variant in augmented.rglob("*.png"):
+        below.setdefault(variant.name, []).append(variant)
     k = 1
     while variants := {
         image: variant
         for image in images
-        for variant in augmented.rglob(f"{glob.escape(image.stem)}_{k}.png")
+        for variant in below.get(f"{image.stem}_{k}.png", ())
         if variant.parent.name == image.parent.name or variant.parent == augmented
     }:
         found[f"augmented image {k}"] = variants

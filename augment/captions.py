@@ -17,7 +17,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, get_args
 
-from admire.encoders.hub import commit, folder_digest, from_disk, hub_file, local_folder
+from admire.encoders.hub import (
+    commit,
+    folder_digest,
+    hub_file,
+    load_cached_first,
+    local_folder,
+)
 from admire.encoders.placement import Placement
 from admire.errors import UserError
 from admire.items import read_table
@@ -270,13 +276,7 @@ class Seq2Seq:
             return tokenizer, model.to(device).eval()
 
         try:
-            try:
-                with from_disk():
-                    return load()
-            except Exception:  # what a file that is not in the cache yet raises differs by file
-                if Path(self._source).is_dir():
-                    raise
-                return load()
+            return load_cached_first(load, self._source)
         except Exception as error:  # the library passes on whatever its parts raise
             raise UserError(f"{self._source}: transformers cannot load it ({error}).") from error
 

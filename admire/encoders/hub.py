@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from admire.errors import UserError
+
+Loaded = TypeVar("Loaded")
 
 
 def local_folder(source: str) -> Path | None:
@@ -93,6 +96,20 @@ def from_disk() -> Iterator[None]:
     finally:
         constants.HF_HUB_OFFLINE = before
         logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def load_cached_first(load: Callable[[], Loaded], source: str) -> Loaded:
+    """What ``load`` makes of a model's files: those in the hub's cache, else fetched as well.
+
+    ``source`` is the repository or folder that it loads; a folder is never looked for on the hub.
+    """
+    try:
+        with from_disk():
+            return load()
+    except Exception:  # what a file that is not in the cache yet raises differs by file
+        if Path(source).is_dir():
+            raise
+        return load()
 
 
 def folder_digest(folder: Path) -> str:

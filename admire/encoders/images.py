@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,9 +38,9 @@ def read_image(path: Path) -> Image:
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
-    read_bytes(path)  # tells of a missing or empty file in the same words everywhere
+    content = io.BytesIO(read_bytes(path))
     try:
-        with Image.open(path) as opened:
+        with Image.open(content) as opened:
             opened.load()
             try:
                 picture = ImageOps.exif_transpose(opened)

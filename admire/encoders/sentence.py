@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from admire.encoders import Role, Vectors
-from admire.encoders.hub import commit, folder_digest, from_disk, hub_file, local_folder
+from admire.encoders.hub import (
+    commit,
+    folder_digest,
+    hub_file,
+    load_cached_first,
+    local_folder,
+)
 from admire.encoders.placement import Placement
 from admire.errors import UserError
 
@@ -75,13 +81,7 @@ class SentenceEncoder:
             )
 
         try:
-            try:
-                with from_disk():
-                    model = load()
-            except Exception:  # what a file that is not in the cache yet raises differs by file
-                if Path(self._source).is_dir():
-                    raise
-                model = load()
+            model = load_cached_first(load, self._source)
         except Exception as error:  # the library passes on whatever its parts raise
             raise UserError(
                 f"{self.name}: sentence-transformers cannot load it ({error})."
