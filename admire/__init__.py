@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from admire.errors import UserError
     from admire.items import SAMPLES, Candidate, Item, read_items, read_submission
     from admire.run import PROFILES, Run, Settings, rank
-    from admire.run_folder import write_run
+    from admire.run_folder import compare_runs, write_run
     from admire.scorer import Scoring
 
 _HOMES = {
@@ -22,6 +22,7 @@ _HOMES = {
     "Scoring": "scorer",
     "Settings": "run",
     "UserError": "errors",
+    "compare_runs": "run_folder",
     "rank": "run",
     "read_items": "items",
     "read_submission": "items",
@@ -36,6 +37,7 @@ __all__ = [
     "Scoring",
     "Settings",
     "UserError",
+    "compare_runs",
     "rank",
     "read_items",
     "read_submission",

@@ -6,7 +6,7 @@ import json as jsonlib
 import logging
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,8 +17,11 @@ from admire.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from admire.items import Item
+    from admire.projection import TrainSettings
     from admire.run import Ranking, Run
     from admire.sense import Sense
+    from admire.triplets import Triplets
 
 log = logging.getLogger("admire")
 
@@ -80,6 +83,13 @@ RewrittenCaptions = Annotated[
 ]
 Residual = Annotated[
     bool, typer.Option("--residual", help="Add the head's output to its input (not the paper's).")
+]
+GlossesOnly = Annotated[
+    bool,
+    typer.Option(
+        "--glosses-only",
+        help="Learn from glosses and compare only them in the head's space (not the paper's).",
+    ),
 ]
 Epochs = Annotated[int, typer.Option(help="Epochs at most.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -300,11 +310,7 @@ def score(
     }
     if len(scored) == 2:
         tables["second minus first"] = paired_difference(*scored, seed=seed)
-    if json:
-        print(jsonlib.dumps({name: t.to_dict("records") for name, t in tables.items()}, indent=2))
-        return
-    for name, table in tables.items():
-        _print_summary(table, name, json=False)
+    _print_summaries(tables, json)
 
 
 @app.command()
@@ -396,6 +402,7 @@ def train(
     hidden: Annotated[int, typer.Option(help="Width of the first layer.")] = 768,
     output: Annotated[int, typer.Option(help="Width of the second layer.")] = 768,
     residual: Residual = False,
+    glosses_only: GlossesOnly = False,
     epochs: Epochs = 200,
     patience: Annotated[int, typer.Option(help="Epochs without a lower validation loss.")] = 10,
     folds: Annotated[
@@ -408,10 +415,9 @@ def train(
 ) -> None:
     """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %."""
     from admire.encoders import open_encoder
-    from admire.evaluation import paired_difference, score_items, summarise
     from admire.items import read_items
     from admire.llm import open_llm
-    from admire.projection import TrainSettings, cross_validate, train_head
+    from admire.projection import TrainSettings, train_head
     from admire.prompts import Prompts
     from admire.triplets import read_triplets
 
@@ -420,6 +426,7 @@ def train(
         output=output,
         dropout=dropout,
         residual=residual,
+        glosses_only=glosses_only,
         batch_size=batch_size,
         learning_rate=learning_rate,
         weight_decay=weight_decay,
@@ -442,12 +449,7 @@ def train(
         seed=seed,
     )
     if folds:
-        found = cross_validate(items, triplets, [settings], folds=folds, seed=seed)
-        without, having = (score_items(items, orders, "head") for orders in found)
-        _print_summary(summarise(without, seed=seed), "without a head", json=False)
-        _print_summary(summarise(having, seed=seed), "in the head's space", json=False)
-        difference = paired_difference(without, having, seed=seed)
-        _print_summary(difference, "second minus first", json=False)
+        _print_cross_validated(items, triplets, [settings], None, folds, seed)
         return
     head = train_head(triplets, settings, opened)
     head.save(out)
@@ -468,26 +470,60 @@ def sweep(
     track: TrainingTrack = "caption",
     images: AugmentedImages = None,
     captions: RewrittenCaptions = None,
+    batch_size: Annotated[
+        list[int] | None, typer.Option(help="To try; repeat. Else the paper's 16 and 32.")
+    ] = None,
+    learning_rate: Annotated[
+        list[float] | None, typer.Option(help="To try; repeat. Else 1e-3, 1e-4 and 1e-5.")
+    ] = None,
+    soft_negatives: Annotated[
+        list[int] | None, typer.Option(help="K to try; repeat. Else 10, 30 and 49.")
+    ] = None,
+    temperature: Annotated[
+        list[float] | None, typer.Option(help="τ to try; repeat. Else 0.08, 0.09 and 0.1.")
+    ] = None,
+    dropout: Annotated[
+        list[float] | None, typer.Option(help="To try; repeat. Else 0.1, 0.3 and 0.5.")
+    ] = None,
     residual: Residual = False,
+    glosses_only: GlossesOnly = False,
     epochs: Epochs = 200,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="Tell by nested cross-validation how well heads do whose settings are chosen "
+            "so: each fold is ranked by the head that validates best among the other folds.",
+        ),
+    ] = None,
     device: EncoderDevice = "auto",
     prompts: PromptFolder = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Train heads over the paper's grid of 162 settings and show the ten that validate best."""
+    """Train heads over a grid, the paper's 162 settings, and show the ten that validate best."""
     from admire.encoders import open_encoder
     from admire.items import read_items
     from admire.llm import open_llm
     from admire.projection import TrainSettings
     from admire.prompts import Prompts
-    from admire.sweep import AXES, paper_grid
+    from admire.sweep import AXES, grid
     from admire.sweep import sweep as sweep_heads
     from admire.triplets import read_triplets
 
+    given = {
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "soft_negatives": soft_negatives,
+        "temperature": temperature,
+        "dropout": dropout,
+    }
+    base = TrainSettings(residual=residual, glosses_only=glosses_only, epochs=epochs, seed=seed)
+    settings = grid(base, AXES | {name: values for name, values in given.items() if values})
+    items = read_items(data, lang)
     opened = open_encoder(encoder, device=device)
     triplets = read_triplets(
-        read_items(data, lang),
+        items,
         opened,
         track,
         llm=open_llm(llm, url=llm_url),
@@ -496,8 +532,10 @@ def sweep(
         captions=captions,
         seed=seed,
     )
-    grid = paper_grid(TrainSettings(residual=residual, epochs=epochs, seed=seed))
-    found = sweep_heads(triplets, grid, out).sort_values("validation_loss")
+    if folds:
+        _print_cross_validated(items, triplets, settings, out, folds, seed, json)
+        return
+    found = sweep_heads(triplets, settings, out).sort_values("validation_loss")
     shown = [*AXES, "epoch", "validation_loss", "test_top1", "none_top1"]
     if json:
         print(found[shown].to_json(orient="records", indent=2))
@@ -638,6 +676,36 @@ def _sense_cell(sense: Sense) -> str:
         f", {sense.unparsed} unread" if sense.unparsed else ""
     )
     return f"{sense.label or 'unknown'} ({votes})"
+
+
+def _print_cross_validated(
+    items: Sequence[Item],
+    triplets: Triplets,
+    settings: Sequence[TrainSettings],
+    out: Path | None,
+    folds: int,
+    seed: int,
+    json: bool = False,
+) -> None:
+    from admire.evaluation import paired_difference, score_items, summarise
+    from admire.sweep import cross_validate
+
+    found = cross_validate(items, triplets, settings, out, folds=folds, seed=seed)
+    without, having = (score_items(items, orders, "head") for orders in found)
+    tables = {
+        "without a head": summarise(without, seed=seed),
+        "in the head's space": summarise(having, seed=seed),
+        "second minus first": paired_difference(without, having, seed=seed),
+    }
+    _print_summaries(tables, json)
+
+
+def _print_summaries(tables: Mapping[str, pd.DataFrame], json: bool) -> None:
+    if json:
+        print(jsonlib.dumps({name: t.to_dict("records") for name, t in tables.items()}, indent=2))
+        return
+    for name, table in tables.items():
+        _print_summary(table, name, json=False)
 
 
 def _print_summary(summary: pd.DataFrame, title: str, json: bool) -> None:

@@ -14,9 +14,7 @@ import numpy as np
 
 from admire.encoders import TextEncoder, Vectors
 from admire.errors import UserError
-from admire.items import Item, Prediction
-from admire.progress import track
-from admire.scorer import Scores, rank_names
+from admire.scorer import Scores
 from admire.storage import write_whole
 from admire.triplets import Indices, Triplets, soft_negatives, split
 
@@ -40,6 +38,8 @@ class TrainSettings:
         dropout: between the layers.
         residual: add the head's output to its input, so that an untrained head changes little;
             ``output`` is then the encoder's width. Not in the paper.
+        glosses_only: learn from glosses, and compare only them in the head's space; compounds are
+            compared in the encoder's. Not in the paper.
         batch_size, learning_rate, weight_decay: of Adam (with decoupled decay, where there is one).
         soft_negatives: K, candidates of other compounds for each anchor, drawn anew each epoch.
         temperature: τ of equation 1.
@@ -51,6 +51,7 @@ class TrainSettings:
     output: int = 768
     dropout: float = 0.3
     residual: bool = False
+    glosses_only: bool = False
     batch_size: int = 16
     learning_rate: float = 1e-4
     weight_decay: float = 0.0
@@ -88,6 +89,7 @@ class Head(torch.nn.Module):
     def __init__(self, width: int, settings: TrainSettings):
         super().__init__()
         self.residual = settings.residual
+        self.glosses_only = settings.glosses_only
         self.layers = torch.nn.Sequential(
             torch.nn.Linear(width, settings.hidden),
             torch.nn.ReLU(),
@@ -143,6 +145,10 @@ class Projection:
     head: Head
     card: dict[str, Any]
     history: tuple[Epoch, ...] = field(default=())
+
+    def projects(self, role: str) -> bool:
+        """Whether queries of this role (gloss, compound, …) are compared in the head's space."""
+        return role == "gloss" or not self.head.glosses_only
 
     def project(self, vectors: Vectors) -> Vectors:
         """Vectors of unit length in the head's space, shape (n, output)."""
@@ -212,8 +218,8 @@ def train_head(data: Triplets, settings: TrainSettings, encoder: TextEncoder) ->
     Raises:
         UserError: there are too few compounds for the split or the soft negatives.
     """
-    training, validation, test = split(data.compounds, settings.seed)
-    head, history, outcome = train_and_test(data, settings)
+    parts = split(data.compounds, settings.seed)
+    head, history, outcome = train_and_test(data, settings, parts)
     card = {
         "encoder": {"name": encoder.name, "identity": encoder.identity},
         "width": data.anchors.shape[1],
@@ -221,7 +227,7 @@ def train_head(data: Triplets, settings: TrainSettings, encoder: TextEncoder) ->
         "settings": asdict(settings),
         "compounds": {
             name: sorted({data.compounds[k] for k in part})
-            for name, part in (("training", training), ("validation", validation), ("test", test))
+            for name, part in zip(("training", "validation", "test"), parts, strict=True)
         },
         "epoch": outcome["epoch"],
         "validation_loss": outcome["validation_loss"],
@@ -231,14 +237,14 @@ def train_head(data: Triplets, settings: TrainSettings, encoder: TextEncoder) ->
 
 
 def train_and_test(
-    data: Triplets, settings: TrainSettings
+    data: Triplets, settings: TrainSettings, parts: tuple[Indices, Indices, Indices]
 ) -> tuple[Head, tuple[Epoch, ...], dict[str, float]]:
-    """A head on the split of the settings' seed, its history, and how it turned out.
+    """A head trained on the first part and stopped by the second, and how it does on the third.
 
     The outcome has ``epoch`` and ``validation_loss`` of the best epoch, and on the test samples
     ``test_top1`` with the head and ``none_top1`` without one.
     """
-    training, validation, test = split(data.compounds, settings.seed)
+    training, validation, test = parts
     head, history = train(data, training, validation, settings, watched=test)
     best = min(history, key=lambda epoch: epoch.validation)
     outcome = {
@@ -264,12 +270,17 @@ def train(
     paper's 3 to 5.
 
     Raises:
-        UserError: there are not enough compounds to draw the soft negatives from, or the loss grew
-            beyond all bounds.
+        UserError: there are not enough compounds to draw the soft negatives from, no glosses where
+            only they are wanted, or the loss grew beyond all bounds.
     """
+    pool = training
+    if settings.glosses_only:
+        training, validation = (part[data.gloss[part]] for part in (training, validation))
+        if not len(training) or not len(validation):
+            raise UserError("There are no glosses to train and to validate on. Use more items.")
     rng = np.random.default_rng(settings.seed)
     fixed = np.random.default_rng(settings.seed)  # the same draws after every epoch
-    checks = soft_negatives(data, validation, training, len(training), fixed)
+    checks = soft_negatives(data, validation, pool, len(pool), fixed)
     tensors = _Tensors(data)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
@@ -281,9 +292,7 @@ def train(
         history: list[Epoch] = []
         for epoch in range(1, settings.epochs + 1):
             head.train()
-            samples, candidates = soft_negatives(
-                data, training, training, settings.soft_negatives, rng
-            )
+            samples, candidates = soft_negatives(data, training, pool, settings.soft_negatives, rng)
             losses = []
             for batch in _batches(rng.permutation(len(training)), settings.batch_size):
                 loss = tensors.loss(
@@ -354,69 +363,27 @@ def scores(data: Triplets, samples: Indices, head: Head | None = None) -> Scores
     Variants and rewritings are for training; no ranking has them. A candidate without image and
     caption has -inf.
     """
-    anchors, documents = (torch.from_numpy(a[samples]) for a in (data.anchors, data.documents))
+    found: Scores = _cosines(data, samples).numpy()
     if head:
         head.eval()
         with torch.inference_mode():
-            anchors, documents = head(anchors), head(documents)
+            headed = _cosines(data, samples, head).numpy()
+        inside = data.gloss[samples] | (not head.glosses_only)
+        found = np.where(inside[:, None], headed, found)
+    return found
+
+
+def _cosines(data: Triplets, samples: Indices, head: Head | None = None) -> torch.Tensor:
+    anchors, documents = (torch.from_numpy(a[samples]) for a in (data.anchors, data.documents))
+    if head:
+        anchors, documents = head(anchors), head(documents)
     ranked = torch.tensor([modality in ("image", "caption") for modality in data.modalities])
     there = torch.from_numpy(data.present[samples]) & ranked
     cosines = torch.einsum("sd,scmd->scm", anchors, documents)
     sums = torch.where(there, cosines, 0.0).sum(dim=2)
-    found: Scores = sums.masked_fill(~there.any(dim=2), -torch.inf).numpy()
-    return found
+    return sums.masked_fill(~there.any(dim=2), -torch.inf)
 
 
 def top1(data: Triplets, samples: Indices, head: Head | None = None) -> float:
     """How often the best candidate has the highest score."""
     return float((scores(data, samples, head).argmax(axis=1) == data.positive[samples]).mean())
-
-
-def cross_validate(
-    items: Sequence[Item],
-    data: Triplets,
-    settings: Sequence[TrainSettings],
-    *,
-    folds: int = 5,
-    seed: int = 0,
-) -> tuple[list[Prediction], list[Prediction]]:
-    """The items' orders without a head, and with heads that did not see the item's compound.
-
-    The compounds are dealt into folds. For each, heads are trained on the others, a tenth of which
-    validates; of several settings the one with the lowest validation loss ranks the fold, so that
-    the fold has no say in the choice (nested cross-validation).
-
-    Raises:
-        UserError: there are fewer compounds than folds, or not enough for the soft negatives.
-    """
-    names, compound = np.unique(np.array(data.compounds), return_inverse=True)
-    if len(names) < folds:
-        raise UserError(f"{folds} folds need at least {folds} compounds; there are {len(names)}.")
-    rng = np.random.default_rng(seed)
-    fold = rng.permutation(len(names)) % folds
-    every = np.arange(len(items))
-    headed = scores(data, every)
-    plain = headed.copy()
-    rounds = [(left_out, one) for left_out in range(folds) for one in settings]
-    best = dict.fromkeys(range(folds), float("inf"))
-    for left_out, one in track(rounds, f"Training {len(rounds)} heads"):
-        others = np.flatnonzero(fold != left_out)
-        others = np.random.default_rng([seed, left_out]).permutation(others)
-        validating = others[: max(1, round(0.1 * len(others)))]
-        held = np.flatnonzero(fold[compound] == left_out)
-        validation = np.flatnonzero(np.isin(compound, validating))
-        training = np.setdiff1d(every, np.concatenate([held, validation]))
-        head, history = train(data, training, validation, one)
-        loss = min(epoch.validation for epoch in history)
-        if loss < best[left_out]:
-            best[left_out], headed[held] = loss, scores(data, held, head)
-    return _predictions(items, plain), _predictions(items, headed)
-
-
-def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
-    found = []
-    for item, row in zip(items, scores, strict=True):
-        names = [candidate.name for candidate in item.candidates]
-        order = rank_names(names, row[: len(names)])
-        found.append(Prediction(item.compound, item.sentence, order, item.sentence_type))
-    return found

@@ -182,7 +182,7 @@ def rank(
     Models are opened by the names in ``settings``, unless they are handed in as objects.
 
     Raises:
-        UserError: an item has no candidates, or a model is missing or fails.
+        UserError: an item has no candidates, a model is missing or fails, or a head does not suit.
     """
     settings = settings or Settings()
     for number, item in enumerate(items, start=1):
@@ -226,11 +226,16 @@ def rank(
     documents = {kind: _encode_candidates(items, one, kind) for kind, one in encoders.items()}
     for kind, one in encoders.items():
         _check_space(vectors[kind], documents[kind], one.name)
+    plain = headed = _Space(vectors, documents)
     if head:
-        vectors = {kind: _projected(known, head) for kind, known in vectors.items()}
-        documents = {kind: _projected(known, head) for kind, known in documents.items()}
+        headed = _Space(
+            {kind: _projected(known, head) for kind, known in vectors.items()},
+            {kind: _projected(known, head) for kind, known in documents.items()},
+        )
+    roles = {role for asked in queries for query in asked for role in query.texts}
+    spaces = {role: headed if head and head.projects(role) else plain for role in roles}
     rankings = tuple(
-        _rank_item(item, asked, vectors, documents, settings.scoring)
+        _rank_item(item, asked, spaces, settings.scoring)
         for item, asked in zip(items, queries, strict=True)
     )
     timings["encoding and scores"] = time.perf_counter() - started
@@ -300,6 +305,10 @@ def _head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projection
     head = load_projection(Path(settings.head))
     for encoder in encoders.values():
         head.check(encoder.name, encoder.identity)
+    if settings.query != "meaning" and not head.projects(settings.query):
+        raise UserError(
+            f"The head compares glosses only: --query {settings.query} would not use it."
+        )
     return head
 
 
@@ -337,6 +346,14 @@ def _check_space(
 
 
 @dataclass(frozen=True)
+class _Space:
+    """Vectors of the queries' texts, and of the candidates' images and captions, by track."""
+
+    vectors: Mapping[str, Mapping[str, Vector]]
+    documents: Mapping[str, Mapping[Path | str, Vector]]
+
+
+@dataclass(frozen=True)
 class _Query:
     """What candidates are compared with: texts and their weights by role (gloss, compound, …).
 
@@ -368,23 +385,26 @@ def _queries(
 def _rank_item(
     item: Item,
     queries: Sequence[_Query],
-    vectors: Mapping[str, Mapping[str, Vector]],
-    documents: Mapping[str, Mapping[Path | str, Vector]],
+    spaces: Mapping[str, _Space],
     scoring: Scoring,
 ) -> Ranking:
     names = [candidate.name for candidate in item.candidates]
     scores = []
     parts: list[dict[str, Any]] = []
     for query in queries:
-        asked = {
-            kind: np.array([known[text] for text in query.texts.values()])
-            for kind, known in vectors.items()
-        }
-        cosines = similarities(asked, item.candidates, documents)
+        compared = [
+            similarities(
+                {kind: known[text][None] for kind, known in spaces[role].vectors.items()},
+                item.candidates,
+                spaces[role].documents,
+            )
+            for role, text in query.texts.items()
+        ]
+        cosines = {kind: np.concatenate([one[kind] for one in compared]) for kind in compared[0]}
         weights = [query.weights.get(role, 0.0) for role in query.texts]
         scores.append(score(cosines, weights, scoring))
         for j, name in enumerate(names):
-            compared = {
+            columns = {
                 f"{kind}_{role}": values[q, j]
                 for kind, values in cosines.items()
                 for q, role in enumerate(query.texts)
@@ -393,7 +413,7 @@ def _rank_item(
                 {
                     "candidate": name,
                     **_columns(query.interpretation),
-                    **compared,
+                    **columns,
                     "llm_score": scores[-1][j],
                 }
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from admire.errors import UserError
-from admire.items import Item, data_file, read_table, read_text, write_submission
+from admire.evaluation import score_items, summarise
+from admire.items import Item, Prediction, data_file, read_table, read_text, write_submission
 from admire.run import Ranking, Run
 from admire.storage import write_whole
 
@@ -73,22 +75,86 @@ def read_run(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     Raises:
         UserError: the folder is not a run of :func:`admire.rank` with chat models, or lacks gold.
     """
-    rows = [json.loads(line) for line in read_text(folder / "items.jsonl").split("\n") if line]
+    items, _ = _read_items(folder)
     table = read_table(folder / "scores.csv", ("item", "candidate", "llm", "probability"))
-    items = []
-    for number, row in enumerate(rows, start=1):
-        if not row["expected_order"]:
-            raise UserError(f"{folder}: item {number} ('{row['compound']}') has no gold order.")
-        items.append(
-            Item(
-                row["compound"],
-                row["sentence"],
-                row["language"],
-                sentence_type=row["sentence_type"],
-                expected_order=tuple(row["expected_order"]),
-            )
-        )
     parts = {int(number): part for number, part in table.groupby(table["item"].astype(int))}
-    record = json.loads(read_text(folder / "run.json"))
+    record = _read_json(folder / "run.json")
     encoders = {one["identity"] for one in record["models"]["encoders"].values()}
     return items, [parts[number] for number in range(1, len(items) + 1)], len(encoders)
+
+
+def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
+    """How runs differ and how they score, as a tidy table to pivot, plot and filter.
+
+    For each run and language the rows of :func:`admire.evaluation.summarise` (``group``, ``n``,
+    ``metric``, ``mean``, ``low``, ``high``), each with ``run`` (the folder), ``language``,
+    ``method``, ``llm``, ``encoder`` and every setting of the run (``sense``, ``head``,
+    ``scoring.gate``, …). ``method`` is the paper's name: CI for images, CIC for images and
+    captions, and so CC for captions alone, with -F in a head's space; the baselines are
+    ``compound`` and ``sentence``.
+
+    Raises:
+        UserError: a folder is not a run, or an item of it has no gold order.
+    """
+    tables = []
+    for folder in map(Path, folders):
+        record = _read_json(folder / "run.json")
+        settings = record["settings"]
+        items, orders = _read_items(folder)
+        what = {
+            "method": _method(settings),
+            "llm": " + ".join(settings["llms"]) if settings["query"] == "meaning" else "–",
+            "encoder": " + ".join(
+                dict.fromkeys(one["name"] for one in record["models"]["encoders"].values())
+            ),
+        }
+        flat = settings | {f"scoring.{name}": v for name, v in settings["scoring"].items()}
+        flat = {name: value for name, value in flat.items() if name not in ("llms", "scoring")}
+        for language in dict.fromkeys(item.language for item in items):
+            chosen = [k for k, item in enumerate(items) if item.language == language]
+            scored = score_items(
+                [items[k] for k in chosen], [orders[k] for k in chosen], str(folder)
+            )
+            names = {"run": str(folder), "language": language, **what}
+            tables.append(summarise(scored).assign(**flat | names))
+    table = pd.concat(tables, ignore_index=True)
+    first = ["run", "language", "method", "llm", "encoder", "group", "n", "metric"]
+    return table[[*first, *table.columns.difference(first, sort=False)]]
+
+
+def _method(settings: dict[str, Any]) -> str:
+    if settings["query"] != "meaning":
+        return str(settings["query"])
+    name = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]
+    return name + "-F" * bool(settings["head"])
+
+
+def _read_items(folder: Path) -> tuple[list[Item], list[Prediction]]:
+    """The items of a run folder, and their orders."""
+    path = folder / "items.jsonl"
+    items, orders = [], []
+    for number, line in enumerate(filter(None, read_text(path).split("\n")), start=1):
+        row = _parsed(line, path)
+        if not row["expected_order"]:
+            raise UserError(f"{folder}: item {number} ('{row['compound']}') has no gold order.")
+        item = Item(
+            row["compound"],
+            row["sentence"],
+            row["language"],
+            sentence_type=row["sentence_type"],
+            expected_order=tuple(row["expected_order"]),
+        )
+        items.append(item)
+        orders.append(Prediction(item.compound, item.sentence, tuple(row["order"])))
+    return items, orders
+
+
+def _read_json(path: Path) -> Any:
+    return _parsed(read_text(path), path)
+
+
+def _parsed(text: str, path: Path) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise UserError(f"{path}: is damaged. Run admire rank again.") from None

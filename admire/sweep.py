@@ -1,42 +1,46 @@
-"""Many heads on the same embeddings: the paper's grid, over all cores, and able to go on."""
+"""Many heads on the same embeddings, over all cores and able to go on: grid, cross-validation."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import json
-import multiprocessing
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import joblib
+import numpy as np
 import pandas as pd
-import torch
 
 from admire.errors import UserError
+from admire.items import Item, Prediction
 from admire.machine import cores
 from admire.progress import track
-from admire.projection import TrainSettings, train_and_test
+from admire.projection import TrainSettings, scores, train_and_test
+from admire.scorer import Scores, rank_names
 from admire.storage import write_whole
-from admire.triplets import Triplets
+from admire.triplets import Indices, Triplets, split
 
-AXES = {
+AXES: dict[str, tuple[float, ...]] = {
     "batch_size": (16, 32),
     "learning_rate": (1e-3, 1e-4, 1e-5),
     "soft_negatives": (10, 30, 49),
     "temperature": (0.08, 0.09, 0.1),
     "dropout": (0.1, 0.3, 0.5),
 }
-"""What the paper tried."""
+"""What the paper tried (section 3): 162 settings."""
 
 
-def paper_grid(base: TrainSettings) -> list[TrainSettings]:
-    """The 162 settings of the paper's section 3; what it does not name is as in ``base``."""
+def grid(
+    base: TrainSettings, axes: Mapping[str, Sequence[float]] | None = None
+) -> list[TrainSettings]:
+    """Every combination of the axes' values, by default the paper's; ``base`` has the rest."""
+    axes = AXES if axes is None else axes
     return [
-        replace(base, **dict(zip(AXES, values, strict=True)))  # type: ignore[arg-type]
-        for values in itertools.product(*AXES.values())
+        replace(base, **dict(zip(axes, values, strict=True)))  # type: ignore[arg-type]
+        for values in itertools.product(*axes.values())
     ]
 
 
@@ -52,30 +56,126 @@ def sweep(
     head and ``none_top1`` without one on the test samples, and ``history``.
 
     Raises:
-        UserError: a setting does not suit the data, or ``out`` is no file of a sweep.
+        UserError: a setting does not suit the data, or ``out`` is no file of a sweep or cannot be
+            written.
     """
+    jobs = [_Job(one, split(data.compounds, one.seed)) for one in settings]
+    outcomes = _outcomes(data, jobs, out, processes)
+    rows = [asdict(one) | outcome for one, outcome in zip(settings, outcomes, strict=True)]
+    return pd.DataFrame(rows).drop(columns="scores")
+
+
+def cross_validate(
+    items: Sequence[Item],
+    data: Triplets,
+    settings: Sequence[TrainSettings],
+    out: Path | None = None,
+    *,
+    folds: int = 5,
+    seed: int = 0,
+    processes: int | None = None,
+) -> tuple[list[Prediction], list[Prediction]]:
+    """The items' orders without a head, and with heads that did not see the item's compound.
+
+    The compounds are dealt into folds. For each, heads are trained on the others, a tenth of which
+    validates; of several settings the one with the lowest validation loss ranks the fold, so that
+    the fold has no say in the choice (nested cross-validation). ``out`` keeps results as for
+    :func:`sweep`.
+
+    Raises:
+        UserError: there are fewer compounds than folds, or not enough for the soft negatives; and
+            as for :func:`sweep`.
+    """
+    parts = _folds(data.compounds, folds, seed)
+    jobs = [_Job(one, part) for part in parts for one in settings]
+    outcomes = _outcomes(data, jobs, out, processes)
+    plain = scores(data, np.arange(len(items)))
+    headed = plain.copy()
+    for k, (_, _, held) in enumerate(parts):
+        tried = outcomes[k * len(settings) : (k + 1) * len(settings)]
+        headed[held] = min(tried, key=lambda outcome: outcome["validation_loss"])["scores"]
+    return _predictions(items, plain), _predictions(items, headed)
+
+
+def _folds(compounds: Sequence[str], folds: int, seed: int) -> list[_Parts]:
+    names, compound = np.unique(np.array(compounds), return_inverse=True)
+    if len(names) < folds:
+        raise UserError(f"{folds} folds need at least {folds} compounds; there are {len(names)}.")
+    fold = np.random.default_rng(seed).permutation(len(names)) % folds
+    found = []
+    for left_out in range(folds):
+        others = np.flatnonzero(fold != left_out)
+        others = np.random.default_rng([seed, left_out]).permutation(others)
+        validating = np.isin(compound, others[: max(1, round(0.1 * len(others)))])
+        held = fold[compound] == left_out
+        parts = (~held & ~validating, validating, held)
+        found.append(tuple(np.flatnonzero(part) for part in parts))
+    return cast(list[_Parts], found)
+
+
+def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
+    found = []
+    for item, row in zip(items, scores, strict=True):
+        names = [candidate.name for candidate in item.candidates]
+        order = rank_names(names, row[: len(names)])
+        found.append(Prediction(item.compound, item.sentence, order, item.sentence_type))
+    return found
+
+
+_Parts = tuple[Indices, Indices, Indices]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A head to train: its settings, and the samples to train on, to validate and to test."""
+
+    settings: TrainSettings
+    parts: _Parts
+
+    @property
+    def key(self) -> str:
+        digest = hashlib.sha256(repr([part.tolist() for part in self.parts]).encode())
+        return json.dumps([asdict(self.settings), digest.hexdigest()])
+
+
+def _outcomes(
+    data: Triplets, jobs: Sequence[_Job], out: Path | None, processes: int | None
+) -> list[dict[str, Any]]:
+    """What became of each job; as lines of ``out``, those of earlier times among them."""
     digest = _digest(data)
-    done = {json.dumps(row["settings"]): row for row in _read(out) if row["data"] == digest}
-    waiting = [one for one in settings if json.dumps(asdict(one)) not in done]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    pool = ProcessPoolExecutor(
+    done = {row["job"]: row["outcome"] for row in _read(out) if row["data"] == digest}
+    waiting = [job for job in jobs if job.key not in done]
+    if out:
+        _append(out)  # rather learn now than after training that it cannot be written
+    work = joblib.Parallel(
         processes or cores(),
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_keep,
-        initargs=(data,),
+        return_as="generator_unordered",
+        max_nbytes=None,  # else the data come as maps that torch may not write to
     )
+    with joblib.parallel_config("loky", inner_max_num_threads=1):
+        results = work(joblib.delayed(_outcome)(data, job) for job in waiting)
+        for key, outcome in track(results, f"Training {len(waiting)} heads", len(waiting)):
+            done[key] = outcome
+            if out:
+                _append(out, json.dumps({"data": digest, "job": key, "outcome": outcome}) + "\n")
+    return [done[job.key] for job in jobs]
+
+
+def _outcome(data: Triplets, job: _Job) -> tuple[str, dict[str, Any]]:
+    head, history, outcome = train_and_test(data, job.settings, job.parts)
+    return job.key, outcome | {
+        "scores": scores(data, job.parts[2], head).tolist(),
+        "history": [asdict(epoch) for epoch in history],
+    }
+
+
+def _append(path: Path, text: str = "") -> None:
     try:
-        begun = [pool.submit(_outcome, one) for one in waiting]
-        with out.open("a", encoding="utf-8") as file:
-            for future in track(as_completed(begun), f"Training {len(begun)} heads", len(begun)):
-                row = {"data": digest, **future.result()}
-                done[json.dumps(row["settings"])] = row
-                file.write(json.dumps(row) + "\n")
-                file.flush()
-    finally:  # at an error or Ctrl-C what has not begun is dropped
-        pool.shutdown(cancel_futures=True)
-    rows = [done[json.dumps(asdict(one))] for one in settings]
-    return pd.DataFrame([row["settings"] | row["outcome"] for row in rows])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror}).") from None
 
 
 def _digest(data: Triplets) -> str:
@@ -85,35 +185,19 @@ def _digest(data: Triplets) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def _read(path: Path | None) -> list[dict[str, Any]]:
     """The results so far; a last line that was cut short is dropped, also from the file."""
-    if not path.exists():
+    if path is None or not path.exists():
         return []
     text = path.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
     try:
         rows = [json.loads(line) for line in whole.splitlines()]
         for row in rows:
-            row["data"], row["settings"], row["outcome"]
+            row["data"], row["job"], row["outcome"]
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{path}: is no file of a sweep. Choose another --out.") from None
     if whole != text:
         with write_whole(path) as file:
             file.write(whole)
     return rows
-
-
-_data: Triplets
-
-
-def _keep(data: Triplets) -> None:
-    """Give a process its data once; with one thread, for it shares the cores with others."""
-    global _data
-    _data = data
-    torch.set_num_threads(1)
-
-
-def _outcome(settings: TrainSettings) -> dict[str, Any]:
-    _, history, outcome = train_and_test(_data, settings)
-    epochs = [asdict(epoch) for epoch in history]
-    return {"settings": asdict(settings), "outcome": outcome | {"history": epochs}}

@@ -33,6 +33,7 @@ class Triplets:
         positive: the index of the top-ranked candidate by gold, shape (S,). The others are the hard
             negatives; soft negatives are candidates of other compounds, see :func:`soft_negatives`.
         modalities: what the M are called.
+        gloss: which anchors are glosses, shape (S,). The others are compounds.
     """
 
     compounds: tuple[str, ...]
@@ -41,6 +42,7 @@ class Triplets:
     present: npt.NDArray[np.bool_]
     positive: Indices
     modalities: tuple[str, ...]
+    gloss: npt.NDArray[np.bool_]
 
 
 def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str, dict[Path, Path]]:
@@ -180,6 +182,7 @@ def triplets(
         present,
         np.array(positive),
         tuple(found),
+        np.array([query != item.compound for query, item in zip(queries, items, strict=True)]),
     )
 
 

@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -25,7 +26,6 @@ from test_models import hide
 from toys import ScriptedChat, WordEncoder
 
 from admire.errors import UserError
-from admire.items import Candidate, Item
 from admire.triplets import Triplets, soft_negatives, split
 
 torch = pytest.importorskip("torch", reason="needs the extra 'train'")
@@ -36,9 +36,9 @@ from admire.projection import (  # noqa: E402
     Head,
     Projection,
     TrainSettings,
-    cross_validate,
     info_nce,
     load_projection,
+    scores,
     top1,
     train,
     train_head,
@@ -200,6 +200,7 @@ def made(
         present,
         positive,
         ("image", "caption", "augmented image 1")[:modalities],
+        rng.random(samples) < 0.5,
     )
 
 
@@ -589,6 +590,56 @@ def test_the_training_loss_is_of_samples_however_they_are_batched(data, parts):
     assert losses[9] == pytest.approx(whole.item(), rel=1e-5)
 
 
+GLOSSES = replace(SETTINGS, glosses_only=True)
+
+
+def test_a_head_for_glosses_does_not_learn_from_compounds(data, parts):
+    """What is the best of a literal item does not matter; that of an idiomatic one does."""
+    training, validation, _ = parts
+
+    def after(of: np.ndarray) -> Head:
+        changed = replace(data, positive=data.positive.copy())
+        changed.positive[of] = (changed.positive[of] + 1) % data.documents.shape[1]
+        changed = replace(changed, present=np.ones_like(data.present))
+        return train(changed, training, validation, GLOSSES)[0]
+
+    both = np.concatenate([training, validation])
+    untouched = after(both[:0])
+    assert same(after(both[~data.gloss[both]]), untouched)
+    assert not same(after(training[data.gloss[training]]), untouched)
+    assert not same(untouched, train(data, training, validation, SETTINGS)[0])
+
+
+def test_soft_negatives_of_glosses_are_also_drawn_from_literal_items(data, parts):
+    training, validation, _ = parts
+    changed = replace(data, documents=data.documents.copy())
+    literal = training[~data.gloss[training]]
+    changed.documents[literal] = -changed.documents[literal]
+    one, other = (train(d, training, validation, GLOSSES)[0] for d in (data, changed))
+    assert not same(one, other)
+
+
+def test_a_head_for_glosses_leaves_compounds_in_the_encoders_space(data, parts):
+    head, _ = train(data, parts[0], parts[1], GLOSSES)
+    every = np.arange(len(data.compounds))
+    found, plain = scores(data, every, head), scores(data, every)
+    head.glosses_only = False
+    headed = scores(data, every, head)
+    assert 0 < data.gloss.sum() < len(every)
+    assert np.array_equal(found[data.gloss], headed[data.gloss])
+    assert np.array_equal(found[~data.gloss], plain[~data.gloss])
+    assert not np.allclose(headed[~data.gloss], plain[~data.gloss])
+
+
+def test_without_glosses_there_is_nothing_to_learn_for_them(data, parts):
+    training, validation, _ = parts
+    for part in (training, validation):
+        none = replace(data, gloss=data.gloss.copy())
+        none.gloss[part] = False
+        with pytest.raises(UserError, match="no glosses to train and to validate on"):
+            train(none, training, validation, GLOSSES)
+
+
 def test_too_many_soft_negatives_are_refused(data, parts):
     with pytest.raises(UserError, match="31 soft negatives are asked for"):
         train(data, *parts[:2], replace(SETTINGS, soft_negatives=31))
@@ -817,7 +868,7 @@ def test_train_writes_a_head_and_prints_its_card(capsys, tmp_path, opened, table
     options = shlex.split(
         "--llm openai:x --llm-url http://y --encoder words --device cpu --seed 2 --batch-size 3 "
         "--learning-rate 0.01 --weight-decay 0.1 --temperature 0.5 --dropout 0.2 --patience 4 "
-        "--residual"
+        "--residual --glosses-only"
     )
     code, out, err = run(capsys, "train", table, "--out", folder, *SMALL, *options)
     assert code == 0, err
@@ -830,6 +881,7 @@ def test_train_writes_a_head_and_prints_its_card(capsys, tmp_path, opened, table
             output=5,
             dropout=0.2,
             residual=True,
+            glosses_only=True,
             batch_size=3,
             learning_rate=0.01,
             weight_decay=0.1,
@@ -892,6 +944,30 @@ def test_rank_compares_in_the_heads_space_and_records_the_head(capsys, tmp_path,
     assert not np.allclose(cosines, scores["caption_gloss"], atol=0.01)
 
 
+def test_with_a_head_for_glosses_compounds_are_compared_as_without(capsys, tmp_path, opened, table):
+    folder = tmp_path / "head"
+    assert run(capsys, "train", table, "--out", folder, *SMALL)[0] == 0
+    shutil.copytree(folder, tmp_path / "glosses")
+    card = json.loads((folder / "head.json").read_text())
+    card["settings"]["glosses_only"] = True
+    (tmp_path / "glosses" / "head.json").write_text(json.dumps(card))
+    found = {}
+    for name in ("without", "head", "glosses"):
+        options = () if name == "without" else ("--head", tmp_path / name)
+        out = tmp_path / "runs" / name
+        assert run(capsys, "rank", table, "--llm", "openai:x", "--out", out, *options)[0] == 0
+        found[name] = pd.read_csv(out / "scores.csv")
+    glosses = found["glosses"]
+    assert np.allclose(glosses["caption_gloss"], found["head"]["caption_gloss"])
+    assert np.allclose(glosses["caption_compound"], found["without"]["caption_compound"])
+    assert not np.allclose(glosses["caption_compound"], found["head"]["caption_compound"])
+
+    baseline = ("rank", table, "--query", "sentence", "--head", tmp_path / "glosses")
+    code, _, err = run(capsys, *baseline, "--out", tmp_path / "none")
+    assert code == 2
+    assert "admire: The head compares glosses only: --query sentence would not use it." in err
+
+
 def test_a_head_of_another_encoder_or_of_none_is_refused(capsys, tmp_path, opened, table):
     folder, out = tmp_path / "head", tmp_path / "run"
     assert run(capsys, "train", table, "--out", folder, *SMALL)[0] == 0
@@ -944,6 +1020,41 @@ def test_without_torch_it_says_which_extra_is_needed(
     assert "pip install '.[train]'" in err
 
 
+def test_a_sweep_tries_what_is_asked_for_and_its_folds_go_on(capsys, tmp_path, opened, table):
+    out = tmp_path / "sweep.jsonl"
+    options = shlex.split(
+        "--soft-negatives 1 --soft-negatives 2 --dropout 0.2 --learning-rate 0.01 "
+        "--temperature 0.5 --batch-size 2 --epochs 2 --residual --glosses-only --json"
+    )
+    code, stdout, err = run(capsys, "sweep", table, "--out", out, *options)
+    assert code == 0, err
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    settings = [json.loads(row["job"])[0] for row in rows]
+    assert sorted(one["soft_negatives"] for one in settings) == [1, 2]
+    expected = TrainSettings(
+        dropout=0.2,
+        residual=True,
+        glosses_only=True,
+        batch_size=2,
+        learning_rate=0.01,
+        temperature=0.5,
+        epochs=2,
+    )
+    assert all(TrainSettings(**one | {"soft_negatives": 30}) == expected for one in settings)
+    shown = json.loads(stdout)
+    losses = sorted(row["outcome"]["validation_loss"] for row in rows)
+    assert [row["validation_loss"] for row in shown] == pytest.approx(losses)
+
+    code, stdout, err = run(capsys, "sweep", table, "--out", out, *options, "--folds", "5")
+    assert code == 0, err
+    tables = json.loads(stdout)
+    assert list(tables) == ["without a head", "in the head's space", "second minus first"]
+    assert len(out.read_text().splitlines()) == 2 + 2 * 5
+    _, again, err = run(capsys, "sweep", table, "--out", out, *options, "--folds", "5")
+    assert again == stdout
+    assert "Training" not in err
+
+
 def test_an_epoch_is_what_figures_need():
     assert asdict(Epoch(1, 0.5, 0.25, None)) == {
         "epoch": 1,
@@ -951,69 +1062,3 @@ def test_an_epoch_is_what_figures_need():
         "validation": 0.25,
         "top1": None,
     }
-
-
-# -------------------------------------------------------------------------- cross-validation
-
-
-def pictures_of(data: Triplets) -> list[Item]:
-    """Items whose gold orders begin with the positive."""
-    items = []
-    for compound, best in zip(data.compounds, data.positive, strict=True):
-        names = [f"{c}.png" for c in range(data.documents.shape[1])]
-        order = (names[best], *(name for name in names if name != names[best]))
-        shown = tuple(Candidate(name, caption=name) for name in names)
-        items.append(Item(compound, f"{compound}?", "en", shown, "literal", order))
-    return items
-
-
-def test_without_a_head_the_orders_are_those_of_the_cosines():
-    data = made()
-    items = pictures_of(data)
-    without, _ = cross_validate(items, data, [SETTINGS], folds=3)
-    cosines = np.einsum("sd,scmd->sc", data.anchors, data.documents * data.present[..., None])
-    expected = [f"{best}.png" for best in cosines.argmax(axis=1)]
-    assert [prediction.order[0] for prediction in without] == expected
-
-
-def test_a_folds_items_have_no_say_in_the_heads_that_rank_them():
-    """Their gold orders may be anything: what ranks them stays the same."""
-    data = made(seed=3)
-    items = pictures_of(data)
-    _, before = cross_validate(items, data, [SETTINGS], folds=4, seed=1)
-    changed = replace(data, positive=data.positive.copy())
-    target = 5
-    same = np.array([compound == data.compounds[target] for compound in data.compounds])
-    changed.positive[same] = (changed.positive[same] + 1) % data.documents.shape[1]
-    _, after = cross_validate(items, changed, [SETTINGS], folds=4, seed=1)
-    for number in np.flatnonzero(same):
-        assert after[number].order == before[number].order
-    assert [p.order for p in after] != [p.order for p in before]  # others do learn of them
-
-
-@pytest.mark.parametrize("better", [0, 1])
-def test_of_several_settings_the_one_that_validates_best_ranks_the_fold(monkeypatch, better):
-    data = made()
-    items = pictures_of(data)
-    pair = [SETTINGS, replace(SETTINGS, seed=8)]
-    _, alone = cross_validate(items, data, [pair[better]], folds=3)
-    asked = []
-    real = projection.train
-
-    def spied(data, training, validation, one):
-        assert not {data.compounds[k] for k in training} & {data.compounds[k] for k in validation}
-        asked.append(one)
-        head, _ = real(data, training, validation, one)
-        return head, (Epoch(1, 0.0, float(one != pair[better]), None),)
-
-    monkeypatch.setattr(projection, "train", spied)
-    _, both = cross_validate(items, data, pair, folds=3)
-    assert asked == pair * 3
-    assert [p.order for p in both] == [p.order for p in alone]
-
-
-def test_more_folds_than_compounds_are_refused():
-    data = made()
-    count = len(set(data.compounds))
-    with pytest.raises(UserError, match=f"{count + 1} folds need at least {count + 1} compounds"):
-        cross_validate(pictures_of(data), data, [SETTINGS], folds=count + 1)

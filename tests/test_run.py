@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 
@@ -11,7 +12,17 @@ import pandas as pd
 import pytest
 from toys import PictureEncoder, ScriptedChat, WordEncoder
 
-from admire import Candidate, Item, Scoring, Settings, UserError, rank, read_submission, write_run
+from admire import (
+    Candidate,
+    Item,
+    Scoring,
+    Settings,
+    UserError,
+    compare_runs,
+    rank,
+    read_submission,
+    write_run,
+)
 from admire.encoders import Role, TextEncoder, Vectors
 from admire.encoders.cached import CachedEncoder, CachedTowers
 
@@ -550,3 +561,84 @@ def test_a_caption_encoder_shares_no_vectors_with_the_image_encoder(tmp_path):
     assert ("query", "night owl") in read.read
     captions = [part["caption_compound"] for part in run.rankings[0].parts]
     assert captions == pytest.approx([0, 0.6, 0.6], abs=1e-6)
+
+
+# ------------------------------------------------------------------------------ many run folders
+
+CORUJA = Item(
+    "coruja",
+    "Ela é uma coruja.",
+    "pt",
+    (Candidate("a.png", caption="uma coruja"), Candidate("b.png", caption="uma pessoa")),
+    "idiomatic",
+    ("b.png", "a.png"),
+)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    """The compound as query finds the bird, the gloss the person."""
+    folders = [tmp_path / "baseline", tmp_path / "gloss"]
+    items = [replace(OWL, sentence_type="idiomatic"), CORUJA]
+    write_run(rank(items, Settings(query="compound"), encoder=WordEncoder()), folders[0])
+    chat = says("Idiomatic", "A person awake late, uma pessoa.")
+    settings = Settings(llms=("a", "b"), sense="vote", scoring=Scoring())
+    write_run(rank(items, settings, llms=[chat, chat], encoder=WordEncoder()), folders[1])
+    return folders
+
+
+def test_runs_are_compared_by_language_with_their_settings(runs: list[Path]):
+    table = compare_runs(runs)
+    shown = table[(table["metric"] == "top1") & (table["group"] == "all")]
+    columns = ["run", "language", "method", "llm", "encoder", "n", "mean", "scoring.gate"]
+    assert shown[columns].to_numpy().tolist() == [
+        [str(runs[0]), "en", "compound", "–", "words", 1, 0.0, "soft"],
+        [str(runs[0]), "pt", "compound", "–", "words", 1, 0.0, "soft"],
+        [str(runs[1]), "en", "CC", "a + b", "words", 1, 1.0, "hard"],
+        [str(runs[1]), "pt", "CC", "a + b", "words", 1, 1.0, "hard"],
+    ]
+    assert set(table["metric"]) == {"top1", "dcg", "corr_official", "corr_rank"}
+    assert not {"llms", "scoring"} & set(table.columns)
+    assert {"seed", "head", "votes", "scoring.standardise"} <= set(table.columns)
+
+
+@pytest.mark.parametrize(
+    ("change", "method"),
+    [
+        ({"track": "image"}, "CI"),
+        ({"track": "image+caption"}, "CIC"),
+        ({"track": "image", "head": "h"}, "CI-F"),
+        ({"track": "image+caption", "head": "h"}, "CIC-F"),
+        ({"track": "caption", "head": "h"}, "CC-F"),
+        ({"query": "sentence", "track": "image"}, "sentence"),
+    ],
+)
+def test_a_method_has_the_papers_name(runs: list[Path], change: dict[str, str], method: str):
+    path = runs[1] / "run.json"
+    record = json.loads(path.read_text())
+    record["settings"].update(change)
+    path.write_text(json.dumps(record))
+    assert set(compare_runs(runs[1:])["method"]) == {method}
+
+
+def test_figures_are_those_of_the_orders_in_the_folder(runs: list[Path]):
+    path = runs[1] / "items.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[0]["order"] = ["bike.png", "person.png", "bird.png"]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = compare_runs(runs[1:])
+    english = table[(table["language"] == "en") & (table["group"] == "all")]
+    found = dict(zip(english["metric"], english["mean"], strict=True))
+    assert found["top1"] == 0
+    assert found["dcg"] == pytest.approx(3 / np.log2(3) + 1 / np.log2(4))
+
+
+@pytest.mark.parametrize("name", ["run.json", "items.jsonl"])
+def test_a_damaged_or_missing_file_of_a_run_is_named(runs: list[Path], name: str):
+    path = runs[1] / name
+    path.write_text(path.read_text()[:40])
+    with pytest.raises(UserError, match=f"{name}: is damaged. Run admire rank again"):
+        compare_runs(runs)
+    path.unlink()
+    with pytest.raises(UserError, match=f"{name}: cannot be read"):
+        compare_runs(runs)

@@ -398,6 +398,7 @@ def gappy(compounds: Sequence[str], candidates: int, modalities: int, seed: int)
         present,
         positive,
         tuple(f"m{k}" for k in range(modalities)),
+        np.ones(len(compounds), dtype=bool),
     )
 
 
