@@ -251,7 +251,7 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
-        _check_unicode(row, f"{path}, row {number}")
+        check_unicode(row, f"{path}, row {number}")
         if not isinstance(row, dict):
             raise UserError(f"{path}, row {number}: is not a JSON object.")
         candidates = row.get("candidates", [])
@@ -260,7 +260,7 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, row
 
 
-def _check_unicode(row: Any, where: str) -> None:
+def check_unicode(row: Any, where: str) -> None:
     try:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -393,6 +393,37 @@ def _order(value: Any, names: Sequence[str], where: str) -> tuple[str, ...]:
 
 
 # -------------------------------------------------------------------------------- submissions
+
+
+def read_texts(path: Path) -> list[Candidate]:
+    """Texts to search, as candidates without pictures: a line each of a ``.txt``, or the ``text``
+    (and ``id``) of each row of a ``.jsonl``, ``.csv`` or ``.tsv``. Without ids rows are numbered.
+
+    Raises:
+        UserError: the file, row and column that cannot be used, and why.
+    """
+    rows: Iterable[tuple[int, dict[str, Any]]]
+    if path.suffix == ".txt":
+        lines = enumerate(read_text(path).splitlines(), start=1)
+        rows = [(number, {"text": line}) for number, line in lines if line.strip()]
+    elif path.suffix == ".jsonl":
+        rows = _json_rows(path)
+    elif path.suffix in (".csv", ".tsv"):
+        table = read_table(path, ("text",))
+        rows = enumerate(cast(list[dict[str, Any]], table.to_dict("records")), start=1)
+    else:
+        raise UserError(f"{path}: expected a .txt, .jsonl, .csv or .tsv file.")
+    found: dict[str, Candidate] = {}
+    for number, row in rows:
+        text, name = row.get("text"), str(number if row.get("id") in (None, "") else row["id"])
+        if not isinstance(text, str) or not text.strip():
+            raise UserError(f"{path}, row {number}, text: is missing or empty.")
+        if name in found:
+            raise UserError(f"{path}, row {number}, id: '{name}' stands in two rows.")
+        found[name] = Candidate(name, caption=text)
+    if not found:
+        raise UserError(f"{path}: holds no texts.")
+    return list(found.values())
 
 
 @dataclass(frozen=True)

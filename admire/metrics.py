@@ -53,6 +53,26 @@ def _spearman(a: Sequence[int], b: Sequence[int]) -> float:
     return 1 - 6 * sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) / (n * (n * n - 1))
 
 
+def r_precision(relevant: npt.ArrayLike) -> float:
+    """The share of relevant documents among the first R, of R relevant ones (IdioLink, D).
+
+    ``relevant`` tells of each document whether it is, from the best ranked on: the whole ranking.
+    """
+    flags = np.asarray(relevant, dtype=bool)
+    return float(flags[: flags.sum()].mean())
+
+
+def ndcg(relevant: npt.ArrayLike, k: int = 10) -> float:
+    """nDCG@k with binary gains: Σ 1 / log2(1 + rank) over the relevant, by the most there can be.
+
+    ``relevant`` as for :func:`r_precision`; at least one document is.
+    """
+    flags = np.asarray(relevant, dtype=bool)
+    discounts = 1 / np.log2(np.arange(2, k + 2))
+    found = flags[:k]
+    return float(discounts[: len(found)][found].sum() / discounts[: flags.sum()].sum())
+
+
 def figures(expected: Sequence[str], predicted: Sequence[str]) -> dict[str, float]:
     """All four of ``METRICS`` for one ranking, by name."""
     return {

@@ -379,7 +379,8 @@ def _cosines(data: Triplets, samples: Indices, head: Head | None = None) -> torc
         anchors, documents = head(anchors), head(documents)
     ranked = torch.tensor([modality in ("image", "caption") for modality in data.modalities])
     there = torch.from_numpy(data.present[samples]) & ranked
-    cosines = torch.einsum("sd,scmd->scm", anchors, documents)
+    # In double precision, as a ranking's, so that what is equal there is equal here.
+    cosines = torch.einsum("sd,scmd->scm", anchors.double(), documents.double())
     sums = torch.where(there, cosines, 0.0).sum(dim=2)
     return sums.masked_fill(~there.any(dim=2), -torch.inf)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -51,6 +52,34 @@ class ImageEncoder(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Query:
+    """A query that is more than its text.
+
+    Attributes:
+        text: the text itself.
+        prompt: what goes before it, in place of the model's own prompt; None leaves that.
+        span: where the words begin and end in the text, in characters, whose meaning in context is
+            wanted; None wants that of the text.
+    """
+
+    text: str
+    prompt: str | None = None
+    span: tuple[int, int] | None = None
+
+
+@runtime_checkable
+class QueryEncoder(Protocol):
+    """A text encoder that also takes prompts and spans."""
+
+    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
+        """Vectors of unit length, shape (queries, width), in the space of the texts.
+
+        That of a span is the mean of its tokens' last states in context (late chunking).
+        """
+        ...
+
+
 class Towers(TextEncoder, Protocol):
     """A text and an image tower of one space, as the families of this package implement them.
 
@@ -91,7 +120,7 @@ def open_encoder(
     Raises:
         UserError: the name is of no known encoder, or a package, a file or the device is missing.
     """
-    from admire.encoders.cached import CachedEncoder, CachedTowers
+    from admire.encoders.cached import CachedEncoder, CachedSentences, CachedTowers
 
     family, _, source = name.partition(":")
     if name == "e5":
@@ -116,7 +145,7 @@ def open_encoder(
                 raise UserError(f"{source}: a folder has no revisions. Leave out '@{revision}'.")
         asked = source, revision or None, Placement(device, precision)
         if family == "sbert":
-            return CachedEncoder(SentenceEncoder(*asked))
+            return CachedSentences(SentenceEncoder(*asked))
         return CachedTowers((MClipEncoder if family == "mclip" else OpenClipEncoder)(*asked))
     close = difflib.get_close_matches(family, ["e5", "embedded-state", *TORCH_FAMILIES], n=1)
     hint = f" Did you mean '{close[0]}'?" if close and close[0] != family else ""

@@ -7,17 +7,21 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import astuple
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from admire.encoders import Role, TextEncoder, Towers, Vectors
+from admire.encoders import Query, Role, TextEncoder, Towers, Vectors
 from admire.encoders.images import read_bytes
 from admire.errors import UserError
 from admire.machine import cores
 from admire.progress import track
 from admire.storage import Cache, cache_dir
+
+if TYPE_CHECKING:
+    from admire.encoders.sentence import SentenceEncoder
 
 log = logging.getLogger("admire")
 
@@ -106,6 +110,22 @@ class CachedEncoder:
         self.batch = len(part) // 2
         log.warning("%s: out of memory; going on with batches of %d.", self.name, self.batch)
         return None
+
+
+class CachedSentences(CachedEncoder):
+    """A text encoder that takes prompts and spans, in front of which every vector is kept."""
+
+    encoder: SentenceEncoder
+
+    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
+        """See :class:`admire.encoders.QueryEncoder`."""
+        return self._through_cache(
+            queries,
+            [self._key("asked", repr(astuple(query)).encode()) for query in queries],
+            prepare=iter,
+            encode=self.encoder.encode_queries,
+            what="queries",
+        )
 
 
 class CachedTowers(CachedEncoder):

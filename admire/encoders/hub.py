@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,10 +28,13 @@ def local_folder(source: str) -> Path | None:
     return None
 
 
-def hub_file(repository: str, *names: str, revision: str | None = None) -> Path:
+def hub_file(
+    repository: str, *names: str, revision: str | None = None, kind: str = "model"
+) -> Path:
     """The first of the named files that the repository has, from the hub's cache or the hub.
 
-    The cache goes first: what is in it is taken without asking the hub.
+    The cache goes first: what is in it is taken without asking the hub. ``kind`` is ``model`` or
+    ``dataset``.
 
     Raises:
         UserError: it is not in the cache, and the hub cannot be reached or has no such file.
@@ -43,15 +47,16 @@ def hub_file(repository: str, *names: str, revision: str | None = None) -> Path:
         RevisionNotFoundError,
     )
 
+    download = partial(hf_hub_download, repository, revision=revision, repo_type=kind)
     for name in names:
         try:
-            return Path(hf_hub_download(repository, name, revision=revision, local_files_only=True))
+            return Path(download(name, local_files_only=True))
         except (LocalEntryNotFoundError, ValueError):  # ValueError: no name of a repository
             continue
     reason = "has no " + " or ".join(names)
     for name in names:
         try:
-            return Path(hf_hub_download(repository, name, revision=revision))
+            return Path(download(name))
         except LocalEntryNotFoundError:
             reason = "cannot be reached"
             break
@@ -67,9 +72,10 @@ def hub_file(repository: str, *names: str, revision: str | None = None) -> Path:
             reason = f"does not give it ({type(error).__name__})"
             break
     raise UserError(
-        f"The model '{repository}' is not here, and the hub {reason}. Where the hub can be "
-        f"reached, run: hf download {repository}. Then copy its folder here and name that instead "
-        "(FAMILY:FOLDER), or copy the hub's cache (HF_HOME)."
+        f"The {kind} '{repository}' is not here, and the hub {reason}. Where the hub can be "
+        f"reached, run: hf download {repository}{' --repo-type dataset' * (kind == 'dataset')}. "
+        f"Then copy its folder here and name that instead{' (FAMILY:FOLDER)' * (kind == 'model')}, "
+        "or copy the hub's cache (HF_HOME)."
     )
 
 

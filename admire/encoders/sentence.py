@@ -7,9 +7,11 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from admire.encoders import Role, Vectors
+import numpy as np
+
+from admire.encoders import Query, Role, Vectors
 from admire.encoders.hub import (
     commit,
     folder_digest,
@@ -67,7 +69,8 @@ class SentenceEncoder:
         self.identity = f"sbert:{version}:{placement.precision}{':e5' * self._e5}"
 
     @cached_property
-    def _model(self) -> SentenceTransformer:
+    def model(self) -> SentenceTransformer:
+        """The model itself, loaded when it is first used."""
         from sentence_transformers import SentenceTransformer
 
         device, dtype = self._placement.resolve()
@@ -92,6 +95,59 @@ class SentenceEncoder:
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`."""
-        encode = self._model.encode_query if role == "query" else self._model.encode_document
+        encode = self.model.encode_query if role == "query" else self.model.encode_document
         vectors: Vectors = encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
         return vectors.astype("float32")
+
+    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
+        """See :class:`admire.encoders.QueryEncoder`.
+
+        Raises:
+            UserError: a span lies beyond the model's limit, or its tokenizer tells no places.
+        """
+        found = np.zeros((len(queries), 0), dtype=np.float32)
+        groups: dict[tuple[str | None, bool], list[int]] = {}
+        for k, query in enumerate(queries):
+            groups.setdefault((query.prompt, query.span is None), []).append(k)
+        for (prompt, whole), places in groups.items():
+            chosen = [queries[k] for k in places]
+            if whole:
+                texts = [query.text for query in chosen]
+                options: dict[str, Any] = {"convert_to_numpy": True, "show_progress_bar": False}
+                vectors = self.model.encode_query(texts, prompt=prompt, **options)
+            else:
+                vectors = self._encode_spans(chosen, prompt)
+            if not found.shape[1]:
+                found = np.zeros((len(queries), vectors.shape[1]), dtype=np.float32)
+            found[places] = vectors
+        return found
+
+    def _encode_spans(self, queries: Sequence[Query], prompt: str | None) -> Vectors:
+        import torch
+
+        from admire.encoders.spans import prepare_spans, span_states
+
+        if prompt is None:
+            prompt = query_prompt(self.model)
+        texts = [prompt + query.text for query in queries]
+        spans = [(len(prompt) + a, len(prompt) + b) for a, b in (q.span or (0, 0) for q in queries)]
+        try:
+            features, mask = prepare_spans(self.model, texts, spans)
+        except ValueError as error:
+            raise UserError(f"{self.name}: {error}.") from None
+        device = self.model.device
+        moved = {
+            name: value.to(device) if isinstance(value, torch.Tensor) else value
+            for name, value in features.items()
+        }
+        self.model.eval()
+        with torch.inference_mode():
+            states: torch.Tensor = span_states(self.model, moved, mask.to(device))
+        vectors: Vectors = states.float().cpu().numpy()
+        return vectors
+
+
+def query_prompt(model: SentenceTransformer) -> str:
+    """What the model puts before a query."""
+    default = model.prompts.get(model.default_prompt_name or "")
+    return model.prompts.get("query", default) or ""

@@ -1,0 +1,217 @@
+"""A retrieval benchmark in IdioLink's shape, from the files of SemEval-2022 Task 2."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from pathlib import Path
+
+import numpy as np
+
+from admire.detect import read_idiomaticity
+from admire.errors import UserError
+from admire.items import Item, read_table
+from admire.passages import SPLITS, Passage, Split, locate
+
+log = logging.getLogger("admire")
+
+SHARES = (0.5, 0.15, 0.35)
+"""Of the MWEs, for training, validation and testing."""
+
+USAGES = ("idiomatic", "literal")
+
+
+@dataclass(frozen=True)
+class Paraphrase:
+    """A sentence of Task 2B with its MWE replaced; ``correct`` where that keeps the meaning."""
+
+    language: str
+    mwe: str
+    sentence: str
+    paraphrase: str
+    correct: bool
+
+
+def read_paraphrases(pairs: Path, gold: Path | None = None) -> list[Paraphrase]:
+    """The paraphrases of Task 2B's training file, or of a pair file and its gold file.
+
+    A pair of similarity 1 is a correct paraphrase; one without a similarity of its own is an
+    incorrect one. Pairs of plain STS are left out.
+
+    Raises:
+        UserError: the file, row and column that cannot be used, and why.
+    """
+    names = ("sentence_1", "sentence_2") if gold is None else ("sentence1", "sentence2")
+    table = read_table(pairs, ("ID", "Language", "MWE1", *names))
+    known = table if gold is None else read_table(gold, ("ID", "sim"))
+    if "sim" not in known:
+        raise UserError(f"{pairs}: the column 'sim' is missing. Give the gold file as well.")
+    similarity = dict(zip(known["ID"], known["sim"], strict=True))
+    found = []
+    for row in table.to_dict("records"):
+        given = similarity.get(row["ID"])
+        # Pairs that the gold file lacks are only there for others to be compared with.
+        if given is None or row["MWE1"] in ("", "None"):
+            continue
+        found.append(
+            Paraphrase(
+                row["Language"].lower(),
+                row["MWE1"].casefold(),
+                row[names[0]].strip(),
+                row[names[1]].strip(),
+                given.strip() in ("1", "1.0"),
+            )
+        )
+    return found
+
+
+def build(folder: Path, language: str, *, queries: int = 3, seed: int = 0) -> dict[str, Split]:
+    """Splits of a benchmark, no MWE in two of them, from a folder with ``subtask_a`` and ``_b``.
+
+    Of each MWE that is used in both senses at least twice: up to ``queries`` sentences of each as
+    queries, but at most half of them; the others as documents, literal or idiomatic as Task 2A
+    labels them; of an idiomatic document a correct paraphrase of Task 2B as its ``simplification``,
+    and of any document an incorrect one as a ``distractor``, which is relevant to no query. The
+    paraphrases of queries are left out.
+
+    Raises:
+        UserError: a file is missing or cannot be used, or has nothing in this language.
+    """
+    a, b = folder / "subtask_a", folder / "subtask_b"
+    items = read_idiomaticity(a / "train_zero_shot.csv") + read_idiomaticity(
+        a / "train_one_shot.csv"
+    )
+    items += _labelled(a / "dev.csv", a / "dev_gold.csv")
+    paraphrases = read_paraphrases(b / "train_data.csv")
+    paraphrases += read_paraphrases(b / "dev.csv", b / "dev.gold.csv")
+    uses = _uses([item for item in items if item.language == language])
+    if not uses:
+        known = ", ".join(sorted({item.language for item in items}))
+        raise UserError(f"{folder}: has no sentences in '{language}'. There are: {known}.")
+    of: dict[str, list[Paraphrase]] = defaultdict(list)
+    for one in paraphrases:
+        if one.language == language:
+            of[one.sentence].append(one)
+    rng = np.random.default_rng(seed)
+    both = sorted(m for m, found in uses.items() if all(len(found[u]) >= 2 for u in USAGES))
+    if len(both) < 3:
+        raise UserError(
+            f"{folder}: has {len(both)} MWEs that are used in both senses in '{language}'. "
+            "Three splits need three at least."
+        )
+    dealt = [both[k] for k in rng.permutation(len(both))]
+    first, second = np.cumsum(np.array(SHARES) * len(dealt)).round().astype(int)[:2]
+    bounds = [max(1, first), min(max(first + 1, second), len(dealt) - 1)]
+    splits = {}
+    for split, mwes in zip(SPLITS, np.split(np.array(dealt, dtype=object), bounds), strict=True):
+        asked: list[Passage] = []
+        indexed: list[Passage] = []
+        for mwe in mwes:
+            for usage in USAGES:
+                sentences = uses[mwe][usage]
+                order = [sentences[k] for k in rng.permutation(len(sentences))]
+                share = min(queries, len(order) // 2)
+                asked += [_passage(mwe, s, mwe, usage) for s in order[:share]]
+                hidden = {one.paraphrase for s in order[:share] for one in of[s]}
+                for sentence in order[share:]:
+                    indexed.append(_passage(mwe, sentence, mwe, usage))
+                    indexed += [
+                        one
+                        for one in _paraphrased(of[sentence], usage)
+                        if one.sentence not in hidden
+                    ]
+        splits[split] = Split(
+            tuple(_numbered(asked, f"{language}-{split}-q")),
+            tuple(_numbered(indexed, f"{language}-{split}-d")),
+        )
+    return splits
+
+
+def _labelled(path: Path, gold: Path) -> list[Item]:
+    """Items of a file whose labels are in another one, joined on ``ID``."""
+    table = read_table(path, ("ID", "Language", "MWE", "Target"))
+    labels = read_table(gold, ("ID", "Label"))
+    label = dict(zip(labels["ID"], labels["Label"], strict=True))
+    found = []
+    for number, row in enumerate(table.to_dict("records"), start=1):
+        if label.get(row["ID"]) not in ("0", "1"):
+            raise UserError(f"{path}, row {number}, ID: '{row['ID']}' has no label in {gold}.")
+        kind = "idiomatic" if label[row["ID"]] == "0" else "literal"
+        found.append(
+            Item(
+                row["MWE"],
+                row["Target"],
+                row["Language"].lower(),
+                sentence_type=kind,  # type: ignore[arg-type]
+            )
+        )
+    return found
+
+
+def _uses(items: Sequence[Item]) -> dict[str, dict[str, list[str]]]:
+    """The sentences of each MWE by usage, each once; those that lack the MWE are left out."""
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: {usage: [] for usage in USAGES})
+    skipped = 0
+    seen: set[str] = set()
+    for item in items:
+        mwe, sentence = item.compound.casefold(), item.sentence.strip()
+        if sentence in seen:
+            continue
+        seen.add(sentence)
+        try:
+            locate(sentence, mwe)
+        except ValueError:
+            skipped += 1
+            continue
+        found[mwe][str(item.sentence_type)].append(sentence)
+    if skipped:
+        log.info("Left out, because the MWE does not stand in them as it is: %d sentences", skipped)
+    return found
+
+
+def _passage(mwe: str, sentence: str, wanted: str, usage: str) -> Passage:
+    """The sentence with the wanted words marked, to the ends of the words ("home runs")."""
+    start, end = locate(sentence, wanted)
+    while end < len(sentence) and sentence[end].isalnum():
+        end += 1
+    return _marked(mwe, sentence, start, end, usage)
+
+
+def _marked(mwe: str, sentence: str, start: int, end: int, usage: str) -> Passage:
+    span = sentence[start:end]
+    before = [m.start() for m in re.finditer(f"(?={re.escape(span)})", sentence)]
+    return Passage("", sentence, mwe, span, "", usage, True, before.index(start) + 1)
+
+
+def _paraphrased(paraphrases: Sequence[Paraphrase], usage: str) -> list[Passage]:
+    """A correct paraphrase of an idiomatic document, and an incorrect one of any."""
+    found = []
+    right = {one.paraphrase for one in paraphrases if one.correct}
+    for kind, correct in (("simplification", True), ("distractor", False)):
+        if correct and usage == "literal":
+            continue
+        for one in paraphrases:
+            place = _replaced(one.sentence, one.paraphrase)
+            if one.correct == correct and place and (correct or one.paraphrase not in right):
+                found.append(_marked(one.mwe, one.paraphrase, *place, kind))
+                break
+    return found
+
+
+def _replaced(sentence: str, paraphrase: str) -> tuple[int, int] | None:
+    """Where the first words stand that the paraphrase has in place of others."""
+    words = [list(re.finditer(r"\w+", text)) for text in (sentence, paraphrase)]
+    texts = [[match[0] for match in matches] for matches in words]
+    matcher = SequenceMatcher(None, texts[0], texts[1], autojunk=False)
+    for tag, _, _, first, last in matcher.get_opcodes():
+        if tag in ("replace", "insert"):
+            return words[1][first].start(), words[1][last - 1].end()
+    return None
+
+
+def _numbered(passages: Sequence[Passage], prefix: str) -> list[Passage]:
+    return [replace(one, id=f"{prefix}{k}") for k, one in enumerate(passages, start=1)]

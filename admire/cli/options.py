@@ -1,0 +1,65 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+Llm = Annotated[
+    list[str] | None,
+    typer.Option(help="Chat model: embedded, gguf:PATH or openai:MODEL. Repeat for an ensemble."),
+]
+LlmUrl = Annotated[
+    str | None, typer.Option(help="Address of an OpenAI-compatible server, for openai: models.")
+]
+Lang = Annotated[
+    str | None, typer.Option(help="Language tag (en, pt, xe, pt-br); else the file's name tells.")
+]
+SenseMethod = Literal["auto", "vote", "detector", "given"]
+SENSE_OPTION = typer.Option(
+    help="How the sense is decided: the chat model's votes, the built-in detector (auto: for the "
+    "embedded model, votes for others), or as given in the file."
+)
+VOTES_OPTION = typer.Option(min=1, help="Votes asked of each chat model (the paper's T, 5).")
+Seed = Annotated[int, typer.Option(help="Seed of sampled replies and of resampling.")]
+PromptFolder = Annotated[
+    Path | None, typer.Option(help="Folder of templates that replace the built-in ones.")
+]
+DetectorFile = Annotated[
+    Path | None, typer.Option(help="Detector written by admire detector; else the built-in one.")
+]
+TrainingData = Annotated[Path, typer.Argument(help="As for rank, with types and gold orders.")]
+EncoderOption = Annotated[str, typer.Option(help="Encoder, as for rank.")]
+EncoderDevice = Annotated[
+    Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where the encoder runs.")
+]
+GlossLlm = Annotated[str, typer.Option(help="Chat model that writes the glosses.")]
+TrainingTrack = Annotated[
+    Literal["image", "caption", "image+caption"],
+    typer.Option(help="What of the candidates to learn from."),
+]
+AugmentedImages = Annotated[
+    Path | None, typer.Option(help="Folder that admire augment images wrote.")
+]
+RewrittenCaptions = Annotated[
+    Path | None, typer.Option(help="File that admire augment captions wrote.")
+]
+Residual = Annotated[
+    bool, typer.Option("--residual", help="Add the head's output to its input (not the paper's).")
+]
+GlossesOnly = Annotated[
+    bool,
+    typer.Option(
+        "--glosses-only",
+        help="Learn from glosses and compare only them in the head's space (not the paper's).",
+    ),
+]
+Epochs = Annotated[int, typer.Option(help="Epochs at most.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given, so that the others stay as the profile has them."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,120 @@
+"""What commands print: data to stdout, as tables or JSON."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import logging
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from admire.run import Ranking, Run
+    from admire.sense import Sense
+
+log = logging.getLogger("admire")
+
+SHOWN = 20
+"""How many items' rankings are printed; the run folder has them all."""
+
+
+def finish(run: Run, out: Path, source: Path) -> None:
+    """Write the run folder, print the rankings, and score them where the gold is known."""
+    from admire.evaluation import score_items, summarise
+    from admire.run_folder import write_run
+
+    written = write_run(run, out, source)
+    print_rankings(run.rankings)
+    items = [ranking.item for ranking in run.rankings]
+    if all(item.expected_order for item in items):
+        print_summary(
+            summarise(score_items(items, run.predictions(), str(out))), str(out), json=False
+        )
+    for path in written:
+        log.info("Wrote %s", path)
+
+
+def print_table(table: Any) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)
+    console.print(table)
+
+
+def print_rows(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(*headings, title=escape(title), title_justify="left")
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    print_table(table)
+
+
+def print_rankings(rankings: Sequence[Ranking]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(show_lines=True)
+    table.add_column("Compound", no_wrap=True)
+    table.add_column("Sense (votes)", no_wrap=True)
+    table.add_column("Gloss", min_width=26, max_width=32)
+    table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
+    for ranking in rankings[:SHOWN]:
+        table.add_row(
+            escape(ranking.item.compound),
+            "\n".join(_sense_cell(i.sense) for i in ranking.interpretations) or "–",
+            escape("\n".join(i.gloss or "–" for i in ranking.interpretations) or "–"),
+            escape("\n".join(_candidate_lines(ranking))),
+        )
+    print_table(table)
+    if len(rankings) > SHOWN:
+        print(f"… and {len(rankings) - SHOWN} more, in items.jsonl and scores.csv")
+
+
+def _candidate_lines(ranking: Ranking) -> list[str]:
+    """A line a candidate: score, name, the beginning of its caption; ★ marks the best by gold."""
+    found = {
+        candidate.name: (score, candidate.caption or "")
+        for candidate, score in zip(ranking.item.candidates, ranking.scores, strict=True)
+    }
+    best = (ranking.item.expected_order or [None])[0]
+    return [
+        f"{found[name][0]:+.2f} {'★' if name == best else ' '} {name}  "
+        + textwrap.shorten(found[name][1], 40, placeholder="…")
+        for name in ranking.order
+    ]
+
+
+def _sense_cell(sense: Sense) -> str:
+    votes = f"{sense.idiomatic}:{sense.literal}" + (
+        f", {sense.unparsed} unread" if sense.unparsed else ""
+    )
+    return f"{sense.label or 'unknown'} ({votes})"
+
+
+def print_summaries(tables: Mapping[str, pd.DataFrame], json: bool) -> None:
+    if json:
+        print(jsonlib.dumps({name: t.to_dict("records") for name, t in tables.items()}, indent=2))
+        return
+    for name, table in tables.items():
+        print_summary(table, name, json=False)
+
+
+def print_summary(summary: pd.DataFrame, title: str, json: bool) -> None:
+    if json:
+        print(jsonlib.dumps(summary.to_dict("records"), indent=2))
+        return
+    from rich.table import Table
+
+    metrics = list(dict.fromkeys(summary["metric"]))
+    table = Table("Items", "n", *metrics, title=title, title_justify="left")
+    for (group, n), rows in summary.groupby(["group", "n"], sort=False):
+        cells = {r.metric: f"{r.mean:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in rows.itertuples()}
+        table.add_row(str(group), str(n), *(cells[metric] for metric in metrics))
+    print_table(table)

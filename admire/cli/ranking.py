@@ -1,0 +1,250 @@
+"""Commands that rank items, and score that."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from admire.cli.options import (
+    SENSE_OPTION,
+    VOTES_OPTION,
+    DetectorFile,
+    Json,
+    Lang,
+    Llm,
+    LlmUrl,
+    PromptFolder,
+    Seed,
+    SenseMethod,
+    given,
+)
+from admire.cli.output import finish, print_summaries, print_summary
+from admire.errors import UserError
+
+log = logging.getLogger("admire")
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/demo"),
+) -> None:
+    """Rank the samples that come with admire, on this machine, without key or hub."""
+    from admire.items import SAMPLES, read_items
+    from admire.run import rank as rank_items
+
+    finish(rank_items(read_items(SAMPLES)), out, SAMPLES)
+
+
+def rank(
+    data: Annotated[
+        Path, typer.Argument(help="AdMIRe TSV, manifest (.csv, .jsonl), or its folder.")
+    ],
+    out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/latest"),
+    profile: Annotated[
+        Literal["embedded", "paper", "best"],
+        typer.Option(help="The stack that the other options change."),
+    ] = "embedded",
+    llm: Llm = None,
+    llm_url: LlmUrl = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="Encoder of queries and candidates: e5, mclip:NAME, openclip:MODEL/TAG, "
+            "sbert:REPOSITORY, or a family and a folder."
+        ),
+    ] = None,
+    caption_encoder: Annotated[
+        str | None, typer.Option(help="Encoder for captions, where it is not to be the same.")
+    ] = None,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda", "mps"] | None,
+        typer.Option(help="Where torch runs (auto: a GPU where there is one)."),
+    ] = None,
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"] | None,
+        typer.Option(help="How finely torch computes; float16 needs a GPU."),
+    ] = None,
+    lang: Lang = None,
+    query: Annotated[
+        Literal["meaning", "compound", "sentence"] | None,
+        typer.Option(help="What candidates are compared with; the last two are baselines."),
+    ] = None,
+    sense: Annotated[SenseMethod | None, SENSE_OPTION] = None,
+    votes: Annotated[int | None, VOTES_OPTION] = None,
+    track: Annotated[
+        Literal["image", "caption", "image+caption"] | None,
+        typer.Option(help="What of the candidates counts; else all that is there and can be read."),
+    ] = None,
+    gate: Annotated[
+        Literal["soft", "hard"] | None,
+        typer.Option(help="Weigh gloss and compound by the sense's probability, or choose one."),
+    ] = None,
+    contrast: Annotated[
+        float | None,
+        typer.Option(help="Weight of the compound against literal pictures (0: the paper's)."),
+    ] = None,
+    standardise: Annotated[
+        bool | None,
+        typer.Option(
+            "--standardise/--no-standardise",
+            help="Bring each query's cosines to one scale before they are added.",
+        ),
+    ] = None,
+    image_weight: Annotated[float | None, typer.Option(help="Weight of the image term.")] = None,
+    caption_weight: Annotated[
+        float | None, typer.Option(help="Weight of the caption term.")
+    ] = None,
+    head: Annotated[
+        Path | None, typer.Option(help="Head written by admire train, to compare in its space.")
+    ] = None,
+    prompts: PromptFolder = None,
+    detector: DetectorFile = None,
+    seed: Seed = 0,
+) -> None:
+    """Rank each item's candidates and write a run folder with a submission.
+
+    What is not given is as the profile has it: embedded needs no key and no hub; paper is
+    UoR-NCL's stack; best is what we would try first today.
+    """
+    from dataclasses import replace
+
+    from admire.items import read_items
+    from admire.run import PROFILES
+    from admire.run import rank as rank_items
+
+    stack = PROFILES[profile]
+    if encoder:  # else the profile's would go on reading the captions
+        stack = replace(stack, caption_encoder=None)
+    scoring = {
+        "gate": gate,
+        "contrast": contrast,
+        "standardise": standardise,
+        "image_weight": image_weight,
+        "caption_weight": caption_weight,
+    }
+    changes = {
+        "llms": tuple(llm) if llm else None,
+        "encoder": encoder,
+        "caption_encoder": caption_encoder,
+        "device": device,
+        "precision": precision,
+        "query": query,
+        "sense": sense,
+        "votes": votes,
+        "track": track,
+        "scoring": replace(stack.scoring, **given(scoring)),
+        "head": str(head) if head else None,
+        "prompts": str(prompts) if prompts else None,
+        "detector": str(detector) if detector else None,
+        "llm_url": llm_url,
+        "seed": seed,
+    }
+    settings = replace(stack, **given(changes))
+    finish(rank_items(read_items(data, lang), settings), out, data)
+
+
+def sense(
+    data: Annotated[Path, typer.Argument(help="As for rank; candidates are not needed.")],
+    out: Annotated[Path, typer.Option(help="TSV to write.")] = Path("senses.tsv"),
+    llm: Annotated[str, typer.Option(help="Chat model, as for rank.")] = "embedded",
+    llm_url: LlmUrl = None,
+    lang: Lang = None,
+    sense: Annotated[SenseMethod, SENSE_OPTION] = "auto",
+    votes: Annotated[int, VOTES_OPTION] = 5,
+    prompts: PromptFolder = None,
+    detector: DetectorFile = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Classify each compound as idiomatic or literal, and score that where the type is known."""
+    import pandas as pd
+
+    from admire.detect import BUILT_IN
+    from admire.evaluation import summarise
+    from admire.interpretation import interpret
+    from admire.items import read_items
+    from admire.llm import open_llm
+    from admire.prompts import Prompts
+    from admire.storage import write_whole
+
+    items = read_items(data, lang)
+    readings = interpret(
+        items,
+        open_llm(llm, url=llm_url),
+        Prompts(prompts),
+        sense=sense,
+        votes=votes,
+        seed=seed,
+        detector=detector or BUILT_IN,
+        glosses="none",
+    )
+    senses = [reading.sense for reading in readings]
+    table = pd.DataFrame(
+        {
+            "compound": [item.compound for item in items],
+            "sentence": [item.sentence for item in items],
+            "sentence_type": [item.sentence_type for item in items],
+            "predicted_type": [s.label for s in senses],
+            "idiomatic": [s.idiomatic for s in senses],
+            "literal": [s.literal for s in senses],
+            "unparsed": [s.unparsed for s in senses],
+            "confidence": [round(s.confidence, 4) for s in senses],
+        }
+    )
+    with write_whole(out) as file:
+        table.to_csv(file, sep="\t", index=False)
+    log.info("Wrote %s", out)
+    known = table[table["sentence_type"].notna()]
+    if known.empty:
+        return
+    known = known.assign(accuracy=(known["predicted_type"] == known["sentence_type"]).astype(float))
+    print_summary(summarise(known, columns=["accuracy"], seed=seed), f"Sense, {llm}", json)
+
+
+def score(
+    submissions: Annotated[list[Path], typer.Argument(help="One submission, or two to compare.")],
+    gold: Annotated[Path, typer.Option(help="The file with the expected orders.")],
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Score submissions: top-1, DCG and both correlations, with 95 % bootstrap intervals."""
+    from admire.evaluation import paired_difference, score_items, summarise
+    from admire.items import read_items, read_submission
+
+    if len(submissions) > 2:
+        raise UserError("Give one submission, or two to compare.")
+    items = read_items(gold)
+    scored = [score_items(items, read_submission(path), str(path)) for path in submissions]
+    tables = {
+        str(path): summarise(one, seed=seed) for path, one in zip(submissions, scored, strict=True)
+    }
+    if len(scored) == 2:
+        tables["second minus first"] = paired_difference(*scored, seed=seed)
+    print_summaries(tables, json)
+
+
+def tune(
+    run: Annotated[Path, typer.Argument(help="Run folder of admire rank, with gold orders.")],
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Choose gate, contrast, standardising and weights on a run, scored by cross-validation."""
+    from admire.evaluation import summarise
+    from admire.run_folder import read_run
+    from admire.tuning import cross_validate, gates, grid
+
+    items, parts, encoders = read_run(run)
+    tracks = len({"image_compound", "caption_compound"} & set(parts[0]))
+    scored, best = cross_validate(items, parts, grid(tracks, encoders, gates(parts)), seed=seed)
+    print_summary(summarise(scored, seed=seed), f"{run}, scored as other compounds choose", json)
+    log.info(
+        "All items together choose --gate %s --contrast %g %s%s",
+        best.gate,
+        best.contrast,
+        "--standardise" if best.standardise else "--no-standardise",
+        f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
+        if tracks > 1
+        else "",
+    )

@@ -1,0 +1,347 @@
+"""Commands for texts: retrieval of the same meaning, its benchmark, and search."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from admire.cli.options import (
+    SENSE_OPTION,
+    EncoderDevice,
+    Json,
+    LlmUrl,
+    PromptFolder,
+    Seed,
+    SenseMethod,
+)
+from admire.cli.output import print_rows
+from admire.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from admire.encoders import TextEncoder
+    from admire.interpretation import Interpretation
+    from admire.passages import Passage, Split
+    from admire.retrieval import Format, Mode
+
+log = logging.getLogger("admire")
+
+RetrievalData = Annotated[
+    str,
+    typer.Argument(
+        help="Benchmark: a folder with train, val and test, or a dataset on the hub "
+        "(Intellexus/IdioLink)."
+    ),
+]
+InstructionFormat = Annotated[
+    Literal["auto", "instruct", "prompt", "plain"],
+    typer.Option(
+        help="How an instruction is given: 'Instruct: … Query: …', the prompt argument of "
+        "sentence-transformers, or plainly before the query; auto goes by the model's name."
+    ),
+]
+ChatLlm = Annotated[str, typer.Option(help="Chat model for senses and glosses, as for rank.")]
+QueryLanguage = Annotated[str, typer.Option(help="Language of queries, for the prompts.")]
+
+
+def benchmark(
+    data: Annotated[Path, typer.Argument(help="SemEval-2022 Task 2: subtask_a and subtask_b.")],
+    out: Annotated[Path, typer.Option(help="Benchmark folder to write.")],
+    lang: Annotated[str, typer.Option(help="Language of the sentences: en or pt.")] = "en",
+    queries: Annotated[int, typer.Option(min=1, help="Of each MWE and sense, at most.")] = 3,
+    seed: Seed = 0,
+) -> None:
+    """Build a retrieval benchmark in IdioLink's shape from SemEval-2022 Task 2."""
+    from admire.benchmark import build
+    from admire.passages import write_split
+
+    usages = ("literal", "idiomatic", "simplification", "distractor")
+    rows = []
+    for split, content in build(data, lang, queries=queries, seed=seed).items():
+        write_split(out, split, content)
+        found = Counter(document.usage for document in content.documents)
+        mwes = len({query.idiom for query in content.queries})
+        rows.append((split, mwes, len(content.queries), *(found[usage] for usage in usages)))
+    print_rows(("split", "MWEs", "queries", *usages), rows, str(out))
+
+
+def retrieve(
+    data: RetrievalData,
+    out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/retrieve"),
+    encoder: Annotated[
+        str, typer.Option(help="bm25, or an encoder of texts: e5, sbert:REPOSITORY, sbert:FOLDER.")
+    ] = "e5",
+    query: Annotated[
+        Literal["sentence", "span", "instruction+sentence", "instruction+span", "meaning"],
+        typer.Option(
+            help="What of a query is compared with the documents; meaning is by sense and gloss, "
+            "as in rank."
+        ),
+    ] = "sentence",
+    split: Annotated[Literal["train", "val", "test"], typer.Option(help="What to score.")] = "test",
+    usage: Annotated[
+        list[str] | None,
+        typer.Option(help="Usage of documents to keep in the index; repeat. Else all."),
+    ] = None,
+    instruction_format: InstructionFormat = "auto",
+    k1: Annotated[float | None, typer.Option(help="Of BM25; else k1 and b are tuned on val.")] = (
+        None
+    ),
+    b: Annotated[float | None, typer.Option(help="Of BM25.")] = None,
+    llm: ChatLlm = "embedded",
+    llm_url: LlmUrl = None,
+    sense: Annotated[SenseMethod, SENSE_OPTION] = "auto",
+    contrast: Annotated[
+        float, typer.Option(help="Weight of the PIE against documents, of --query meaning.")
+    ] = 0.0,
+    lang: QueryLanguage = "en",
+    prompts: PromptFolder = None,
+    device: EncoderDevice = "auto",
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Retrieve what means the same as a query's span, and score that: R-precision, nDCG@10."""
+    from admire import retrieval
+    from admire.passages import read_split
+    from admire.scorer import Scoring
+    from admire.storage import write_whole
+
+    content = read_split(data, split, usage or ())
+    record: dict[str, Any] = {
+        "data": data,
+        "split": split,
+        "usage": usage,
+        "encoder": encoder,
+        "query": query,
+    }
+    if encoder == "bm25":
+        if query not in ("sentence", "span"):
+            raise UserError(f"BM25 takes no --query {query}. Use sentence or span.")
+        of: Literal["sentence", "span"] = query
+        if (k1 is None) != (b is None):
+            raise UserError("Give both --k1 and --b, or neither to tune them on val.")
+        if k1 is None or b is None:
+            k1, b = retrieval.tune_bm25(read_split(data, "val", usage or ()), of)
+            log.info("The best on val is k1 = %g, b = %g", k1, b)
+        similarities = retrieval.bm25(content, of, k1=k1, b=b)
+        record |= {"k1": k1, "b": b}
+    else:
+        from admire.encoders import open_encoder
+
+        opened = open_encoder(encoder, device=device)
+        record |= {"identity": opened.identity}
+        if query == "meaning":
+            readings = _read(content.queries, llm, llm_url, sense, lang, prompts, seed)
+            scoring = Scoring(gate="soft", contrast=contrast, standardise=True)
+            similarities = retrieval.by_meaning(content, opened, readings, scoring)
+            record |= {"llm": llm, "sense": sense, "contrast": contrast}
+        else:
+            similarities = retrieval.dense(content, opened, query, instruction_format)
+            record |= {"instruction_format": instruction_format}
+    scored = retrieval.evaluate(content, similarities)
+    retrieval.write_trec(out, content, similarities, f"{encoder.rpartition('/')[2]}-{query}")
+    with write_whole(out / "queries.csv") as file:
+        scored.to_csv(file, index=False)
+    with write_whole(out / "run.json") as file:
+        jsonlib.dump(record, file, indent=2)
+    summary = retrieval.summarise_queries(scored)
+    log.info("Wrote %s", out)
+    if json:
+        print(jsonlib.dumps(summary.to_dict("records"), indent=2))
+        return
+    rows = [(r.group, r.n, f"{r.r_precision:.1f}", f"{r.ndcg:.1f}") for r in summary.itertuples()]
+    print_rows(("Queries", "n", "R-precision", "nDCG@10"), rows, f"{encoder}, {query}")
+
+
+def _read(
+    queries: tuple[Passage, ...],
+    llm: str,
+    llm_url: str | None,
+    sense: SenseMethod,
+    lang: str,
+    prompts: Path | None,
+    seed: int,
+) -> list[Interpretation]:
+    from admire.interpretation import interpret
+    from admire.items import Item
+    from admire.llm import open_llm
+    from admire.prompts import Prompts
+
+    items = [
+        Item(
+            query.idiom,
+            query.sentence,
+            lang,
+            sentence_type=query.usage,  # type: ignore[arg-type]
+        )
+        for query in queries
+    ]
+    chat = open_llm(llm, url=llm_url)
+    return interpret(items, chat, Prompts(prompts), sense=sense, seed=seed, glosses="all")
+
+
+def search(
+    text: Annotated[str, typer.Argument(help="A text that uses the compound.")],
+    span: Annotated[str, typer.Option(help="The compound, as it stands in the text.")],
+    index: Annotated[
+        Path,
+        typer.Option(help="Texts to search: .txt (a line each), .jsonl or .csv (column text)."),
+    ],
+    top: Annotated[int, typer.Option(min=1, help="How many texts to show.")] = 10,
+    encoder: Annotated[str, typer.Option(help="Encoder of texts: e5 or sbert:…")] = "e5",
+    llm: ChatLlm = "embedded",
+    llm_url: LlmUrl = None,
+    sense: Annotated[SenseMethod, SENSE_OPTION] = "auto",
+    contrast: Annotated[
+        float, typer.Option(help="Weight of the compound against texts in the idiomatic sense.")
+    ] = 0.0,
+    lang: QueryLanguage = "en",
+    device: EncoderDevice = "auto",
+    prompts: PromptFolder = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Find the texts that mean what the compound means here."""
+    from admire.items import Item, read_texts
+    from admire.passages import locate
+    from admire.run import Settings
+    from admire.run import rank as rank_items
+    from admire.scorer import Scoring
+
+    try:
+        locate(text, span)
+    except ValueError as error:
+        raise UserError(f"--span: {error}: “{text}”.") from None
+    item = Item(span, text, lang, candidates=tuple(read_texts(index)))
+    settings = Settings(
+        llms=(llm,),
+        encoder=encoder,
+        device=device,
+        sense=sense,
+        track="caption",
+        scoring=Scoring(gate="soft", contrast=contrast, standardise=True),
+        prompts=str(prompts) if prompts else None,
+        llm_url=llm_url,
+        seed=seed,
+    )
+    ranking = rank_items([item], settings).rankings[0]
+    scores = {c.name: float(s) for c, s in zip(item.candidates, ranking.scores, strict=True)}
+    texts = {candidate.name: candidate.caption for candidate in item.candidates}
+    (reading,) = ranking.interpretations
+    if json:
+        found = [{"id": n, "score": scores[n], "text": texts[n]} for n in ranking.order[:top]]
+        answer = {
+            "sense": reading.sense.label,
+            "probability": reading.sense.probability,
+            "gloss": reading.gloss,
+            "texts": found,
+        }
+        print(jsonlib.dumps(answer, indent=2, ensure_ascii=False))
+        return
+    title = f"{span}: {reading.sense.label or 'unknown'}, “{reading.gloss or '–'}”"
+    rows = [(f"{scores[name]:+.2f}", name, texts[name]) for name in ranking.order[:top]]
+    print_rows(("Score", "Id", "Text"), rows, title)
+
+
+def finetune_retrieval(
+    data: RetrievalData,
+    out: Annotated[Path, typer.Option(help="Folder of the model to write, for sbert:FOLDER.")],
+    encoder: Annotated[str, typer.Option(help="The model to begin with: sbert:…")],
+    query: Annotated[
+        Literal["sentence", "span", "instruction+sentence", "instruction+span"],
+        typer.Option(help="What of a query is encoded, in training as in evaluation."),
+    ] = "sentence",
+    instruction_format: InstructionFormat = "auto",
+    soft_negatives: Annotated[int, typer.Option(help="Documents of other PIEs (α_N).")] = 3,
+    hard_negatives: Annotated[
+        int, typer.Option(help="Documents of the PIE in its other sense (α_H).")
+    ] = 3,
+    positive_in_denominator: Annotated[
+        bool,
+        typer.Option(
+            "--positive-in-denominator",
+            help="The usual form of the loss; the paper's has the negatives alone there.",
+        ),
+    ] = False,
+    temperature: Annotated[float, typer.Option(help="Of the loss; 1 is the paper's.")] = 1.0,
+    batch_size: Annotated[int, typer.Option(help="Queries in a batch.")] = 16,
+    learning_rate: Annotated[float, typer.Option(help="Of AdamW, at its highest.")] = 2e-5,
+    epochs: Annotated[int, typer.Option(help="Epochs at most.")] = 10,
+    patience: Annotated[int, typer.Option(help="Epochs without a better nDCG@10 on val.")] = 3,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Models to train, with seeds from --seed; mean ± deviation.")
+    ] = 1,
+    device: EncoderDevice = "auto",
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Fine-tune a sentence encoder to retrieve the same meaning, and score it on test."""
+    import pandas as pd
+
+    from admire.encoders import open_encoder
+    from admire.encoders.sentence import SentenceEncoder
+    from admire.finetune import FitSettings
+    from admire.passages import read_split
+    from admire.retrieval_training import RetrievalTraining
+    from admire.retrieval_training import finetune_retrieval as train
+
+    splits = {name: read_split(data, name) for name in ("train", "val", "test")}
+    tables: list[pd.DataFrame] = []
+    for one in range(seed, seed + seeds):
+        opened = open_encoder(encoder, device=device).encoder
+        if not isinstance(opened, SentenceEncoder):
+            raise UserError(f"--encoder: '{encoder}' cannot be fine-tuned. Name one of sbert:….")
+        settings = RetrievalTraining(
+            query,
+            instruction_format,
+            soft_negatives,
+            hard_negatives,
+            positive_in_denominator,
+            temperature,
+            FitSettings(
+                batch_size=batch_size,
+                learning_rate=learning_rate,
+                epochs=epochs,
+                patience=patience,
+                seed=one,
+            ),
+        )
+        folder = out / f"seed-{one}" if seeds > 1 else out
+        if not tables:
+            tables.append(_scored(splits["test"], opened, query, instruction_format, "before"))
+        train(opened, splits["train"], splits["val"], settings, folder)
+        log.info("Wrote %s", folder)
+        tables.append(_scored(splits["test"], opened, query, instruction_format, "after"))
+    figures = pd.concat(tables)
+    names = ["r_precision", "ndcg"]
+    grouped = figures.groupby(["model", "group"], sort=False)[names]
+    found = grouped.mean().join(grouped.std(ddof=0), rsuffix="_deviation").reset_index()
+    if json:
+        print(found.to_json(orient="records", indent=2))
+        return
+    rows = [
+        (
+            r.model,
+            r.group,
+            f"{r.r_precision:.1f} ± {r.r_precision_deviation:.1f}",
+            f"{r.ndcg:.1f} ± {r.ndcg_deviation:.1f}",
+        )
+        for r in found.itertuples()
+    ]
+    title = f"{encoder}, {query}, test, {seeds} seeds"
+    print_rows(("Model", "Queries", "R-precision", "nDCG@10"), rows, title)
+
+
+def _scored(
+    content: Split, encoder: TextEncoder, query: Mode, style: Format, model: str
+) -> pd.DataFrame:
+    from admire import retrieval
+
+    scored = retrieval.evaluate(content, retrieval.dense(content, encoder, query, style))
+    return retrieval.summarise_queries(scored).assign(model=model)

@@ -1,0 +1,199 @@
+"""Fine-tuning sentence encoders: the trainer of sentence-transformers, best epoch, resume."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from admire.errors import UserError
+
+try:
+    import datasets
+    import torch
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.base.evaluation import BaseEvaluator
+    from sentence_transformers.base.model import BaseModel
+    from transformers import (
+        EarlyStoppingCallback,
+        PrinterCallback,
+        TrainerCallback,
+        TrainerControl,
+        TrainerState,
+        TrainingArguments,
+    )
+except ImportError as error:
+    raise UserError(
+        f"Fine-tuning needs {error.name}, of the extra 'finetune' (pip install '.[finetune]' in "
+        "the clone)."
+    ) from error
+
+log = logging.getLogger("admire")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How an encoder is fitted.
+
+    Attributes:
+        batch_size, learning_rate, weight_decay: of AdamW, with a linear schedule.
+        warmup: share of the steps in which the learning rate rises.
+        epochs, patience: at most so many, and so many without a better figure on validation.
+        shuffle: whether rows come in a new order in each epoch.
+        seed: of everything drawn.
+    """
+
+    batch_size: int = 16
+    learning_rate: float = 2e-5
+    weight_decay: float = 0.01
+    warmup: float = 0.1
+    epochs: int = 10
+    patience: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, holds in (
+            ("batch_size", self.batch_size >= 1),
+            ("learning_rate", self.learning_rate > 0),
+            ("weight_decay", self.weight_decay >= 0),
+            ("warmup", 0 <= self.warmup < 1),
+            ("epochs", self.epochs >= 1),
+            ("patience", self.patience >= 1),
+        ):
+            if not holds:
+                raise UserError(f"{name} cannot be {getattr(self, name)}.")
+
+
+def fit(
+    model: SentenceTransformer,
+    loss: torch.nn.Module,
+    rows: Sequence[Row],
+    validate: Callable[[], float],
+    settings: FitSettings,
+    out: Path,
+    collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]] | None = None,
+) -> list[float]:
+    """Fit the model in place, keep the epoch with the best figure, and save it to ``out``.
+
+    After each epoch a checkpoint is kept beside the result until that is whole, so that the same
+    call goes on where an earlier one was killed.
+
+    Args:
+        loss: takes the features of each text column, as losses of sentence-transformers do.
+        rows: one mapping a sample, its texts in columns.
+        validate: the figure of the model as it is, the higher the better.
+        collate: makes features of rows; None leaves that to sentence-transformers.
+
+    Returns:
+        The figure before training and after each epoch.
+
+    Raises:
+        UserError: there is nothing to train on.
+    """
+    if not rows:
+        raise UserError("There is nothing to train on.")
+    checkpoints = out.with_name(f".{out.name}.checkpoints")
+    trainer = SentenceTransformerTrainer(
+        model=model,
+        args=SentenceTransformerTrainingArguments(
+            output_dir=str(checkpoints),
+            num_train_epochs=settings.epochs,
+            per_device_train_batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            warmup_steps=settings.warmup,
+            lr_scheduler_type="linear",
+            eval_strategy="epoch",
+            save_strategy="epoch",
+            logging_strategy="epoch",
+            save_total_limit=1,
+            load_best_model_at_end=True,
+            metric_for_best_model="eval_figure",
+            greater_is_better=True,
+            seed=settings.seed,
+            data_seed=settings.seed,
+            use_cpu=model.device.type == "cpu",
+            disable_tqdm=True,
+            report_to="none",
+        ),
+        train_dataset=datasets.Dataset.from_list([dict(row) for row in rows]),
+        loss=loss,
+        evaluator=_Figure(validate),
+        data_collator=_Collator(collate) if collate else None,  # type: ignore[arg-type]
+        callbacks=[EarlyStoppingCallback(settings.patience), _Tell()],
+    )
+    trainer.remove_callback(PrinterCallback)
+    last = _last(checkpoints)
+    if last:
+        log.info("Going on from %s", last)
+    before = [] if last else [validate()]
+    trainer.train(resume_from_checkpoint=last)
+    history = [e["eval_figure"] for e in trainer.state.log_history if "eval_figure" in e]
+    partial = out.with_name(f".{out.name}.part")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        model.save_pretrained(str(partial))
+        shutil.rmtree(out, ignore_errors=True)
+        partial.rename(out)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written ({error.strerror}).") from None
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    return before + history
+
+
+def _last(checkpoints: Path) -> str | None:
+    """The last checkpoint that is whole: the trainer's state is what it writes last."""
+    found = sorted(checkpoints.glob("checkpoint-*/trainer_state.json"), key=_step)
+    return str(found[-1].parent) if found else None
+
+
+def _step(path: Path) -> int:
+    return int(path.parent.name.rpartition("-")[2])
+
+
+class _Figure(BaseEvaluator):
+    def __init__(self, validate: Callable[[], float]):
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.primary_metric = "figure"
+        self._validate = validate
+
+    def __call__(
+        self, model: BaseModel, output_path: str | None = None, epoch: int = -1, steps: int = -1
+    ) -> dict[str, float]:
+        return {"figure": self._validate()}
+
+
+class _Collator:
+    """What the trainer asks of a collator."""
+
+    valid_label_columns = ("label",)
+
+    def __init__(self, collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]]):
+        self._collate = collate
+
+    def __call__(self, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
+        return self._collate(rows)
+
+
+class _Tell(TrainerCallback):
+    """A line for each epoch."""
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **options: Any,
+    ) -> None:
+        loss = next((e["loss"] for e in reversed(state.log_history) if "loss" in e), float("nan"))
+        figure = options["metrics"]["eval_figure"]
+        log.info("Epoch %d: loss %.4f, validation %.4f", state.epoch or 0, loss, figure)

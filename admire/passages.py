@@ -1,0 +1,216 @@
+"""Texts with a marked span: reading and writing IdioLink's files, and what is relevant to what."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from admire.errors import UserError
+from admire.items import check_unicode, read_text
+from admire.storage import write_whole
+
+SPLITS = ("train", "val", "test")
+
+MEANS_THE_SAME = {
+    "literal": ("literal",),
+    "idiomatic": ("idiomatic", "simplification", "sense"),
+}
+"""By the usage of a query the usages of its PIE's documents that are relevant (IdioLink, 3.1)."""
+
+USAGES = ("literal", "idiomatic", "simplification", "sense", "distractor")
+"""Of documents. ``distractor`` is ours: a paraphrase that misses the meaning, relevant to no query;
+IdioLink's own files have none."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A query or a document of IdioLink: a text, and a span of it that conveys a PIE's meaning.
+
+    Attributes:
+        id: unique in its file.
+        sentence: the whole text.
+        idiom: the PIE, in its base form.
+        span: the marked words, as they stand in the sentence.
+        subject: the domain; empty where there is none.
+        usage: of a query ``literal`` or ``idiomatic``, of a document one of :data:`USAGES`.
+        is_gold: whether people checked it.
+        occurrence: which occurrence of the span in the sentence is meant, from 1.
+    """
+
+    id: str
+    sentence: str
+    idiom: str
+    span: str
+    subject: str
+    usage: str
+    is_gold: bool = True
+    occurrence: int = 1
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where the span begins and ends in the sentence, in characters."""
+        return locate(self.sentence, self.span, self.occurrence)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The queries and the indexed documents of a benchmark's split."""
+
+    queries: tuple[Passage, ...]
+    documents: tuple[Passage, ...]
+
+
+def locate(text: str, span: str, occurrence: int = 1) -> tuple[int, int]:
+    """Where the n-th occurrence of the span begins and ends; in any case, if not as written.
+
+    Raises:
+        ValueError: the text does not have it so often.
+    """
+    for within, wanted in ((text, span), (text.lower(), span.lower())):
+        start = -1
+        for _ in range(occurrence):
+            start = within.find(wanted, start + 1)
+            if start < 0:
+                break
+        # Lower case may be longer than what it is of ("İ"), and places would not be those.
+        if wanted and start >= 0 and len(within) == len(text):
+            return start, start + len(wanted)
+    raise ValueError(f"'{span}' is not in it" + f" {occurrence} times" * (occurrence > 1))
+
+
+def relevant(query: Passage, document: Passage) -> bool:
+    """Whether the document's span means what the query's does: the same PIE in the same sense."""
+    return (
+        document.idiom.casefold() == query.idiom.casefold()
+        and document.usage in MEANS_THE_SAME[query.usage]
+    )
+
+
+def read_split(source: str, split: str, usages: Sequence[str] = ()) -> Split:
+    """A split of a benchmark: ``<split>/queries.json`` and ``<split>/indexes.json``, or ``.jsonl``.
+
+    Args:
+        source: a folder, or a dataset repository on the hub (``Intellexus/IdioLink``), which needs
+            the extra ``clip``.
+        usages: what the index is to hold, the paper's compositions; nothing means everything.
+
+    Raises:
+        UserError: a file is missing or damaged; the message names file, row and column.
+    """
+    found = []
+    for name, allowed in (("queries", tuple(MEANS_THE_SAME)), ("indexes", USAGES)):
+        found.append(read_passages(_file(source, split, name), allowed))
+    queries, documents = found
+    unknown = [usage for usage in usages if usage not in USAGES]
+    if unknown:
+        raise UserError(f"'{unknown[0]}' is no usage. There are: {', '.join(USAGES)}.")
+    kept = tuple(d for d in documents if not usages or d.usage in usages)
+    if not kept:
+        raise UserError(f"{source}: the split '{split}' has no document of {', '.join(usages)}.")
+    return Split(tuple(queries), kept)
+
+
+def _file(source: str, split: str, name: str) -> Path:
+    folder = Path(source)
+    if folder.is_dir():
+        for suffix in (".json", ".jsonl"):
+            path = folder / split / f"{name}{suffix}"
+            if path.is_file():
+                return path
+        raise UserError(
+            f"{folder}: has no {split}/{name}.json (or .jsonl). A benchmark has the splits "
+            f"{', '.join(SPLITS)} as folders with queries.json and indexes.json."
+        )
+    if source.startswith((".", "/", "~")) or folder.is_file():
+        raise UserError(f"{source}: is no folder of a benchmark.")
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise UserError(
+            f"{folder}: is no folder. A dataset of the hub needs the extra 'clip' "
+            "(pip install '.[clip]' in the clone)."
+        )
+    from admire.encoders.hub import hub_file
+
+    return hub_file(source, f"{split}/{name}.json", f"{split}/{name}.jsonl", kind="dataset")
+
+
+def read_passages(path: Path, usages: Iterable[str] = USAGES) -> list[Passage]:
+    """The passages of a JSON list or of a JSONL file.
+
+    Raises:
+        UserError: the file or a row of it is not as :class:`Passage` has it.
+    """
+    passages = []
+    ids: set[str] = set()
+    for number, row in _rows(path):
+        passage = _passage(row, f"{path}, row {number}", tuple(usages))
+        if passage.id in ids:
+            raise UserError(f"{path}, row {number}, id: '{passage.id}' stands in two rows.")
+        ids.add(passage.id)
+        passages.append(passage)
+    if not passages:
+        raise UserError(f"{path}: holds no passages.")
+    return passages
+
+
+def _rows(path: Path) -> list[tuple[int, Any]]:
+    text = read_text(path)
+    try:
+        if path.suffix == ".json":
+            rows = json.loads(text)
+            if not isinstance(rows, list):
+                raise UserError(f"{path}: is not a JSON list of passages.")
+            return list(enumerate(rows, start=1))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is not JSON ({error}).") from None
+    found = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                found.append((number, json.loads(line)))
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
+    return found
+
+
+def _passage(row: Any, where: str, usages: Sequence[str]) -> Passage:
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: is not a JSON object.")
+    check_unicode(row, where)
+    for column in ("id", "sentence", "idiom", "span", "usage"):
+        if row.get(column) is None or not str(row[column]).strip():
+            raise UserError(f"{where}, {column}: is missing or empty.")
+    if row["usage"] not in usages:
+        raise UserError(f"{where}, usage: '{row['usage']}' is not one of {', '.join(usages)}.")
+    occurrence = row.get("occurrence", 1)
+    if not isinstance(occurrence, int) or isinstance(occurrence, bool) or occurrence < 1:
+        raise UserError(f"{where}, occurrence: '{occurrence}' is not a number from 1.")
+    passage = Passage(
+        str(row["id"]),
+        str(row["sentence"]),
+        str(row["idiom"]),
+        str(row["span"]),
+        str(row.get("subject") or ""),
+        row["usage"],
+        bool(row.get("is_gold", True)),
+        occurrence,
+    )
+    try:
+        passage.place  # noqa: B018  it is looked for
+    except ValueError as error:
+        raise UserError(f"{where}, span: {error}: “{passage.sentence}”.") from None
+    return passage
+
+
+def write_split(folder: Path, split: str, content: Split) -> None:
+    """Write ``<split>/queries.json`` and ``<split>/indexes.json``, each whole.
+
+    Raises:
+        UserError: a file cannot be written.
+    """
+    for name, passages in (("queries", content.queries), ("indexes", content.documents)):
+        with write_whole(folder / split / f"{name}.json") as file:
+            json.dump([asdict(p) for p in passages], file, ensure_ascii=False, indent=1)

@@ -1,0 +1,251 @@
+"""Text-only retrieval of the same meaning (IdioLink): BM25 and dense, in the paper's four modes."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, get_args
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from admire.encoders import Query, QueryEncoder, TextEncoder, Vectors
+from admire.errors import UserError
+from admire.interpretation import Interpretation
+from admire.metrics import ndcg, r_precision
+from admire.passages import Passage, Split, relevant
+from admire.scorer import Scoring, query_weights, score
+from admire.storage import write_whole
+
+log = logging.getLogger("admire")
+
+Similarities = npt.NDArray[np.float64]
+
+Mode = Literal["sentence", "span", "instruction+sentence", "instruction+span"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+INSTRUCTION = (
+    "Based on the literal/idiomatic usage of the span {span} in the query, retrieve documents that "
+    "contain a span conveying the same conceptual meaning."
+)
+"""IdioLink's instruction (appendix B)."""
+
+Format = Literal["auto", "instruct", "prompt", "plain"]
+"""How an instruction is given: ``instruct`` as "Instruct: … Query: …", ``prompt`` as the prompt
+argument of sentence-transformers, which models like INSTRUCTOR leave out of the pooling, ``plain``
+in front of the query; ``auto`` goes by the model's name."""
+
+
+def encode_queries(
+    queries: Sequence[Passage], encoder: TextEncoder, mode: Mode, style: Format = "auto"
+) -> Vectors:
+    """The queries' vectors, shape (queries, width): of sentences or spans, as ``mode`` says.
+
+    Raises:
+        UserError: the mode needs spans, and the encoder has no vectors of tokens.
+    """
+    style = style_of(encoder.name) if style == "auto" else style
+    asked = [as_query(query, mode, style) for query in queries]
+    if isinstance(encoder, QueryEncoder):
+        return encoder.encode_queries(asked)
+    if mode.endswith("span"):
+        raise UserError(
+            f"The encoder '{encoder.name}' has no vectors of spans. Use --query sentence or "
+            "instruction+sentence, or an encoder sbert:REPOSITORY."
+        )
+    return encoder.encode_texts([(one.prompt or "") + one.text for one in asked], role="query")
+
+
+def style_of(name: str) -> Format:
+    """How a model of that name wants instructions."""
+    name = name.lower()
+    if "instructor" in name:
+        return "prompt"
+    if re.search(r"instruct|qwen|lychee", name):
+        return "instruct"
+    return "plain"
+
+
+def as_query(query: Passage, mode: Mode, style: Format) -> Query:
+    """What an encoder is given of a query: its text, the prompt before it, and the span's place."""
+    start, end = query.place
+    prompt, before = None, ""
+    if mode.startswith("instruction"):
+        instruction = INSTRUCTION.format(span=query.span)
+        if style == "instruct":
+            prompt = f"Instruct: {instruction}\nQuery: "
+        elif style == "prompt":
+            prompt = f"{instruction} "
+        else:
+            before = f"{instruction} "
+    place = (len(before) + start, len(before) + end) if mode.endswith("span") else None
+    return Query(before + query.sentence, prompt, place)
+
+
+def dense(
+    split: Split, encoder: TextEncoder, mode: Mode = "sentence", style: Format = "auto"
+) -> Similarities:
+    """Cosines of queries and documents, shape (queries, documents).
+
+    Documents are whole sentences without instruction, whatever the queries are (section 4.1).
+    """
+    queries = encode_queries(split.queries, encoder, mode, style)
+    documents = encoder.encode_texts([d.sentence for d in split.documents], role="document")
+    cosines: Similarities = queries.astype(float) @ documents.astype(float).T
+    return cosines
+
+
+def by_meaning(
+    split: Split,
+    encoder: TextEncoder,
+    readings: Sequence[Interpretation],
+    scoring: Scoring,
+) -> Similarities:
+    """Scores of documents by the method of :func:`admire.rank`, shape (queries, documents).
+
+    ``readings`` has for each query the sense and the gloss that a chat model finds; gloss and PIE
+    are compared with whole documents and weighed as ``scoring`` says.
+    """
+    documents = encoder.encode_texts([d.sentence for d in split.documents], role="document")
+    pies = [query.idiom for query in split.queries]
+    glosses = [reading.gloss or pie for reading, pie in zip(readings, pies, strict=True)]
+    vectors = [encoder.encode_texts(texts, role="query") for texts in (glosses, pies)]
+    rows = []
+    for reading, gloss, pie in zip(readings, *vectors, strict=True):
+        cosines = np.stack([gloss, pie]).astype(float) @ documents.astype(float).T
+        weights = query_weights(scoring, reading.sense, reading.gloss is not None)
+        given = [weights.get(role, 0.0) for role in ("gloss", "compound")]
+        rows.append(score({"caption": cosines}, given, scoring))
+    return np.array(rows)
+
+
+BM25_GRID = tuple(itertools.product((0.6, 0.9, 1.2, 1.5, 2.0), (0.2, 0.4, 0.6, 0.75, 0.9)))
+"""k1 and b that the paper tries (appendix E.1)."""
+
+
+def words(text: str) -> list[str]:
+    """The words that BM25 counts: lower case, an apostrophe inside a word is a part of it."""
+    return re.findall(r"\b\w+(?:['’]\w+)?\b", text.lower())
+
+
+def bm25(
+    split: Split,
+    of: Literal["sentence", "span"] = "sentence",
+    *,
+    k1: float = 0.9,
+    b: float = 0.4,
+) -> Similarities:
+    """BM25 of queries and documents, shape (queries, documents); the defaults are the paper's."""
+    from rank_bm25 import BM25Okapi
+
+    documents = [words(d.sentence) for d in split.documents]
+    if not any(documents):  # BM25Okapi divides by their mean length
+        return np.zeros((len(split.queries), len(documents)))
+    index = BM25Okapi(documents, k1=k1, b=b)
+    asked = [words(getattr(query, of)) for query in split.queries]
+    return np.array([index.get_scores(query) for query in asked])
+
+
+def tune_bm25(split: Split, of: Literal["sentence", "span"] = "sentence") -> tuple[float, float]:
+    """k1 and b with the highest mean nDCG@10, of the paper's grid; the first of equals."""
+
+    def quality(pair: tuple[float, float]) -> float:
+        found = evaluate(split, bm25(split, of, k1=pair[0], b=pair[1]))
+        return round(float(found["ndcg"].mean()), 12)
+
+    return max(BM25_GRID, key=quality)
+
+
+def ranked(similarities: Similarities, ids: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Places of the documents from best to worst, for each query: shape (queries, documents).
+
+    Scores count as they are written to run files, and equal ones go by document in descending
+    order: both as trec_eval has it, so that other tools read the same ranking.
+    """
+    by_name = np.argsort(np.argsort(np.array([_trec_id(name) for name in ids])))
+    return np.array([np.lexsort((-by_name, -row)) for row in written(similarities)])
+
+
+def written(similarities: Similarities) -> npt.NDArray[np.float32]:
+    """Scores to six decimals and in single precision, as trec_eval reads them."""
+    return np.round(similarities, 6).astype(np.float32)
+
+
+def evaluate(split: Split, similarities: Similarities) -> pd.DataFrame:
+    """R-precision and nDCG@10 of each query, one row a query (appendix D).
+
+    Columns: ``id``, ``idiom``, ``usage``, ``subject``, ``r_precision``, ``ndcg`` (at 10). A query
+    without a relevant document in the index does not count and has no row.
+
+    Raises:
+        UserError: no query has a relevant document.
+    """
+    ids = [document.id for document in split.documents]
+    rows = []
+    for query, order in zip(split.queries, ranked(similarities, ids), strict=True):
+        gains = np.array([relevant(query, split.documents[place]) for place in order])
+        if gains.any():
+            rows.append(
+                {
+                    "id": query.id,
+                    "idiom": query.idiom,
+                    "usage": query.usage,
+                    "subject": query.subject,
+                    "r_precision": r_precision(gains),
+                    "ndcg": ndcg(gains, 10),
+                }
+            )
+    if not rows:
+        raise UserError("No query has a relevant document in the index.")
+    if len(rows) < len(split.queries):
+        log.warning(
+            "Queries without a relevant document in the index, which do not count: %d of %d.",
+            len(split.queries) - len(rows),
+            len(split.queries),
+        )
+    return pd.DataFrame(rows)
+
+
+def write_trec(folder: Path, split: Split, similarities: Similarities, name: str) -> None:
+    """Write ``run.trec`` (every query's 100 best) and ``qrels.trec``, for other tools.
+
+    Raises:
+        UserError: a file cannot be written.
+    """
+    ids = [document.id for document in split.documents]
+    orders = ranked(similarities, ids)
+    name = _trec_id(name)
+    with write_whole(folder / "run.trec") as file:
+        for query, order, row in zip(split.queries, orders, written(similarities), strict=True):
+            asked = _trec_id(query.id)
+            for rank, place in enumerate(order[:100], start=1):
+                found = _trec_id(ids[place])
+                file.write(f"{asked} Q0 {found} {rank} {row[place]:.6f} {name}\n")
+    with write_whole(folder / "qrels.trec") as file:
+        for query in split.queries:
+            for document in split.documents:
+                if relevant(query, document):
+                    file.write(f"{_trec_id(query.id)} 0 {_trec_id(document.id)} 1\n")
+
+
+def _trec_id(name: str) -> str:
+    """The name without spaces, which part columns there; two names stay two."""
+    return re.sub(r"[\s%]", lambda found: quote(found[0]), name)
+
+
+def summarise_queries(scored: pd.DataFrame) -> pd.DataFrame:
+    """Means over all queries, by usage and by subject.
+
+    Columns: ``group``, ``n``, ``r_precision``, ``ndcg`` (at 10), in percent as in the paper.
+    """
+    groups: list[tuple[str, pd.DataFrame]] = [("all", scored)]
+    for column in ("usage", "subject"):
+        groups += [(str(name), part) for name, part in scored.groupby(column) if name]
+    figures = ["r_precision", "ndcg"]
+    rows = [(name, len(part), *(100 * part[figures].mean())) for name, part in groups]
+    return pd.DataFrame(rows, columns=["group", "n", *figures])
