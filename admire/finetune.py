@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from admire.encoders.hub import from_disk
 from admire.errors import UserError
+from admire.storage import write_whole
 
 try:
     import datasets
@@ -48,7 +53,6 @@ class FitSettings:
         batch_size, learning_rate, weight_decay: of AdamW, with a linear schedule.
         warmup: share of the steps in which the learning rate rises.
         epochs, patience: at most so many, and so many without a better figure on validation.
-        shuffle: whether rows come in a new order in each epoch.
         seed: of everything drawn.
     """
 
@@ -63,8 +67,8 @@ class FitSettings:
     def __post_init__(self) -> None:
         for name, holds in (
             ("batch_size", self.batch_size >= 1),
-            ("learning_rate", self.learning_rate > 0),
-            ("weight_decay", self.weight_decay >= 0),
+            ("learning_rate", 0 < self.learning_rate < math.inf),
+            ("weight_decay", 0 <= self.weight_decay < math.inf),
             ("warmup", 0 <= self.warmup < 1),
             ("epochs", self.epochs >= 1),
             ("patience", self.patience >= 1),
@@ -85,7 +89,7 @@ def fit(
     """Fit the model in place, keep the epoch with the best figure, and save it to ``out``.
 
     After each epoch a checkpoint is kept beside the result until that is whole, so that the same
-    call goes on where an earlier one was killed.
+    call goes on where an earlier one was killed. Checkpoints of other rows or settings are dropped.
 
     Args:
         loss: takes the features of each text column, as losses of sentence-transformers do.
@@ -97,11 +101,78 @@ def fit(
         The figure before training and after each epoch.
 
     Raises:
-        UserError: there is nothing to train on.
+        UserError: there is nothing to train on, or ``out`` cannot be written or is no model's.
     """
     if not rows:
         raise UserError("There is nothing to train on.")
+    check_place(out)
     checkpoints = out.with_name(f".{out.name}.checkpoints")
+    last, before = _begun(checkpoints, rows, settings)
+    if last:
+        log.info("Going on from %s", last)
+    else:
+        before = validate()
+        with write_whole(checkpoints / "begun.json") as file:
+            json.dump({"key": _key(rows, settings), "before": before}, file)
+    with from_disk():  # model cards would ask the hub about what they name
+        trainer = _trainer(model, loss, rows, validate, settings, checkpoints, collate)
+        trainer.train(resume_from_checkpoint=last)
+        _save(model, out)
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    history = [e["eval_figure"] for e in trainer.state.log_history if "eval_figure" in e]
+    if max(history) <= before:
+        log.warning("No epoch is better than the model was before (%.4f).", before)
+    return [before, *history]
+
+
+def check_place(out: Path) -> None:
+    """Refuse a folder for a model that cannot be made, or that holds something else.
+
+    Raises:
+        UserError: so it is.
+    """
+    try:
+        out.resolve().parent.mkdir(parents=True, exist_ok=True)
+        taken = out.exists() and not (out / "modules.json").is_file() and any(out.iterdir())
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written ({error.strerror}).") from None
+    if taken or not out.name:
+        raise UserError(f"{out}: is there and is no model. Choose another --out.")
+
+
+def _begun(
+    checkpoints: Path, rows: Sequence[Row], settings: FitSettings
+) -> tuple[str | None, float]:
+    """The last whole checkpoint of the same training, and the figure before it."""
+    found = sorted(checkpoints.glob("checkpoint-*/trainer_state.json"), key=_step)
+    try:
+        begun = json.loads((checkpoints / "begun.json").read_text(encoding="utf-8"))
+        if found and begun["key"] == _key(rows, settings):
+            return str(found[-1].parent), float(begun["before"])
+    except (OSError, ValueError, KeyError):
+        pass
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    return None, 0.0
+
+
+def _step(path: Path) -> int:
+    return int(path.parent.name.rpartition("-")[2])
+
+
+def _key(rows: Sequence[Row], settings: FitSettings) -> str:
+    content = json.dumps([asdict(settings), [dict(row) for row in rows]], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _trainer(
+    model: SentenceTransformer,
+    loss: torch.nn.Module,
+    rows: Sequence[Row],
+    validate: Callable[[], float],
+    settings: FitSettings,
+    checkpoints: Path,
+    collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]] | None,
+) -> SentenceTransformerTrainer:
     trainer = SentenceTransformerTrainer(
         model=model,
         args=SentenceTransformerTrainingArguments(
@@ -119,6 +190,7 @@ def fit(
             load_best_model_at_end=True,
             metric_for_best_model="eval_figure",
             greater_is_better=True,
+            restore_callback_states_from_checkpoint=True,
             seed=settings.seed,
             data_seed=settings.seed,
             use_cpu=model.device.type == "cpu",
@@ -132,12 +204,11 @@ def fit(
         callbacks=[EarlyStoppingCallback(settings.patience), _Tell()],
     )
     trainer.remove_callback(PrinterCallback)
-    last = _last(checkpoints)
-    if last:
-        log.info("Going on from %s", last)
-    before = [] if last else [validate()]
-    trainer.train(resume_from_checkpoint=last)
-    history = [e["eval_figure"] for e in trainer.state.log_history if "eval_figure" in e]
+    return trainer
+
+
+def _save(model: SentenceTransformer, out: Path) -> None:
+    """Save the model so that the folder appears whole."""
     partial = out.with_name(f".{out.name}.part")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -146,18 +217,6 @@ def fit(
         partial.rename(out)
     except OSError as error:
         raise UserError(f"{out}: cannot be written ({error.strerror}).") from None
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    return before + history
-
-
-def _last(checkpoints: Path) -> str | None:
-    """The last checkpoint that is whole: the trainer's state is what it writes last."""
-    found = sorted(checkpoints.glob("checkpoint-*/trainer_state.json"), key=_step)
-    return str(found[-1].parent) if found else None
-
-
-def _step(path: Path) -> int:
-    return int(path.parent.name.rpartition("-")[2])
 
 
 class _Figure(BaseEvaluator):

@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from admire.errors import UserError
 from admire.items import check_unicode, read_text
 from admire.storage import write_whole
@@ -88,6 +91,18 @@ def relevant(query: Passage, document: Passage) -> bool:
         document.idiom.casefold() == query.idiom.casefold()
         and document.usage in MEANS_THE_SAME[query.usage]
     )
+
+
+def relevance(split: Split) -> npt.NDArray[np.bool_]:
+    """:func:`relevant` of every query and document, shape (queries, documents)."""
+    asked, indexed = (
+        (np.array([one.idiom.casefold() for one in part]), np.array([one.usage for one in part]))
+        for part in (split.queries, split.documents)
+    )
+    found: npt.NDArray[np.bool_] = np.equal.outer(asked[0], indexed[0])
+    for usage, wanted in MEANS_THE_SAME.items():
+        found[asked[1] == usage] &= np.isin(indexed[1], wanted)
+    return found
 
 
 def read_split(source: str, split: str, usages: Sequence[str] = ()) -> Split:

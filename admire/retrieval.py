@@ -18,7 +18,7 @@ from admire.encoders import Query, QueryEncoder, TextEncoder, Vectors
 from admire.errors import UserError
 from admire.interpretation import Interpretation
 from admire.metrics import ndcg, r_precision
-from admire.passages import Passage, Split, relevant
+from admire.passages import Passage, Split, relevance
 from admire.scorer import Scoring, query_weights, score
 from admire.storage import write_whole
 
@@ -185,10 +185,10 @@ def evaluate(split: Split, similarities: Similarities) -> pd.DataFrame:
     Raises:
         UserError: no query has a relevant document.
     """
-    ids = [document.id for document in split.documents]
+    orders = ranked(similarities, [document.id for document in split.documents])
     rows = []
-    for query, order in zip(split.queries, ranked(similarities, ids), strict=True):
-        gains = np.array([relevant(query, split.documents[place]) for place in order])
+    for query, order, wanted in zip(split.queries, orders, relevance(split), strict=True):
+        gains = wanted[order]
         if gains.any():
             rows.append(
                 {
@@ -227,10 +227,9 @@ def write_trec(folder: Path, split: Split, similarities: Similarities, name: str
                 found = _trec_id(ids[place])
                 file.write(f"{asked} Q0 {found} {rank} {row[place]:.6f} {name}\n")
     with write_whole(folder / "qrels.trec") as file:
-        for query in split.queries:
-            for document in split.documents:
-                if relevant(query, document):
-                    file.write(f"{_trec_id(query.id)} 0 {_trec_id(document.id)} 1\n")
+        for query, wanted in zip(split.queries, relevance(split), strict=True):
+            for place in np.flatnonzero(wanted):
+                file.write(f"{_trec_id(query.id)} 0 {_trec_id(ids[place])} 1\n")
 
 
 def _trec_id(name: str) -> str:

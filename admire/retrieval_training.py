@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling
 from torch.nn import functional
 
 from admire import retrieval
@@ -48,7 +50,7 @@ class RetrievalTraining:
             raise UserError("soft_negatives and hard_negatives cannot be below 0.")
         if self.soft_negatives + self.hard_negatives < 1:
             raise UserError("There must be negatives, soft or hard.")
-        if self.temperature <= 0:
+        if not 0 < self.temperature < math.inf:
             raise UserError(f"temperature cannot be {self.temperature}.")
 
 
@@ -64,7 +66,7 @@ class Example:
 def examples(split: Split, settings: RetrievalTraining) -> list[Example]:
     """One example for each query that has a positive, drawn at random.
 
-    Of a query with fewer hard negatives than wanted some are taken twice.
+    Of a query with fewer hard negatives than wanted each is taken again in turn.
 
     Raises:
         UserError: no query has a positive and negatives.
@@ -94,9 +96,7 @@ def examples(split: Split, settings: RetrievalTraining) -> list[Example]:
 
 
 def _drawn(pool: Sequence[Passage], wanted: int, rng: np.random.Generator) -> list[Passage]:
-    if not wanted:
-        return []
-    return [pool[k] for k in rng.choice(len(pool), wanted, replace=len(pool) < wanted)]
+    return [pool[int(k)] for k in np.resize(rng.permutation(len(pool)), wanted)]
 
 
 def contrastive_loss(
@@ -131,9 +131,17 @@ def finetune_retrieval(
         That figure before training and after each epoch.
 
     Raises:
-        UserError: the splits do not give what is asked for.
+        UserError: the splits do not give what is asked for, or the model leaves prompts out of its
+            pooling (INSTRUCTOR) and ``mode`` is instruction+sentence, which is not implemented.
     """
     model = encoder.model
+    if settings.mode == "instruction+sentence" and any(
+        isinstance(module, Pooling) and not module.include_prompt for module in model
+    ):
+        raise UserError(
+            f"{encoder.name}: leaves instructions out of its sentences' vectors, and cannot be "
+            "trained with --query instruction+sentence. Use instruction+span or sentence."
+        )
     style = retrieval.style_of(encoder.name) if settings.style == "auto" else settings.style
 
     def validate() -> float:
@@ -161,20 +169,25 @@ def _row(example: Example, mode: Mode, style: Format, model: SentenceTransformer
 
 def document_prompt(model: SentenceTransformer) -> str:
     """What the model puts before a document."""
-    names = [name for name in ("document", "passage", "corpus") if model.prompts.get(name)]
-    default = model.prompts.get(model.default_prompt_name or "")
-    return (model.prompts[names[0]] if names else default) or ""
+    default = model.prompts.get(model.default_prompt_name or "", "")
+    names = ("document", "passage", "corpus")
+    return next((model.prompts[name] for name in names if name in model.prompts), default) or ""
 
 
 def _features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
     """Features of the queries, with their spans' masks, and of all their documents in one batch."""
     texts = [row["query"] for row in rows]
     if rows[0]["start"] >= 0:
-        asked, mask = prepare_spans(model, texts, [(row["start"], row["end"]) for row in rows])
+        spans = [(row["start"], row["end"]) for row in rows]
+        try:
+            asked, mask = prepare_spans(model, texts, spans)
+        except ValueError as error:
+            raise UserError(f"A query to train on: {error}.") from None
         asked["span_mask"] = mask
     else:
-        asked = model.preprocess(texts)
-    documents = model.preprocess([text for row in rows for text in row["documents"]])
+        asked = model.preprocess(texts, task="query")
+    told = [text for row in rows for text in row["documents"]]
+    documents = model.preprocess(told, task="document")
     return {
         f"{column}_{name}": value
         for column, features in (("query", asked), ("documents", documents))
@@ -193,10 +206,11 @@ class _Loss(torch.nn.Module):
         asked, told = features
         mask = asked.pop("span_mask", None)
         if mask is None:
-            queries = self.model(asked)["sentence_embedding"]
+            queries = self.model(asked, task="query")["sentence_embedding"]
         else:
             queries = span_states(self.model, asked, mask)
-        documents = self.model(told)["sentence_embedding"]
+        documents = self.model(told, task="document")["sentence_embedding"]
+        queries, documents = (one[:, : self.model.truncate_dim] for one in (queries, documents))
         queries = functional.normalize(queries, dim=-1)
         documents = functional.normalize(documents, dim=-1).reshape(
             len(queries), -1, len(queries.T)

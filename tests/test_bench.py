@@ -14,10 +14,15 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import save_file
+from sklearn.metrics.pairwise import cosine_similarity
 
 from admire.encoders import Precision, open_encoder
 from admire.encoders.cached import CachedTowers
+from admire.lance import build_lance, open_lance
 from admire.machine import cores
+from admire.passages import Passage, Split
+from admire.retrieval import evaluate
+from admire.text_index import Exact
 
 pytestmark = pytest.mark.bench
 
@@ -67,7 +72,9 @@ def plain_loop(model: torch.nn.Module, preprocess: Preprocess, paths: list[Path]
     return np.stack(found)
 
 
-def measured(what: str, task: Callable[[], np.ndarray]) -> tuple[float, np.ndarray]:
+def measured(
+    what: str, task: Callable[[], np.ndarray], unit: str = "images"
+) -> tuple[float, np.ndarray]:
     """Seconds that the task takes, and its result; its peak memory is printed."""
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     started = time.perf_counter()
@@ -75,7 +82,7 @@ def measured(what: str, task: Callable[[], np.ndarray]) -> tuple[float, np.ndarr
     taken = time.perf_counter() - started
     peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
     memory = int(peak[1]) / 1024 if peak else float("nan")
-    print(f"{what}: {taken:.2f} s, {len(result) / taken:.1f} images/s, peak {memory:.0f} MiB")
+    print(f"{what}: {taken:.2f} s, {len(result) / taken:.1f} {unit}/s, peak {memory:.0f} MiB")
     return taken, result
 
 
@@ -102,3 +109,68 @@ def test_the_pipeline_is_ahead_of_a_plain_loop(model_folder: Path, pictures: lis
     assert (near * expected).sum(axis=1).min() > 0.99
     assert (again == found).all()
     assert first / second >= 50
+
+
+# ----------------------------------------------------------------------------------- texts
+
+
+def like_texts(n: int, seed: int = 0) -> np.ndarray:
+    """Vectors that crowd about topics, as texts' do, of 384 numbers and unit length."""
+    rng = np.random.default_rng(seed)
+    topics = np.random.default_rng(0).normal(size=(2000, 384)).astype("f4")
+    found = topics[rng.integers(0, len(topics), n)]
+    found += 0.7 * rng.standard_normal((n, 384), dtype="f4")
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def test_idiolinks_size_is_scored_in_under_five_seconds():
+    usages = ["literal"] * 40 + ["idiomatic", "simplification", "sense"] * 20
+    documents = tuple(
+        Passage(f"d{p}-{k}", "x", f"pie {p}", "x", "", usage)
+        for p in range(75)
+        for k, usage in enumerate(usages)
+    )
+    queries = tuple(
+        Passage(f"q{p}-{k}", "x", f"pie {p}", "x", "", ("literal", "idiomatic")[k % 2])
+        for p in range(75)
+        for k in range(20)
+    )
+    asked, told = like_texts(len(queries), 1), like_texts(len(documents), 2)
+
+    def score() -> np.ndarray:
+        similarities = asked.astype(float) @ told.astype(float).T
+        return evaluate(Split(queries, documents), similarities)["ndcg"].to_numpy()
+
+    taken, _ = measured(f"{len(queries)} x {len(documents)}", score, "queries")
+    assert taken < 5
+
+
+def test_a_million_vectors_are_searched_from_disk(tmp_path: Path):
+    path = tmp_path / "vectors.npy"
+    written = np.lib.format.open_memmap(path, "w+", np.float32, (1_000_000, 384))
+    for start in range(0, len(written), 50_000):
+        written[start : start + 50_000] = like_texts(50_000, seed=start + 1)
+    written.flush()
+    del written
+    asked = like_texts(20, seed=7)
+
+    def exactly() -> np.ndarray:
+        engine = Exact(np.load(path, mmap_mode="r"))
+        return np.stack([engine.search(query, 10)[0] for query in asked])
+
+    def nearly() -> np.ndarray:
+        return np.stack([near.search(query, 10)[0] for query in asked])
+
+    def plainly() -> np.ndarray:
+        return np.argsort(-cosine_similarity(asked, np.load(path)), axis=1)[:, :10]
+
+    _, exact = measured("exact, from disk", exactly, "queries")
+    vectors = np.load(path, mmap_mode="r")
+    measured("LanceDB, building", lambda: build_lance(tmp_path, vectors) or vectors, "vectors")
+    near = open_lance(tmp_path, vectors)
+    _, found = measured("LanceDB", nearly, "queries")
+    _, plain = measured("load all, cosine_similarity, sort", plainly, "queries")
+    recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, exact, strict=True)])
+    print(f"recall@10 of LanceDB against exact search {recall:.3f}")
+    assert (exact == plain).mean() > 0.99
+    assert recall > 0.9

@@ -42,6 +42,7 @@ for command in (
     training.sweep,
     training.detector,
     retrieval.search,
+    retrieval.index,
     retrieval.retrieve,
     retrieval.benchmark,
 ):

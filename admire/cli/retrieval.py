@@ -191,10 +191,19 @@ def search(
     span: Annotated[str, typer.Option(help="The compound, as it stands in the text.")],
     index: Annotated[
         Path,
-        typer.Option(help="Texts to search: .txt (a line each), .jsonl or .csv (column text)."),
+        typer.Option(
+            help="Texts to search: .txt (a line each), .jsonl or .csv (column text), or a folder "
+            "that admire index wrote."
+        ),
     ],
     top: Annotated[int, typer.Option(min=1, help="How many texts to show.")] = 10,
-    encoder: Annotated[str, typer.Option(help="Encoder of texts: e5 or sbert:…")] = "e5",
+    encoder: Annotated[
+        str | None, typer.Option(help="Encoder of texts, e5 or sbert:…; else e5 or the index's.")
+    ] = None,
+    query: Annotated[
+        Literal["meaning", "compound", "sentence"],
+        typer.Option(help="What texts are compared with; the last two are plain cosine."),
+    ] = "meaning",
     llm: ChatLlm = "embedded",
     llm_url: LlmUrl = None,
     sense: Annotated[SenseMethod, SENSE_OPTION] = "auto",
@@ -208,45 +217,78 @@ def search(
     json: Json = False,
 ) -> None:
     """Find the texts that mean what the compound means here."""
+    from admire.encoders import open_encoder
+    from admire.interpretation import interpret
     from admire.items import Item, read_texts
+    from admire.llm import open_llm
     from admire.passages import locate
-    from admire.run import Settings
-    from admire.run import rank as rank_items
-    from admire.scorer import Scoring
+    from admire.prompts import Prompts
+    from admire.scorer import Scoring, query_weights
+    from admire.text_index import index_texts, open_index
 
     try:
         locate(text, span)
     except ValueError as error:
         raise UserError(f"--span: {error}: “{text}”.") from None
-    item = Item(span, text, lang, candidates=tuple(read_texts(index)))
-    settings = Settings(
-        llms=(llm,),
-        encoder=encoder,
-        device=device,
-        sense=sense,
-        track="caption",
-        scoring=Scoring(gate="soft", contrast=contrast, standardise=True),
-        prompts=str(prompts) if prompts else None,
-        llm_url=llm_url,
-        seed=seed,
-    )
-    ranking = rank_items([item], settings).rankings[0]
-    scores = {c.name: float(s) for c, s in zip(item.candidates, ranking.scores, strict=True)}
-    texts = {candidate.name: candidate.caption for candidate in item.candidates}
-    (reading,) = ranking.interpretations
-    if json:
-        found = [{"id": n, "score": scores[n], "text": texts[n]} for n in ranking.order[:top]]
-        answer = {
+    built = open_index(index) if index.is_dir() else None
+    opened = open_encoder(encoder or (built.encoder["name"] if built else "e5"), device=device)
+    if built and built.encoder["identity"] != opened.identity:
+        raise UserError(
+            f"{index}: was made with the encoder '{built.encoder['name']}' "
+            f"({built.encoder['identity']}), not with '{opened.name}' ({opened.identity})."
+        )
+    found = built or index_texts(read_texts(index), opened)
+    asked: dict[str, str] = {query: text if query == "sentence" else span}
+    weights: dict[str, float] = {query: 1.0}
+    understood: dict[str, Any] = {"query": query}
+    if query == "meaning":
+        (reading,) = interpret(
+            [Item(span, text, lang)],
+            open_llm(llm, url=llm_url),
+            Prompts(prompts),
+            sense=sense,
+            seed=seed,
+            glosses="all",
+        )
+        asked = {"compound": span} | ({"gloss": reading.gloss} if reading.gloss else {})
+        scoring = Scoring(gate="soft", contrast=contrast, standardise=True)
+        weights = query_weights(scoring, reading.sense, reading.gloss is not None)
+        understood = {
             "sense": reading.sense.label,
             "probability": reading.sense.probability,
             "gloss": reading.gloss,
-            "texts": found,
         }
-        print(jsonlib.dumps(answer, indent=2, ensure_ascii=False))
+    vectors = opened.encode_texts(list(asked.values()), role="query")
+    hits = found.search(dict(zip(asked, vectors, strict=True)), weights, min(top, found.size))
+    if json:
+        texts = [{"id": t.name, "score": score, "text": t.caption} for t, score in hits]
+        print(jsonlib.dumps(understood | {"texts": texts}, indent=2, ensure_ascii=False))
         return
-    title = f"{span}: {reading.sense.label or 'unknown'}, “{reading.gloss or '–'}”"
-    rows = [(f"{scores[name]:+.2f}", name, texts[name]) for name in ranking.order[:top]]
-    print_rows(("Score", "Id", "Text"), rows, title)
+    rows = [(f"{score:+.2f}", one.name, one.caption) for one, score in hits]
+    title = f"{understood['sense']}: {understood['gloss'] or '–'}" if query == "meaning" else query
+    print_rows(("Score", "Id", "Text"), rows, f"{span}, {title}")
+
+
+def index(
+    texts: Annotated[Path, typer.Argument(help="Texts, as for search.")],
+    out: Annotated[Path, typer.Option(help="Index folder to write, for search --index.")],
+    encoder: Annotated[str, typer.Option(help="Encoder of texts: e5 or sbert:…")] = "e5",
+    engine: Annotated[
+        Literal["exact", "lance"],
+        typer.Option(
+            help="What searches: every vector, from disk; or LanceDB, nearly exact and faster."
+        ),
+    ] = "exact",
+    device: EncoderDevice = "auto",
+) -> None:
+    """Encode texts once, to search them often."""
+    from admire.encoders import open_encoder
+    from admire.items import read_texts
+    from admire.text_index import write_index
+
+    found = read_texts(texts)
+    write_index(found, open_encoder(encoder, device=device), out, lance=engine == "lance")
+    log.info("Wrote %s, %d texts", out, len(found))
 
 
 def finetune_retrieval(
@@ -321,7 +363,8 @@ def finetune_retrieval(
     figures = pd.concat(tables)
     names = ["r_precision", "ndcg"]
     grouped = figures.groupby(["model", "group"], sort=False)[names]
-    found = grouped.mean().join(grouped.std(ddof=0), rsuffix="_deviation").reset_index()
+    deviations = grouped.std(ddof=0).add_suffix("_deviation")
+    found = pd.concat([grouped.mean(), deviations], axis=1).reset_index()
     if json:
         print(found.to_json(orient="records", indent=2))
         return
@@ -334,7 +377,7 @@ def finetune_retrieval(
         )
         for r in found.itertuples()
     ]
-    title = f"{encoder}, {query}, test, {seeds} seeds"
+    title = f"{encoder}, {query}, test, seeds {seed} to {seed + seeds - 1}"
     print_rows(("Model", "Queries", "R-precision", "nDCG@10"), rows, title)
 
 

@@ -27,6 +27,12 @@ log = logging.getLogger("admire")
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+ENCODING: dict[str, Any] = {
+    "convert_to_numpy": True,
+    "normalize_embeddings": True,
+    "show_progress_bar": False,
+}
+
 E5_PROMPTS = {"query": "query: ", "document": "passage: "}
 """What E5 models were trained with; their repositories do not say so."""
 
@@ -96,7 +102,7 @@ class SentenceEncoder:
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`."""
         encode = self.model.encode_query if role == "query" else self.model.encode_document
-        vectors: Vectors = encode(list(texts), convert_to_numpy=True, show_progress_bar=False)
+        vectors: Vectors = encode(list(texts), **ENCODING)
         return vectors.astype("float32")
 
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:
@@ -113,8 +119,7 @@ class SentenceEncoder:
             chosen = [queries[k] for k in places]
             if whole:
                 texts = [query.text for query in chosen]
-                options: dict[str, Any] = {"convert_to_numpy": True, "show_progress_bar": False}
-                vectors = self.model.encode_query(texts, prompt=prompt, **options)
+                vectors = self.model.encode_query(texts, prompt=prompt, **ENCODING)
             else:
                 vectors = self._encode_spans(chosen, prompt)
             if not found.shape[1]:
@@ -143,6 +148,7 @@ class SentenceEncoder:
         self.model.eval()
         with torch.inference_mode():
             states: torch.Tensor = span_states(self.model, moved, mask.to(device))
+        states = torch.nn.functional.normalize(states, dim=-1)
         vectors: Vectors = states.float().cpu().numpy()
         return vectors
 

@@ -1,0 +1,75 @@
+"""LanceDB as the engine of an index: nearly exact search in collections of many millions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from admire.encoders import Vectors
+from admire.errors import UserError
+from admire.text_index import blocks
+
+try:
+    import lancedb
+    import pyarrow
+    from lancedb.index import IvfPq
+except ImportError as error:
+    raise UserError(
+        f"An index with --engine lance needs {error.name}, of the extra 'lance' "
+        "(pip install '.[lance]' in the clone)."
+    ) from error
+
+WIDER = 10
+"""How many times the wanted number are fetched by compressed vectors, to be compared exactly."""
+
+PROBES = 64
+"""How many of the index's partitions are looked into."""
+
+
+@dataclass(frozen=True)
+class Lance:
+    """Candidates by LanceDB's compressed vectors, then compared exactly."""
+
+    table: Any
+    vectors: Vectors
+
+    def search(self, query: Vectors, k: int) -> tuple[npt.NDArray[np.int64], Vectors]:
+        """See :class:`admire.text_index.Engine`."""
+        asked = self.table.search(query).distance_type("dot").nprobes(PROBES)
+        found = asked.limit(WIDER * k).select(["place"]).to_arrow()["place"].to_numpy()
+        places = np.sort(found.astype(np.int64))
+        products = np.asarray(self.vectors[places]) @ query
+        order = np.lexsort((places, -products))[:k]
+        return places[order], products[order]
+
+
+def build_lance(folder: Path, vectors: Vectors) -> None:
+    """Write LanceDB's table and its index beside the vectors, in ``lance``."""
+    width = vectors.shape[1]
+    schema = pyarrow.schema(
+        [("place", pyarrow.int64()), ("vector", pyarrow.list_(pyarrow.float32(), width))]
+    )
+
+    def batches() -> Iterator[Any]:
+        start = 0
+        for block in blocks(vectors):
+            flat = pyarrow.array(block.reshape(-1))
+            places = pyarrow.array(np.arange(start, start + len(block)))
+            column = pyarrow.FixedSizeListArray.from_arrays(flat, width)
+            yield pyarrow.record_batch([places, column], schema=schema)
+            start += len(block)
+
+    reader = pyarrow.RecordBatchReader.from_batches(schema, batches())
+    table = lancedb.connect(str(folder / "lance")).create_table("texts", reader)
+    if len(vectors) >= 1000:  # fewer cannot train its quantiser, and are searched one by one
+        table.create_index("vector", config=IvfPq(distance_type="dot"))
+
+
+def open_lance(folder: Path, vectors: Vectors) -> Lance:
+    """The engine that :func:`build_lance` wrote."""
+    return Lance(lancedb.connect(str(folder / "lance")).open_table("texts"), vectors)
