@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from admire.encoders import Vectors
 from admire.errors import UserError
-from admire.text_index import blocks
 
 try:
     import lancedb
@@ -26,6 +25,9 @@ except ImportError as error:
 
 WIDER = 10
 """How many times the wanted number are fetched by compressed vectors, to be compared exactly."""
+
+TRAINABLE = 1000
+"""With fewer vectors its quantiser cannot be trained; they are compared one by one."""
 
 PROBES = 64
 """How many of the index's partitions are looked into."""
@@ -48,25 +50,24 @@ class Lance:
         return places[order], products[order]
 
 
-def build_lance(folder: Path, vectors: Vectors) -> None:
-    """Write LanceDB's table and its index beside the vectors, in ``lance``."""
-    width = vectors.shape[1]
+def build_lance(folder: Path, parts: Iterable[Vectors], width: int) -> None:
+    """Write LanceDB's table of all parts' vectors and its index, in ``folder/lance``."""
     schema = pyarrow.schema(
         [("place", pyarrow.int64()), ("vector", pyarrow.list_(pyarrow.float32(), width))]
     )
 
     def batches() -> Iterator[Any]:
         start = 0
-        for block in blocks(vectors):
-            flat = pyarrow.array(block.reshape(-1))
-            places = pyarrow.array(np.arange(start, start + len(block)))
+        for part in parts:
+            places = pyarrow.array(np.arange(start, start + len(part)))
+            flat = pyarrow.array(part.reshape(-1))
             column = pyarrow.FixedSizeListArray.from_arrays(flat, width)
             yield pyarrow.record_batch([places, column], schema=schema)
-            start += len(block)
+            start += len(part)
 
     reader = pyarrow.RecordBatchReader.from_batches(schema, batches())
     table = lancedb.connect(str(folder / "lance")).create_table("texts", reader)
-    if len(vectors) >= 1000:  # fewer cannot train its quantiser, and are searched one by one
+    if table.count_rows() >= TRAINABLE:
         table.create_index("vector", config=IvfPq(distance_type="dot"))
 
 

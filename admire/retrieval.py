@@ -63,7 +63,7 @@ def encode_queries(
 
 def style_of(name: str) -> Format:
     """How a model of that name wants instructions."""
-    name = name.lower()
+    name = name.rpartition("/")[2].lower()  # not of the folders above
     if "instructor" in name:
         return "prompt"
     if re.search(r"instruct|qwen|lychee", name):

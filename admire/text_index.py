@@ -175,7 +175,7 @@ def write_index(
         if lance:
             from admire.lance import build_lance
 
-            build_lance(part, vectors)
+            build_lance(part, blocks(vectors), vectors.shape[1])
         found = moments(vectors)
         np.savez(part / "moments.npz", mean=found.mean, second=found.second)
         with write_whole(part / "texts.jsonl") as file:

@@ -22,7 +22,7 @@ from admire.lance import build_lance, open_lance
 from admire.machine import cores
 from admire.passages import Passage, Split
 from admire.retrieval import evaluate
-from admire.text_index import Exact
+from admire.text_index import Exact, blocks
 
 pytestmark = pytest.mark.bench
 
@@ -166,7 +166,11 @@ def test_a_million_vectors_are_searched_from_disk(tmp_path: Path):
 
     _, exact = measured("exact, from disk", exactly, "queries")
     vectors = np.load(path, mmap_mode="r")
-    measured("LanceDB, building", lambda: build_lance(tmp_path, vectors) or vectors, "vectors")
+    measured(
+        "LanceDB, building",
+        lambda: build_lance(tmp_path, blocks(vectors), 384) or vectors,
+        "vectors",
+    )
     near = open_lance(tmp_path, vectors)
     _, found = measured("LanceDB", nearly, "queries")
     _, plain = measured("load all, cosine_similarity, sort", plainly, "queries")
