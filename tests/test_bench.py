@@ -18,11 +18,11 @@ from sklearn.metrics.pairwise import cosine_similarity
 
 from admire.encoders import Precision, open_encoder
 from admire.encoders.cached import CachedTowers
-from admire.lance import build_lance, open_lance
 from admire.machine import cores
-from admire.passages import Passage, Split
-from admire.retrieval import evaluate
-from admire.text_index import Exact, blocks
+from admire.retrieval.index import Exact, blocks
+from admire.retrieval.lance import build_lance, open_lance
+from admire.retrieval.passages import Passage, Split
+from admire.retrieval.scores import evaluate
 
 pytestmark = pytest.mark.bench
 

@@ -22,13 +22,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_cli import run
 
-from admire import retrieval
 from admire.encoders import open_encoder
 from admire.encoders.placement import Placement
 from admire.encoders.sentence import E5_PROMPTS, SentenceEncoder
 from admire.errors import UserError
-from admire.passages import Passage, Split, relevant, write_split
-from admire.retrieval import MODES, Format, Mode
+from admire.retrieval import scores
+from admire.retrieval.passages import Passage, Split, relevant, write_split
+from admire.retrieval.scores import MODES, Format, Mode
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 pytest.importorskip("sentence_transformers", reason="needs the extra 'finetune'")
@@ -47,9 +47,9 @@ from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
 from towers import save_sentence_transformer  # noqa: E402
 from transformers import TrainerState  # noqa: E402
 
-from admire import retrieval_training  # noqa: E402
 from admire.finetune import FitSettings, fit  # noqa: E402
-from admire.retrieval_training import (  # noqa: E402
+from admire.retrieval import training as retrieval_training  # noqa: E402
+from admire.retrieval.training import (  # noqa: E402
     RetrievalTraining,
     contrastive_loss,
     examples,
@@ -176,8 +176,8 @@ def distance(one: Path, other: Path) -> float:
 def figure(folder: Path, split: Split, mode: Mode = "sentence", style: Format = "auto") -> float:
     """nDCG@10 of the model that the folder holds."""
     encoder = open_encoder(f"sbert:{folder}", device="cpu")
-    similarities = retrieval.dense(split, encoder, mode, style)
-    return float(retrieval.evaluate(split, similarities)["ndcg"].mean())
+    similarities = scores.dense(split, encoder, mode, style)
+    return float(scores.evaluate(split, similarities)["ndcg"].mean())
 
 
 # --------------------------------------------------------------------------------------- equation 2
@@ -801,7 +801,7 @@ def test_settings_of_the_loss_matter(folder, tmp_path, changes):
 
 def test_a_killed_training_for_retrieval_goes_on(folder, tmp_path, monkeypatch):
     finetune_retrieval(opened(folder), TRAIN, VAL, SMALL, tmp_path / "whole")
-    evaluate, asked = retrieval.evaluate, []
+    evaluate, asked = scores.evaluate, []
 
     def third_is_killed(*arguments: Any) -> Any:
         asked.append(arguments)
@@ -810,7 +810,7 @@ def test_a_killed_training_for_retrieval_goes_on(folder, tmp_path, monkeypatch):
         return evaluate(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(retrieval, "evaluate", third_is_killed)
+        patched.setattr(scores, "evaluate", third_is_killed)
         with pytest.raises(KeyboardInterrupt):
             finetune_retrieval(opened(folder), TRAIN, VAL, SMALL, tmp_path / "out")
     finetune_retrieval(opened(folder), TRAIN, VAL, SMALL, tmp_path / "out")
@@ -874,7 +874,7 @@ def of_evaluation(
     """The same cosines from the encoder's own vectors."""
     rows = []
     for one in examples(TRAIN, replace(settings, fit=QUICK)):
-        asked = encoder.encode_queries([retrieval.as_query(one.query, settings.mode, style)])
+        asked = encoder.encode_queries([scores.as_query(one.query, settings.mode, style)])
         texts = [document.sentence for document in (one.positive, *one.negatives)]
         documents = encoder.encode_texts(texts, role="document")
         rows.append(unit(documents) @ unit(asked[0]))
@@ -923,7 +923,7 @@ def test_vectors_of_spans_are_those_of_the_encoder_before_the_first_step(
         return steps[-1]
 
     monkeypatch.setattr(retrieval_training, "span_states", listen)
-    asked = [retrieval.as_query(query, mode, "plain") for query in TRAIN.queries]
+    asked = [scores.as_query(query, mode, "plain") for query in TRAIN.queries]
     wanted = encoder.encode_queries(asked)
     settings = replace(SMALL, mode=mode, fit=replace(QUICK, epochs=1, batch_size=12))
     finetune_retrieval(encoder, TRAIN, VAL, settings, tmp_path / "out")
@@ -1033,9 +1033,7 @@ def data(tmp_path) -> Path:
 def summary(folder: Path, mode: Mode = "sentence") -> dict[str, dict[str, float]]:
     """Figures on the test split, by group."""
     encoder = open_encoder(f"sbert:{folder}", device="cpu")
-    found = retrieval.summarise_queries(
-        retrieval.evaluate(TEST, retrieval.dense(TEST, encoder, mode))
-    )
+    found = scores.summarise_queries(scores.evaluate(TEST, scores.dense(TEST, encoder, mode)))
     return {row["group"]: row for row in found.to_dict("records")}
 
 
@@ -1179,7 +1177,7 @@ def test_the_command_names_an_out_that_cannot_be_written(capsys, tmp_path, data,
 
 
 def test_a_missing_package_is_named_with_its_extra(capsys, tmp_path, data, folder, monkeypatch):
-    for name in ("admire.finetune", "admire.retrieval_training"):
+    for name in ("admire.finetune", "admire.retrieval.training"):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "datasets", None)
     shared = ["finetune", "retrieval", data, "--out", tmp_path / "out"]

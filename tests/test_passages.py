@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_models import hide
 
-from admire.benchmark import Paraphrase, build, read_paraphrases
 from admire.errors import UserError
-from admire.passages import (
+from admire.retrieval.benchmark import Paraphrase, build, read_paraphrases
+from admire.retrieval.passages import (
     SPLITS,
     USAGES,
     Passage,

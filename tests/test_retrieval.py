@@ -25,15 +25,15 @@ from test_passages import both_senses, semeval
 from toys import ScriptedChat, WordEncoder
 
 import admire
-from admire.benchmark import build
 from admire.encoders import Query
 from admire.errors import UserError
 from admire.interpretation import Interpretation, interpret
 from admire.items import Candidate, Item, read_texts
 from admire.metrics import ndcg, r_precision
-from admire.passages import Passage, Split, read_split, relevant, write_split
 from admire.prompts import Prompts
-from admire.retrieval import (
+from admire.retrieval.benchmark import build
+from admire.retrieval.passages import Passage, Split, read_split, relevant, write_split
+from admire.retrieval.scores import (
     BM25_GRID,
     INSTRUCTION,
     MODES,

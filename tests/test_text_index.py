@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from test_cli import run
 from toys import ScriptedChat, WordEncoder
 
-from admire import text_index
 from admire.errors import UserError
 from admire.items import Candidate
-from admire.text_index import Exact, index_texts, moments, open_index, write_index
+from admire.retrieval import index as text_index
+from admire.retrieval.index import Exact, index_texts, moments, open_index, write_index
 
 TEXTS = [
     Candidate("a", caption="an owl on the roof at night"),
@@ -135,7 +135,7 @@ def test_vectors_of_another_collection_are_refused(tmp_path: Path):
 
 def test_lance_finds_nearly_what_exact_search_finds(tmp_path: Path):
     pytest.importorskip("lancedb")
-    from admire.lance import build_lance, open_lance
+    from admire.retrieval.lance import build_lance, open_lance
 
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(40, 32))

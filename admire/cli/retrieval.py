@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from admire.encoders import TextEncoder
     from admire.interpretation import Interpretation
-    from admire.passages import Passage, Split
-    from admire.retrieval import Format, Mode
+    from admire.retrieval.passages import Passage, Split
+    from admire.retrieval.scores import Format, Mode
 
 log = logging.getLogger("admire")
 
@@ -58,8 +58,8 @@ def benchmark(
     seed: Seed = 0,
 ) -> None:
     """Build a retrieval benchmark in IdioLink's shape from SemEval-2022 Task 2."""
-    from admire.benchmark import build
-    from admire.passages import write_split
+    from admire.retrieval.benchmark import build
+    from admire.retrieval.passages import write_split
 
     usages = ("literal", "idiomatic", "simplification", "distractor")
     rows = []
@@ -107,8 +107,8 @@ def retrieve(
     json: Json = False,
 ) -> None:
     """Retrieve what means the same as a query's span, and score that: R-precision, nDCG@10."""
-    from admire import retrieval
-    from admire.passages import read_split
+    from admire.retrieval import scores
+    from admire.retrieval.passages import read_split
     from admire.scorer import Scoring
     from admire.storage import write_whole
 
@@ -127,9 +127,9 @@ def retrieve(
         if (k1 is None) != (b is None):
             raise UserError("Give both --k1 and --b, or neither to tune them on val.")
         if k1 is None or b is None:
-            k1, b = retrieval.tune_bm25(read_split(data, "val", usage or ()), of)
+            k1, b = scores.tune_bm25(read_split(data, "val", usage or ()), of)
             log.info("The best on val is k1 = %g, b = %g", k1, b)
-        similarities = retrieval.bm25(content, of, k1=k1, b=b)
+        similarities = scores.bm25(content, of, k1=k1, b=b)
         record |= {"k1": k1, "b": b}
     else:
         from admire.encoders import open_encoder
@@ -139,18 +139,18 @@ def retrieve(
         if query == "meaning":
             readings = _read(content.queries, llm, llm_url, sense, lang, prompts, seed)
             scoring = Scoring(gate="soft", contrast=contrast, standardise=True)
-            similarities = retrieval.by_meaning(content, opened, readings, scoring)
+            similarities = scores.by_meaning(content, opened, readings, scoring)
             record |= {"llm": llm, "sense": sense, "contrast": contrast}
         else:
-            similarities = retrieval.dense(content, opened, query, instruction_format)
+            similarities = scores.dense(content, opened, query, instruction_format)
             record |= {"instruction_format": instruction_format}
-    scored = retrieval.evaluate(content, similarities)
-    retrieval.write_trec(out, content, similarities, f"{encoder.rpartition('/')[2]}-{query}")
+    scored = scores.evaluate(content, similarities)
+    scores.write_trec(out, content, similarities, f"{encoder.rpartition('/')[2]}-{query}")
     with write_whole(out / "queries.csv") as file:
         scored.to_csv(file, index=False)
     with write_whole(out / "run.json") as file:
         jsonlib.dump(record, file, indent=2)
-    summary = retrieval.summarise_queries(scored)
+    summary = scores.summarise_queries(scored)
     log.info("Wrote %s", out)
     if json:
         print(jsonlib.dumps(summary.to_dict("records"), indent=2))
@@ -221,10 +221,10 @@ def search(
     from admire.interpretation import interpret
     from admire.items import Item, read_texts
     from admire.llm import open_llm
-    from admire.passages import locate
     from admire.prompts import Prompts
+    from admire.retrieval.index import index_texts, open_index
+    from admire.retrieval.passages import locate
     from admire.scorer import Scoring, query_weights
-    from admire.text_index import index_texts, open_index
 
     try:
         locate(text, span)
@@ -284,7 +284,7 @@ def index(
     """Encode texts once, to search them often."""
     from admire.encoders import open_encoder
     from admire.items import read_texts
-    from admire.text_index import write_index
+    from admire.retrieval.index import write_index
 
     found = read_texts(texts)
     write_index(found, open_encoder(encoder, device=device), out, lance=engine == "lance")
@@ -329,9 +329,9 @@ def finetune_retrieval(
     from admire.encoders import open_encoder
     from admire.encoders.sentence import SentenceEncoder
     from admire.finetune import FitSettings
-    from admire.passages import read_split
-    from admire.retrieval_training import RetrievalTraining
-    from admire.retrieval_training import finetune_retrieval as train
+    from admire.retrieval.passages import read_split
+    from admire.retrieval.training import RetrievalTraining
+    from admire.retrieval.training import finetune_retrieval as train
 
     splits = {name: read_split(data, name) for name in ("train", "val", "test")}
     tables: list[pd.DataFrame] = []
@@ -384,7 +384,7 @@ def finetune_retrieval(
 def _scored(
     content: Split, encoder: TextEncoder, query: Mode, style: Format, model: str
 ) -> pd.DataFrame:
-    from admire import retrieval
+    from admire.retrieval import scores
 
-    scored = retrieval.evaluate(content, retrieval.dense(content, encoder, query, style))
-    return retrieval.summarise_queries(scored).assign(model=model)
+    scored = scores.evaluate(content, scores.dense(content, encoder, query, style))
+    return scores.summarise_queries(scored).assign(model=model)

@@ -15,7 +15,7 @@ import numpy as np
 from admire.detect import read_idiomaticity
 from admire.errors import UserError
 from admire.items import Item, read_table
-from admire.passages import SPLITS, Passage, Split, locate
+from admire.retrieval.passages import SPLITS, Passage, Split, locate
 
 log = logging.getLogger("admire")
 

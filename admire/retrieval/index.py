@@ -173,7 +173,7 @@ def write_index(
             raise UserError("There are no texts to index.")
         vectors.flush()
         if lance:
-            from admire.lance import build_lance
+            from admire.retrieval.lance import build_lance
 
             build_lance(part, blocks(vectors), vectors.shape[1])
         found = moments(vectors)
@@ -212,7 +212,7 @@ def open_index(folder: Path) -> TextIndex:
         raise UserError(f"{folder}: is no index, or damaged ({reason}). Index again.") from None
     engine: Engine = Exact(vectors)
     if (folder / "lance").is_dir():
-        from admire.lance import open_lance
+        from admire.retrieval.lance import open_lance
 
         engine = open_lance(folder, vectors)
     return TextIndex(record["encoder"], found, engine, len(vectors), folder / "texts.jsonl")

@@ -18,7 +18,7 @@ from admire.encoders import Query, QueryEncoder, TextEncoder, Vectors
 from admire.errors import UserError
 from admire.interpretation import Interpretation
 from admire.metrics import ndcg, r_precision
-from admire.passages import Passage, Split, relevance
+from admire.retrieval.passages import Passage, Split, relevance
 from admire.scorer import Scoring, query_weights, score
 from admire.storage import write_whole
 

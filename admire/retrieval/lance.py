@@ -41,7 +41,7 @@ class Lance:
     vectors: Vectors
 
     def search(self, query: Vectors, k: int) -> tuple[npt.NDArray[np.int64], Vectors]:
-        """See :class:`admire.text_index.Engine`."""
+        """See :class:`admire.retrieval.index.Engine`."""
         asked = self.table.search(query).distance_type("dot").nprobes(PROBES)
         found = asked.limit(WIDER * k).select(["place"]).to_arrow()["place"].to_numpy()
         places = np.sort(found.astype(np.int64))

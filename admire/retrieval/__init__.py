@@ -1,0 +1,1 @@
+"""Texts that mean the same: IdioLink's data, scores, training, and search in collections."""
