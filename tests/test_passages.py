@@ -339,6 +339,20 @@ def test_an_index_can_be_restricted_to_usages_and_keeps_its_order(tmp_path, usag
     assert found.queries == read_split(str(tmp_path), "test").queries
 
 
+def test_a_split_can_be_restricted_to_what_people_checked(tmp_path):
+    checked = Split(
+        tuple(passage(id=f"q{k}", is_gold=k < 1) for k in range(3)),
+        tuple(passage(id=f"d{k}", is_gold=k > 0) for k in range(3)),
+    )
+    write_split(tmp_path, "test", checked)
+    found = read_split(str(tmp_path), "test", gold=True)
+    assert [q.id for q in found.queries] == ["q0"]
+    assert [d.id for d in found.documents] == ["d1", "d2"]
+    write_split(tmp_path, "test", Split(checked.queries[1:], checked.documents))
+    with pytest.raises(UserError, match="no documents or no queries that people checked"):
+        read_split(str(tmp_path), "test", gold=True)
+
+
 def split_refused(source: object, *words: str, split: str = "test", usages=()) -> None:
     with pytest.raises(UserError) as caught:
         read_split(str(source), split, usages)
@@ -357,7 +371,7 @@ def test_an_index_without_documents_of_the_usages_is_refused(tmp_path):
     split_refused(
         tmp_path,
         str(tmp_path),
-        "the split 'test' has no document of literal, sense",
+        "the split 'test' has no documents or no queries of literal, sense",
         usages=["literal", "sense"],
     )
 

@@ -759,6 +759,7 @@ def test_retrieve_writes_files_and_prints_figures(capsys, tmp_path, data):
         "data": str(data),
         "split": "test",
         "usage": None,
+        "gold": False,
         "encoder": "bm25",
         "query": "sentence",
         "k1": 0.9,

@@ -89,6 +89,9 @@ def retrieve(
         list[str] | None,
         typer.Option(help="Usage of documents to keep in the index; repeat. Else all."),
     ] = None,
+    gold: Annotated[
+        bool, typer.Option("--gold", help="Only queries and documents that people checked.")
+    ] = False,
     instruction_format: InstructionFormat = "auto",
     k1: Annotated[float | None, typer.Option(help="Of BM25; else k1 and b are tuned on val.")] = (
         None
@@ -112,11 +115,12 @@ def retrieve(
     from admire.scorer import Scoring
     from admire.storage import write_whole
 
-    content = read_split(data, split, usage or ())
+    content = read_split(data, split, usage or (), gold=gold)
     record: dict[str, Any] = {
         "data": data,
         "split": split,
         "usage": usage,
+        "gold": gold,
         "encoder": encoder,
         "query": query,
     }

@@ -105,13 +105,14 @@ def relevance(split: Split) -> npt.NDArray[np.bool_]:
     return found
 
 
-def read_split(source: str, split: str, usages: Sequence[str] = ()) -> Split:
+def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: bool = False) -> Split:
     """A split of a benchmark: ``<split>/queries.json`` and ``<split>/indexes.json``, or ``.jsonl``.
 
     Args:
         source: a folder, or a dataset repository on the hub (``Intellexus/IdioLink``), which needs
             the extra ``clip``.
         usages: what the index is to hold, the paper's compositions; nothing means everything.
+        gold: only the queries and documents that people checked.
 
     Raises:
         UserError: a file is missing or damaged; the message names file, row and column.
@@ -123,10 +124,13 @@ def read_split(source: str, split: str, usages: Sequence[str] = ()) -> Split:
     unknown = [usage for usage in usages if usage not in USAGES]
     if unknown:
         raise UserError(f"'{unknown[0]}' is no usage. There are: {', '.join(USAGES)}.")
-    kept = tuple(d for d in documents if not usages or d.usage in usages)
-    if not kept:
-        raise UserError(f"{source}: the split '{split}' has no document of {', '.join(usages)}.")
-    return Split(tuple(queries), kept)
+    kept = [d for d in documents if not usages or d.usage in usages]
+    if gold:
+        queries, kept = ([one for one in part if one.is_gold] for part in (queries, kept))
+    if not kept or not queries:
+        of = f" of {', '.join(usages)}" * bool(usages) + " that people checked" * gold
+        raise UserError(f"{source}: the split '{split}' has no documents or no queries{of}.")
+    return Split(tuple(queries), tuple(kept))
 
 
 def _file(source: str, split: str, name: str) -> Path:
