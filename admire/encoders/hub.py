@@ -47,7 +47,9 @@ def hub_file(
         RevisionNotFoundError,
     )
 
-    download = partial(hf_hub_download, repository, revision=revision, repo_type=kind)
+    download = partial(hf_hub_download, repository, revision=revision)
+    if kind != "model":
+        download = partial(download, repo_type=kind)
     for name in names:
         try:
             return Path(download(name, local_files_only=True))
