@@ -80,6 +80,8 @@ def network(
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr(socket, "create_connection", refuse)
     monkeypatch.setattr(socket.socket, "connect", refuse)
+    # The hub's package asks once in a process which programs call it.
+    monkeypatch.setattr("huggingface_hub.utils._detect_agent._fetch_registry", lambda: None)
     constants = huggingface_hub.constants
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path_factory.mktemp("hub")))
