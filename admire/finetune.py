@@ -85,6 +85,8 @@ def fit(
     settings: FitSettings,
     out: Path,
     collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]] | None = None,
+    *,
+    of: str = "",
 ) -> list[float]:
     """Fit the model in place, keep the epoch with the best figure, and save it to ``out``.
 
@@ -96,6 +98,8 @@ def fit(
         rows: one mapping a sample, its texts in columns.
         validate: the figure of the model as it is, the higher the better.
         collate: makes features of rows; None leaves that to sentence-transformers.
+        of: what else the result depends on, such as the model and the loss's settings, so that
+            checkpoints of others are told apart.
 
     Returns:
         The figure before training and after each epoch.
@@ -107,13 +111,14 @@ def fit(
         raise UserError("There is nothing to train on.")
     check_place(out)
     checkpoints = out.with_name(f".{out.name}.checkpoints")
-    last, before = _begun(checkpoints, rows, settings)
+    key = hashlib.sha256(json.dumps([of, asdict(settings), list(map(dict, rows))]).encode())
+    last, before = _begun(checkpoints, key.hexdigest())
     if last:
         log.info("Going on from %s", last)
     else:
         before = validate()
         with write_whole(checkpoints / "begun.json") as file:
-            json.dump({"key": _key(rows, settings), "before": before}, file)
+            json.dump({"key": key.hexdigest(), "before": before}, file)
     with from_disk():  # model cards would ask the hub about what they name
         trainer = _trainer(model, loss, rows, validate, settings, checkpoints, collate)
         trainer.train(resume_from_checkpoint=last)
@@ -140,14 +145,12 @@ def check_place(out: Path) -> None:
         raise UserError(f"{out}: is there and is no model. Choose another --out.")
 
 
-def _begun(
-    checkpoints: Path, rows: Sequence[Row], settings: FitSettings
-) -> tuple[str | None, float]:
+def _begun(checkpoints: Path, key: str) -> tuple[str | None, float]:
     """The last whole checkpoint of the same training, and the figure before it."""
     found = sorted(checkpoints.glob("checkpoint-*/trainer_state.json"), key=_step)
     try:
         begun = json.loads((checkpoints / "begun.json").read_text(encoding="utf-8"))
-        if found and begun["key"] == _key(rows, settings):
+        if found and begun["key"] == key:
             return str(found[-1].parent), float(begun["before"])
     except (OSError, ValueError, KeyError):
         pass
@@ -157,11 +160,6 @@ def _begun(
 
 def _step(path: Path) -> int:
     return int(path.parent.name.rpartition("-")[2])
-
-
-def _key(rows: Sequence[Row], settings: FitSettings) -> str:
-    content = json.dumps([asdict(settings), [dict(row) for row in rows]], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _trainer(

@@ -137,7 +137,7 @@ def read_items(path: str | Path, language: str | None = None) -> list[Item]:
     """
     path = data_file(Path(path))
     tag = check_language(language) if language else guess_language(path)
-    rows = _json_rows(path) if path.suffix == ".jsonl" else _table_rows(path)
+    rows = _item_rows(path) if path.suffix == ".jsonl" else _table_rows(path)
     notes: dict[str, list[str]] = {}
     items = [_item(row, number, path, tag, notes) for number, row in rows]
     if not items:
@@ -243,7 +243,12 @@ def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         )
 
 
-def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSONL file, with their numbers.
+
+    Raises:
+        UserError: the file and row that cannot be used, and why.
+    """
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
@@ -251,20 +256,30 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
-        check_unicode(row, f"{path}, row {number}")
-        if not isinstance(row, dict):
-            raise UserError(f"{path}, row {number}: is not a JSON object.")
+        check_object(row, f"{path}, row {number}")
+        yield number, row
+
+
+def _item_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, row in json_rows(path):
         candidates = row.get("candidates", [])
         if not isinstance(candidates, list) or not all(isinstance(c, dict) for c in candidates):
             raise UserError(f"{path}, row {number}, candidates: is not a list of objects.")
         yield number, row
 
 
-def check_unicode(row: Any, where: str) -> None:
+def check_object(row: Any, where: str) -> None:
+    """Refuse JSON that is no object, or that cannot be written again.
+
+    Raises:
+        UserError: so it is; ``where`` is what the message calls it.
+    """
     try:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise UserError(f"{where}: holds half a surrogate pair (\\ud800 to \\udfff).") from None
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: is not a JSON object.")
 
 
 def _item(
@@ -407,7 +422,7 @@ def read_texts(path: Path) -> list[Candidate]:
         lines = enumerate(read_text(path).splitlines(), start=1)
         rows = [(number, {"text": line}) for number, line in lines if line.strip()]
     elif path.suffix == ".jsonl":
-        rows = _json_rows(path)
+        rows = json_rows(path)
     elif path.suffix in (".csv", ".tsv"):
         table = read_table(path, ("text",))
         rows = enumerate(cast(list[dict[str, Any]], table.to_dict("records")), start=1)

@@ -817,6 +817,28 @@ def test_a_killed_training_for_retrieval_goes_on(folder, tmp_path, monkeypatch):
     assert distance(tmp_path / "out", tmp_path / "whole") <= 1e-5
 
 
+@pytest.mark.parametrize("change", [{"temperature": 0.2}, {"positive_in_denominator": True}])
+def test_a_training_with_another_loss_does_not_go_on_from_a_killed_one(
+    folder, tmp_path, monkeypatch, change
+):
+    other = replace(SMALL, **change)
+    finetune_retrieval(opened(folder), TRAIN, VAL, other, tmp_path / "whole")
+    evaluate, asked = scores.evaluate, []
+
+    def third_is_killed(*arguments: Any) -> Any:
+        asked.append(arguments)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return evaluate(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(scores, "evaluate", third_is_killed)
+        with pytest.raises(KeyboardInterrupt):
+            finetune_retrieval(opened(folder), TRAIN, VAL, SMALL, tmp_path / "out")
+    finetune_retrieval(opened(folder), TRAIN, VAL, other, tmp_path / "out")
+    assert distance(tmp_path / "out", tmp_path / "whole") == 0
+
+
 def test_splits_without_anything_to_learn_from_are_refused(folder, tmp_path):
     documents = tuple(d for d in TRAIN.documents if d.usage == "literal")
     with pytest.raises(UserError, match="No query has a positive and a hard negative"):

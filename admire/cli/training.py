@@ -27,7 +27,7 @@ from admire.cli.options import (
     TrainingData,
     TrainingTrack,
 )
-from admire.cli.output import print_summaries, print_table
+from admire.cli.output import print_rows, print_summaries
 
 if TYPE_CHECKING:
     from admire.items import Item
@@ -234,12 +234,8 @@ def sweep(
     if json:
         print(found[shown].to_json(orient="records", indent=2))
         return
-    from rich.table import Table
-
-    table = Table(*shown, title=str(out), title_justify="left")
-    for row in found[shown].head(10).itertuples(index=False):
-        table.add_row(*(f"{value:g}" for value in row))
-    print_table(table)
+    best = found[shown].head(10).itertuples(index=False)
+    print_rows(shown, [[f"{value:g}" for value in row] for row in best], str(out))
 
 
 def detector(

@@ -14,8 +14,10 @@ from admire.errors import UserError
 Loaded = TypeVar("Loaded")
 
 
-def local_folder(source: str) -> Path | None:
-    """The folder that a model's name points at; None where it is a name on the hub.
+def local_folder(source: str, what: str = "a model") -> Path | None:
+    """The folder that a name points at; None where it is a name on the hub.
+
+    ``what`` is what messages say that the folder should be of.
 
     Raises:
         UserError: it is written like a path, but no folder is there.
@@ -24,7 +26,7 @@ def local_folder(source: str) -> Path | None:
     if path.is_dir():
         return path
     if source.startswith((".", "/", "~")) or path.is_file():
-        raise UserError(f"{source}: is no folder of a model.")
+        raise UserError(f"{source}: is no folder of {what}.")
     return None
 
 

@@ -157,3 +157,10 @@ def query_prompt(model: SentenceTransformer) -> str:
     """What the model puts before a query."""
     default = model.prompts.get(model.default_prompt_name or "")
     return model.prompts.get("query", default) or ""
+
+
+def document_prompt(model: SentenceTransformer) -> str:
+    """What the model puts before a document."""
+    default = model.prompts.get(model.default_prompt_name or "", "")
+    names = ("document", "passage", "corpus")
+    return next((model.prompts[name] for name in names if name in model.prompts), default) or ""

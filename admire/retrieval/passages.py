@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from admire.encoders.hub import local_folder
 from admire.errors import UserError
-from admire.items import check_unicode, read_text
+from admire.items import check_object, json_rows, read_text
 from admire.storage import write_whole
 
 SPLITS = ("train", "val", "test")
@@ -134,8 +135,8 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
 
 
 def _file(source: str, split: str, name: str) -> Path:
-    folder = Path(source)
-    if folder.is_dir():
+    folder = local_folder(source, "a benchmark")
+    if folder:
         for suffix in (".json", ".jsonl"):
             path = folder / split / f"{name}{suffix}"
             if path.is_file():
@@ -144,11 +145,9 @@ def _file(source: str, split: str, name: str) -> Path:
             f"{folder}: has no {split}/{name}.json (or .jsonl). A benchmark has the splits "
             f"{', '.join(SPLITS)} as folders with queries.json and indexes.json."
         )
-    if source.startswith((".", "/", "~")) or folder.is_file():
-        raise UserError(f"{source}: is no folder of a benchmark.")
     if importlib.util.find_spec("huggingface_hub") is None:
         raise UserError(
-            f"{folder}: is no folder. A dataset of the hub needs the extra 'clip' "
+            f"{source}: is no folder. A dataset of the hub needs the extra 'clip' "
             "(pip install '.[clip]' in the clone)."
         )
     from admire.encoders.hub import hub_file
@@ -175,30 +174,22 @@ def read_passages(path: Path, usages: Iterable[str] = USAGES) -> list[Passage]:
     return passages
 
 
-def _rows(path: Path) -> list[tuple[int, Any]]:
-    text = read_text(path)
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    if path.suffix == ".jsonl":
+        yield from json_rows(path)
+        return
     try:
-        if path.suffix == ".json":
-            rows = json.loads(text)
-            if not isinstance(rows, list):
-                raise UserError(f"{path}: is not a JSON list of passages.")
-            return list(enumerate(rows, start=1))
+        rows = json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: is not JSON ({error}).") from None
-    found = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            try:
-                found.append((number, json.loads(line)))
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
-    return found
+    if not isinstance(rows, list):
+        raise UserError(f"{path}: is not a JSON list of passages.")
+    for number, row in enumerate(rows, start=1):
+        check_object(row, f"{path}, row {number}")
+        yield number, row
 
 
-def _passage(row: Any, where: str, usages: Sequence[str]) -> Passage:
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: is not a JSON object.")
-    check_unicode(row, where)
+def _passage(row: dict[str, Any], where: str, usages: Sequence[str]) -> Passage:
     for column in ("id", "sentence", "idiom", "span", "usage"):
         if row.get(column) is None or not str(row[column]).strip():
             raise UserError(f"{where}, {column}: is missing or empty.")

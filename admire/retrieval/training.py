@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch.nn import functional
 
-from admire.encoders.sentence import SentenceEncoder, query_prompt
+from admire.encoders.sentence import SentenceEncoder, document_prompt, query_prompt
 from admire.encoders.spans import prepare_spans, span_states
 from admire.errors import UserError
 from admire.finetune import FitSettings, Row, fit
@@ -150,7 +150,16 @@ def finetune_retrieval(
 
     rows = [_row(one, settings.mode, style, model) for one in examples(train, settings)]
     loss = _Loss(model, settings)
-    return fit(model, loss, rows, validate, settings.fit, out, lambda some: _features(model, some))
+    return fit(
+        model,
+        loss,
+        rows,
+        validate,
+        settings.fit,
+        out,
+        lambda some: _features(model, some),
+        of=f"{encoder.identity} {settings}",
+    )
 
 
 def _row(example: Example, mode: Mode, style: Format, model: SentenceTransformer) -> dict[str, Any]:
@@ -165,13 +174,6 @@ def _row(example: Example, mode: Mode, style: Format, model: SentenceTransformer
         "end": len(prompt) + end,
         "documents": [before + document.sentence for document in documents],
     }
-
-
-def document_prompt(model: SentenceTransformer) -> str:
-    """What the model puts before a document."""
-    default = model.prompts.get(model.default_prompt_name or "", "")
-    names = ("document", "passage", "corpus")
-    return next((model.prompts[name] for name in names if name in model.prompts), default) or ""
 
 
 def _features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
