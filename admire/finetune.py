@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from admire.encoders.hub import from_disk
 from admire.errors import UserError
@@ -26,6 +26,12 @@ try:
     )
     from sentence_transformers.base.evaluation import BaseEvaluator
     from sentence_transformers.base.model import BaseModel
+    from sentence_transformers.base.sampler import (
+        BatchSamplers,
+        DefaultBatchSampler,
+        MultiDatasetBatchSamplers,
+    )
+    from torch.utils.data import SequentialSampler
     from transformers import (
         EarlyStoppingCallback,
         PrinterCallback,
@@ -53,6 +59,8 @@ class FitSettings:
         batch_size, learning_rate, weight_decay: of AdamW, with a linear schedule.
         warmup: share of the steps in which the learning rate rises.
         epochs, patience: at most so many, and so many without a better figure on validation.
+        precision: of the matrix products; bfloat16 takes about 0.6 of the time on processors that
+            have it.
         seed: of everything drawn.
     """
 
@@ -62,6 +70,7 @@ class FitSettings:
     warmup: float = 0.1
     epochs: int = 10
     patience: int = 3
+    precision: Literal["float32", "bfloat16"] = "float32"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -79,14 +88,15 @@ class FitSettings:
 
 def fit(
     model: SentenceTransformer,
-    loss: torch.nn.Module,
-    rows: Sequence[Row],
+    loss: torch.nn.Module | Mapping[str, torch.nn.Module],
+    rows: Sequence[Row] | Mapping[str, Sequence[Row]],
     validate: Callable[[], float],
     settings: FitSettings,
     out: Path,
     collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]] | None = None,
     *,
     of: str = "",
+    shuffle: bool = True,
 ) -> list[float]:
     """Fit the model in place, keep the epoch with the best figure, and save it to ``out``.
 
@@ -95,11 +105,14 @@ def fit(
 
     Args:
         loss: takes the features of each text column, as losses of sentence-transformers do.
-        rows: one mapping a sample, its texts in columns.
+        rows: one mapping a sample, its texts in columns. Where several things are learned at once,
+            rows and losses of each by name; a batch is of one of them, and each has as many batches
+            as its rows make.
         validate: the figure of the model as it is, the higher the better.
         collate: makes features of rows; None leaves that to sentence-transformers.
         of: what else the result depends on, such as the model and the loss's settings, so that
             checkpoints of others are told apart.
+        shuffle: whether batches are drawn at random from the rows, or made of neighbours.
 
     Returns:
         The figure before training and after each epoch.
@@ -107,11 +120,16 @@ def fit(
     Raises:
         UserError: there is nothing to train on, or ``out`` cannot be written or is no model's.
     """
-    if not rows:
+    content: Any = (
+        {name: list(map(dict, some)) for name, some in rows.items()}
+        if isinstance(rows, Mapping)
+        else list(map(dict, rows))
+    )
+    if not content or (isinstance(content, dict) and not all(content.values())):
         raise UserError("There is nothing to train on.")
     check_place(out)
     checkpoints = out.with_name(f".{out.name}.checkpoints")
-    key = hashlib.sha256(json.dumps([of, asdict(settings), list(map(dict, rows))]).encode())
+    key = hashlib.sha256(json.dumps([of, asdict(settings), content]).encode())
     last, before = _begun(checkpoints, key.hexdigest())
     if last:
         log.info("Going on from %s", last)
@@ -120,7 +138,7 @@ def fit(
         with write_whole(checkpoints / "begun.json") as file:
             json.dump({"key": key.hexdigest(), "before": before}, file)
     with from_disk():  # model cards would ask the hub about what they name
-        trainer = _trainer(model, loss, rows, validate, settings, checkpoints, collate)
+        trainer = _trainer(model, loss, content, validate, settings, checkpoints, collate, shuffle)
         trainer.train(resume_from_checkpoint=last)
         _save(model, out)
     shutil.rmtree(checkpoints, ignore_errors=True)
@@ -164,13 +182,21 @@ def _step(path: Path) -> int:
 
 def _trainer(
     model: SentenceTransformer,
-    loss: torch.nn.Module,
-    rows: Sequence[Row],
+    loss: torch.nn.Module | Mapping[str, torch.nn.Module],
+    content: Any,
     validate: Callable[[], float],
     settings: FitSettings,
     checkpoints: Path,
     collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]] | None,
+    shuffle: bool,
 ) -> SentenceTransformerTrainer:
+    dataset: datasets.Dataset | datasets.DatasetDict
+    if isinstance(content, dict):
+        dataset = datasets.DatasetDict(
+            {name: datasets.Dataset.from_list(some) for name, some in content.items()}
+        )
+    else:
+        dataset = datasets.Dataset.from_list(content)
     trainer = SentenceTransformerTrainer(
         model=model,
         args=SentenceTransformerTrainingArguments(
@@ -189,14 +215,17 @@ def _trainer(
             metric_for_best_model="eval_figure",
             greater_is_better=True,
             restore_callback_states_from_checkpoint=True,
+            bf16=settings.precision == "bfloat16",
             seed=settings.seed,
             data_seed=settings.seed,
+            batch_sampler=BatchSamplers.BATCH_SAMPLER if shuffle else _neighbours,
+            multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
             use_cpu=model.device.type == "cpu",
             disable_tqdm=True,
             report_to="none",
         ),
-        train_dataset=datasets.Dataset.from_list([dict(row) for row in rows]),
-        loss=loss,
+        train_dataset=dataset,
+        loss=dict(loss) if isinstance(loss, Mapping) else loss,
         evaluator=_Figure(validate),
         data_collator=_Collator(collate) if collate else None,  # type: ignore[arg-type]
         callbacks=[EarlyStoppingCallback(settings.patience), _Tell()],
@@ -215,6 +244,12 @@ def _save(model: SentenceTransformer, out: Path) -> None:
         partial.rename(out)
     except OSError as error:
         raise UserError(f"{out}: cannot be written ({error.strerror}).") from None
+
+
+def _neighbours(
+    dataset: datasets.Dataset, batch_size: int, drop_last: bool, **options: Any
+) -> DefaultBatchSampler:
+    return DefaultBatchSampler(SequentialSampler(dataset), batch_size, drop_last)
 
 
 class _Figure(BaseEvaluator):

@@ -58,7 +58,7 @@ def interpret(
     """One chat model's interpretation of each item, in the items' order.
 
     ``glosses`` says for which items the meaning is asked: all, those taken as idiomatic, or none.
-    ``detector`` is the file that the method of that name reads.
+    ``detector`` is the file or folder that the method of that name reads.
 
     Raises:
         UserError: the model cannot be asked; the message names the item.

@@ -24,6 +24,7 @@ from admire.encoders import (
     TextEncoder,
     open_encoder,
 )
+from admire.encoders.hub import folder_digest
 from admire.errors import UserError
 from admire.interpretation import Interpretation, SenseMethod, interpret, sense_method
 from admire.items import Item, Prediction, SenseLabel
@@ -88,7 +89,8 @@ class Settings:
         scoring: how similarities become scores.
         head: a folder that ``admire train`` wrote, to compare queries and candidates in its space.
         prompts: a folder of templates that replace the built-in ones of the same name.
-        detector: a file that ``admire detector`` wrote; None is the built-in one.
+        detector: what ``admire detector`` or ``admire finetune detector`` wrote; None is the
+            built-in one.
         llm_url: the address of an OpenAI-compatible server; None is the official one.
         seed: of the sampled replies.
     """
@@ -472,12 +474,18 @@ def _record(
                 kind: {"name": encoder.name, "identity": encoder.identity}
                 for kind, encoder in encoders.items()
             },
-            "detector": hashlib.sha256(detector.read_bytes()).hexdigest() if detected else None,
+            "detector": _digest(detector) if detected else None,
         },
         "prompts": Prompts(settings.prompts).fingerprints(),
         "versions": {"python": platform.python_version()} | {p: _version(p) for p in PACKAGES},
         "seconds": {name: round(seconds, 3) for name, seconds in timings.items()},
     }
+
+
+def _digest(detector: Path) -> str:
+    if detector.is_dir():
+        return folder_digest(detector)
+    return hashlib.sha256(detector.read_bytes()).hexdigest()
 
 
 def _version(package: str) -> str | None:

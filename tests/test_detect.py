@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,19 @@ import pytest
 from toys import WordEncoder
 
 from admire import Item, UserError
-from admire.detect import Detector, fit, load_detector, read_idiomaticity, sample
+from admire.detect import (
+    Detector,
+    Use,
+    fit,
+    load_detector,
+    macro_f1,
+    read_idiomaticity,
+    read_uses,
+    sample,
+    score_senses,
+    write_predictions,
+)
+from admire.sense import Sense
 
 
 class MarkedEncoder:
@@ -149,3 +162,122 @@ def test_the_real_training_file_is_read(shared: Path):
     found = read_idiomaticity(shared / "semeval2022_task2/subtask_a/train_zero_shot.csv")
     assert len(found) == 4491
     assert json.dumps(sorted({item.language for item in found})) == '["en", "pt"]'
+
+
+# ---------------------------------------------------------------------------- Task 2A's other files
+
+
+def dev(tmp_path: Path, labels: list[tuple[str, str]]) -> tuple[Path, Path]:
+    """A file of two rows without labels, and a gold file."""
+    data, gold = tmp_path / "dev.csv", tmp_path / "gold.csv"
+    data.write_text(
+        "ID,Language,MWE,Previous,Target,Next\n"
+        '5,EN,big fish,"One, two.",A big fish.,Three.\n'
+        "8,pt_BR,pé frio,,Um pé frio.,\n"
+    )
+    gold.write_text("ID,Label\n" + "".join(f"{name},{label}\n" for name, label in labels))
+    return data, gold
+
+
+def test_labels_are_joined_on_id_and_the_context_is_read(tmp_path):
+    data, gold = dev(tmp_path, [("9", "?"), ("8", "1"), ("5", "0")])
+    assert read_uses(data, gold) == [
+        Use(
+            Item("big fish", "A big fish.", "en", sentence_type="idiomatic"),
+            "One, two.",
+            "Three.",
+            "5",
+        ),
+        Use(Item("pé frio", "Um pé frio.", "pt-br", sentence_type="literal"), id="8"),
+    ]
+    assert read_idiomaticity(data, gold) == [use.item for use in read_uses(data, gold)]
+
+
+def test_without_a_gold_file_senses_are_unknown_unless_they_are_required(tmp_path):
+    data, _ = dev(tmp_path, [])
+    assert [use.item.sentence_type for use in read_uses(data)] == [None, None]
+    for read in (read_idiomaticity, lambda path: read_uses(path, required=("Label",))):
+        with pytest.raises(UserError, match=r"dev\.csv: the column 'Label' is missing"):
+            read(data)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([("5", "0")], r"dev\.csv, row 2, ID: '8' has no label in .*gold\.csv\."),
+        (
+            [("8", "1"), ("5", "2")],
+            r"dev\.csv, row 1, ID: '5' has no label in .*gold\.csv: its row 2, Label, is '2', not",
+        ),
+        ([("5", "0"), ("8", "1"), ("5", "1")], r"gold\.csv, row 3, ID: '5' is there twice"),
+    ],
+)
+def test_what_a_gold_file_lacks_is_named(tmp_path, labels, message):
+    with pytest.raises(UserError, match=message):
+        read_uses(*dev(tmp_path, labels))
+
+
+def test_columns_that_are_needed_and_rows_are_asked_for(tmp_path):
+    data, gold = dev(tmp_path, [])
+    table = pd.read_csv(data, dtype=str, keep_default_na=False)
+    table.drop(columns="Next").to_csv(data, index=False)
+    assert read_uses(data)[0].following == ""
+    with pytest.raises(UserError, match=r"dev\.csv: the column 'Next' is missing"):
+        read_uses(data, required=("Previous", "Next"))
+    table.drop(columns="ID").to_csv(data, index=False)
+    with pytest.raises(UserError, match=r"dev\.csv: the column 'ID' is missing"):
+        read_uses(data, gold)
+    table[:0].to_csv(data, index=False)
+    with pytest.raises(UserError, match=r"dev\.csv: holds no rows"):
+        read_uses(data)
+
+
+def test_a_submission_has_the_organisers_columns(tmp_path):
+    uses = [Use(Item("a", "a", "en"), id="4"), Use(Item("b", "b", "pt"), id="2")]
+    senses = [Sense("idiomatic", 0.9, 1), Sense("literal", 0.1, 0, 1)]
+    write_predictions(tmp_path / "mine.csv", uses, senses, "one_shot")
+    assert (tmp_path / "mine.csv").read_text() == (
+        "ID,Language,Setting,Label\n4,EN,one_shot,0\n2,PT,one_shot,1\n"
+    )
+
+
+def test_macro_f1_is_the_mean_of_both_f1s():
+    gold = ["idiomatic"] * 4 + ["literal"] * 2
+    told = ["idiomatic"] * 3 + ["literal"] * 2 + ["idiomatic"]
+    # idiomatic: precision 3/4, recall 3/4; literal: precision 1/2, recall 1/2.
+    assert macro_f1(gold, told) == pytest.approx((3 / 4 + 1 / 2) / 2)
+    metrics = pytest.importorskip("sklearn.metrics")
+    assert macro_f1(gold, told) == metrics.f1_score(gold, told, average="macro")
+    assert macro_f1(gold, gold) == 1
+    assert macro_f1(["literal"], ["idiomatic"]) == 0
+
+
+def test_scores_are_of_each_language_and_of_all():
+    items = [
+        Item("a", "a", language, sentence_type=sense)
+        for language, sense in (("pt", "literal"), ("en", "idiomatic"), ("pt", "idiomatic"))
+    ]
+    senses = [Sense("literal", 0.1), Sense("idiomatic", 0.9), Sense("literal", 0.2)]
+    found = {score.language: score for score in score_senses(items, senses)}
+    assert list(found) == ["en", "pt", "all"]
+    assert (found["en"].n, found["en"].macro_f1, found["en"].accuracy) == (1, 1, 1)
+    # pt: literal has precision 1/2 and recall 1, idiomatic nothing.
+    assert found["pt"].macro_f1 == pytest.approx((2 / 3 + 0) / 2)
+    assert (found["pt"].n, found["pt"].accuracy) == (2, 0.5)
+    # all: literal as before, idiomatic has precision 1 and recall 1/2.
+    assert found["all"].macro_f1 == pytest.approx(2 / 3)
+    assert (found["all"].n, found["all"].accuracy) == (3, pytest.approx(2 / 3))
+
+
+def test_a_missing_scikit_learn_names_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.metrics", None)
+    with pytest.raises(UserError, match="scikit-learn: the extra 'train'"):
+        macro_f1(["literal"], ["literal"])
+
+
+def test_the_real_dev_file_is_read_with_its_gold_file(shared: Path):
+    folder = shared / "semeval2022_task2/subtask_a"
+    required = ("ID", "Previous", "Next")
+    found = read_uses(folder / "dev.csv", folder / "dev_gold.csv", required=required)
+    assert len(found) == 739
+    assert all(use.previous and use.following and use.item.sentence_type for use in found)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import typer
 
-from admire.cli import models, ranking, retrieval, training
+from admire.cli import detection, models, ranking, retrieval, sts, training
 from admire.errors import UserError
 
 log = logging.getLogger("admire")
@@ -32,6 +32,8 @@ models_app.command()(models.pull)
 augment_app.command("images")(training.augment_images)
 augment_app.command("captions")(training.augment_captions)
 finetune_app.command("retrieval")(retrieval.finetune_retrieval)
+finetune_app.command("sentences")(sts.finetune_sentences)
+finetune_app.command("detector")(detection.finetune_detector)
 for command in (
     ranking.demo,
     ranking.rank,
@@ -41,10 +43,12 @@ for command in (
     training.train,
     training.sweep,
     training.detector,
+    detection.detect,
     retrieval.search,
     retrieval.index,
     retrieval.retrieve,
     retrieval.benchmark,
+    sts.sts,
 ):
     app.command()(command)
 

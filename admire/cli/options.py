@@ -28,7 +28,11 @@ PromptFolder = Annotated[
     Path | None, typer.Option(help="Folder of templates that replace the built-in ones.")
 ]
 DetectorFile = Annotated[
-    Path | None, typer.Option(help="Detector written by admire detector; else the built-in one.")
+    Path | None,
+    typer.Option(
+        help="Detector: a file of admire detector or a folder of admire finetune detector; else "
+        "the built-in one."
+    ),
 ]
 TrainingData = Annotated[Path, typer.Argument(help="As for rank, with types and gold orders.")]
 EncoderOption = Annotated[str, typer.Option(help="Encoder, as for rank.")]
@@ -57,6 +61,10 @@ GlossesOnly = Annotated[
     ),
 ]
 Epochs = Annotated[int, typer.Option(help="Epochs at most.")]
+TrainingPrecision = Annotated[
+    Literal["float32", "bfloat16"],
+    typer.Option(help="Of training; bfloat16 is faster where the processor or GPU has it."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 

@@ -18,6 +18,7 @@ from admire.cli.options import (
     PromptFolder,
     Seed,
     SenseMethod,
+    TrainingPrecision,
 )
 from admire.cli.output import print_rows
 from admire.errors import UserError
@@ -324,6 +325,7 @@ def finetune_retrieval(
         int, typer.Option(min=1, help="Models to train, with seeds from --seed; mean ± deviation.")
     ] = 1,
     device: EncoderDevice = "auto",
+    precision: TrainingPrecision = "float32",
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -355,6 +357,7 @@ def finetune_retrieval(
                 learning_rate=learning_rate,
                 epochs=epochs,
                 patience=patience,
+                precision=precision,
                 seed=one,
             ),
         )

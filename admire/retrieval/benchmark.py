@@ -85,7 +85,7 @@ def build(folder: Path, language: str, *, queries: int = 3, seed: int = 0) -> di
     items = read_idiomaticity(a / "train_zero_shot.csv") + read_idiomaticity(
         a / "train_one_shot.csv"
     )
-    items += _labelled(a / "dev.csv", a / "dev_gold.csv")
+    items += read_idiomaticity(a / "dev.csv", a / "dev_gold.csv")
     paraphrases = read_paraphrases(b / "train_data.csv")
     paraphrases += read_paraphrases(b / "dev.csv", b / "dev.gold.csv")
     uses = _uses([item for item in items if item.language == language])
@@ -129,27 +129,6 @@ def build(folder: Path, language: str, *, queries: int = 3, seed: int = 0) -> di
             tuple(_numbered(indexed, f"{language}-{split}-d")),
         )
     return splits
-
-
-def _labelled(path: Path, gold: Path) -> list[Item]:
-    """Items of a file whose labels are in another one, joined on ``ID``."""
-    table = read_table(path, ("ID", "Language", "MWE", "Target"))
-    labels = read_table(gold, ("ID", "Label"))
-    label = dict(zip(labels["ID"], labels["Label"], strict=True))
-    found = []
-    for number, row in enumerate(table.to_dict("records"), start=1):
-        if label.get(row["ID"]) not in ("0", "1"):
-            raise UserError(f"{path}, row {number}, ID: '{row['ID']}' has no label in {gold}.")
-        kind = "idiomatic" if label[row["ID"]] == "0" else "literal"
-        found.append(
-            Item(
-                row["MWE"],
-                row["Target"],
-                row["Language"].lower(),
-                sentence_type=kind,  # type: ignore[arg-type]
-            )
-        )
-    return found
 
 
 def _uses(items: Sequence[Item]) -> dict[str, dict[str, list[str]]]:

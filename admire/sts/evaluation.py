@@ -1,0 +1,152 @@
+"""Similarities of pairs by an encoder or a chat model, and their rank correlation with the gold."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from admire.encoders import TextEncoder
+from admire.errors import UserError
+from admire.llm import ChatModel
+from admire.progress import track
+from admire.prompts import Prompts
+from admire.storage import write_whole
+from admire.sts.pairs import Pair
+
+Similarities = Mapping[tuple[str, str], float]
+"""Of two sentences, as a model has it."""
+
+SUBSETS: tuple[tuple[str, Callable[[Pair], bool]], ...] = (
+    ("all", lambda pair: True),
+    ("idiom", lambda pair: pair.mwe is not None),
+    ("sts", lambda pair: pair.mwe is None),
+)
+ATTEMPTS = 3
+"""How often a chat model is asked again when its reply holds no number from 0 to 1."""
+
+
+def _asked(pairs: Sequence[Pair]) -> list[tuple[str, str]]:
+    """What must be compared: the pairs, and those whose similarities theirs should equal."""
+    found = [(pair.first, pair.second) for pair in pairs]
+    found += [pair.reference for pair in pairs if pair.reference]
+    return list(dict.fromkeys(found))
+
+
+def compare(
+    pairs: Sequence[Pair], encoder: TextEncoder, as_read: Callable[[str], str] = str
+) -> dict[tuple[str, str], float]:
+    """Cosines of the pairs and of their references, in [-1, 1].
+
+    ``as_read`` gives a sentence the form in which the encoder takes it, as
+    :func:`admire.sts.mwes.reader` does.
+    """
+    asked = _asked(pairs)
+    sentences = list(dict.fromkeys(sentence for pair in asked for sentence in pair))
+    vectors = encoder.encode_texts([as_read(s) for s in sentences], role="query")
+    place = {sentence: k for k, sentence in enumerate(sentences)}
+    first, second = (vectors[[place[pair[side]] for pair in asked]] for side in (0, 1))
+    cosines = np.einsum("nd,nd->n", first, second, dtype=np.float64)
+    return dict(zip(asked, cosines.tolist(), strict=True))
+
+
+def rate(
+    pairs: Sequence[Pair], llm: ChatModel, prompts: Prompts, *, seed: int = 0
+) -> dict[tuple[str, str], float]:
+    """Ratings in [0, 1] by a chat model (the DeepSeek row of ChengyuSTS, section 4).
+
+    A reply that holds no such number is asked for again at temperature 1; after three tries the
+    pair has no rating and is not among the results.
+
+    Raises:
+        UserError: the model cannot be asked.
+    """
+    found = {}
+    for first, second in track(_asked(pairs), "Rating"):
+        prompt = prompts.render("similarity", "en", first=first, second=second)
+        for attempt in range(ATTEMPTS):
+            reply = llm.ask(
+                prompt, temperature=float(attempt > 0), max_tokens=20, seed=seed + attempt
+            )
+            rating = read_rating(reply)
+            if rating is not None:
+                found[first, second] = rating
+                break
+    return found
+
+
+def read_rating(reply: str) -> float | None:
+    """The one number in a reply, if it is from 0 to 1."""
+    numbers = re.findall(r"-?\d+(?:[.,]\d+)?%?", reply)
+    if len(numbers) != 1 or numbers[0].endswith("%"):
+        return None
+    rating = float(numbers[0].replace(",", "."))
+    return rating if 0 <= rating <= 1 else None
+
+
+def evaluate(pairs: Sequence[Pair], similarities: Similarities) -> pd.DataFrame:
+    """Spearman's correlation as the organisers of SemEval-2022 Task 2 compute it.
+
+    A pair without a similarity of its own has that of its reference, as predicted. Pairs that can
+    not be scored, or were not rated, are left out.
+
+    Returns:
+        A row for each language and, where there are several, for all together (``"all"``), and each
+        subset of pairs that is there (all, idiom, sts): ``language, subset, n, spearman``. The
+        correlation is NaN where it is not defined, because all predictions or all golds are equal.
+    """
+    scored = [
+        (pair, similarities[pair.first, pair.second], gold)
+        for pair in pairs
+        if (pair.first, pair.second) in similarities
+        and (gold := _gold(pair, similarities)) is not None
+    ]
+    languages = sorted({pair.language for pair, _, _ in scored})
+    rows = []
+    for language in [*languages, *(["all"] if len(languages) > 1 else [])]:
+        spoken = [one for one in scored if language in (one[0].language, "all")]
+        for name, belongs in SUBSETS:
+            chosen = [(predicted, gold) for pair, predicted, gold in spoken if belongs(pair)]
+            if chosen:
+                rows.append((language, name, len(chosen), spearman(*zip(*chosen, strict=True))))
+    return pd.DataFrame(rows, columns=["language", "subset", "n", "spearman"])
+
+
+def _gold(pair: Pair, similarities: Similarities) -> float | None:
+    if pair.similarity is not None:
+        return pair.similarity
+    return similarities.get(pair.reference) if pair.reference else None
+
+
+def spearman(a: Sequence[float], b: Sequence[float]) -> float:
+    """Spearman's correlation with mean ranks for ties; NaN where one side is constant."""
+    if len(set(a)) < 2 or len(set(b)) < 2:
+        return math.nan
+    return float(np.corrcoef(pd.Series(a).rank(), pd.Series(b).rank())[0, 1])
+
+
+def write_submission(
+    path: Path, pairs: Sequence[Pair], similarities: Similarities, setting: str
+) -> None:
+    """Write a submission to Task 2B: ``ID, Language, Setting, Sim``.
+
+    Raises:
+        UserError: a pair was not rated, or the file cannot be written.
+    """
+    missing = [pair.name for pair in pairs if (pair.first, pair.second) not in similarities]
+    if missing:
+        raise UserError(
+            f"{path}: is not written, because {len(missing)} pairs have no rating, "
+            f"such as {missing[0]}."
+        )
+    with write_whole(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("ID", "Language", "Setting", "Sim"))
+        for pair in pairs:
+            similarity = similarities[pair.first, pair.second]
+            writer.writerow((pair.name, pair.language.upper(), setting, f"{similarity:.6f}"))

@@ -1,0 +1,71 @@
+"""Expressions as single tokens (He et al., section 3.3): 'night owl' as IDnightowlID."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+def token(mwe: str) -> str:
+    """The token of an expression: its letters and digits between two ``ID``."""
+    return "ID" + re.sub(r"[\W_]+", "", mwe.casefold()) + "ID"
+
+
+def mark(sentence: str, mwe: str) -> str:
+    """The sentence with each use of the expression, whatever its case, as its token."""
+    return _pattern(mwe).sub(token(mwe), sentence)
+
+
+@lru_cache(maxsize=4096)
+def _pattern(mwe: str) -> re.Pattern[str]:
+    words = r"[\W_]+".join(map(re.escape, re.findall(r"\w+", mwe.casefold())))
+    return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
+
+
+def extend(model: SentenceTransformer, mwes: Iterable[str]) -> None:
+    """Give the model's vocabulary a token for each expression.
+
+    A new token begins as the mean of the tokens that the expression had so far, so that a model
+    that has learned nothing yet compares much as before.
+    """
+    import torch
+
+    tokenizer = model.tokenizer
+    known = tokenizer.get_vocab()
+    new = {token(mwe): mwe for mwe in mwes}
+    parts = {
+        name: tokenizer(mwe, add_special_tokens=False)["input_ids"]
+        for name, mwe in sorted(new.items())
+        if name not in known
+    }
+    tokenizer.add_tokens(list(parts))
+    transformer: Any = model[0].model
+    if len(tokenizer) > transformer.get_input_embeddings().num_embeddings:
+        transformer.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    weights = transformer.get_input_embeddings().weight
+    with torch.no_grad():
+        for name, ids in parts.items():
+            weights[tokenizer.convert_tokens_to_ids(name)] = weights[ids].mean(dim=0)
+
+
+def reader(model: SentenceTransformer, mwes: Iterable[str]) -> Callable[[str], str]:
+    """What puts tokens into a sentence for those of the expressions that the model has tokens of.
+
+    For a model without such tokens sentences stay as they are.
+    """
+    known = model.tokenizer.get_added_vocab()
+    owned = sorted({mwe for mwe in mwes if token(mwe) in known}, key=len, reverse=True)
+    if not owned:
+        return str
+
+    def read(sentence: str) -> str:
+        for mwe in owned:
+            sentence = mark(sentence, mwe)
+        return sentence
+
+    return read

@@ -1,0 +1,522 @@
+"""The fine-tuned detector: what it reads, what it computes, its training and its folder."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import shutil
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toys import ScriptedChat, WordEncoder
+
+from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
+from admire.detect import Setting, Use, load_detector, macro_f1
+from admire.encoders.hub import folder_digest
+
+torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
+pytest.importorskip("sentence_transformers", reason="needs the extra 'finetune'")
+pytest.importorskip("datasets", reason="needs the extra 'finetune'")
+pytest.importorskip("accelerate", reason="needs the extra 'finetune'")
+pytest.importorskip("sklearn", reason="needs the extra 'train'")
+
+import transformers  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
+from sentence_transformers import SentenceTransformer  # noqa: E402
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding  # noqa: E402
+from towers import save_sentence_transformer, word_tokenizer  # noqa: E402
+
+from admire import classifier  # noqa: E402
+from admire.classifier import (  # noqa: E402
+    Classifier,
+    ClassifierTraining,
+    FirstStates,
+    finetune_classifier,
+    hold_out,
+    open_classifier,
+)
+from admire.finetune import FitSettings  # noqa: E402
+
+SETTINGS: tuple[Setting, Setting] = ("zero_shot", "one_shot")
+MWES = ("night owl", "red lamp", "big bird", "green desk", "blue tree", "small circle")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models so small are slowed down by a second thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    gc.freeze()  # each training collects garbage, and would go through all that was imported
+    yield
+    gc.unfreeze()
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_card() -> Iterator[None]:
+    """Of each checkpoint the model card is what takes longest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SentenceTransformer, "_create_model_card", lambda *_, **__: None)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tried() -> Iterator[list[tuple]]:
+    """What of the network was asked for: it is refused."""
+    asked: list[tuple] = []
+
+    def refuse(*address: object, **_: object) -> None:
+        asked.append(address)
+        raise OSError("tests must not use the network")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", refuse)
+        patch.setattr(socket, "create_connection", refuse)
+        yield asked
+
+
+def uses(mwes: Sequence[str] = MWES) -> list[Use]:
+    """Literally an MWE stands on things, idiomatically it writes."""
+    found = []
+    for mwe in mwes:
+        for sentence, sense in (
+            (f"a {mwe} in the tree", "literal"),
+            (f"the big {mwe} is on the desk", "literal"),
+            (f"my sister is the {mwe} who writes", "idiomatic"),
+            (f"a real {mwe} writes at midnight", "idiomatic"),
+        ):
+            item = Item(mwe, sentence, "en", sentence_type=sense)
+            found.append(Use(item, "the woman is in a square", "a man at night"))
+    return found
+
+
+TRAIN, HELD = uses(MWES[:4]), uses(MWES[4:])
+
+
+def quick(setting: Setting, **changes) -> ClassifierTraining:
+    settings = {"batch_size": 4, "learning_rate": 3e-3, "epochs": 3, "max_length": 24}
+    return ClassifierTraining(setting, **(settings | changes))
+
+
+def trained(base: Path, out: Path, setting: Setting = "one_shot", held=HELD, **changes):
+    settings = quick(setting, **changes)
+    return finetune_classifier(str(base), TRAIN, held, settings, out, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An encoder as transformers saves it."""
+    folder = save_sentence_transformer(tmp_path_factory.mktemp("models") / "tiny")
+    return folder.with_name("tiny-parts")
+
+
+@pytest.fixture(scope="module")
+def made(base: Path) -> dict[Setting, tuple[Path, list[float]]]:
+    """For each setting a classifier's folder, and the figures of its training."""
+    found = {}
+    for setting in SETTINGS:
+        folder = base.with_name(setting)
+        found[setting] = folder, trained(base, folder, setting, epochs=10)
+    return found
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    head = load_file(folder / "2_Dense" / "model.safetensors")
+    return load_file(folder / "model.safetensors") | head
+
+
+def distance(one: Path, other: Path) -> float:
+    """The most that a weight of the two classifiers differs."""
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    return max(float((first[name] - second[name]).abs().max()) for name in first)
+
+
+# --------------------------------------------------------------------------------- what it computes
+
+
+def by_hand(folder: Path, text: str, layers: slice) -> np.ndarray:
+    """The logits by transformers alone, of the first token's states in these layers."""
+    model = transformers.AutoModel.from_pretrained(folder)
+    tokens = transformers.AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
+    with torch.inference_mode():
+        states = model(**tokens, output_hidden_states=True).hidden_states
+    head = load_file(folder / "2_Dense" / "model.safetensors")
+    vector = torch.cat([layer[0, 0] for layer in states[layers]])
+    assert head["linear.weight"].shape == (2, len(vector))
+    return (head["linear.weight"] @ vector + head["linear.bias"]).numpy()
+
+
+def test_zero_shot_is_a_linear_layer_on_the_first_states_of_all_hidden_layers(made):
+    folder, _ = made["zero_shot"]
+    text = "the woman is in a square a night owl in the tree a man at night"
+    found = open_classifier(folder, device="cpu")
+    assert found.text(TRAIN[0]) == text
+    wanted = by_hand(folder, text, slice(1, None))
+    assert np.allclose(found.model.encode([text])[0], wanted, atol=1e-6)
+    odds = np.exp(wanted)
+    sense = found.classify(TRAIN[:1])[0]
+    assert sense.probability == pytest.approx(odds[0] / odds.sum(), abs=1e-6)
+
+
+def test_one_shot_is_a_linear_layer_on_the_first_state_of_the_last_layer(made):
+    folder, _ = made["one_shot"]
+    text = "a night owl in the tree</s> night owl"
+    found = open_classifier(folder, device="cpu")
+    assert found.text(TRAIN[0]) == text
+    wanted = by_hand(folder, text, slice(-1, None))
+    assert np.allclose(found.model.encode([text])[0], wanted, atol=1e-6)
+
+
+def test_the_first_states_are_those_of_the_first_token_that_is_no_padding():
+    layers = [torch.randn(2, 3, 4) for _ in range(3)]
+    features = {
+        "all_layer_embeddings": layers,
+        "attention_mask": torch.tensor([[1, 1, 0], [0, 1, 1]]),
+    }
+    found = FirstStates()(features)["sentence_embedding"]
+    wanted = torch.stack(
+        [
+            torch.cat([layers[1][0, 0], layers[2][0, 0]]),
+            torch.cat([layers[1][1, 1], layers[2][1, 1]]),
+        ]
+    )
+    assert torch.equal(found, wanted)
+
+
+def test_what_is_decided_does_not_depend_on_the_other_uses(made):
+    found = open_classifier(made["zero_shot"][0], device="cpu")
+    mixed = [*TRAIN, *(Use(use.item) for use in TRAIN)]
+    alone = [found.classify([use])[0].probability for use in mixed]
+    assert [s.probability for s in found.classify(mixed)] == pytest.approx(alone, abs=1e-6)
+    assert found.classify([]) == found.senses([]) == []
+
+
+def test_a_sense_has_one_vote_for_the_likelier_logit():
+    class Fixed:
+        def encode(self, texts, **_):
+            return np.array([[2, 1], [1, 2], [1, 1], [900, 0], [0, 900]], np.float32)
+
+    found = Classifier(Fixed(), "zero_shot", {}).classify(TRAIN[:5])
+    assert [s.label for s in found] == ["idiomatic", "literal", "literal", "idiomatic", "literal"]
+    assert [(s.idiomatic, s.literal) for s in found] == [(1, 0), (0, 1), (0, 1), (1, 0), (0, 1)]
+    assert [s.probability for s in found] == pytest.approx([0.7311, 0.2689, 0.5, 1, 0], abs=1e-4)
+
+
+# ------------------------------------------------------------------------------------ what it reads
+
+
+def tokens(found: Classifier, use: Use) -> list[str]:
+    ids = found.model.preprocess([found.text(use)])["input_ids"][0]
+    return found.model.tokenizer.convert_ids_to_tokens(ids)
+
+
+def use(sentence: str, mwe: str = "night owl", previous: str = "", following: str = "") -> Use:
+    return Use(Item(mwe, sentence), previous, following)
+
+
+def test_one_shot_reads_the_sentence_and_the_mwe_between_the_tokenizers_marks(made):
+    found = open_classifier(made["one_shot"][0], device="cpu")
+    read = tokens(found, use("a night owl writes", previous="my lamp", following="the desk"))
+    assert read == ["<s>", "a", "night", "owl", "writes", "</s>", "night", "owl", "</s>"]
+
+
+def test_zero_shot_reads_the_sentence_between_its_neighbours(made):
+    found = open_classifier(made["zero_shot"][0], device="cpu")
+    read = tokens(found, use("a night owl writes ", previous="my lamp", following=" the desk"))
+    assert read == ["<s>", "my", "lamp", "a", "night", "owl", "writes", "the", "desk", "</s>"]
+    assert tokens(found, use("a night owl", previous=" ")) == ["<s>", "a", "night", "owl", "</s>"]
+
+
+def test_the_context_decides_in_zero_shot_only(made):
+    plain, around = use("a night owl"), use("a night owl", previous="my sister", following="writes")
+    for setting, same in (("zero_shot", False), ("one_shot", True)):
+        found = open_classifier(made[setting][0], device="cpu")
+        one, other = (sense.probability for sense in found.classify([plain, around]))
+        assert (one == pytest.approx(other, abs=1e-9)) == same
+    assert found.senses([plain.item])[0].probability == pytest.approx(one)
+
+
+def test_the_mwe_decides_in_one_shot_only(made):
+    uses = [use("a night owl"), use("a night owl", "red lamp")]
+    for setting, same in (("zero_shot", True), ("one_shot", False)):
+        one, other = open_classifier(made[setting][0], device="cpu").classify(uses)
+        assert (one.probability == pytest.approx(other.probability, abs=1e-9)) == same
+
+
+def test_what_is_too_long_is_cut_at_the_models_length(made):
+    long = " ".join(f"a {word}" for word in ("tree", "bird") * 20)
+    zero = tokens(open_classifier(made["zero_shot"][0], device="cpu"), use("owl", previous=long))
+    assert zero == ["<s>", *long.split()[:22], "</s>"]
+    one = open_classifier(made["one_shot"][0], device="cpu")
+    assert tokens(one, use(long)) == ["<s>", *long.split()[:19], "</s>", "night", "owl", "</s>"]
+    whole = " ".join(long.split()[:19])
+    assert tokens(one, use(whole)) == tokens(one, use(long))
+    assert len(tokens(one, use("a bird", mwe=long))) == 24  # the MWE alone is too long
+
+
+# ----------------------------------------------------------------------------------------- training
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_it_learns_what_tells_the_senses_apart_also_of_unseen_mwes(made, setting):
+    folder, figures = made[setting]
+    assert len(figures) == 11
+    assert figures[0] < 0.8
+    assert max(figures[1:]) == 1
+    found = open_classifier(folder, device="cpu").classify(HELD)
+    assert [sense.label for sense in found] == [use.item.sentence_type for use in HELD]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_folder_says_how_it_was_made(made, base, setting):
+    folder, figures = made[setting]
+    record = json.loads((folder / "admire.json").read_text())
+    assert record == open_classifier(folder).record
+    assert record.pop("identity")
+    assert record == {
+        "base": str(base),
+        "setting": setting,
+        "batch_size": 4,
+        "learning_rate": 3e-3,
+        "warmup": 0.05,
+        "epochs": 10,
+        "max_length": 24,
+        "precision": "float32",
+        "seed": 4,
+        "languages": ["en"],
+        "rows": 16,
+        "validation_rows": 8,
+        "macro_f1": max(figures[1:]),
+    }
+
+
+def test_the_best_epoch_is_the_one_that_is_saved(base, tmp_path, monkeypatch):
+    figures = [0.1, 0.2, 0.2, 0.3, 0.3, 0.2, 0.9, 0.4]
+    given, told = iter([0, *figures]), []  # the first is asked before there is a model
+
+    def scored(gold, labels):
+        told.append(list(labels))
+        return next(given)
+
+    monkeypatch.setattr(classifier, "macro_f1", scored)
+    assert trained(base, tmp_path / "out", epochs=7) == pytest.approx(figures)
+    found = open_classifier(tmp_path / "out", device="cpu")
+    assert found.record["macro_f1"] == pytest.approx(0.9)
+    assert [sense.label for sense in found.classify(HELD)] == told[7]
+    assert told[7] != told[1]
+
+
+def test_the_defaults_are_the_papers():
+    paper = FitSettings(32, 2e-5, warmup=0.05, epochs=10, patience=10, seed=4)
+    assert ClassifierTraining("zero_shot").fit == paper
+    assert ClassifierTraining("one_shot").fit == replace(paper, batch_size=4)
+    assert ClassifierTraining("one_shot").max_length == 128
+
+
+def test_the_seed_decides_the_weights(base, tmp_path):
+    for name, seed in (("one", 3), ("same", 3), ("other", 5)):
+        torch.rand(7)  # what was drawn before does not matter
+        trained(base, tmp_path / name, "zero_shot", seed=seed, epochs=1)
+    assert distance(tmp_path / "one", tmp_path / "same") == 0
+    assert distance(tmp_path / "one", tmp_path / "other") > 1e-4
+
+
+def test_a_folder_of_sentence_transformers_is_as_good_as_its_transformer(base, tmp_path):
+    trained(base, tmp_path / "one", epochs=1)
+    trained(base.with_name("tiny"), tmp_path / "other", epochs=1)
+    assert distance(tmp_path / "one", tmp_path / "other") == 0
+
+
+def test_training_that_was_killed_goes_on(base, tmp_path, monkeypatch, caplog):
+    whole = trained(base, tmp_path / "whole")
+    calls = []
+
+    def killed(gold, labels):
+        calls.append(labels)
+        if len(calls) == 4:  # the check for the package, before, the first epoch, the second
+            raise KeyboardInterrupt
+        return macro_f1(gold, labels)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(classifier, "macro_f1", killed)
+        with pytest.raises(KeyboardInterrupt):
+            trained(base, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with caplog.at_level(logging.INFO, "admire"):
+        again = trained(base, tmp_path / "out")
+    assert "Going on from" in caplog.text
+    assert again == pytest.approx(whole)
+    assert distance(tmp_path / "out", tmp_path / "whole") <= 1e-5
+    assert {path.name for path in tmp_path.iterdir()} == {"whole", "out"}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"setting": "zero_shot"}, {"held": HELD[:4]}, {"max_length": 20}]
+)
+def test_other_training_does_not_go_on_from_a_checkpoint(
+    base, tmp_path, monkeypatch, caplog, changes
+):
+    calls = []
+
+    def killed(gold, labels):
+        calls.append(labels)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return 0.5
+
+    with monkeypatch.context() as patch:
+        patch.setattr(classifier, "macro_f1", killed)
+        with pytest.raises(KeyboardInterrupt):
+            trained(base, tmp_path / "out")
+    with caplog.at_level(logging.INFO, "admire"):
+        trained(base, tmp_path / "out", **changes)
+    assert "Going on" not in caplog.text
+
+
+def test_nothing_is_asked_of_the_network(made, tried):
+    load_detector(made["zero_shot"][0]).senses([TRAIN[0].item])
+    assert not tried
+
+
+# ----------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"setting": "few_shot"}, "setting cannot be few_shot"),
+        ({"max_length": 7}, "max_length cannot be 7"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        ClassifierTraining(**({"setting": "one_shot"} | changes))
+
+
+def test_the_trainers_settings_are_checked_before_anything_is_read(tmp_path):
+    for changes in ({"epochs": 0}, {"batch_size": 0}, {"learning_rate": 0.0}):
+        ((name, value),) = changes.items()
+        with pytest.raises(UserError, match=f"{name} cannot be {value}"):
+            trained(tmp_path / "none", tmp_path / "out", **changes)
+
+
+def test_both_senses_and_something_to_validate_on_are_needed(base, tmp_path):
+    def train(train, held):
+        finetune_classifier(str(base), train, held, quick("one_shot"), tmp_path / "out")
+
+    with pytest.raises(UserError, match="idiomatic and literal"):
+        train([use for use in TRAIN if use.item.sentence_type == "literal"], HELD)
+    with pytest.raises(UserError, match="nothing to validate on"):
+        train(TRAIN, [])
+    with pytest.raises(UserError, match="'night owl': has no label"):
+        train([*TRAIN, use("a night owl")], HELD)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_no_model_is_left_alone(base, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="is there and is no model"):
+        trained(base, tmp_path / "out")
+    assert (tmp_path / "out" / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_base_that_is_no_encoder_is_named(tmp_path):
+    with pytest.raises(UserError, match="none: is no folder of a model"):
+        trained(tmp_path / "none", tmp_path / "out")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="empty: sentence-transformers cannot load it"):
+        trained(tmp_path / "empty", tmp_path / "out")
+    static = StaticEmbedding(word_tokenizer().backend_tokenizer, embedding_dim=8)
+    SentenceTransformer(modules=[static], device="cpu").save(str(tmp_path / "static"))
+    with pytest.raises(UserError, match="static: is no encoder of transformers"):
+        trained(tmp_path / "static", tmp_path / "out")
+
+
+def test_one_shot_needs_a_separator(base, tmp_path):
+    folder = Path(shutil.copytree(base, tmp_path / "base"))
+    tokenizer = word_tokenizer(limit=64)
+    tokenizer.sep_token = None
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(UserError, match="has no separator"):
+        trained(folder, tmp_path / "out")
+    trained(folder, tmp_path / "out", "zero_shot", epochs=1)
+
+
+@pytest.fixture
+def copy(made, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made["one_shot"][0], tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("part", ["model.safetensors", "2_Dense/model.safetensors"])
+def test_a_part_that_is_missing_is_named_and_no_pickle_is_read_in_its_place(copy, part):
+    pickle = (copy / part).with_name("pytorch_model.bin")
+    torch.save(load_file(copy / part), pickle)
+    (copy / part).unlink()
+    with pytest.raises(UserError, match=f"copy: '{part}' is missing"):
+        open_classifier(copy)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"setting": "few_shot"}', '{"setting": []}'])
+def test_a_folder_that_is_no_classifier_is_named(copy, content):
+    (copy / "admire.json").write_text(content)
+    with pytest.raises(UserError, match=r"admire\.json: is not of a detector"):
+        load_detector(copy)
+
+
+def test_a_folder_of_something_else_is_named(base):
+    with pytest.raises(UserError, match=r"admire\.json: cannot be read"):
+        load_detector(base)
+
+
+def test_a_damaged_part_is_named(copy):
+    (copy / "model.safetensors").write_bytes(b"nothing")
+    with pytest.raises(UserError, match="copy: sentence-transformers cannot load it"):
+        open_classifier(copy)
+
+
+# -------------------------------------------------------------------------------------- holding out
+
+
+def test_a_tenth_of_the_mwes_is_held_out_whatever_their_case():
+    rows = [
+        Use(Item(mwe, "a", sentence_type="literal"))
+        for k in range(30)
+        for mwe in (f"mwe {k}", f"MWE {k}")
+    ]
+    train, held = hold_out(rows, seed=1)
+    assert (len(train), len(held)) == (54, 6)
+    assert sorted([*train, *held], key=rows.index) == rows
+    names = [{use.item.compound.casefold() for use in part} for part in (train, held)]
+    assert not names[0] & names[1]
+    assert hold_out(rows, seed=1) == (train, held)
+    assert hold_out(rows, seed=2) != (train, held)
+
+
+def test_one_mwe_is_held_out_of_few_but_not_of_one():
+    train, held = hold_out(uses(MWES[:2]), seed=0)
+    assert len(train) == len(held) == 4
+    with pytest.raises(UserError, match="two MWEs at least"):
+        hold_out(uses(MWES[:1]), seed=0)
+
+
+def test_rank_follows_a_fine_tuned_detector_and_the_run_records_it(made, tmp_path):
+    folder, _ = made["one_shot"]
+    candidates = tuple(Candidate(f"{name}.png", caption=f"a {name}") for name in ("owl", "woman"))
+    items = [replace(use.item, candidates=candidates) for use in HELD]
+    chat = ScriptedChat(lambda _: "a woman")
+    settings = Settings(llms=(), sense="detector", detector=str(folder), scoring=Scoring())
+    ranked = rank(items, settings, llms=[chat], encoder=WordEncoder())
+    assert [r.predicted_type for r in ranked.rankings] == [item.sentence_type for item in items]
+    assert not any("literally" in prompt for prompt in chat.prompts)
+    source = tmp_path / "items.tsv"
+    source.write_text("any")
+    write_run(ranked, tmp_path / "run", source)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["models"]["detector"] == folder_digest(folder)
