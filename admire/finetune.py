@@ -7,10 +7,12 @@ import json
 import logging
 import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from admire.encoders.hub import from_disk
 from admire.errors import UserError
@@ -49,6 +51,10 @@ except ImportError as error:
 log = logging.getLogger("admire")
 
 Row = Mapping[str, Any]
+Batches = Literal["random", "like lengths", "no duplicates", "neighbours"]
+"""How rows are put together: at random; rows of like length, which are padded least, in random
+order; without a text twice in a batch, for losses that take other rows' texts for negatives; or as
+they stand."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ def fit(
     collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]] | None = None,
     *,
     of: str = "",
-    shuffle: bool = True,
+    batches: Batches = "random",
 ) -> list[float]:
     """Fit the model in place, keep the epoch with the best figure, and save it to ``out``.
 
@@ -112,7 +118,7 @@ def fit(
         collate: makes features of rows; None leaves that to sentence-transformers.
         of: what else the result depends on, such as the model and the loss's settings, so that
             checkpoints of others are told apart.
-        shuffle: whether batches are drawn at random from the rows, or made of neighbours.
+        batches: which rows come together, see ``Batches``.
 
     Returns:
         The figure before training and after each epoch.
@@ -130,6 +136,10 @@ def fit(
     check_place(out)
     checkpoints = out.with_name(f".{out.name}.checkpoints")
     key = hashlib.sha256(json.dumps([of, asdict(settings), content]).encode())
+    losses = loss.values() if isinstance(loss, Mapping) else [loss]
+    if any(_own_weights(one, model) for one in losses):
+        # Checkpoints hold the model alone, so such a training cannot be gone on with.
+        shutil.rmtree(checkpoints, ignore_errors=True)
     last, before = _begun(checkpoints, key.hexdigest())
     if last:
         log.info("Going on from %s", last)
@@ -138,7 +148,7 @@ def fit(
         with write_whole(checkpoints / "begun.json") as file:
             json.dump({"key": key.hexdigest(), "before": before}, file)
     with from_disk():  # model cards would ask the hub about what they name
-        trainer = _trainer(model, loss, content, validate, settings, checkpoints, collate, shuffle)
+        trainer = _trainer(model, loss, content, validate, settings, checkpoints, collate, batches)
         trainer.train(resume_from_checkpoint=last)
         _save(model, out)
     shutil.rmtree(checkpoints, ignore_errors=True)
@@ -188,7 +198,7 @@ def _trainer(
     settings: FitSettings,
     checkpoints: Path,
     collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]] | None,
-    shuffle: bool,
+    batches: Batches,
 ) -> SentenceTransformerTrainer:
     dataset: datasets.Dataset | datasets.DatasetDict
     if isinstance(content, dict):
@@ -218,7 +228,7 @@ def _trainer(
             bf16=settings.precision == "bfloat16",
             seed=settings.seed,
             data_seed=settings.seed,
-            batch_sampler=BatchSamplers.BATCH_SAMPLER if shuffle else _neighbours,
+            batch_sampler=SAMPLERS[batches],
             multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
             use_cpu=model.device.type == "cpu",
             disable_tqdm=True,
@@ -246,10 +256,49 @@ def _save(model: SentenceTransformer, out: Path) -> None:
         raise UserError(f"{out}: cannot be written ({error.strerror}).") from None
 
 
-def _neighbours(
-    dataset: datasets.Dataset, batch_size: int, drop_last: bool, **options: Any
-) -> DefaultBatchSampler:
-    return DefaultBatchSampler(SequentialSampler(dataset), batch_size, drop_last)
+def _own_weights(loss: torch.nn.Module, model: SentenceTransformer) -> bool:
+    shared = {id(weights) for weights in model.parameters()}
+    return any(id(weights) not in shared for weights in loss.parameters())
+
+
+class _Neighbours(DefaultBatchSampler):
+    """Batches of rows as they stand."""
+
+    def __init__(self, dataset: datasets.Dataset, batch_size: int, drop_last: bool, **options: Any):
+        super().__init__(SequentialSampler(dataset), batch_size, drop_last, **options)
+
+
+class _LikeLengths(_Neighbours):
+    """Rows of like length, drawn anew each epoch, in random order."""
+
+    POOL = 50
+    """Batches out of whose rows, drawn at random, those of like length come together."""
+
+    def __init__(self, dataset: datasets.Dataset, batch_size: int, drop_last: bool, **options: Any):
+        super().__init__(dataset, batch_size, drop_last, **options)
+        self._lengths = [
+            sum(len(text) for text in row.values() if isinstance(text, str)) for row in dataset
+        ]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rng = np.random.default_rng((self.seed, self.epoch))
+        order = rng.permutation(len(self._lengths)).tolist()
+        size = self.POOL * self.batch_size
+        for start in range(0, len(order), size):
+            order[start : start + size] = sorted(
+                order[start : start + size], key=lambda place: self._lengths[place]
+            )
+        found = [order[k : k + self.batch_size] for k in range(0, len(order), self.batch_size)]
+        for place in rng.permutation(len(found)):
+            yield found[place]
+
+
+SAMPLERS: dict[Batches, Any] = {
+    "random": BatchSamplers.BATCH_SAMPLER,
+    "like lengths": _LikeLengths,
+    "no duplicates": BatchSamplers.NO_DUPLICATES,
+    "neighbours": _Neighbours,
+}
 
 
 class _Figure(BaseEvaluator):

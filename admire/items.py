@@ -194,8 +194,10 @@ def read_text(path: Path) -> str:
     return text
 
 
-def read_table(path: Path, required: Iterable[str]) -> pd.DataFrame:
+def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0) -> pd.DataFrame:
     """Read a TSV or CSV with every cell a string, ``""`` where empty.
+
+    With ``quoting`` 3, which is :data:`csv.QUOTE_NONE`, a quotation mark is like any other sign.
 
     Raises:
         UserError: it is missing, empty, not UTF-8, not a table, or lacks a required column.
@@ -207,6 +209,7 @@ def read_table(path: Path, required: Iterable[str]) -> pd.DataFrame:
             sep="\t" if path.suffix == ".tsv" else ",",
             dtype=str,
             keep_default_na=False,  # "NA" and "null" are words
+            quoting=quoting,
         )
     except pd.errors.ParserError as error:
         reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()

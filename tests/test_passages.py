@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from test_models import hide
 
 from admire.errors import UserError
-from admire.retrieval.benchmark import Paraphrase, build, read_paraphrases
+from admire.retrieval.benchmark import build
 from admire.retrieval.passages import (
     SPLITS,
     USAGES,
@@ -30,6 +30,7 @@ from admire.retrieval.passages import (
     relevant,
     write_split,
 )
+from admire.sts.pairs import read_pairs
 
 QUERY_USAGES = ("literal", "idiomatic")
 
@@ -480,17 +481,18 @@ def semeval(
     table(a / "dev.csv", "ID Language MWE Previous Target Next", rows[2::3])
     table(a / "dev_gold.csv", "ID DataID Language Label", gold[2::3][::-1])
     rows = [
-        (f"t{k}", m, "None", language, s, p, "1" if right else "None", "" if right else s, "")
+        (f"t{k}", m, "None", language, s, p, "1" if right else "None", s, p)
         for k, (m, s, p, right) in enumerate(pairs)
     ]
     columns = "ID MWE1 MWE2 Language sentence_1 sentence_2 sim alternative_1 alternative_2"
-    table(b / "train_data.csv", columns, rows[::2])
+    plain = ("sts", "None", "None", language, "A plane.", "An airplane.", "1", "", "")
+    table(b / "train_data.csv", columns, [*rows[::2], plain])
     rows = [(str(k), language, m, "None", s, p) for k, (m, s, p, _) in enumerate(pairs)]
     gold = [
-        (str(k), f"dev.{k}", language, "1" if right else "", "" if right else "5")
+        (str(k), f"dev.{k}", language, "1" if right else "", str(k))
         for k, (_, _, _, right) in enumerate(pairs)
     ]
-    unused = [("x", language, *pairs[0][:1], "None", "not", "compared")] if pairs else []
+    unused = [("x", language, MWES[0], "None", "not", "compared")]
     table(b / "dev.csv", "ID Language MWE1 MWE2 sentence1 sentence2", rows[1::2] + unused)
     table(b / "dev.gold.csv", "ID DataID Language sim otherID", gold[1::2])
     return folder
@@ -775,51 +777,6 @@ def test_a_dev_sentence_without_a_label_is_named(small, gold):
         build(small, "en")
 
 
-# ------------------------------------------------------------------------------ its paraphrases
-
-
-def test_paraphrases_are_right_by_similarity_1_and_plain_sts_is_left_out(tmp_path):
-    path = tmp_path / "train_data.csv"
-    table(
-        path,
-        "ID MWE1 MWE2 Language sentence_1 sentence_2 sim",
-        [
-            ("1", "Big Fish", "None", "EN", " A big fish. ", "An important one.", "1"),
-            ("2", "big fish", "None", "EN", "A big fish.", "A large fish.", "None"),
-            ("3", "pé frio", "None", "PT", "Um pé frio.", "Um azarado.", "1.0"),
-            ("4", "None", "None", "EN", "A plane.", "An airplane.", "0.9"),
-        ],
-    )
-    assert read_paraphrases(path) == [
-        Paraphrase("en", "big fish", "A big fish.", "An important one.", True),
-        Paraphrase("en", "big fish", "A big fish.", "A large fish.", False),
-        Paraphrase("pt", "pé frio", "Um pé frio.", "Um azarado.", True),
-    ]
-
-
-def test_similarities_of_a_gold_file_are_joined_by_id(tmp_path):
-    pairs, gold = tmp_path / "dev.csv", tmp_path / "dev.gold.csv"
-    rows = [
-        (str(k), "EN", "big fish", "None", f"A big fish {k}.", f"A boss {k}.") for k in range(3)
-    ]
-    table(pairs, "ID Language MWE1 MWE2 sentence1 sentence2", rows)
-    table(
-        gold, "ID DataID Language sim otherID", [("2", "", "EN", "", "0"), ("0", "", "EN", "1", "")]
-    )
-    found = read_paraphrases(pairs, gold)
-    assert [(one.sentence, one.correct) for one in found] == [
-        ("A big fish 0.", True),
-        ("A big fish 2.", False),
-    ]
-
-
-def test_pairs_without_similarities_ask_for_the_gold_file(tmp_path):
-    path = tmp_path / "dev.csv"
-    table(path, "ID MWE1 Language sentence_1 sentence_2", [("1", "a b", "EN", "a b", "c")])
-    with pytest.raises(UserError, match=r"dev\.csv: the column 'sim' is missing\. Give the gold"):
-        read_paraphrases(path)
-
-
 # ------------------------------------------------------------------------------- the real files
 
 
@@ -827,13 +784,13 @@ def test_pairs_without_similarities_ask_for_the_gold_file(tmp_path):
 def test_the_benchmark_of_the_real_files_is_sound(shared: Path, language):
     task = shared / "semeval2022_task2"
     splits = build(task, language)
-    paraphrases = read_paraphrases(task / "subtask_b/train_data.csv")
-    paraphrases += read_paraphrases(task / "subtask_b/dev.csv", task / "subtask_b/dev.gold.csv")
+    b = task / "subtask_b"
+    pairs = read_pairs(b / "train_data.csv") + read_pairs(b / "dev.csv", b / "dev.gold.csv")
     seen: set[str] = set()
     ids: set[str] = set()
     for split in splits.values():
         asked = {query.sentence for query in split.queries}
-        told = {one.paraphrase for one in paraphrases if one.sentence in asked}
+        told = {pair.second for pair in pairs if pair.gold and pair.first in asked}
         assert not {document.sentence for document in split.documents} & (asked | told)
         mwes = {query.idiom for query in split.queries}
         assert mwes

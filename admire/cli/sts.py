@@ -57,7 +57,10 @@ def sts(
     similarities: dict[tuple[str, str], float]
     if llm:
         similarities = rate(pairs, open_llm(llm, url=llm_url), Prompts(prompts), seed=seed)
-        missing = sum((pair.first, pair.second) not in similarities for pair in pairs)
+        missing = sum(
+            any(asked and asked not in similarities for asked in ((p.first, p.second), p.reference))
+            for p in pairs
+        )
         if missing:
             log.warning("%d of %d pairs were given no rating and are left out", missing, len(pairs))
     else:

@@ -6,7 +6,7 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -14,8 +14,9 @@ import numpy as np
 
 from admire.detect import read_idiomaticity
 from admire.errors import UserError
-from admire.items import Item, read_table
+from admire.items import Item
 from admire.retrieval.passages import SPLITS, Passage, Split, locate
+from admire.sts.pairs import Pair, read_pairs
 
 log = logging.getLogger("admire")
 
@@ -23,50 +24,6 @@ SHARES = (0.5, 0.15, 0.35)
 """Of the MWEs, for training, validation and testing."""
 
 USAGES = ("idiomatic", "literal")
-
-
-@dataclass(frozen=True)
-class Paraphrase:
-    """A sentence of Task 2B with its MWE replaced; ``correct`` where that keeps the meaning."""
-
-    language: str
-    mwe: str
-    sentence: str
-    paraphrase: str
-    correct: bool
-
-
-def read_paraphrases(pairs: Path, gold: Path | None = None) -> list[Paraphrase]:
-    """The paraphrases of Task 2B's training file, or of a pair file and its gold file.
-
-    A pair of similarity 1 is a correct paraphrase; one without a similarity of its own is an
-    incorrect one. Pairs of plain STS are left out.
-
-    Raises:
-        UserError: the file, row and column that cannot be used, and why.
-    """
-    names = ("sentence_1", "sentence_2") if gold is None else ("sentence1", "sentence2")
-    table = read_table(pairs, ("ID", "Language", "MWE1", *names))
-    known = table if gold is None else read_table(gold, ("ID", "sim"))
-    if "sim" not in known:
-        raise UserError(f"{pairs}: the column 'sim' is missing. Give the gold file as well.")
-    similarity = dict(zip(known["ID"], known["sim"], strict=True))
-    found = []
-    for row in table.to_dict("records"):
-        given = similarity.get(row["ID"])
-        # Pairs that the gold file lacks are only there for others to be compared with.
-        if given is None or row["MWE1"] in ("", "None"):
-            continue
-        found.append(
-            Paraphrase(
-                row["Language"].lower(),
-                row["MWE1"].casefold(),
-                row[names[0]].strip(),
-                row[names[1]].strip(),
-                given.strip() in ("1", "1.0"),
-            )
-        )
-    return found
 
 
 def build(folder: Path, language: str, *, queries: int = 3, seed: int = 0) -> dict[str, Split]:
@@ -86,16 +43,16 @@ def build(folder: Path, language: str, *, queries: int = 3, seed: int = 0) -> di
         a / "train_one_shot.csv"
     )
     items += read_idiomaticity(a / "dev.csv", a / "dev_gold.csv")
-    paraphrases = read_paraphrases(b / "train_data.csv")
-    paraphrases += read_paraphrases(b / "dev.csv", b / "dev.gold.csv")
+    pairs = read_pairs(b / "train_data.csv") + read_pairs(b / "dev.csv", b / "dev.gold.csv")
     uses = _uses([item for item in items if item.language == language])
     if not uses:
         known = ", ".join(sorted({item.language for item in items}))
         raise UserError(f"{folder}: has no sentences in '{language}'. There are: {known}.")
-    of: dict[str, list[Paraphrase]] = defaultdict(list)
-    for one in paraphrases:
-        if one.language == language:
-            of[one.sentence].append(one)
+    of: dict[str, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        # Pairs that the gold file lacks are only there for others to be compared with.
+        if pair.language == language and pair.mwe and pair.gold:
+            of[pair.first].append(pair)
     rng = np.random.default_rng(seed)
     both = sorted(m for m, found in uses.items() if all(len(found[u]) >= 2 for u in USAGES))
     if len(both) < 3:
@@ -116,7 +73,7 @@ def build(folder: Path, language: str, *, queries: int = 3, seed: int = 0) -> di
                 order = [sentences[k] for k in rng.permutation(len(sentences))]
                 share = min(queries, len(order) // 2)
                 asked += [_passage(mwe, s, mwe, usage) for s in order[:share]]
-                hidden = {one.paraphrase for s in order[:share] for one in of[s]}
+                hidden = {one.second for s in order[:share] for one in of[s]}
                 for sentence in order[share:]:
                     indexed.append(_passage(mwe, sentence, mwe, usage))
                     indexed += [
@@ -166,17 +123,17 @@ def _marked(mwe: str, sentence: str, start: int, end: int, usage: str) -> Passag
     return Passage("", sentence, mwe, span, "", usage, True, before.index(start) + 1)
 
 
-def _paraphrased(paraphrases: Sequence[Paraphrase], usage: str) -> list[Passage]:
+def _paraphrased(pairs: Sequence[Pair], usage: str) -> list[Passage]:
     """A correct paraphrase of an idiomatic document, and an incorrect one of any."""
     found = []
-    right = {one.paraphrase for one in paraphrases if one.correct}
+    right = {pair.second for pair in pairs if pair.similarity == 1}
     for kind, correct in (("simplification", True), ("distractor", False)):
         if correct and usage == "literal":
             continue
-        for one in paraphrases:
-            place = _replaced(one.sentence, one.paraphrase)
-            if one.correct == correct and place and (correct or one.paraphrase not in right):
-                found.append(_marked(one.mwe, one.paraphrase, *place, kind))
+        for pair in pairs:
+            place = _replaced(pair.first, pair.second)
+            if place and (pair.second in right if correct else pair.second not in right):
+                found.append(_marked((pair.mwe or "").casefold(), pair.second, *place, kind))
                 break
     return found
 

@@ -82,10 +82,10 @@ def rate(
 
 def read_rating(reply: str) -> float | None:
     """The one number in a reply, if it is from 0 to 1."""
-    numbers = re.findall(r"-?\d+(?:[.,]\d+)?%?", reply)
+    numbers = re.findall(r"[-−]?\d*[.,]?\d+(?:\s*%)?", reply)
     if len(numbers) != 1 or numbers[0].endswith("%"):
         return None
-    rating = float(numbers[0].replace(",", "."))
+    rating = float(numbers[0].replace(",", ".").replace("−", "-"))
     return rating if 0 <= rating <= 1 else None
 
 

@@ -23,8 +23,10 @@ def mark(sentence: str, mwe: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _pattern(mwe: str) -> re.Pattern[str]:
-    words = r"[\W_]+".join(map(re.escape, re.findall(r"\w+", mwe.casefold())))
-    return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
+    words = r"[\s_-]+".join(map(re.escape, re.split(r"[\s_-]+", mwe.strip())))
+    # Chinese is written without spaces, so that there an expression's neighbours are letters.
+    before, after = ("", "") if re.match(r"[\u3400-\u9fff]", mwe) else (r"(?<!\w)", r"(?!\w)")
+    return re.compile(before + words + after, re.IGNORECASE)
 
 
 def extend(model: SentenceTransformer, mwes: Iterable[str]) -> None:
@@ -37,7 +39,7 @@ def extend(model: SentenceTransformer, mwes: Iterable[str]) -> None:
 
     tokenizer = model.tokenizer
     known = tokenizer.get_vocab()
-    new = {token(mwe): mwe for mwe in mwes}
+    new = {token(mwe): mwe for mwe in sorted(mwes, reverse=True)}
     parts = {
         name: tokenizer(mwe, add_special_tokens=False)["input_ids"]
         for name, mwe in sorted(new.items())
@@ -59,7 +61,7 @@ def reader(model: SentenceTransformer, mwes: Iterable[str]) -> Callable[[str], s
     For a model without such tokens sentences stay as they are.
     """
     known = model.tokenizer.get_added_vocab()
-    owned = sorted({mwe for mwe in mwes if token(mwe) in known}, key=len, reverse=True)
+    owned = sorted({m for m in mwes if token(m) in known}, key=lambda m: (-len(m), m))
     if not owned:
         return str
 

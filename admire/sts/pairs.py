@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -105,9 +103,7 @@ def _table(path: Path) -> pd.DataFrame:
     header = text.partition("\n")[0].rstrip("\r").split("\t")
     if path.suffix == ".tsv" and {"score", "sentence1", "sentence2"} <= set(header):
         # STS Benchmark quotes nothing: a quotation mark there is a character like any other.
-        return pd.read_csv(
-            io.StringIO(text), sep="\t", dtype=str, keep_default_na=False, quoting=csv.QUOTE_NONE
-        )
+        return read_table(path, (), quoting=3)
     return read_table(path, ())
 
 
@@ -136,6 +132,8 @@ def _task(path: Path, table: pd.DataFrame, gold: Path | None) -> Iterator[Pair]:
     if gold is not None:
         known = read_table(gold, ("ID", "sim", "otherID"))
         for number, row in _rows(known):
+            if row["ID"] in told:
+                raise UserError(f"{gold}, row {number}, ID: '{row['ID']}' is there twice.")
             if row["ID"] not in of:
                 raise UserError(f"{gold}, row {number}, ID: '{row['ID']}' is not in {path}.")
             other = of.get(row["otherID"])
@@ -282,6 +280,8 @@ def read_groups(path: Path) -> list[Group]:
         UserError: the file, row and column that cannot be used, and why.
     """
     table = _table(path)
+    if table.empty:
+        raise UserError(f"{path}: has no rows.")
     if "A_c" in table:
         return _chengyu_groups(path, table)
     _require(path, table, "sentence_1")

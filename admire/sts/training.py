@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from admire.encoders.sentence import SentenceEncoder, query_prompt
 from admire.errors import UserError
-from admire.finetune import FitSettings, Row, fit
+from admire.finetune import Batches, FitSettings, Row, fit
 from admire.sts import mwes
 from admire.sts.evaluation import compare, evaluate
 from admire.sts.pairs import Group, Pair, without
@@ -45,6 +45,13 @@ Objective = Literal[
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 FROM_PAIRS: tuple[Objective, ...] = ("regression", "classification", "cosent")
 """Objectives that learn from pairs with similarities; the others learn from groups."""
+
+BATCHES: dict[Objective, Batches] = {
+    "adaptive": "neighbours",
+    "multi-negative": "neighbours",
+    "triplet+ranking": "no duplicates",
+    "simcse": "no duplicates",
+}
 
 ONE_SHOT = 2
 """Groups of an expression held out that stay for training, as the task's one-shot data has them."""
@@ -85,9 +92,9 @@ class SentenceTraining:
             raise UserError(
                 f"'{self.objective}' is no objective. There are: {', '.join(OBJECTIVES)}."
             )
-        if self.temperature <= 0 or self.sts_weight <= 0:
+        if not (0 < self.temperature < math.inf and 0 < self.sts_weight < math.inf):
             raise UserError("temperature and sts_weight must be above 0.")
-        if self.miner_margin < 0 or (self.margin or 0) < 0:
+        if not (0 <= self.miner_margin < math.inf and 0 <= (self.margin or 0) < math.inf):
             raise UserError("Margins cannot be below 0.")
         if self.last_layers not in (1, 2):
             raise UserError(f"last_layers cannot be {self.last_layers}.")
@@ -125,6 +132,8 @@ def finetune_sentences(
         raise UserError(f"'{settings.objective}' needs {wanted} to learn from.")
     if any(pair.similarity is None for pair in pairs):
         raise UserError("Pairs to learn from need similarities of their own.")
+    if not any(pair.gold for pair in validation):
+        raise UserError("There is nothing to validate on.")
     model = encoder.model
     if settings.last_layers == 2:
         average_last_two(model)
@@ -158,8 +167,8 @@ def finetune_sentences(
         validate,
         settings.fit,
         out,
-        of=f"{encoder.identity} {settings}",
-        shuffle=False,
+        of=f"{encoder.identity} {settings} {validation}",
+        batches=BATCHES.get(settings.objective, "like lengths"),
     )
 
 
@@ -174,8 +183,6 @@ def _tasks(
     objective = settings.objective
     scale = 1 / settings.temperature
     ranking = MultipleNegativesRankingLoss(model, scale=scale)
-    dealt = by_length(groups, lambda group: len(group.sentence), rng)
-    scored = by_length(pairs, lambda pair: len(pair.first) + len(pair.second), rng)
     tasks: dict[str, tuple[list[Row], torch.nn.Module]] = {}
     if objective in ("adaptive", "multi-negative"):
         triplets = AdaptiveTripletLoss(
@@ -184,10 +191,10 @@ def _tasks(
             margin=0.3 if settings.margin is None else settings.margin,
             multi_negative=objective == "multi-negative",
         )
-        tasks["sentences"] = labelled(dealt), triplets
+        tasks["sentences"] = labelled(_dealt(groups, rng)), triplets
     elif objective == "consistent":
         tasks["triples"] = (
-            triples(dealt),
+            triples(groups),
             ConsistencyLoss(model, scale, 0.0 if settings.margin is None else settings.margin),
         )
     elif objective == "triplet+ranking":
@@ -195,19 +202,21 @@ def _tasks(
         distance = TripletLoss(
             model, distance_metric=TripletDistanceMetric.EUCLIDEAN, triplet_margin=margin
         )
-        tasks["triples"] = triples(dealt), distance
+        tasks["triples"] = triples(groups), distance
         tasks["positives"] = (
-            [{"anchor": g.sentence, "positive": c} for g in dealt for c in g.correct],
+            [{"anchor": g.sentence, "positive": c} for g in groups for c in g.correct],
             ranking,
         )
     elif objective == "simcse":
-        tasks["triples"] = filled_triples(dealt, rng), ranking
+        tasks["triples"] = filled_triples(groups, rng), ranking
     if objective in FROM_PAIRS or pairs:
         sts: torch.nn.Module
         if objective == "regression":
             sts = CosineSimilarityLoss(model)
         elif objective == "classification":
-            sts = SoftmaxLoss(model, model.get_embedding_dimension() or 0, num_labels=6)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(settings.fit.seed)
+                sts = SoftmaxLoss(model, model.get_embedding_dimension() or 0, num_labels=6)
         else:
             sts = CoSENTLoss(model, scale=scale)
         classes = objective == "classification"
@@ -215,25 +224,26 @@ def _tasks(
             {
                 "first": pair.first,
                 "second": pair.second,
-                "label": round((pair.similarity or 0.0) * 5) if classes else pair.similarity,
+                "label": int((pair.similarity or 0.0) * 5 + 0.5) if classes else pair.similarity,
             }
-            for pair in scored
+            for pair in pairs
         ]
         weighted = sts if objective in FROM_PAIRS else _Weighted(sts, settings.sts_weight)
         tasks["pairs"] = rows, weighted
     return tasks
 
 
-def by_length(
-    things: Sequence[Thing], length: Callable[[Thing], int], rng: np.random.Generator
-) -> list[Thing]:
-    """The things at random, but of each thousand the shorter ones first.
+def _dealt(groups: Sequence[Group], rng: np.random.Generator) -> list[Group]:
+    """The groups at random, but of each thousand the shorter ones first.
 
-    Batches of neighbours then hold sentences of like length, which halves the time of an epoch.
+    Their sentences have to stay together, so batches are made of neighbours; these are then of like
+    length, which halves the time of an epoch.
     """
-    order = rng.permutation(len(things))
+    order = rng.permutation(len(groups))
     parts = np.array_split(order, math.ceil(len(order) / 1000) or 1)
-    return [things[k] for part in parts for k in sorted(part, key=lambda k: length(things[k]))]
+    return [
+        groups[k] for part in parts for k in sorted(part, key=lambda k: len(groups[k].sentence))
+    ]
 
 
 def labelled(groups: Sequence[Group]) -> list[Row]:
@@ -422,9 +432,10 @@ def hold_out(
 ) -> tuple[list[Group], list[Pair]]:
     """Groups to train on, and pairs of the other ones to validate on.
 
-    A share of the expressions is held out, but for two groups of each, as in the task's fine-tune
-    setting, whose training data has one or two sentences of each expression that is tested.
-    Groups without an expression are dealt one by one.
+    A share of the expressions is held out, but for two groups of each (of fewer than four groups
+    half of them), as in the task's fine-tune setting, whose training data has one or two sentences
+    of each expression that is tested. Groups without an expression are dealt one by one. Groups
+    that share a sentence with one held out are dropped.
     """
     rng = np.random.default_rng(seed)
     of: dict[str, list[Group]] = {}
@@ -436,10 +447,15 @@ def hold_out(
     tested: list[Group] = []
     for name, some in of.items():
         order = [some[int(k)] for k in rng.permutation(len(some))]
-        shown = len(order) if name not in held else ONE_SHOT if order[0].mwe else 0
+        shown = len(order) if name not in held else min(ONE_SHOT, len(order) // 2)
         kept += order[:shown]
         tested += order[shown:]
-    return kept, as_pairs(tested)
+    unseen = {sentence for group in tested for sentence in _sentences(group)}
+    return [g for g in kept if unseen.isdisjoint(_sentences(g))], as_pairs(tested)
+
+
+def _sentences(group: Group) -> tuple[str, ...]:
+    return (group.sentence, *group.correct, *group.incorrect)
 
 
 def as_pairs(groups: Sequence[Group]) -> list[Pair]:
