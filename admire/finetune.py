@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 
 from admire.encoders.hub import from_disk
 from admire.errors import UserError
+from admire.progress import SECONDS_BETWEEN_LINES
 from admire.storage import write_whole
 
 try:
@@ -326,7 +328,21 @@ class _Collator:
 
 
 class _Tell(TrainerCallback):
-    """A line for each epoch."""
+    """A line for each epoch, and in long ones how far it has come."""
+
+    def __init__(self) -> None:
+        self._said = time.monotonic()
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **options: Any,
+    ) -> None:
+        if time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
+            self._said = time.monotonic()
+            log.info("Step %d of %d", state.global_step, state.max_steps)
 
     def on_evaluate(
         self,

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +22,44 @@ def clean_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: py
     monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path_factory.mktemp("cache")))
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ADMIRE_EMBEDDED_GGUF"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Models so small are slowed down by a second thread, on a busy machine tenfold."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    gc.freeze()  # each training collects garbage, and would go through all that was imported
+    yield
+    gc.unfreeze()
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def no_card() -> Iterator[None]:
+    """Of each checkpoint of a sentence encoder the model card is what takes longest."""
+    from sentence_transformers import SentenceTransformer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SentenceTransformer, "_create_model_card", lambda *_, **__: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def tried() -> Iterator[list[tuple]]:
+    """What of the network was asked for: it is refused."""
+    asked: list[tuple] = []
+
+    def refuse(*address: object, **_: object) -> None:
+        asked.append(address)
+        raise OSError("tests must not use the network")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", refuse)
+        patch.setattr(socket, "create_connection", refuse)
+        yield asked
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import shutil
-import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,42 +40,10 @@ from admire.classifier import (  # noqa: E402
 )
 from admire.finetune import FitSettings  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
+
 SETTINGS: tuple[Setting, Setting] = ("zero_shot", "one_shot")
 MWES = ("night owl", "red lamp", "big bird", "green desk", "blue tree", "small circle")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models so small are slowed down by a second thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    gc.freeze()  # each training collects garbage, and would go through all that was imported
-    yield
-    gc.unfreeze()
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_card() -> Iterator[None]:
-    """Of each checkpoint the model card is what takes longest."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SentenceTransformer, "_create_model_card", lambda *_, **__: None)
-        yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def tried() -> Iterator[list[tuple]]:
-    """What of the network was asked for: it is refused."""
-    asked: list[tuple] = []
-
-    def refuse(*address: object, **_: object) -> None:
-        asked.append(address)
-        raise OSError("tests must not use the network")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(socket, "getaddrinfo", refuse)
-        patch.setattr(socket, "create_connection", refuse)
-        yield asked
 
 
 def uses(mwes: Sequence[str] = MWES) -> list[Use]:

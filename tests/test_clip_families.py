@@ -47,6 +47,8 @@ from towers import (  # noqa: E402
     xlm_roberta,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 TEXTS = [
     "a night owl",
     "the owl in the big green tree at night",
@@ -87,15 +89,6 @@ def network(
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path_factory.mktemp("hub")))
     yield tried
     assert not tried
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Towers so small are slowed down by a second thread, on a busy machine tenfold."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import math
 import re
 import shutil
-import socket
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +45,7 @@ from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
 from towers import save_sentence_transformer  # noqa: E402
 from transformers import TrainerState  # noqa: E402
 
+from admire import finetune  # noqa: E402
 from admire.finetune import FitSettings, fit  # noqa: E402
 from admire.retrieval import training as retrieval_training  # noqa: E402
 from admire.retrieval.training import (  # noqa: E402
@@ -56,44 +55,15 @@ from admire.retrieval.training import (  # noqa: E402
     finetune_retrieval,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
+
 QUICK = FitSettings(batch_size=4, learning_rate=2e-3, epochs=3, patience=3)
 SMALL = RetrievalTraining(soft_negatives=2, hard_negatives=2, fit=QUICK)
 PIES = ("night owl", "red lamp", "big bird", "green desk", "blue tree", "small circle")
 CPU = Placement("cpu")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models so small are slowed down by a second thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    gc.freeze()  # each training collects garbage, and would go through all that was imported
-    yield
-    gc.unfreeze()
-    torch.set_num_threads(before)
-
-
 CARD = SentenceTransformer._create_model_card
-
-
-@pytest.fixture(autouse=True)
-def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each checkpoint the model card is what takes longest."""
-    monkeypatch.setattr(SentenceTransformer, "_create_model_card", lambda *_, **__: None)
-
-
-@pytest.fixture(autouse=True)
-def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
-    """What of the network was asked for: it is refused."""
-    asked: list[tuple] = []
-
-    def refuse(*address: object, **_: object) -> None:
-        asked.append(address)
-        raise OSError("tests must not use the network")
-
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    monkeypatch.setattr(socket, "create_connection", refuse)
-    return asked
 
 
 # ------------------------------------------------------------------------- a benchmark and models
@@ -537,6 +507,15 @@ def test_the_epoch_with_the_best_figure_is_kept_the_first_of_equals(folder, tmp_
     assert min(apart[:best] + apart[best + 1 :]) > 1e-5
     now = model[0].model.state_dict()
     assert all(torch.equal(now[k], saved[k]) for k in saved), "the model in memory is that too"
+
+
+def test_a_long_epoch_tells_how_far_it_has_come(folder, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(finetune, "SECONDS_BETWEEN_LINES", -1.0)
+    with caplog.at_level(logging.INFO, "admire"):
+        fitted(folder, tmp_path / "out", lambda: 0.5)
+    lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("Step ")]
+    steps = 3 * math.ceil(len(ROWS) / QUICK.batch_size)
+    assert lines == [f"Step {k} of {steps}" for k in range(1, steps + 1)]
 
 
 def test_the_loss_falls_and_each_epoch_has_a_line(folder, tmp_path, caplog, capsys):

@@ -8,7 +8,6 @@ import math
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from decimal import Decimal, localcontext
 from itertools import chain
@@ -44,13 +43,7 @@ from admire.projection import (  # noqa: E402
     train_head,
 )
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # --------------------------------------------------------------------------------- equation 1

@@ -36,6 +36,8 @@ from tokenizers import (  # noqa: E402
 )
 from towers import TEXT, save_sentence_transformer  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
@@ -70,15 +72,6 @@ def no_network(
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path_factory.mktemp("hub")))
     yield
     assert not tried
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models so small are slowed down by a second thread, on a busy machine tenfold."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def wordpiece() -> Tokenizer:

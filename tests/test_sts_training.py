@@ -3,13 +3,11 @@ two layers, training itself, and the command."""
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import math
 import re
-import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_cli import run
 
+from admire import SAMPLES
 from admire.encoders import open_encoder
 from admire.encoders.placement import Placement
 from admire.encoders.sentence import SentenceEncoder
@@ -38,7 +37,7 @@ from datasets import Dataset  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 from sentence_transformers import SentenceTransformer  # noqa: E402
 from sentence_transformers.sentence_transformer.modules import Pooling  # noqa: E402
-from towers import save_sentence_transformer  # noqa: E402
+from towers import WORDS, save_sentence_transformer  # noqa: E402
 
 from admire import finetune  # noqa: E402
 from admire.finetune import FitSettings  # noqa: E402
@@ -60,34 +59,10 @@ from admire.sts.training import (  # noqa: E402
     triples,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
+
 CPU = Placement("cpu")
 QUICK = FitSettings(batch_size=8, learning_rate=3e-3, epochs=3, patience=3)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models so small are slowed down by a second thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    gc.freeze()  # each training collects garbage, and would go through all that was imported
-    yield
-    gc.unfreeze()
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(autouse=True)
-def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each checkpoint the model card is what takes longest."""
-    monkeypatch.setattr(SentenceTransformer, "_create_model_card", lambda *_, **__: None)
-
-
-@pytest.fixture(autouse=True)
-def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError("tests must not use the network")
-
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    monkeypatch.setattr(socket, "create_connection", refuse)
 
 
 # ------------------------------------------------------------------------------ data and models
@@ -1280,3 +1255,28 @@ def test_what_the_command_left_out_shares_no_sentence(capsys, tmp_path, plain, s
     assert not asked(pairs) & asked(held)
     train = read_pairs(stsb, split="train")
     assert asked([*pairs, *held]) <= asked(train), "only the split train is learned from"
+
+
+# --------------------------------------------------------------------------------------- Chinese
+
+
+def test_simcse_learns_the_chinese_samples_from_end_to_end(capsys, tmp_path):
+    sample = SAMPLES / "chengyu.csv"
+    letters = sorted(set(sample.read_text(encoding="utf-8")))
+    base = save_sentence_transformer(tmp_path / "base", [*WORDS[:4], *letters], by_character=True)
+    out = tmp_path / "out"
+    code, printed, _ = run(
+        capsys, "finetune", "sentences", sample, "--objective", "simcse", "--encoder",
+        f"sbert:{base}", "--out", out, "--validation", sample, "--epochs", "6", "--patience", "6",
+        "--batch-size", "8", "--learning-rate", "3e-3", "--device", "cpu", "--json",
+    )  # fmt: skip
+    assert code == 0
+    before, *after = json.loads(printed)["validation"]
+    assert max(after) > before + 0.1
+    code, printed, _ = run(capsys, "sts", sample, "--encoder", f"sbert:{out}", "--json")
+    assert code == 0
+    rows = {(row["language"], row["subset"]): row for row in json.loads(printed)}
+    assert {key: row["n"] for key, row in rows.items()} == {
+        ("zh", "all"): 20, ("zh", "idiom"): 16, ("zh", "sts"): 4
+    }  # fmt: skip
+    assert rows["zh", "all"]["spearman"] == pytest.approx(max(after), abs=1e-6)

@@ -130,14 +130,20 @@ def save_mclip(
     return folder
 
 
-def save_sentence_transformer(folder: Path) -> Path:
+def save_sentence_transformer(
+    folder: Path, words: Sequence[str] = WORDS, *, by_character: bool = False
+) -> Path:
+    """A sentence encoder with random weights; ``by_character`` for Chinese."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     parts = folder.with_name(folder.name + "-parts")
     torch.manual_seed(2)
-    transformers.XLMRobertaModel(xlm_roberta()).save_pretrained(parts)
-    word_tokenizer(limit=64).save_pretrained(parts)
+    transformers.XLMRobertaModel(xlm_roberta(words)).save_pretrained(parts)
+    tokenizer = word_tokenizer(words, limit=64)
+    if by_character:
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.save_pretrained(parts)
     module = Transformer(str(parts), max_seq_length=64)
     SentenceTransformer(modules=[module, Pooling(32)]).save(str(folder))
     return folder

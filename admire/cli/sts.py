@@ -13,6 +13,7 @@ import typer
 from admire.cli.options import EncoderDevice, Json, LlmUrl, PromptFolder, Seed, TrainingPrecision
 from admire.cli.output import print_rows
 from admire.errors import UserError
+from admire.sts import Objective
 
 log = logging.getLogger("admire")
 
@@ -101,16 +102,7 @@ def finetune_sentences(
     out: Annotated[Path, typer.Option(help="Folder of the model to write, for sbert:FOLDER.")],
     encoder: Annotated[str, typer.Option(help="The model to begin with: sbert:…")],
     objective: Annotated[
-        Literal[
-            "adaptive",
-            "multi-negative",
-            "consistent",
-            "triplet+ranking",
-            "simcse",
-            "regression",
-            "classification",
-            "cosent",
-        ],
+        Objective,
         typer.Option(
             help="He et al.'s: adaptive, multi-negative; YNU-HPCC's: triplet+ranking, regression, "
             "classification, cosent; ChengyuSTS's: simcse; ours: consistent."

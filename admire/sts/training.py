@@ -26,22 +26,12 @@ from torch.nn import functional
 from admire.encoders.sentence import SentenceEncoder, query_prompt
 from admire.errors import UserError
 from admire.finetune import Batches, FitSettings, Row, fit
-from admire.sts import mwes
+from admire.sts import Objective, mwes
 from admire.sts.evaluation import compare, evaluate
 from admire.sts.pairs import Group, Pair, without
 
 Thing = TypeVar("Thing")
 
-Objective = Literal[
-    "adaptive",
-    "multi-negative",
-    "consistent",
-    "triplet+ranking",
-    "simcse",
-    "regression",
-    "classification",
-    "cosent",
-]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 FROM_PAIRS: tuple[Objective, ...] = ("regression", "classification", "cosent")
 """Objectives that learn from pairs with similarities; the others learn from groups."""
