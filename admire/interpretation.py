@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from admire.detect import BUILT_IN, load_detector
+from admire.detection import BUILT_IN, load_detector
 from admire.errors import UserError
 from admire.items import Item
 from admire.llm import ChatModel

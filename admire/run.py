@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from admire.detect import BUILT_IN
+from admire.detection import BUILT_IN
 from admire.encoders import (
     Device,
     ImageEncoder,

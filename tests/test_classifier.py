@@ -14,7 +14,8 @@ import pytest
 from toys import ScriptedChat, WordEncoder
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
-from admire.detect import Setting, Use, load_detector, macro_f1
+from admire.detection import load_detector
+from admire.detection.uses import Setting, Use, macro_f1
 from admire.encoders.hub import folder_digest
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
@@ -29,8 +30,8 @@ from sentence_transformers import SentenceTransformer  # noqa: E402
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding  # noqa: E402
 from towers import save_sentence_transformer, word_tokenizer  # noqa: E402
 
-from admire import classifier  # noqa: E402
-from admire.classifier import (  # noqa: E402
+from admire.detection import classifier  # noqa: E402
+from admire.detection.classifier import (  # noqa: E402
     Classifier,
     ClassifierTraining,
     FirstStates,

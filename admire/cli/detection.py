@@ -39,14 +39,8 @@ def detect(
     json: Json = False,
 ) -> None:
     """Decide which sentences of a Task 2A file are idiomatic, and score that where it is known."""
-    from admire.detect import (
-        BUILT_IN,
-        Detector,
-        load_detector,
-        read_uses,
-        score_senses,
-        write_predictions,
-    )
+    from admire.detection import BUILT_IN, Detector, load_detector
+    from admire.detection.uses import read_uses, score_senses, write_predictions
 
     opened = load_detector(detector or BUILT_IN)
     columns = () if isinstance(opened, Detector) else opened.columns
@@ -110,8 +104,13 @@ def finetune_detector(
     json: Json = False,
 ) -> None:
     """Fine-tune an encoder to detect idiomatic use, for --detector."""
-    from admire.classifier import CONTEXT, ClassifierTraining, finetune_classifier, hold_out
-    from admire.detect import read_uses
+    from admire.detection.classifier import (
+        CONTEXT,
+        ClassifierTraining,
+        finetune_classifier,
+        hold_out,
+    )
+    from admire.detection.uses import read_uses
 
     if validation_gold and not validation:
         raise UserError("--validation-gold goes with --validation.")

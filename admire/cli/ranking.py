@@ -161,7 +161,7 @@ def sense(
     """Classify each compound as idiomatic or literal, and score that where the type is known."""
     import pandas as pd
 
-    from admire.detect import BUILT_IN
+    from admire.detection import BUILT_IN
     from admire.evaluation import summarise
     from admire.interpretation import interpret
     from admire.items import read_items

@@ -251,7 +251,8 @@ def detector(
     seed: Seed = 0,
 ) -> None:
     """Fit a detector of idiomatic use, like the one that ships with admire."""
-    from admire.detect import fit, read_idiomaticity, sample
+    from admire.detection.linear import fit, sample
+    from admire.detection.uses import read_idiomaticity
     from admire.encoders import open_encoder
     from admire.items import read_items
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from admire.detect import read_idiomaticity
+from admire.detection.uses import read_idiomaticity
 from admire.errors import UserError
 from admire.items import Item
 from admire.retrieval.passages import SPLITS, Passage, Split, locate

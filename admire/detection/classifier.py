@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from admire.detect import LABELS, Setting, Use, macro_f1
+from admire.detection.uses import LABELS, Setting, Use, macro_f1
 from admire.encoders import Device
 from admire.encoders.hub import commit, folder_digest, hub_file, load_cached_first, local_folder
 from admire.encoders.placement import Placement
