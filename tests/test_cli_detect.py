@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from conftest import admire_row
 from test_cli import HEAVY, TORCH, loaded, run
+from toys import WordEncoder
 
 from admire.detection import Detector
 from admire.encoders import open_encoder
@@ -305,3 +306,21 @@ def test_a_folder_that_is_no_detector_is_named(capsys, data, tmp_path):
     code, _, err = run(capsys, "detect", data, "--detector", tmp_path / "empty")
     assert code == 2
     assert "admire.json: cannot be read" in err
+
+
+# --------------------------------------------------------------------------------- detector
+
+
+def test_a_light_detector_leaves_compounds_of_both_kinds_of_files_unseen(
+    capsys, monkeypatch, write_table, tmp_path
+):
+    monkeypatch.setattr("admire.encoders.open_encoder", lambda name: WordEncoder())
+    mwes = (*MWES, "cold feet", "couch potato", "pipe dream")
+    data = write_table(*training(mwes), name="train.csv")
+    task = write_table(*without("Label", training(MWES[:1])), name="dev.csv")
+    items = write_table(admire_row(mwes[-1].upper()))
+    for leave_out, left in (((), 0), ((task,), 1), ((task, items), 2)):
+        options = [word for path in leave_out for word in ("--leave-out", path)]
+        code, out, _ = run(capsys, "detector", data, "--out", tmp_path / "mine.json", *options)
+        assert code == 0
+        assert json.loads(out)["compounds"] == len(mwes) - left

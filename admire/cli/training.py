@@ -242,7 +242,8 @@ def detector(
     data: Annotated[list[Path], typer.Argument(help="Training CSVs of SemEval-2022 Task 2A.")],
     out: Annotated[Path, typer.Option(help="Detector to write.")] = Path("detector.json"),
     leave_out: Annotated[
-        list[Path] | None, typer.Option(help="Item files whose compounds are kept unseen.")
+        list[Path] | None,
+        typer.Option(help="Files, as for rank or of Task 2A, whose compounds are kept unseen."),
     ] = None,
     per_compound: Annotated[
         int, typer.Option(min=1, help="Sentences for each compound and sense, at most.")
@@ -252,11 +253,16 @@ def detector(
 ) -> None:
     """Fit a detector of idiomatic use, like the one that ships with admire."""
     from admire.detection.linear import fit, sample
-    from admire.detection.uses import read_idiomaticity
+    from admire.detection.uses import read_idiomaticity, read_uses
     from admire.encoders import open_encoder
-    from admire.items import read_items
+    from admire.items import read_items, read_table
 
-    unseen = [item.compound for path in leave_out or [] for item in read_items(path)]
+    unseen: list[str] = []
+    for path in leave_out or []:
+        if path.suffix == ".csv" and "MWE" in read_table(path, ()):
+            unseen += [use.item.compound for use in read_uses(path)]
+        else:
+            unseen += [item.compound for item in read_items(path)]
     items = [item for path in data for item in read_idiomaticity(path)]
     fitted = fit(sample(items, per_compound, unseen, seed), open_encoder(encoder), seed=seed)
     fitted.save(out)
