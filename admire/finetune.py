@@ -105,6 +105,7 @@ def fit(
     *,
     of: str = "",
     batches: Batches = "random",
+    learning_rates: Mapping[str, float] | None = None,
 ) -> list[float]:
     """Fit the model in place, keep the epoch with the best figure, and save it to ``out``.
 
@@ -121,6 +122,7 @@ def fit(
         of: what else the result depends on, such as the model and the loss's settings, so that
             checkpoints of others are told apart.
         batches: which rows come together, see ``Batches``.
+        learning_rates: others for weights whose names match these regular expressions.
 
     Returns:
         The figure before training and after each epoch.
@@ -150,7 +152,9 @@ def fit(
         with write_whole(checkpoints / "begun.json") as file:
             json.dump({"key": key.hexdigest(), "before": before}, file)
     with from_disk():  # model cards would ask the hub about what they name
-        trainer = _trainer(model, loss, content, validate, settings, checkpoints, collate, batches)
+        trainer = _trainer(
+            model, loss, content, validate, settings, checkpoints, collate, batches, learning_rates
+        )
         trainer.train(resume_from_checkpoint=last)
         _save(model, out)
     shutil.rmtree(checkpoints, ignore_errors=True)
@@ -201,6 +205,7 @@ def _trainer(
     checkpoints: Path,
     collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]] | None,
     batches: Batches,
+    learning_rates: Mapping[str, float] | None,
 ) -> SentenceTransformerTrainer:
     dataset: datasets.Dataset | datasets.DatasetDict
     if isinstance(content, dict):
@@ -216,6 +221,7 @@ def _trainer(
             num_train_epochs=settings.epochs,
             per_device_train_batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
+            learning_rate_mapping=dict(learning_rates or {}),
             weight_decay=settings.weight_decay,
             warmup_steps=settings.warmup,
             lr_scheduler_type="linear",

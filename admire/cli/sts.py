@@ -133,6 +133,10 @@ def finetune_sentences(
     mwe_tokens: Annotated[
         bool, typer.Option("--mwe-tokens", help="Make each expression a token of its own.")
     ] = False,
+    token_rate: Annotated[float, typer.Option(help="Learning rate of those tokens.")] = 1e-3,
+    repeat: Annotated[
+        int, typer.Option(help="Groups of rare expressions are repeated until there are so many.")
+    ] = 1,
     sts_weight: Annotated[float, typer.Option(help="Of the loss on --sts pairs.")] = 1.0,
     batch_size: Annotated[
         int | None, typer.Option(help="Sentences (adaptive, multi-negative: 64) or rows (16).")
@@ -161,6 +165,8 @@ def finetune_sentences(
         temperature=temperature,
         last_layers=2 if last_layers == 2 else 1,
         mwe_tokens=mwe_tokens,
+        token_rate=token_rate,
+        repeat=repeat,
         sts_weight=sts_weight,
         fit=FitSettings(
             batch_size=batch_size or (64 if in_sentences else 16),

@@ -29,11 +29,15 @@ def _pattern(mwe: str) -> re.Pattern[str]:
     return re.compile(before + words + after, re.IGNORECASE)
 
 
-def extend(model: SentenceTransformer, mwes: Iterable[str]) -> None:
+def extend(model: SentenceTransformer, mwes: Iterable[str]) -> str:
     """Give the model's vocabulary a token for each expression.
 
     A new token begins as the mean of the tokens that the expression had so far, so that a model
-    that has learned nothing yet compares much as before.
+    that has learned nothing yet compares much as before. Of the vectors of tokens only those of new
+    ones are learned from then on, so that they can be learned faster than the rest of the model.
+
+    Returns:
+        The name of the weights in which those vectors are.
     """
     import torch
 
@@ -53,6 +57,10 @@ def extend(model: SentenceTransformer, mwes: Iterable[str]) -> None:
     with torch.no_grad():
         for name, ids in parts.items():
             weights[tokenizer.convert_tokens_to_ids(name)] = weights[ids].mean(dim=0)
+    learned = torch.zeros(len(weights), 1, device=weights.device)
+    learned[tokenizer.convert_tokens_to_ids(sorted(new))] = 1
+    weights.register_hook(lambda gradient: gradient * learned)
+    return next(name for name, found in model.named_parameters() if found is weights)
 
 
 def reader(model: SentenceTransformer, mwes: Iterable[str]) -> Callable[[str], str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,8 +44,8 @@ BATCHES: dict[Objective, Batches] = {
     "simcse": "no duplicates",
 }
 
-ONE_SHOT = 2
-"""Groups of an expression held out that stay for training, as the task's one-shot data has them."""
+ONE_SHOT = 1
+"""Groups of an expression held out that stay for training, as in the task's one-shot data."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,11 @@ class SentenceTraining:
         temperature: what cosines are divided by in SimCSE, multiple negatives ranking, CoSENT
             (0.05 is its λ = 20) and ``consistent``.
         last_layers: 2 for the mean of the last two layers (He et al.), 1 for the last one.
-        mwe_tokens: whether each expression becomes a token of its own.
+        mwe_tokens: whether each expression becomes a token of its own. The vectors of the other
+            tokens stay as they are then.
+        token_rate: learning rate of those tokens' vectors. At that of the model they would hardly
+            move, because each is only in a few batches.
+        repeat: groups of an expression that has fewer are repeated until there are so many.
         sts_weight: of the loss on sentence pairs that are mixed in.
         fit: the trainer's settings. A batch of ``adaptive`` and ``multi-negative`` is that many
             sentences, of the others that many rows.
@@ -74,6 +79,8 @@ class SentenceTraining:
     temperature: float = 0.05
     last_layers: Literal[1, 2] = 1
     mwe_tokens: bool = False
+    token_rate: float = 1e-3
+    repeat: int = 1
     sts_weight: float = 1.0
     fit: FitSettings = field(default_factory=FitSettings)
 
@@ -86,6 +93,8 @@ class SentenceTraining:
             raise UserError("temperature and sts_weight must be above 0.")
         if not (0 <= self.miner_margin < math.inf and 0 <= (self.margin or 0) < math.inf):
             raise UserError("Margins cannot be below 0.")
+        if self.repeat < 1 or not 0 < self.token_rate < math.inf:
+            raise UserError("repeat must be at least 1, and token_rate above 0.")
         if self.last_layers not in (1, 2):
             raise UserError(f"last_layers cannot be {self.last_layers}.")
 
@@ -128,8 +137,9 @@ def finetune_sentences(
     if settings.last_layers == 2:
         average_last_two(model)
     known = {group.mwe for group in groups if group.mwe}
+    rates = {}
     if settings.mwe_tokens:
-        mwes.extend(model, known)
+        rates[re.escape(mwes.extend(model, known))] = settings.token_rate
     known |= {pair.mwe for pair in validation if pair.mwe}
     read = mwes.reader(model, known)
     prompt = query_prompt(model)
@@ -148,6 +158,7 @@ def finetune_sentences(
 
     rows: dict[str, list[dict[str, Any]]] = {}
     losses: dict[str, torch.nn.Module] = {}
+    groups = repeated(groups, settings.repeat)
     for name, (some, loss) in _tasks(model, groups, pairs, settings).items():
         rows[name], losses[name] = told(some), loss
     return fit(
@@ -159,6 +170,7 @@ def finetune_sentences(
         out,
         of=f"{encoder.identity} {settings} {validation}",
         batches=BATCHES.get(settings.objective, "like lengths"),
+        learning_rates=rates,
     )
 
 
@@ -240,17 +252,37 @@ def labelled(groups: Sequence[Group]) -> list[Row]:
     """He et al., table 1: sentences with labels, the same where they mean the same.
 
     A sentence and its correct paraphrases have one label, each incorrect paraphrase has its own,
-    and no label is in two groups, whose sentences stand together.
+    and no label is in two groups, whose sentences stand together. A group that is there again has
+    the labels that it had.
     """
     rows: list[Row] = []
-    label = 0
+    first: dict[Group, int] = {}
+    free = 0
     for group in groups:
+        label = first.setdefault(group, free)
         for sentence in (group.sentence, *group.correct):
             rows.append({"sentence": sentence, "label": label})
         for number, sentence in enumerate(group.incorrect, start=label + 1):
             rows.append({"sentence": sentence, "label": number})
-        label += 1 + len(group.incorrect)
+        if label == free:
+            free += 1 + len(group.incorrect)
     return rows
+
+
+def repeated(groups: Sequence[Group], times: int) -> list[Group]:
+    """The groups, those of an expression that has fewer than ``times`` more than once.
+
+    Then an expression that is seen once, as those are that the task tests, is learned about as well
+    as the others.
+    """
+    of: dict[tuple[str, str], list[Group]] = {}
+    for group in groups:
+        if group.mwe:
+            of.setdefault((group.language, group.mwe.casefold()), []).append(group)
+    found = [group for group in groups if not group.mwe]
+    for some in of.values():
+        found += some * max(1, times // len(some))
+    return found
 
 
 def triples(groups: Sequence[Group]) -> list[Row]:
@@ -422,10 +454,10 @@ def hold_out(
 ) -> tuple[list[Group], list[Pair]]:
     """Groups to train on, and pairs of the other ones to validate on.
 
-    A share of the expressions is held out, but for two groups of each (of fewer than four groups
-    half of them), as in the task's fine-tune setting, whose training data has one or two sentences
-    of each expression that is tested. Groups without an expression are dealt one by one. Groups
-    that share a sentence with one held out are dropped.
+    A share of the expressions is held out, but for one group of each (none, if there is one only),
+    as in the task's fine-tune setting, whose training data has one sentence of each sense in which
+    an expression is tested. Groups without an expression are dealt one by one. Groups that share a
+    sentence with one held out are dropped.
     """
     rng = np.random.default_rng(seed)
     of: dict[str, list[Group]] = {}
