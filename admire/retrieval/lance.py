@@ -23,7 +23,7 @@ except ImportError as error:
         "(pip install '.[lance]' in the clone)."
     ) from error
 
-WIDER = 10
+WIDER = 50
 """How many times the wanted number are fetched by compressed vectors, to be compared exactly."""
 
 TRAINABLE = 1000
@@ -43,7 +43,7 @@ class Lance:
     def search(self, query: Vectors, k: int) -> tuple[npt.NDArray[np.int64], Vectors]:
         """See :class:`admire.retrieval.index.Engine`."""
         asked = self.table.search(query).distance_type("dot").nprobes(PROBES)
-        found = asked.limit(WIDER * k).select(["place"]).to_arrow()["place"].to_numpy()
+        found = asked.limit(WIDER * k).select(["place", "_distance"]).to_arrow()["place"].to_numpy()
         places = np.sort(found.astype(np.int64))
         products = np.asarray(self.vectors[places]) @ query
         order = np.lexsort((places, -products))[:k]
