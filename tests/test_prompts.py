@@ -16,7 +16,11 @@ def test_the_three_prompts_are_shipped_in_english():
     assert {"sense_en.j2", "gloss_en.j2", "detect_en.j2"} <= set(SHIPPED)
 
 
-@pytest.mark.parametrize("file", [file for file in SHIPPED if file != "paraphrase_en.j2"])
+OF_TEXTS = {"paraphrase_en.j2", "similarity_en.j2"}
+"""Prompts about texts that hold no compound."""
+
+
+@pytest.mark.parametrize("file", [file for file in SHIPPED if file not in OF_TEXTS])
 def test_a_shipped_prompt_holds_what_it_asks_about(file: str):
     prompt, language = file.removesuffix(".j2").split("_")
     text = Prompts().render(prompt, language, **VALUES)
@@ -24,6 +28,11 @@ def test_a_shipped_prompt_holds_what_it_asks_about(file: str):
     assert '"My sister is a night owl."' in text
     assert "{" not in text
     assert text == text.strip()
+
+
+def test_the_prompt_for_a_rating_holds_both_sentences_in_their_order():
+    text = Prompts().render("similarity", "en", first="One owl.", second="Two owls.")
+    assert text.endswith('Sentence 1: "One owl."\nSentence 2: "Two owls."\nSimilarity:')
 
 
 def test_the_sense_prompt_names_both_answers():
