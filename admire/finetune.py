@@ -156,6 +156,8 @@ def fit(
             model, loss, content, validate, settings, checkpoints, collate, batches, learning_rates
         )
         trainer.train(resume_from_checkpoint=last)
+        # Else the model went on in bfloat16 here, and not where it is opened again.
+        trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
         _save(model, out)
     shutil.rmtree(checkpoints, ignore_errors=True)
     history = [e["eval_figure"] for e in trainer.state.log_history if "eval_figure" in e]

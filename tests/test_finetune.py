@@ -564,6 +564,21 @@ def test_features_can_be_made_by_a_collator_of_ones_own(folder, tmp_path):
     assert seen[: len(ROWS)] != seen[len(ROWS) :], "a new order in each epoch"
 
 
+def test_a_model_that_was_fitted_in_bfloat16_then_computes_as_when_it_is_opened_again(
+    folder, tmp_path
+):
+    model, out = loaded(folder), tmp_path / "out"
+    settings = replace(QUICK, precision="bfloat16", epochs=1)
+    fit(model, Apart(model), ROWS, figures(0, 1), settings, out)
+    texts = ["a night owl", "the red lamp is big"]
+    again = SentenceTransformer(str(out), device="cpu").encode(texts)
+    assert np.allclose(again, model.encode(texts), atol=1e-6)
+    exact = tmp_path / "exact"
+    fitted(folder, exact, figures(0, 1), replace(settings, precision="float32"))
+    other = SentenceTransformer(str(exact), device="cpu").encode(texts)
+    assert not np.allclose(again, other, atol=1e-6), "the precision is that of training"
+
+
 def test_the_result_is_an_ordinary_folder_and_nothing_else_is_left(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(SentenceTransformer, "_create_model_card", CARD)
     model, out = loaded(folder), tmp_path / "deep" / "out"
