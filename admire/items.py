@@ -216,13 +216,22 @@ def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 
         raise UserError(f"{path}: is not a well-formed table ({reason}).") from None
     if not isinstance(table.index, pd.RangeIndex):  # pandas made surplus cells the rows' names
         raise UserError(f"{path}, row 1: has more cells than the header has columns.")
+    check_columns(path, table, required)
+    return table
+
+
+def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> None:
+    """Refuse a table that lacks a column.
+
+    Raises:
+        UserError: so it does.
+    """
     for column in required:
         if column not in table.columns:
             raise UserError(
                 f"{path}: the column '{column}' is missing. "
                 f"The file has: {', '.join(map(str, table.columns))}."
             )
-    return table
 
 
 def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

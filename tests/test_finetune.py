@@ -33,7 +33,6 @@ pytest.importorskip("sentence_transformers", reason="needs the extra 'finetune'"
 pytest.importorskip("datasets", reason="needs the extra 'finetune'")
 pytest.importorskip("accelerate", reason="needs the extra 'finetune'")
 
-from safetensors.torch import load_file  # noqa: E402
 from sentence_transformers import SentenceTransformer  # noqa: E402
 from sentence_transformers.base.modules import Router  # noqa: E402
 from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
@@ -42,7 +41,7 @@ from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
     Pooling,
     Transformer,
 )
-from towers import save_sentence_transformer  # noqa: E402
+from towers import distance, save_sentence_transformer, weights  # noqa: E402
 from transformers import TrainerState  # noqa: E402
 
 from admire import finetune  # noqa: E402
@@ -130,17 +129,6 @@ def with_config(folder: Path, tmp_path: Path) -> Callable[..., Path]:
 
 def opened(folder: Path) -> SentenceEncoder:
     return SentenceEncoder(str(folder), None, CPU)
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(folder / "model.safetensors")
-
-
-def distance(one: Path, other: Path) -> float:
-    """The most that a weight of the two models differs."""
-    first, second = weights(one), weights(other)
-    assert first.keys() == second.keys()
-    return max(float((first[name] - second[name]).abs().max()) for name in first)
 
 
 def figure(folder: Path, split: Split, mode: Mode = "sentence", style: Format = "auto") -> float:
@@ -793,8 +781,7 @@ def test_settings_of_the_loss_matter(folder, tmp_path, changes):
     assert distance(tmp_path / "out", tmp_path / "other") > 1e-4
 
 
-def test_a_killed_training_for_retrieval_goes_on(folder, tmp_path, monkeypatch):
-    finetune_retrieval(opened(folder), TRAIN, VAL, SMALL, tmp_path / "whole")
+def killed_in_the_second_epoch(folder: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluate, asked = scores.evaluate, []
 
     def third_is_killed(*arguments: Any) -> Any:
@@ -806,7 +793,12 @@ def test_a_killed_training_for_retrieval_goes_on(folder, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(scores, "evaluate", third_is_killed)
         with pytest.raises(KeyboardInterrupt):
-            finetune_retrieval(opened(folder), TRAIN, VAL, SMALL, tmp_path / "out")
+            finetune_retrieval(opened(folder), TRAIN, VAL, SMALL, out)
+
+
+def test_a_killed_training_for_retrieval_goes_on(folder, tmp_path, monkeypatch):
+    finetune_retrieval(opened(folder), TRAIN, VAL, SMALL, tmp_path / "whole")
+    killed_in_the_second_epoch(folder, tmp_path / "out", monkeypatch)
     finetune_retrieval(opened(folder), TRAIN, VAL, SMALL, tmp_path / "out")
     assert distance(tmp_path / "out", tmp_path / "whole") <= 1e-5
 
@@ -817,18 +809,7 @@ def test_a_training_with_another_loss_does_not_go_on_from_a_killed_one(
 ):
     other = replace(SMALL, **change)
     finetune_retrieval(opened(folder), TRAIN, VAL, other, tmp_path / "whole")
-    evaluate, asked = scores.evaluate, []
-
-    def third_is_killed(*arguments: Any) -> Any:
-        asked.append(arguments)
-        if len(asked) == 3:
-            raise KeyboardInterrupt
-        return evaluate(*arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(scores, "evaluate", third_is_killed)
-        with pytest.raises(KeyboardInterrupt):
-            finetune_retrieval(opened(folder), TRAIN, VAL, SMALL, tmp_path / "out")
+    killed_in_the_second_epoch(folder, tmp_path / "out", monkeypatch)
     finetune_retrieval(opened(folder), TRAIN, VAL, other, tmp_path / "out")
     assert distance(tmp_path / "out", tmp_path / "whole") == 0
 

@@ -35,10 +35,9 @@ for package in ("sentence_transformers", "datasets", "accelerate", "pytorch_metr
 
 import transformers  # noqa: E402
 from datasets import Dataset  # noqa: E402
-from safetensors.torch import load_file  # noqa: E402
 from sentence_transformers import SentenceTransformer  # noqa: E402
 from sentence_transformers.sentence_transformer.modules import Pooling  # noqa: E402
-from towers import WORDS, save_sentence_transformer  # noqa: E402
+from towers import WORDS, distance, save_sentence_transformer  # noqa: E402
 
 from admire import finetune  # noqa: E402
 from admire.finetune import FitSettings  # noqa: E402
@@ -112,17 +111,6 @@ def opened(folder: Path) -> SentenceEncoder:
 
 def vectors(model: SentenceTransformer, texts: Sequence[str]) -> torch.Tensor:
     return model(model.preprocess(list(texts)))["sentence_embedding"].double()
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(folder / "model.safetensors")
-
-
-def distance(one: Path, other: Path) -> float:
-    """The most that a weight of the two models differs."""
-    first, second = weights(one), weights(other)
-    assert first.keys() == second.keys()
-    return max(float((first[name] - second[name]).abs().max()) for name in first)
 
 
 def figure(folder: Path, pairs: Sequence[Pair] = VAL) -> float:

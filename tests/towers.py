@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 MARKS = ("<s>", "<pad>", "</s>", "<unk>")
@@ -147,3 +147,14 @@ def save_sentence_transformer(
     module = Transformer(str(parts), max_seq_length=64)
     SentenceTransformer(modules=[module, Pooling(32)]).save(str(folder))
     return folder
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def distance(one: Path, other: Path) -> float:
+    """The most that a weight of the two models differs."""
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    return max(float((first[name] - second[name]).abs().max()) for name in first)

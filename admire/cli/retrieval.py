@@ -332,8 +332,7 @@ def finetune_retrieval(
     """Fine-tune a sentence encoder to retrieve the same meaning, and score it on test."""
     import pandas as pd
 
-    from admire.encoders import open_encoder
-    from admire.encoders.sentence import SentenceEncoder
+    from admire.encoders.sentence import open_trainable
     from admire.finetune import FitSettings
     from admire.retrieval.passages import read_split
     from admire.retrieval.training import RetrievalTraining
@@ -342,9 +341,7 @@ def finetune_retrieval(
     splits = {name: read_split(data, name) for name in ("train", "val", "test")}
     tables: list[pd.DataFrame] = []
     for one in range(seed, seed + seeds):
-        opened = open_encoder(encoder, device=device).encoder
-        if not isinstance(opened, SentenceEncoder):
-            raise UserError(f"--encoder: '{encoder}' cannot be fine-tuned. Name one of sbert:….")
+        opened = open_trainable(encoder, device=device)
         settings = RetrievalTraining(
             query,
             instruction_format,

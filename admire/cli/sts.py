@@ -150,8 +150,7 @@ def finetune_sentences(
     json: Json = False,
 ) -> None:
     """Fine-tune a sentence encoder on idioms and their paraphrases, or on sentence pairs."""
-    from admire.encoders import open_encoder
-    from admire.encoders.sentence import SentenceEncoder
+    from admire.encoders.sentence import open_trainable
     from admire.finetune import FitSettings
     from admire.sts.pairs import Group, Pair, read_groups, read_pairs, without
     from admire.sts.training import FROM_PAIRS, SentenceTraining, hold_out, split_pairs
@@ -202,10 +201,7 @@ def finetune_sentences(
     log.info(
         "%d groups and %d pairs to learn from, %d to validate", len(groups), len(pairs), len(held)
     )
-    opened = open_encoder(encoder, device=device).encoder
-    if not isinstance(opened, SentenceEncoder):
-        raise UserError(f"--encoder: '{encoder}' cannot be fine-tuned. Name one of sbert:….")
-    history = train(opened, groups, pairs, held, settings, out)
+    history = train(open_trainable(encoder, device=device), groups, pairs, held, settings, out)
     log.info("Wrote %s", out)
     if json:
         print(jsonlib.dumps({"validation": history}, indent=2))

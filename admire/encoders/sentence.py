@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from admire.encoders import Query, Role, Vectors
+from admire.encoders import Device, Query, Role, Vectors, open_encoder
 from admire.encoders.hub import (
     commit,
     folder_digest,
@@ -151,6 +151,18 @@ class SentenceEncoder:
         states = torch.nn.functional.normalize(states, dim=-1)
         vectors: Vectors = states.float().cpu().numpy()
         return vectors
+
+
+def open_trainable(name: str, *, device: Device) -> SentenceEncoder:
+    """The encoder of that name, to be fine-tuned: without a cache, which would go stale.
+
+    Raises:
+        UserError: there is none, or it is not of sentence-transformers.
+    """
+    opened = open_encoder(name, device=device).encoder
+    if not isinstance(opened, SentenceEncoder):
+        raise UserError(f"--encoder: '{name}' cannot be fine-tuned. Name one of sbert:….")
+    return opened
 
 
 def query_prompt(model: SentenceTransformer) -> str:

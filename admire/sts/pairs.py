@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from admire.errors import UserError
-from admire.items import read_table, read_text
+from admire.items import check_columns, read_table, read_text
 
 LANGUAGES = ("en", "pt", "gl", "zh")
 """Languages of the tasks' files."""
@@ -99,21 +99,12 @@ def read_pairs(path: Path, gold: Path | None = None, *, split: str | None = None
 
 
 def _table(path: Path) -> pd.DataFrame:
-    text = read_text(path)
-    header = text.partition("\n")[0].rstrip("\r").split("\t")
-    if path.suffix == ".tsv" and {"score", "sentence1", "sentence2"} <= set(header):
+    tsv = path.suffix == ".tsv"
+    header = read_text(path).partition("\n")[0].rstrip("\r").split("\t") if tsv else ()
+    if {"score", "sentence1", "sentence2"} <= set(header):
         # STS Benchmark quotes nothing: a quotation mark there is a character like any other.
         return read_table(path, (), quoting=3)
     return read_table(path, ())
-
-
-def _require(path: Path, table: pd.DataFrame, *columns: str) -> None:
-    for column in columns:
-        if column not in table:
-            raise UserError(
-                f"{path}: the column '{column}' is missing. "
-                f"The file has: {', '.join(map(str, table.columns))}."
-            )
 
 
 def _rows(table: pd.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -122,7 +113,7 @@ def _rows(table: pd.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _task(path: Path, table: pd.DataFrame, gold: Path | None) -> Iterator[Pair]:
-    _require(path, table, "ID", "Language", "MWE1", "sentence1", "sentence2")
+    check_columns(path, table, ("ID", "Language", "MWE1", "sentence1", "sentence2"))
     rows = dict(_rows(table))
     of = {row["ID"]: row for row in rows.values()}
     if len(of) < len(rows):
@@ -161,8 +152,8 @@ def _task(path: Path, table: pd.DataFrame, gold: Path | None) -> Iterator[Pair]:
 
 
 def _training(path: Path, table: pd.DataFrame) -> Iterator[Pair]:
-    _require(path, table, "ID", "Language", "MWE1", "sentence_1", "sentence_2", "sim")
-    _require(path, table, "alternative_1", "alternative_2")
+    check_columns(path, table, ("ID", "Language", "MWE1", "sentence_1", "sentence_2", "sim"))
+    check_columns(path, table, ("alternative_1", "alternative_2"))
     for number, row in _rows(table):
         known = row["sim"] not in ("", "None")
         yield Pair(
@@ -182,7 +173,7 @@ def _training(path: Path, table: pd.DataFrame) -> Iterator[Pair]:
 
 
 def _chengyu(path: Path, table: pd.DataFrame) -> Iterator[Pair]:
-    _require(path, table, "S", "A_c", "A_i", "sim")
+    check_columns(path, table, ("S", "A_c", "A_i", "sim"))
     for number, row in _rows(table):
         marked = re.search(r"\{(.+?)\}", row["S"])
         mwe = row.get("idiom") or (marked[1] if marked else None)
@@ -209,7 +200,7 @@ def _chengyu(path: Path, table: pd.DataFrame) -> Iterator[Pair]:
 
 
 def _benchmark(path: Path, table: pd.DataFrame, split: str | None) -> Iterator[Pair]:
-    _require(path, table, "split", "score", "sentence1", "sentence2")
+    check_columns(path, table, ("split", "score", "sentence1", "sentence2"))
     for number, row in _rows(table):
         if split not in (None, row["split"]):
             continue
@@ -284,7 +275,7 @@ def read_groups(path: Path) -> list[Group]:
         raise UserError(f"{path}: has no rows.")
     if "A_c" in table:
         return _chengyu_groups(path, table)
-    _require(path, table, "sentence_1")
+    check_columns(path, table, ("sentence_1",))
     correct: dict[tuple[str, str], list[str]] = {}
     incorrect: dict[tuple[str, str], list[str]] = {}
     mwes: dict[tuple[str, str], str | None] = {}
@@ -304,9 +295,8 @@ def read_groups(path: Path) -> list[Group]:
                 f"“{key[1]}”."
             )
     return [
-        Group(sentence, tuple(right), tuple(incorrect.get(key, ())), key[0], mwes[key])
+        Group(key[1], tuple(right), tuple(incorrect.get(key, ())), key[0], mwes[key])
         for key, right in correct.items()
-        for sentence in (key[1],)
     ]
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -30,8 +30,6 @@ from admire.finetune import Batches, FitSettings, Row, fit
 from admire.sts import Objective, mwes
 from admire.sts.evaluation import compare, evaluate
 from admire.sts.pairs import Group, Pair, without
-
-Thing = TypeVar("Thing")
 
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 FROM_PAIRS: tuple[Objective, ...] = ("regression", "classification", "cosent")
