@@ -197,7 +197,7 @@ def training(mwes: tuple[str, ...] = MWES) -> list[dict[str, str]]:
 def fitted(base: Path) -> Callable[..., list[object]]:
     """The arguments of finetune detector for a quick training."""
 
-    def arguments(*data: Path, out: Path, setting: str = "one-shot", **options: object) -> list:
+    def arguments(*data: Path, out: Path, setting: str = "one_shot", **options: object) -> list:
         quick = {"epochs": 8, "batch-size": 4, "learning-rate": 3e-3, "max-length": 24}
         told = [part for k, v in (quick | options).items() for part in (f"--{k}", v)]
         command = ["finetune", "detector", *data, "--encoder", base, "--out", out, *told]
@@ -206,7 +206,7 @@ def fitted(base: Path) -> Callable[..., list[object]]:
     return arguments
 
 
-@pytest.mark.parametrize("setting", ["zero-shot", "one-shot"])
+@pytest.mark.parametrize("setting", ["zero_shot", "one_shot"])
 def test_a_detector_is_fine_tuned_on_files_and_decides_in_detect_and_sense(
     capsys, fitted, write_table, tmp_path, setting
 ):
@@ -264,13 +264,13 @@ def test_the_encoder_may_be_named_as_for_other_commands(
 
 def test_zero_shot_needs_the_context_one_shot_does_not(capsys, fitted, write_table, tmp_path):
     data = write_table(*without("Next", training()), name="train.csv")
-    for name in ("zero-shot", "one-shot"):
+    for name in ("zero_shot", "one_shot"):
         code, _, err = run(capsys, *fitted(data, out=tmp_path / name, setting=name, epochs=1))
-        assert code == (2 if name == "zero-shot" else 0)
-        assert ("train.csv: the column 'Next' is missing" in err) == (name == "zero-shot")
+        assert code == (2 if name == "zero_shot" else 0)
+        assert ("train.csv: the column 'Next' is missing" in err) == (name == "zero_shot")
     whole = write_table(*training(), name="whole.csv")
     mine = tmp_path / "mine"
-    assert run(capsys, *fitted(whole, out=mine, setting="zero-shot", epochs=1))[0] == 0
+    assert run(capsys, *fitted(whole, out=mine, setting="zero_shot", epochs=1))[0] == 0
     code, _, err = run(capsys, "detect", data, "--detector", mine)
     assert code == 2
     assert "train.csv: the column 'Next' is missing" in err

@@ -363,12 +363,29 @@ def test_cosent_is_ynu_hpccs_equation_1_with_lambda_20(model, temperature):
     }
 
 
-def test_pairs_that_are_mixed_in_have_cosent_times_their_weight(model):
-    tasks = built(model, "adaptive", mixed=True, sts_weight=3.0)
-    assert list(tasks) == ["sentences", "pairs"]
+@pytest.mark.parametrize("objective", ["consistent", "simcse"])
+def test_pairs_that_are_mixed_in_have_cosent_times_their_weight(model, objective):
+    tasks = built(model, objective, mixed=True, sts_weight=3.0)
+    assert list(tasks) == ["triples", "pairs"]
     found, parts, labels = computed(model, *tasks["pairs"])
     assert len(labels) == len(PAIRS)
     assert found == pytest.approx(3 * cosent(*parts, labels, 20), abs=1e-4)
+
+
+@pytest.mark.parametrize("objective", ["adaptive", "multi-negative"])
+def test_correct_paraphrases_join_the_pairs_beside_a_triplet_loss(model, objective):
+    tasks = built(model, objective, mixed=True, sts_weight=3.0)
+    assert list(tasks) == ["sentences", "pairs"]
+    rows, loss = tasks["pairs"]
+    told = Counter((row["first"], row["second"], row["label"]) for row in rows)
+    correct = [(group.sentence, one, 1.0) for group in TRAIN for one in group.correct]
+    assert told == Counter([(p.first, p.second, p.similarity) for p in PAIRS] + correct)
+    # The batches are of neighbours, and one of correct paraphrases alone would say nothing.
+    ours = [(row["first"], row["second"], row["label"]) in correct for row in rows]
+    assert ours not in (sorted(ours), sorted(ours, reverse=True))
+    found, parts, labels = computed(model, rows, loss)
+    assert found == pytest.approx(3 * cosent(*parts, labels, 20), abs=1e-4)
+    assert list(built(model, objective)) == ["sentences"]
 
 
 @pytest.mark.parametrize(("margin", "wanted"), [(None, 0.1), (0.7, 0.7)])

@@ -69,7 +69,7 @@ def detect(
 def finetune_detector(
     data: Annotated[
         list[Path],
-        typer.Argument(help="Training CSVs of SemEval-2022 Task 2A; for one-shot both."),
+        typer.Argument(help="Training CSVs of SemEval-2022 Task 2A; for one_shot both."),
     ],
     encoder: Annotated[
         str,
@@ -80,7 +80,7 @@ def finetune_detector(
     ],
     out: Annotated[Path, typer.Option(help="Folder of the detector to write.")],
     setting: Annotated[
-        Literal["zero-shot", "one-shot"],
+        Literal["zero_shot", "one_shot"],
         typer.Option(
             help="What is read: the sentence with its context, in all hidden layers; or the "
             "sentence and the MWE, in the last."
@@ -93,7 +93,7 @@ def finetune_detector(
         Path | None, typer.Option(help="CSV with its ID and Label, where it has no labels.")
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Sentences in a batch; else 32, or 4 for one-shot.")
+        int | None, typer.Option(help="Sentences in a batch; else 32, or 4 for one_shot.")
     ] = None,
     learning_rate: Annotated[float, typer.Option(help="Of AdamW, at its highest.")] = 2e-5,
     epochs: Annotated[int, typer.Option(help="Epochs; the best is kept.")] = 10,
@@ -115,7 +115,7 @@ def finetune_detector(
     if validation_gold and not validation:
         raise UserError("--validation-gold goes with --validation.")
     settings = ClassifierTraining(
-        "zero_shot" if setting == "zero-shot" else "one_shot",
+        setting,
         batch_size=batch_size,
         learning_rate=learning_rate,
         epochs=epochs,

@@ -153,10 +153,15 @@ def finetune_sentences(
     from admire.encoders.sentence import open_trainable
     from admire.finetune import FitSettings
     from admire.sts.pairs import Group, Pair, read_groups, read_pairs, without
-    from admire.sts.training import FROM_PAIRS, SentenceTraining, hold_out, split_pairs
+    from admire.sts.training import (
+        FROM_PAIRS,
+        TRIPLET_LOSSES,
+        SentenceTraining,
+        hold_out,
+        split_pairs,
+    )
     from admire.sts.training import finetune_sentences as train
 
-    in_sentences = objective in ("adaptive", "multi-negative")
     settings = SentenceTraining(
         objective=objective,
         miner_margin=miner_margin,
@@ -168,7 +173,7 @@ def finetune_sentences(
         repeat=repeat,
         sts_weight=sts_weight,
         fit=FitSettings(
-            batch_size=batch_size or (64 if in_sentences else 16),
+            batch_size=batch_size or (64 if objective in TRIPLET_LOSSES else 16),
             learning_rate=learning_rate,
             epochs=epochs,
             patience=patience,

@@ -35,9 +35,12 @@ OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 FROM_PAIRS: tuple[Objective, ...] = ("regression", "classification", "cosent")
 """Objectives that learn from pairs with similarities; the others learn from groups."""
 
+TRIPLET_LOSSES: tuple[Objective, ...] = ("adaptive", "multi-negative")
+"""He et al.'s objectives. They compare sentences of one group, and so do not say how similar a
+correct paraphrase is beside other pairs; where there are STS pairs, these tell it."""
+
 BATCHES: dict[Objective, Batches] = {
-    "adaptive": "neighbours",
-    "multi-negative": "neighbours",
+    **dict.fromkeys(TRIPLET_LOSSES, "neighbours"),
     "triplet+ranking": "no duplicates",
     "simcse": "no duplicates",
 }
@@ -112,7 +115,8 @@ def finetune_sentences(
     Args:
         groups: what the objective learns from; empty for those in ``FROM_PAIRS``.
         pairs: what those learn from; for the others STS pairs to mix in, by CoSENT, so that general
-            similarity is kept.
+            similarity is kept. For those in ``TRIPLET_LOSSES`` sentences and correct paraphrases
+            join them, as pairs of similarity 1.
 
     Returns:
         That correlation before training and after each epoch.
@@ -184,7 +188,7 @@ def _tasks(
     scale = 1 / settings.temperature
     ranking = MultipleNegativesRankingLoss(model, scale=scale)
     tasks: dict[str, tuple[list[Row], torch.nn.Module]] = {}
-    if objective in ("adaptive", "multi-negative"):
+    if objective in TRIPLET_LOSSES:
         triplets = AdaptiveTripletLoss(
             model,
             miner_margin=settings.miner_margin,
@@ -228,6 +232,8 @@ def _tasks(
             }
             for pair in pairs
         ]
+        if objective in TRIPLET_LOSSES:
+            rows = _mixed(rows, equal(groups), rng)
         weighted = sts if objective in FROM_PAIRS else _Weighted(sts, settings.sts_weight)
         tasks["pairs"] = rows, weighted
     return tasks
@@ -244,6 +250,19 @@ def _dealt(groups: Sequence[Group], rng: np.random.Generator) -> list[Group]:
     return [
         groups[k] for part in parts for k in sorted(part, key=lambda k: len(groups[k].sentence))
     ]
+
+
+def _mixed(first: Sequence[Row], second: Sequence[Row], rng: np.random.Generator) -> list[Row]:
+    """Rows of both kinds at random, but in each thousand the shorter ones of each kind first.
+
+    A batch of neighbours has both kinds then, however much longer those of one are.
+    """
+    found: list[tuple[float, Row]] = []
+    for rows in (first, second):
+        order = sorted(range(len(rows)), key=lambda k: len(rows[k]["first"]))
+        found += [(place / len(rows), rows[k]) for place, k in enumerate(order)]
+    parts = np.array_split(rng.permutation(len(found)), math.ceil(len(found) / 1000) or 1)
+    return [found[k][1] for part in parts for k in sorted(part, key=lambda k: found[k][0])]
 
 
 def labelled(groups: Sequence[Group]) -> list[Row]:
@@ -281,6 +300,15 @@ def repeated(groups: Sequence[Group], times: int) -> list[Group]:
     for some in of.values():
         found += some * max(1, times // len(some))
     return found
+
+
+def equal(groups: Sequence[Group]) -> list[Row]:
+    """Each sentence with each of its correct paraphrases, as pairs of similarity 1."""
+    return [
+        {"first": group.sentence, "second": correct, "label": 1.0}
+        for group in groups
+        for correct in group.correct
+    ]
 
 
 def triples(groups: Sequence[Group]) -> list[Row]:
