@@ -363,29 +363,31 @@ def test_cosent_is_ynu_hpccs_equation_1_with_lambda_20(model, temperature):
     }
 
 
-@pytest.mark.parametrize("objective", ["consistent", "simcse"])
-def test_pairs_that_are_mixed_in_have_cosent_times_their_weight(model, objective):
-    tasks = built(model, objective, mixed=True, sts_weight=3.0)
-    assert list(tasks) == ["triples", "pairs"]
-    found, parts, labels = computed(model, *tasks["pairs"])
-    assert len(labels) == len(PAIRS)
-    assert found == pytest.approx(3 * cosent(*parts, labels, 20), abs=1e-4)
-
-
-@pytest.mark.parametrize("objective", ["adaptive", "multi-negative"])
-def test_correct_paraphrases_join_the_pairs_beside_a_triplet_loss(model, objective):
-    tasks = built(model, objective, mixed=True, sts_weight=3.0)
-    assert list(tasks) == ["sentences", "pairs"]
-    rows, loss = tasks["pairs"]
+@pytest.mark.parametrize("objective", sorted(set(OBJECTIVES) - set(FROM_PAIRS)))
+def test_correct_paraphrases_join_the_pairs_that_are_mixed_in(model, objective):
+    rows, loss = built(model, objective, mixed=True, sts_weight=3.0)["pairs"]
     told = Counter((row["first"], row["second"], row["label"]) for row in rows)
     correct = [(group.sentence, one, 1.0) for group in TRAIN for one in group.correct]
     assert told == Counter([(p.first, p.second, p.similarity) for p in PAIRS] + correct)
-    # The batches are of neighbours, and one of correct paraphrases alone would say nothing.
+    # Where batches are of neighbours, one of correct paraphrases alone would say nothing.
     ours = [(row["first"], row["second"], row["label"]) in correct for row in rows]
     assert ours not in (sorted(ours), sorted(ours, reverse=True))
     found, parts, labels = computed(model, rows, loss)
     assert found == pytest.approx(3 * cosent(*parts, labels, 20), abs=1e-4)
-    assert list(built(model, objective)) == ["sentences"]
+    assert "pairs" not in built(model, objective)
+
+
+def test_each_batch_of_mixed_pairs_has_short_and_long_ones(model):
+    long = [Group(f"{number} " * 40, ("b " * 40,), (), "en", None) for number in range(900)]
+    short = [Pair(f"{number}", "en", f"{number}", "b", 0.5, None, None) for number in range(900)]
+    settings = SentenceTraining(objective="adaptive", fit=QUICK)
+    rows, _ = training._tasks(model, long, short, settings)["pairs"]
+    shares = [sum(row["label"] == 1 for row in rows[k : k + 60]) / 60 for k in range(0, 1800, 60)]
+    assert min(shares) > 0.2
+    assert max(shares) < 0.8
+    # In each thousand, neighbours are of like length within their kind.
+    texts = [len(row["first"]) for row in rows[:900] if row["label"] == 1]
+    assert texts == sorted(texts)
 
 
 @pytest.mark.parametrize(("margin", "wanted"), [(None, 0.1), (0.7, 0.7)])
@@ -700,6 +702,19 @@ def test_the_weights_of_the_two_layers_are_not_learned(plain, tmp_path):
     assert encoder.model[1].layer_weights.tolist() == [1, 1]
 
 
+@pytest.mark.parametrize(("length", "read"), [(None, None), (8, 8), (10**6, None)])
+def test_no_more_of_a_sentence_is_read_than_max_length(plain, tmp_path, length, read):
+    encoder = opened(plain)
+    own = encoder.model.max_seq_length
+    settings = SentenceTraining(max_length=length, fit=replace(QUICK, epochs=1))
+    finetune_sentences(encoder, TRAIN, [], VAL, settings, tmp_path / "out")
+    after = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert after.max_seq_length == (read or own)
+    short = "my owl is in the tree a man"
+    vectors_of = after.encode([short, short + " is a circle"])
+    assert np.allclose(*vectors_of) == (read == 8)
+
+
 # -------------------------------------------------------------------------------------- settings
 
 
@@ -712,6 +727,7 @@ def test_the_weights_of_the_two_layers_are_not_learned(plain, tmp_path):
         ({"sts_weight": 0.0}, "must be above 0"),
         ({"miner_margin": -0.1}, "cannot be below 0"),
         ({"margin": -0.1}, "cannot be below 0"),
+        ({"max_length": 7}, "max_length cannot be 7"),
         ({"last_layers": 0}, "last_layers cannot be 0"),
         ({"last_layers": 3}, "last_layers cannot be 3"),
     ],

@@ -130,6 +130,9 @@ def finetune_sentences(
     last_layers: Annotated[
         int, typer.Option(min=1, max=2, help="2: the mean of the last two layers (He et al.).")
     ] = 1,
+    max_length: Annotated[
+        int | None, typer.Option(help="Tokens of a sentence that are read; else the model's own.")
+    ] = None,
     mwe_tokens: Annotated[
         bool, typer.Option("--mwe-tokens", help="Make each expression a token of its own.")
     ] = False,
@@ -168,6 +171,7 @@ def finetune_sentences(
         margin=margin,
         temperature=temperature,
         last_layers=2 if last_layers == 2 else 1,
+        max_length=max_length,
         mwe_tokens=mwe_tokens,
         token_rate=token_rate,
         repeat=repeat,

@@ -36,13 +36,12 @@ FROM_PAIRS: tuple[Objective, ...] = ("regression", "classification", "cosent")
 """Objectives that learn from pairs with similarities; the others learn from groups."""
 
 TRIPLET_LOSSES: tuple[Objective, ...] = ("adaptive", "multi-negative")
-"""He et al.'s objectives. They compare sentences of one group, and so do not say how similar a
-correct paraphrase is beside other pairs; where there are STS pairs, these tell it."""
+"""He et al.'s objectives, whose batches are of single sentences with labels."""
 
 BATCHES: dict[Objective, Batches] = {
-    **dict.fromkeys(TRIPLET_LOSSES, "neighbours"),
-    "triplet+ranking": "no duplicates",
-    "simcse": "no duplicates",
+    **dict.fromkeys(FROM_PAIRS, "like lengths"),
+    **dict.fromkeys((*TRIPLET_LOSSES, "consistent"), "neighbours"),
+    **dict.fromkeys(("triplet+ranking", "simcse"), "no duplicates"),
 }
 
 ONE_SHOT = 1
@@ -64,6 +63,7 @@ class SentenceTraining:
         temperature: what cosines are divided by in SimCSE, multiple negatives ranking, CoSENT
             (0.05 is its λ = 20) and ``consistent``.
         last_layers: 2 for the mean of the last two layers (He et al.), 1 for the last one.
+        max_length: tokens of a sentence that are read, now and later; None is the model's own.
         mwe_tokens: whether each expression becomes a token of its own. The vectors of the other
             tokens stay as they are then.
         token_rate: learning rate of those tokens' vectors. At that of the model they would hardly
@@ -79,6 +79,7 @@ class SentenceTraining:
     margin: float | None = None
     temperature: float = 0.05
     last_layers: Literal[1, 2] = 1
+    max_length: int | None = None
     mwe_tokens: bool = False
     token_rate: float = 1e-3
     repeat: int = 1
@@ -96,6 +97,8 @@ class SentenceTraining:
             raise UserError("Margins cannot be below 0.")
         if self.repeat < 1 or not 0 < self.token_rate < math.inf:
             raise UserError("repeat must be at least 1, and token_rate above 0.")
+        if self.max_length is not None and self.max_length < 8:
+            raise UserError(f"max_length cannot be {self.max_length}; 8 is the least.")
         if self.last_layers not in (1, 2):
             raise UserError(f"last_layers cannot be {self.last_layers}.")
 
@@ -115,8 +118,8 @@ def finetune_sentences(
     Args:
         groups: what the objective learns from; empty for those in ``FROM_PAIRS``.
         pairs: what those learn from; for the others STS pairs to mix in, by CoSENT, so that general
-            similarity is kept. For those in ``TRIPLET_LOSSES`` sentences and correct paraphrases
-            join them, as pairs of similarity 1.
+            similarity is kept. Sentences and correct paraphrases join them, as pairs of
+            similarity 1, which no other objective sets beside other pairs.
 
     Returns:
         That correlation before training and after each epoch.
@@ -138,6 +141,8 @@ def finetune_sentences(
     model = encoder.model
     if settings.last_layers == 2:
         average_last_two(model)
+    if settings.max_length is not None:
+        model.max_seq_length = min(settings.max_length, model.max_seq_length or settings.max_length)
     known = {group.mwe for group in groups if group.mwe}
     rates = {}
     if settings.mwe_tokens:
@@ -171,7 +176,7 @@ def finetune_sentences(
         settings.fit,
         out,
         of=f"{encoder.identity} {settings} {validation}",
-        batches=BATCHES.get(settings.objective, "like lengths"),
+        batches=BATCHES[settings.objective],
         learning_rates=rates,
     )
 
@@ -198,7 +203,7 @@ def _tasks(
         tasks["sentences"] = labelled(_dealt(groups, rng)), triplets
     elif objective == "consistent":
         tasks["triples"] = (
-            triples(groups),
+            triples(_dealt(groups, rng)),
             ConsistencyLoss(model, scale, 0.0 if settings.margin is None else settings.margin),
         )
     elif objective == "triplet+ranking":
@@ -232,10 +237,10 @@ def _tasks(
             }
             for pair in pairs
         ]
-        if objective in TRIPLET_LOSSES:
+        if objective not in FROM_PAIRS:
             rows = _mixed(rows, equal(groups), rng)
-        weighted = sts if objective in FROM_PAIRS else _Weighted(sts, settings.sts_weight)
-        tasks["pairs"] = rows, weighted
+            sts = _Weighted(sts, settings.sts_weight)
+        tasks["pairs"] = rows, sts
     return tasks
 
 
