@@ -858,9 +858,11 @@ def test_sentences_are_learned_with_the_models_prompt_and_their_tokens(plain, mo
         for text in (g.sentence, *g.correct, *g.incorrect)
         for mwe in [g.mwe]
     }
-    assert rows["pairs"] == [
-        {"first": "query the IDredlampID", "second": "query my lamp", "label": 0.5}
-    ]
+    mixed = [row for row in rows["pairs"] if row["label"] != 1]
+    assert mixed == [{"first": "query the IDredlampID", "second": "query my lamp", "label": 0.5}]
+    assert all(
+        row[side].startswith("query ") for row in rows["pairs"] for side in row if side != "label"
+    )
 
 
 def test_without_tokens_sentences_stay_as_they_are(plain, monkeypatch):
@@ -958,7 +960,7 @@ def test_everything_is_learned_once_in_every_epoch_each_batch_of_one_thing(
     tuned(plain, tmp_path / "out", "consistent", mixed=True, fit=settings)
     assert {name: sorted(sizes) for name, sizes in seen.items()} == {
         "triples": [2, 2, 5, 5, 5, 5],
-        "pairs": [2, 2, 5, 5, 5, 5],
+        "pairs": [4, 4, *[5] * 8],
     }
 
 
