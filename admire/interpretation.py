@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 from admire.detection import BUILT_IN, load_detector
-from admire.errors import UserError
 from admire.items import Item
-from admire.llm import ChatModel
+from admire.llm import ChatModel, ask_each
 from admire.meaning import gloss
-from admire.progress import track
 from admire.prompts import Prompts
 from admire.sense import Sense, given, vote
 
 log = logging.getLogger("admire")
-
-Answer = TypeVar("Answer")
 
 SenseMethod = Literal["auto", "vote", "detector", "given"]
 """How the sense is decided: ``vote`` asks the chat model, ``detector`` reads it off the embedded
@@ -79,7 +75,8 @@ def interpret(
     def meaning(item: Item) -> str | None:
         return gloss(item, llm, prompts, seed=seed)
 
-    answers = _ask(meaning, [items[k] for k in wanted], llm, "meanings")
+    unknown = [items[k] for k in wanted]
+    answers = ask_each(meaning, unknown, llm, "meanings", called=attrgetter("compound"))
     meanings = dict(zip(wanted, answers, strict=True))
     for k, text in meanings.items():
         if text is None:
@@ -105,30 +102,8 @@ def _votes(
     def decide(item: Item) -> Sense:
         return vote(item, llm, prompts, votes=votes, seed=seed)
 
-    senses = _ask(decide, items, llm, "senses")
+    senses = ask_each(decide, items, llm, "senses", called=attrgetter("compound"))
     for item, sense in zip(items, senses, strict=True):
         if sense.label is None:
             log.warning("%s: no vote on '%s' could be read.", llm.name, item.compound)
     return senses
-
-
-def _ask(
-    question: Callable[[Item], Answer], items: Sequence[Item], llm: ChatModel, what: str
-) -> list[Answer]:
-    """The answers in the items' order, several asked for at a time where the model allows it."""
-
-    def named(item: Item) -> Answer:
-        try:
-            return question(item)
-        except UserError as error:
-            raise UserError(
-                f"'{item.compound}': {error} What was answered so far is kept: run the same "
-                "command again to go on."
-            ) from error
-
-    pool = ThreadPoolExecutor(llm.parallel)
-    try:
-        answers = pool.map(named, items)
-        return list(track(answers, f"Asking {llm.name} for {what}", len(items)))
-    finally:  # at an error or Ctrl-C what has not begun is dropped
-        pool.shutdown(cancel_futures=True)

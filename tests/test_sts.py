@@ -8,6 +8,7 @@ import math
 import re
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -939,6 +940,31 @@ def test_references_are_rated_too_and_equal_pairs_once():
     pairs = [pair("a", "b"), pair("c", "d", reference=("e", "d")), pair("a", "b")]
     assert rate(pairs, llm, Prompts()) == {("a", "b"): 0.1, ("c", "d"): 0.2, ("e", "d"): 0.3}
     assert len(llm.asked) == 3
+
+
+def test_as_many_pairs_are_rated_at_a_time_as_the_model_allows():
+    met = threading.Barrier(4, timeout=30)
+
+    class Four(Moody):
+        parallel = 4
+
+        def ask(self, prompt: str, **options: Any) -> str:
+            met.wait()
+            return re.findall(r"0\.\d", prompt)[-1]
+
+    pairs = [pair(f"owl {k}", f"0.{k}") for k in range(8)]
+    found = rate(pairs, Four(), Prompts())
+    assert found == {(f"owl {k}", f"0.{k}"): k / 10 for k in range(8)}
+
+
+def test_an_error_names_the_pair_and_says_how_to_go_on():
+    class Broken(Moody):
+        def ask(self, prompt: str, **options: Any) -> str:
+            raise UserError("The server is gone.")
+
+    wanted = "'An owl.': The server is gone. What was answered so far is kept"
+    with pytest.raises(UserError, match=re.escape(wanted)):
+        rate([pair("An owl.", "A bird.")], Broken(), Prompts())
 
 
 def test_sentences_go_into_the_prompt_as_they_are():

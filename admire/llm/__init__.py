@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from admire.errors import UserError
+from admire.progress import track
+
+Thing = TypeVar("Thing")
+Answer = TypeVar("Answer")
 
 
 class ChatModel(Protocol):
@@ -60,3 +66,34 @@ def open_llm(name: str, *, url: str | None = None, timeout: float = 60.0) -> Cha
             f"'{name}' names no chat model.{hint} Use openai:MODEL, gguf:PATH or embedded."
         )
     return CachedChat(model)
+
+
+def ask_each(
+    question: Callable[[Thing], Answer],
+    things: Sequence[Thing],
+    llm: ChatModel,
+    what: str,
+    *,
+    called: Callable[[Thing], str],
+) -> list[Answer]:
+    """The answers in the things' order, several asked for at a time where the model allows it.
+
+    Raises:
+        UserError: the question about a thing, which is ``called`` so, raised one.
+    """
+
+    def named(thing: Thing) -> Answer:
+        try:
+            return question(thing)
+        except UserError as error:
+            raise UserError(
+                f"'{called(thing)}': {error} What was answered so far is kept: run the same "
+                "command again to go on."
+            ) from error
+
+    pool = ThreadPoolExecutor(llm.parallel)
+    try:
+        answers = pool.map(named, things)
+        return list(track(answers, f"Asking {llm.name} for {what}", len(things)))
+    finally:  # at an error or Ctrl-C what has not begun is dropped
+        pool.shutdown(cancel_futures=True)

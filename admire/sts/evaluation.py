@@ -13,8 +13,7 @@ import pandas as pd
 
 from admire.encoders import TextEncoder
 from admire.errors import UserError
-from admire.llm import ChatModel
-from admire.progress import track
+from admire.llm import ChatModel, ask_each
 from admire.prompts import Prompts
 from admire.storage import write_whole
 from admire.sts.pairs import Pair
@@ -66,18 +65,21 @@ def rate(
     Raises:
         UserError: the model cannot be asked.
     """
-    found = {}
-    for first, second in track(_asked(pairs), "Rating"):
-        prompt = prompts.render("similarity", "en", first=first, second=second)
+
+    def rating(asked: tuple[str, str]) -> float | None:
+        prompt = prompts.render("similarity", "en", first=asked[0], second=asked[1])
         for attempt in range(ATTEMPTS):
             reply = llm.ask(
                 prompt, temperature=float(attempt > 0), max_tokens=20, seed=seed + attempt
             )
-            rating = read_rating(reply)
-            if rating is not None:
-                found[first, second] = rating
-                break
-    return found
+            found = read_rating(reply)
+            if found is not None:
+                return found
+        return None
+
+    wanted = _asked(pairs)
+    ratings = ask_each(rating, wanted, llm, "similarities", called=lambda asked: asked[0])
+    return {asked: found for asked, found in zip(wanted, ratings, strict=True) if found is not None}
 
 
 def read_rating(reply: str) -> float | None:
