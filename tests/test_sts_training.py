@@ -42,22 +42,24 @@ from towers import WORDS, distance, save_sentence_transformer  # noqa: E402
 from admire import finetune  # noqa: E402
 from admire.finetune import FitSettings  # noqa: E402
 from admire.sts import mwes, training  # noqa: E402
-from admire.sts.training import (  # noqa: E402
-    FROM_PAIRS,
-    OBJECTIVES,
+from admire.sts.losses import AdaptiveTripletLoss, ConsistencyLoss, WeightedLoss  # noqa: E402
+from admire.sts.rows import (  # noqa: E402
     ONE_SHOT,
-    AdaptiveTripletLoss,
-    ConsistencyLoss,
-    SentenceTraining,
     as_pairs,
-    average_last_two,
+    dealt,
     filled_triples,
-    finetune_sentences,
     hold_out,
     labelled,
     repeated,
     split_pairs,
     triples,
+)
+from admire.sts.training import (  # noqa: E402
+    FROM_PAIRS,
+    OBJECTIVES,
+    SentenceTraining,
+    average_last_two,
+    finetune_sentences,
 )
 
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
@@ -916,12 +918,12 @@ def test_no_paraphrase_of_a_sentence_is_its_negative_within_a_batch(
 def test_groups_of_like_length_stand_together_and_none_is_lost():
     count = 2500
     groups = [Group(f"{k} " + "a " * (k * 7919 % 101), (f"c{k}",), (), "en") for k in range(count)]
-    found = training._dealt(groups, np.random.default_rng(0))
+    found = dealt(groups, np.random.default_rng(0))
     assert sorted(found, key=groups.index) == groups
     lengths = [len(group.sentence) for group in found]
     assert sum(b < a for a, b in pairwise(lengths)) == 2
-    assert training._dealt(groups, np.random.default_rng(0)) == found
-    assert training._dealt(groups, np.random.default_rng(1)) != found
+    assert dealt(groups, np.random.default_rng(0)) == found
+    assert dealt(groups, np.random.default_rng(1)) != found
 
 
 @pytest.mark.parametrize("count", [1, 7, 400, 1203])
@@ -944,7 +946,7 @@ def test_everything_is_learned_once_in_every_epoch_each_batch_of_one_thing(
     plain, tmp_path, monkeypatch
 ):
     seen: dict[str, list[int]] = {"triples": [], "pairs": []}
-    of, forward = ConsistencyLoss.of, training._Weighted.forward
+    of, forward = ConsistencyLoss.of, WeightedLoss.forward
 
     def listen(self: Any, s: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
         seen["triples"].append(len(s))
@@ -955,7 +957,7 @@ def test_everything_is_learned_once_in_every_epoch_each_batch_of_one_thing(
         return forward(self, features, labels)
 
     monkeypatch.setattr(ConsistencyLoss, "of", listen)
-    monkeypatch.setattr(training._Weighted, "forward", listen_too)
+    monkeypatch.setattr(WeightedLoss, "forward", listen_too)
     settings = replace(QUICK, batch_size=5, epochs=2)
     tuned(plain, tmp_path / "out", "consistent", mixed=True, fit=settings)
     assert {name: sorted(sizes) for name, sizes in seen.items()} == {

@@ -156,13 +156,8 @@ def finetune_sentences(
     from admire.encoders.sentence import open_trainable
     from admire.finetune import FitSettings
     from admire.sts.pairs import Group, Pair, read_groups, read_pairs, without
-    from admire.sts.training import (
-        FROM_PAIRS,
-        TRIPLET_LOSSES,
-        SentenceTraining,
-        hold_out,
-        split_pairs,
-    )
+    from admire.sts.rows import hold_out, split_pairs
+    from admire.sts.training import FROM_PAIRS, TRIPLET_LOSSES, SentenceTraining
     from admire.sts.training import finetune_sentences as train
 
     settings = SentenceTraining(
