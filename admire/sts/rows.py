@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from admire.sts.pairs import Group, Pair, without
 
 if TYPE_CHECKING:
     from admire.finetune import Row
+
+Thing = TypeVar("Thing")
 
 ONE_SHOT = 1
 """Groups of an expression held out that stay for training, as in the task's one-shot data."""
@@ -111,11 +113,7 @@ def dealt(groups: Sequence[Group], rng: np.random.Generator) -> list[Group]:
     Their sentences have to stay together, so batches are made of neighbours; these are then of like
     length, which halves the time of an epoch.
     """
-    order = rng.permutation(len(groups))
-    parts = np.array_split(order, math.ceil(len(order) / 1000) or 1)
-    return [
-        groups[k] for part in parts for k in sorted(part, key=lambda k: len(groups[k].sentence))
-    ]
+    return _sorted_by_thousands(groups, [len(group.sentence) for group in groups], rng)
 
 
 def mixed(first: Sequence[Row], second: Sequence[Row], rng: np.random.Generator) -> list[Row]:
@@ -123,12 +121,19 @@ def mixed(first: Sequence[Row], second: Sequence[Row], rng: np.random.Generator)
 
     A batch of neighbours has both kinds then, however much longer those of one are.
     """
-    found: list[tuple[float, Row]] = []
+    found: list[Row] = []
+    places: list[float] = []
     for rows in (first, second):
-        order = sorted(range(len(rows)), key=lambda k: len(rows[k]["first"]))
-        found += [(place / len(rows), rows[k]) for place, k in enumerate(order)]
-    parts = np.array_split(rng.permutation(len(found)), math.ceil(len(found) / 1000) or 1)
-    return [found[k][1] for part in parts for k in sorted(part, key=lambda k: found[k][0])]
+        found += sorted(rows, key=lambda row: len(row["first"]))
+        places += [place / len(rows) for place in range(len(rows))]
+    return _sorted_by_thousands(found, places, rng)
+
+
+def _sorted_by_thousands(
+    things: Sequence[Thing], sizes: Sequence[float], rng: np.random.Generator
+) -> list[Thing]:
+    parts = np.array_split(rng.permutation(len(things)), math.ceil(len(things) / 1000) or 1)
+    return [things[k] for part in parts for k in sorted(part, key=lambda k: sizes[k])]
 
 
 # ------------------------------------------------------------------------------------ validation
