@@ -8,24 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from admire.errors import UserError
-    from admire.items import SAMPLES, Candidate, Item, read_items, read_submission
-    from admire.run import PROFILES, Run, Settings, rank
+    from admire.items import SAMPLES, Candidate, Item, read_items
+    from admire.run import Run, rank
     from admire.run_folder import compare_runs, write_run
     from admire.scorer import Scoring
+    from admire.settings import PROFILES, Settings
+    from admire.submission import read_submission
 
 _HOMES = {
-    "PROFILES": "run",
+    "PROFILES": "settings",
     "SAMPLES": "items",
     "Candidate": "items",
     "Item": "items",
     "Run": "run",
     "Scoring": "scorer",
-    "Settings": "run",
+    "Settings": "settings",
     "UserError": "errors",
     "compare_runs": "run_folder",
     "rank": "run",
     "read_items": "items",
-    "read_submission": "items",
+    "read_submission": "submission",
     "write_run": "run_folder",
 }
 __all__ = [

@@ -10,7 +10,8 @@ import pandas as pd
 
 from admire import metrics
 from admire.errors import UserError
-from admire.items import Item, Prediction
+from admire.items import Item
+from admire.submission import Prediction
 
 log = logging.getLogger("admire")
 

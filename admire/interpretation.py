@@ -9,12 +9,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
-from admire.detection import BUILT_IN, load_detector
 from admire.items import Item
 from admire.llm import ChatModel, ask_each
 from admire.meaning import gloss
 from admire.prompts import Prompts
-from admire.sense import Sense, given, vote
+from admire.senses import BUILT_IN, load_detector
+from admire.senses.sense import Sense, given
+from admire.senses.votes import vote
 
 log = logging.getLogger("admire")
 

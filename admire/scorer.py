@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from admire.encoders import Vectors
 from admire.items import Candidate
-from admire.sense import Sense
+from admire.senses.sense import Sense
 
 Vector = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]

@@ -12,7 +12,7 @@ from admire import metrics
 from admire.errors import UserError
 from admire.items import Item
 from admire.scorer import Scoring, ensemble, query_weights, rank_names, score
-from admire.sense import Sense
+from admire.senses.sense import Sense
 
 GATES: tuple[Literal["hard", "soft"], ...] = ("hard", "soft")
 WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))

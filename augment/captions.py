@@ -26,7 +26,7 @@ from admire.encoders.hub import (
 )
 from admire.encoders.placement import Placement
 from admire.errors import UserError
-from admire.items import read_table
+from admire.files import read_table
 from admire.llm import ChatModel, open_llm
 from admire.machine import cores
 from admire.progress import track

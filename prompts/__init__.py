@@ -8,7 +8,8 @@ from pathlib import Path
 import jinja2
 
 from admire.errors import UserError
-from admire.items import Item, base_language
+from admire.items import Item
+from admire.languages import base_language
 
 FOLDER = Path(__file__).parent
 

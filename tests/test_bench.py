@@ -19,10 +19,10 @@ from sklearn.metrics.pairwise import cosine_similarity
 from admire.encoders import Precision, open_encoder
 from admire.encoders.cached import CachedTowers
 from admire.machine import cores
+from admire.retrieval.evaluation import evaluate
 from admire.retrieval.index import Exact, blocks
 from admire.retrieval.lance import build_lance, open_lance
 from admire.retrieval.passages import Passage, Split
-from admire.retrieval.scores import evaluate
 
 pytestmark = pytest.mark.bench
 

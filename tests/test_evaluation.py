@@ -11,7 +11,8 @@ from conftest import admire_row
 
 from admire.errors import UserError
 from admire.evaluation import paired_difference, score_items, summarise
-from admire.items import Item, Prediction, read_items, read_submission, write_submission
+from admire.items import Item, read_items
+from admire.submission import Prediction, read_submission, write_submission
 
 BEST = tuple("abcde")
 WORST = tuple("edcba")

@@ -24,9 +24,9 @@ from admire.encoders import open_encoder
 from admire.encoders.placement import Placement
 from admire.encoders.sentence import E5_PROMPTS, SentenceEncoder
 from admire.errors import UserError
-from admire.retrieval import scores
+from admire.retrieval import evaluation, retrievers
 from admire.retrieval.passages import Passage, Split, relevant, write_split
-from admire.retrieval.scores import MODES, Format, Mode
+from admire.retrieval.retrievers import MODES, Format, Mode
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 pytest.importorskip("sentence_transformers", reason="needs the extra 'finetune'")
@@ -44,8 +44,7 @@ from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
 from towers import distance, save_sentence_transformer, weights  # noqa: E402
 from transformers import TrainerState  # noqa: E402
 
-from admire import finetune  # noqa: E402
-from admire.finetune import FitSettings, fit  # noqa: E402
+from admire import trainer as finetune  # noqa: E402
 from admire.retrieval import training as retrieval_training  # noqa: E402
 from admire.retrieval.training import (  # noqa: E402
     RetrievalTraining,
@@ -53,6 +52,7 @@ from admire.retrieval.training import (  # noqa: E402
     examples,
     finetune_retrieval,
 )
+from admire.trainer import FitSettings, fit  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
 
@@ -134,8 +134,8 @@ def opened(folder: Path) -> SentenceEncoder:
 def figure(folder: Path, split: Split, mode: Mode = "sentence", style: Format = "auto") -> float:
     """nDCG@10 of the model that the folder holds."""
     encoder = open_encoder(f"sbert:{folder}", device="cpu")
-    similarities = scores.dense(split, encoder, mode, style)
-    return float(scores.evaluate(split, similarities)["ndcg"].mean())
+    similarities = retrievers.dense(split, encoder, mode, style)
+    return float(evaluation.evaluate(split, similarities)["ndcg"].mean())
 
 
 # --------------------------------------------------------------------------------------- equation 2
@@ -782,7 +782,7 @@ def test_settings_of_the_loss_matter(folder, tmp_path, changes):
 
 
 def killed_in_the_second_epoch(folder: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluate, asked = scores.evaluate, []
+    evaluate, asked = evaluation.evaluate, []
 
     def third_is_killed(*arguments: Any) -> Any:
         asked.append(arguments)
@@ -791,7 +791,7 @@ def killed_in_the_second_epoch(folder: Path, out: Path, monkeypatch: pytest.Monk
         return evaluate(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(scores, "evaluate", third_is_killed)
+        patched.setattr(evaluation, "evaluate", third_is_killed)
         with pytest.raises(KeyboardInterrupt):
             finetune_retrieval(opened(folder), TRAIN, VAL, SMALL, out)
 
@@ -871,7 +871,7 @@ def of_evaluation(
     """The same cosines from the encoder's own vectors."""
     rows = []
     for one in examples(TRAIN, replace(settings, fit=QUICK)):
-        asked = encoder.encode_queries([scores.as_query(one.query, settings.mode, style)])
+        asked = encoder.encode_queries([retrievers.as_query(one.query, settings.mode, style)])
         texts = [document.sentence for document in (one.positive, *one.negatives)]
         documents = encoder.encode_texts(texts, role="document")
         rows.append(unit(documents) @ unit(asked[0]))
@@ -920,7 +920,7 @@ def test_vectors_of_spans_are_those_of_the_encoder_before_the_first_step(
         return steps[-1]
 
     monkeypatch.setattr(retrieval_training, "span_states", listen)
-    asked = [scores.as_query(query, mode, "plain") for query in TRAIN.queries]
+    asked = [retrievers.as_query(query, mode, "plain") for query in TRAIN.queries]
     wanted = encoder.encode_queries(asked)
     settings = replace(SMALL, mode=mode, fit=replace(QUICK, epochs=1, batch_size=12))
     finetune_retrieval(encoder, TRAIN, VAL, settings, tmp_path / "out")
@@ -1030,7 +1030,9 @@ def data(tmp_path) -> Path:
 def summary(folder: Path, mode: Mode = "sentence") -> dict[str, dict[str, float]]:
     """Figures on the test split, by group."""
     encoder = open_encoder(f"sbert:{folder}", device="cpu")
-    found = scores.summarise_queries(scores.evaluate(TEST, scores.dense(TEST, encoder, mode)))
+    found = evaluation.summarise_queries(
+        evaluation.evaluate(TEST, retrievers.dense(TEST, encoder, mode))
+    )
     return {row["group"]: row for row in found.to_dict("records")}
 
 
@@ -1174,7 +1176,7 @@ def test_the_command_names_an_out_that_cannot_be_written(capsys, tmp_path, data,
 
 
 def test_a_missing_package_is_named_with_its_extra(capsys, tmp_path, data, folder, monkeypatch):
-    for name in ("admire.finetune", "admire.retrieval.training"):
+    for name in ("admire.trainer", "admire.retrieval.training"):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "datasets", None)
     shared = ["finetune", "retrieval", data, "--out", tmp_path / "out"]

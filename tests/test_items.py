@@ -15,17 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admire.errors import UserError
-from admire.items import (
-    Candidate,
-    Item,
-    Prediction,
-    base_language,
-    check_language,
-    guess_language,
-    read_items,
-    read_submission,
-    write_submission,
-)
+from admire.items import Candidate, Item, read_items
+from admire.languages import base_language, check_language, guess_language
+from admire.submission import Prediction, read_submission, write_submission
 
 WriteTable = Callable[..., Path]
 NAMES = ("a.png", "b.png", "c.png", "d.png", "e.png")

@@ -25,23 +25,14 @@ from test_models import hide
 from toys import ScriptedChat, WordEncoder
 
 from admire.errors import UserError
-from admire.triplets import Triplets, soft_negatives, split
+from admire.head.triplets import Triplets, soft_negatives, split
 
 torch = pytest.importorskip("torch", reason="needs the extra 'train'")
 
-from admire import projection  # noqa: E402 - after the skip
-from admire.projection import (  # noqa: E402
-    Epoch,
-    Head,
-    Projection,
-    TrainSettings,
-    info_nce,
-    load_projection,
-    scores,
-    top1,
-    train,
-    train_head,
-)
+from admire.head import training as projection  # noqa: E402 - after the skip
+from admire.head.projection import Epoch, Head, Projection, load_projection, scores, top1  # noqa: E402
+from admire.head.settings import TrainSettings  # noqa: E402
+from admire.head.training import info_nce, train, train_head  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -797,7 +788,7 @@ def test_an_interrupted_save_leaves_no_half_file(
     card = (used / "head.json").read_bytes()
     other = train_head(data, replace(SETTINGS, epochs=1, seed=4), WordEncoder())
     with monkeypatch.context() as patched:
-        patched.setattr(f"admire.projection.{where}", stop)
+        patched.setattr(f"admire.head.projection.{where}", stop)
         for folder in (fresh_folder, used):
             with pytest.raises(raised):
                 other.save(folder)
@@ -898,7 +889,7 @@ def test_trains_defaults_are_the_librarys(capsys, monkeypatch, opened, table):
         assert wanted == TrainSettings()
         raise UserError("That is enough.")
 
-    monkeypatch.setattr("admire.projection.train_head", stop)
+    monkeypatch.setattr("admire.head.training.train_head", stop)
     assert run(capsys, "train", table)[2].endswith("admire: That is enough.\n")
     assert opened == [("e5", {"device": "auto"}), ("embedded", None)]
 
@@ -1004,7 +995,8 @@ def test_what_cannot_be_trained_on_ends_with_one_message(
 def test_without_torch_it_says_which_extra_is_needed(
     capsys, monkeypatch, tmp_path, opened, table, command
 ):
-    monkeypatch.delitem(sys.modules, "admire.projection")
+    for module in ("projection", "training"):
+        monkeypatch.delitem(sys.modules, f"admire.head.{module}")
     hide(monkeypatch, "torch")
     options = ("--head", tmp_path) if command == "rank" else ()
     code, out, err = run(capsys, command, table, "--out", tmp_path / "out", *options)

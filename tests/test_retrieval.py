@@ -28,12 +28,14 @@ import admire
 from admire.encoders import Query
 from admire.errors import UserError
 from admire.interpretation import Interpretation, interpret
-from admire.items import Candidate, Item, read_texts
+from admire.items import Candidate, Item
 from admire.metrics import ndcg, r_precision
 from admire.prompts import Prompts
 from admire.retrieval.benchmark import build
+from admire.retrieval.evaluation import evaluate, ranked, summarise_queries, write_trec
+from admire.retrieval.index import read_texts
 from admire.retrieval.passages import Passage, Split, read_split, relevant, write_split
-from admire.retrieval.scores import (
+from admire.retrieval.retrievers import (
     BM25_GRID,
     INSTRUCTION,
     MODES,
@@ -42,16 +44,12 @@ from admire.retrieval.scores import (
     by_meaning,
     dense,
     encode_queries,
-    evaluate,
-    ranked,
-    summarise_queries,
     tune_bm25,
     words,
-    write_trec,
 )
-from admire.run import Settings
 from admire.scorer import Scoring
-from admire.sense import Sense
+from admire.senses.sense import Sense
+from admire.settings import Settings
 
 
 def passage(name: str, sentence: str, usage: str = "idiomatic", **changes: Any) -> Passage:

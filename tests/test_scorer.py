@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from admire import Candidate, Scoring
 from admire.scorer import ensemble, query_weights, rank_names, score, similarities
-from admire.sense import Sense
+from admire.senses.sense import Sense
 
 PAPER = Scoring()
 

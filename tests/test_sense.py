@@ -8,7 +8,8 @@ from toys import ScriptedChat
 from admire.errors import UserError
 from admire.items import Item
 from admire.prompts import Prompts
-from admire.sense import Sense, given, read_label, vote
+from admire.senses.sense import Sense, given
+from admire.senses.votes import read_label, vote
 
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
 

@@ -39,8 +39,7 @@ from sentence_transformers import SentenceTransformer  # noqa: E402
 from sentence_transformers.sentence_transformer.modules import Pooling  # noqa: E402
 from towers import WORDS, distance, save_sentence_transformer  # noqa: E402
 
-from admire import finetune  # noqa: E402
-from admire.finetune import FitSettings  # noqa: E402
+from admire import trainer as finetune  # noqa: E402
 from admire.sts import mwes, training  # noqa: E402
 from admire.sts.losses import AdaptiveTripletLoss, ConsistencyLoss, WeightedLoss  # noqa: E402
 from admire.sts.rows import (  # noqa: E402
@@ -61,6 +60,7 @@ from admire.sts.training import (  # noqa: E402
     average_last_two,
     finetune_sentences,
 )
+from admire.trainer import FitSettings  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
 

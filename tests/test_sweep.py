@@ -16,12 +16,15 @@ import pytest
 
 pytest.importorskip("torch")
 
-from admire import sweep as sweep_module
 from admire.errors import UserError
-from admire.items import Candidate, Item, Prediction
-from admire.projection import TrainSettings, top1, train
-from admire.sweep import AXES, cross_validate, grid, sweep
-from admire.triplets import Triplets, split
+from admire.head import sweep as sweep_module
+from admire.head.projection import top1
+from admire.head.settings import TrainSettings
+from admire.head.sweep import AXES, cross_validate, grid, sweep
+from admire.head.training import train
+from admire.head.triplets import Triplets, split
+from admire.items import Candidate, Item
+from admire.submission import Prediction
 
 SMALL = TrainSettings(hidden=8, output=8, soft_negatives=2, epochs=3, batch_size=4)
 
@@ -141,9 +144,9 @@ def test_ctrl_c_leaves_whole_lines_and_the_sweep_goes_on(tmp_path: Path):
             from pathlib import Path
             sys.path.insert(0, sys.argv[2])
             import numpy as np
-            from admire.projection import TrainSettings
-            from admire.sweep import sweep
-            from admire.triplets import Triplets
+            from admire.head.settings import TrainSettings
+            from admire.head.sweep import sweep
+            from admire.head.triplets import Triplets
 
             if __name__ == "__main__":
                 rng = np.random.default_rng(0)

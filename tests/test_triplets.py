@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from toys import PictureEncoder, ScriptedChat, WordEncoder
 
 from admire.errors import UserError
-from admire.items import Candidate, Item
-from admire.prompts import Prompts
-from admire.triplets import (
+from admire.head.triplets import (
     Triplets,
     caption_modalities,
     image_modalities,
@@ -24,6 +22,8 @@ from admire.triplets import (
     split,
     triplets,
 )
+from admire.items import Candidate, Item
+from admire.prompts import Prompts
 
 
 def captioned(compound: str, captions: Sequence[str | None], best: int = 0) -> Item:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import typer
 
-from admire.cli import detection, models, ranking, retrieval, sts, training
+from admire.cli import augment, head, models, rank, retrieval, senses, sts
 from admire.errors import UserError
 
 log = logging.getLogger("admire")
@@ -29,21 +29,21 @@ finetune_app = typer.Typer(help="Fine-tune sentence encoders.", no_args_is_help=
 app.add_typer(finetune_app, name="finetune")
 models_app.callback()(models.list_models)
 models_app.command()(models.pull)
-augment_app.command("images")(training.augment_images)
-augment_app.command("captions")(training.augment_captions)
+augment_app.command("images")(augment.augment_images)
+augment_app.command("captions")(augment.augment_captions)
 finetune_app.command("retrieval")(retrieval.finetune_retrieval)
 finetune_app.command("sentences")(sts.finetune_sentences)
-finetune_app.command("detector")(detection.finetune_detector)
+finetune_app.command("detector")(senses.finetune_detector)
 for command in (
-    ranking.demo,
-    ranking.rank,
-    ranking.sense,
-    ranking.score,
-    ranking.tune,
-    training.train,
-    training.sweep,
-    training.detector,
-    detection.detect,
+    rank.demo,
+    rank.rank,
+    senses.sense,
+    rank.score,
+    rank.tune,
+    head.train,
+    head.sweep,
+    senses.detector,
+    senses.detect,
     retrieval.search,
     retrieval.index,
     retrieval.retrieve,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from admire.run import Ranking, Run
-    from admire.sense import Sense
+    from admire.senses.sense import Sense
 
 log = logging.getLogger("admire")
 

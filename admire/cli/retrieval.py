@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from admire.encoders import TextEncoder
     from admire.interpretation import Interpretation
     from admire.retrieval.passages import Passage, Split
-    from admire.retrieval.scores import Format, Mode
+    from admire.retrieval.retrievers import Format, Mode
 
 log = logging.getLogger("admire")
 
@@ -111,7 +111,7 @@ def retrieve(
     json: Json = False,
 ) -> None:
     """Retrieve what means the same as a query's span, and score that: R-precision, nDCG@10."""
-    from admire.retrieval import scores
+    from admire.retrieval import evaluation, retrievers
     from admire.retrieval.passages import read_split
     from admire.scorer import Scoring
     from admire.storage import write_whole
@@ -132,9 +132,9 @@ def retrieve(
         if (k1 is None) != (b is None):
             raise UserError("Give both --k1 and --b, or neither to tune them on val.")
         if k1 is None or b is None:
-            k1, b = scores.tune_bm25(read_split(data, "val", usage or ()), of)
+            k1, b = retrievers.tune_bm25(read_split(data, "val", usage or ()), of)
             log.info("The best on val is k1 = %g, b = %g", k1, b)
-        similarities = scores.bm25(content, of, k1=k1, b=b)
+        similarities = retrievers.bm25(content, of, k1=k1, b=b)
         record |= {"k1": k1, "b": b}
     else:
         from admire.encoders import open_encoder
@@ -144,18 +144,18 @@ def retrieve(
         if query == "meaning":
             readings = _read(content.queries, llm, llm_url, sense, lang, prompts, seed)
             scoring = Scoring(gate="soft", contrast=contrast, standardise=True)
-            similarities = scores.by_meaning(content, opened, readings, scoring)
+            similarities = retrievers.by_meaning(content, opened, readings, scoring)
             record |= {"llm": llm, "sense": sense, "contrast": contrast}
         else:
-            similarities = scores.dense(content, opened, query, instruction_format)
+            similarities = retrievers.dense(content, opened, query, instruction_format)
             record |= {"instruction_format": instruction_format}
-    scored = scores.evaluate(content, similarities)
-    scores.write_trec(out, content, similarities, f"{encoder.rpartition('/')[2]}-{query}")
+    scored = evaluation.evaluate(content, similarities)
+    evaluation.write_trec(out, content, similarities, f"{encoder.rpartition('/')[2]}-{query}")
     with write_whole(out / "queries.csv") as file:
         scored.to_csv(file, index=False)
     with write_whole(out / "run.json") as file:
         jsonlib.dump(record, file, indent=2)
-    summary = scores.summarise_queries(scored)
+    summary = evaluation.summarise_queries(scored)
     log.info("Wrote %s", out)
     if json:
         print(jsonlib.dumps(summary.to_dict("records"), indent=2))
@@ -224,10 +224,10 @@ def search(
     """Find the texts that mean what the compound means here."""
     from admire.encoders import open_encoder
     from admire.interpretation import interpret
-    from admire.items import Item, read_texts
+    from admire.items import Item
     from admire.llm import open_llm
     from admire.prompts import Prompts
-    from admire.retrieval.index import index_texts, open_index
+    from admire.retrieval.index import index_texts, open_index, read_texts
     from admire.retrieval.passages import locate
     from admire.scorer import Scoring, query_weights
 
@@ -288,8 +288,7 @@ def index(
 ) -> None:
     """Encode texts once, to search them often."""
     from admire.encoders import open_encoder
-    from admire.items import read_texts
-    from admire.retrieval.index import write_index
+    from admire.retrieval.index import read_texts, write_index
 
     found = read_texts(texts)
     write_index(found, open_encoder(encoder, device=device), out, lance=engine == "lance")
@@ -333,10 +332,10 @@ def finetune_retrieval(
     import pandas as pd
 
     from admire.encoders.sentence import open_trainable
-    from admire.finetune import FitSettings
     from admire.retrieval.passages import read_split
     from admire.retrieval.training import RetrievalTraining
     from admire.retrieval.training import finetune_retrieval as train
+    from admire.trainer import FitSettings
 
     splits = {name: read_split(data, name) for name in ("train", "val", "test")}
     tables: list[pd.DataFrame] = []
@@ -388,7 +387,7 @@ def finetune_retrieval(
 def _scored(
     content: Split, encoder: TextEncoder, query: Mode, style: Format, model: str
 ) -> pd.DataFrame:
-    from admire.retrieval import scores
+    from admire.retrieval import evaluation, retrievers
 
-    scored = scores.evaluate(content, scores.dense(content, encoder, query, style))
-    return scores.summarise_queries(scored).assign(model=model)
+    scored = evaluation.evaluate(content, retrievers.dense(content, encoder, query, style))
+    return evaluation.summarise_queries(scored).assign(model=model)

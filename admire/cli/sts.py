@@ -154,11 +154,11 @@ def finetune_sentences(
 ) -> None:
     """Fine-tune a sentence encoder on idioms and their paraphrases, or on sentence pairs."""
     from admire.encoders.sentence import open_trainable
-    from admire.finetune import FitSettings
     from admire.sts.pairs import Group, Pair, read_groups, read_pairs, without
     from admire.sts.rows import hold_out, split_pairs
     from admire.sts.training import FROM_PAIRS, TRIPLET_LOSSES, SentenceTraining
     from admire.sts.training import finetune_sentences as train
+    from admire.trainer import FitSettings
 
     settings = SentenceTraining(
         objective=objective,

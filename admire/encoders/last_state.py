@@ -15,7 +15,7 @@ class LastStateEncoder:
     """The final layer's state at the text's last token, 1,536 numbers.
 
     A chat model of this size answers questions about senses badly, yet its state after reading a
-    sentence tells the senses apart: :mod:`admire.detection.linear` reads it off. Roles make no
+    sentence tells the senses apart: :mod:`admire.senses.light` reads it off. Roles make no
     difference.
     """
 

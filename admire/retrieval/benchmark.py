@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from admire.detection.uses import read_idiomaticity
 from admire.errors import UserError
 from admire.items import Item
 from admire.retrieval.passages import SPLITS, Passage, Split, locate
+from admire.senses.task2a import read_idiomaticity
 from admire.sts.pairs import Pair, read_pairs
 
 log = logging.getLogger("admire")

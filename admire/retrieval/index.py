@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from zipfile import BadZipFile
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from admire.encoders import TextEncoder, Vectors
 from admire.errors import UserError
+from admire.files import json_rows, read_table, read_text
 from admire.items import Candidate
 from admire.storage import write_whole
 
@@ -216,3 +217,34 @@ def open_index(folder: Path) -> TextIndex:
 
         engine = open_lance(folder, vectors)
     return TextIndex(record["encoder"], found, engine, len(vectors), folder / "texts.jsonl")
+
+
+def read_texts(path: Path) -> list[Candidate]:
+    """Texts to search, as candidates without pictures: a line each of a ``.txt``, or the ``text``
+    (and ``id``) of each row of a ``.jsonl``, ``.csv`` or ``.tsv``. Without ids rows are numbered.
+
+    Raises:
+        UserError: the file, row and column that cannot be used, and why.
+    """
+    rows: Iterable[tuple[int, dict[str, Any]]]
+    if path.suffix == ".txt":
+        lines = enumerate(read_text(path).splitlines(), start=1)
+        rows = [(number, {"text": line}) for number, line in lines if line.strip()]
+    elif path.suffix == ".jsonl":
+        rows = json_rows(path)
+    elif path.suffix in (".csv", ".tsv"):
+        table = read_table(path, ("text",))
+        rows = enumerate(cast(list[dict[str, Any]], table.to_dict("records")), start=1)
+    else:
+        raise UserError(f"{path}: expected a .txt, .jsonl, .csv or .tsv file.")
+    found: dict[str, Candidate] = {}
+    for number, row in rows:
+        text, name = row.get("text"), str(number if row.get("id") in (None, "") else row["id"])
+        if not isinstance(text, str) or not text.strip():
+            raise UserError(f"{path}, row {number}, text: is missing or empty.")
+        if name in found:
+            raise UserError(f"{path}, row {number}, id: '{name}' stands in two rows.")
+        found[name] = Candidate(name, caption=text)
+    if not found:
+        raise UserError(f"{path}: holds no texts.")
+    return list(found.values())

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from admire.encoders.hub import local_folder
 from admire.errors import UserError
-from admire.items import check_object, json_rows, read_text
+from admire.files import check_object, json_rows, read_text
 from admire.storage import write_whole
 
 SPLITS = ("train", "val", "test")

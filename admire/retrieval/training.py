@@ -17,10 +17,10 @@ from torch.nn import functional
 from admire.encoders.sentence import SentenceEncoder, document_prompt, query_prompt
 from admire.encoders.spans import prepare_spans, span_states
 from admire.errors import UserError
-from admire.finetune import FitSettings, Row, fit
-from admire.retrieval import scores
+from admire.retrieval import evaluation, retrievers
 from admire.retrieval.passages import Passage, Split, relevant
-from admire.retrieval.scores import Format, Mode
+from admire.retrieval.retrievers import Format, Mode
+from admire.trainer import FitSettings, Row, fit
 
 
 @dataclass(frozen=True)
@@ -142,11 +142,11 @@ def finetune_retrieval(
             f"{encoder.name}: leaves instructions out of its sentences' vectors, and cannot be "
             "trained with --query instruction+sentence. Use instruction+span or sentence."
         )
-    style = scores.style_of(encoder.name) if settings.style == "auto" else settings.style
+    style = retrievers.style_of(encoder.name) if settings.style == "auto" else settings.style
 
     def validate() -> float:
-        similarities = scores.dense(val, encoder, settings.mode, style)
-        return float(scores.evaluate(val, similarities)["ndcg"].mean())
+        similarities = retrievers.dense(val, encoder, settings.mode, style)
+        return float(evaluation.evaluate(val, similarities)["ndcg"].mean())
 
     rows = [_row(one, settings.mode, style, model) for one in examples(train, settings)]
     loss = _Loss(model, settings)
@@ -163,7 +163,7 @@ def finetune_retrieval(
 
 
 def _row(example: Example, mode: Mode, style: Format, model: SentenceTransformer) -> dict[str, Any]:
-    asked = scores.as_query(example.query, mode, style)
+    asked = retrievers.as_query(example.query, mode, style)
     prompt = query_prompt(model) if asked.prompt is None else asked.prompt
     start, end = asked.span or (0, 0)
     before = document_prompt(model)

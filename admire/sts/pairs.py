@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from admire.errors import UserError
-from admire.items import check_columns, read_table, read_text
+from admire.files import check_columns, read_table, read_text
 
 LANGUAGES = ("en", "pt", "gl", "zh")
 """Languages of the tasks' files."""

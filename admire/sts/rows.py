@@ -12,7 +12,7 @@ from admire.errors import UserError
 from admire.sts.pairs import Group, Pair, without
 
 if TYPE_CHECKING:
-    from admire.finetune import Row
+    from admire.trainer import Row
 
 Thing = TypeVar("Thing")
 

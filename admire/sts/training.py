@@ -25,12 +25,12 @@ from sentence_transformers.sentence_transformer.modules import WeightedLayerPool
 
 from admire.encoders.sentence import SentenceEncoder, query_prompt
 from admire.errors import UserError
-from admire.finetune import Batches, FitSettings, Row, fit
 from admire.sts import Objective, mwes
 from admire.sts.evaluation import compare, evaluate
 from admire.sts.losses import AdaptiveTripletLoss, ConsistencyLoss, WeightedLoss
 from admire.sts.pairs import Group, Pair
 from admire.sts.rows import dealt, equal, filled_triples, labelled, mixed, repeated, triples
+from admire.trainer import Batches, FitSettings, Row, fit
 
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 FROM_PAIRS: tuple[Objective, ...] = ("regression", "classification", "cosent")

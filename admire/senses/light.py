@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from admire.encoders import TextEncoder, open_encoder
 from admire.errors import UserError
-from admire.items import Item, read_text
+from admire.files import read_text
+from admire.items import Item
 from admire.prompts import Prompts
-from admire.sense import Sense, majority
+from admire.senses.sense import Sense, majority
 from admire.storage import write_whole
 
 BUILT_IN = Path(__file__).parent / "detector.json"

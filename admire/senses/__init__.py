@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from admire.detection.linear import BUILT_IN, Detector, read_detector
+from admire.senses.light import BUILT_IN, Detector, read_detector
 
 __all__ = ["BUILT_IN", "Detector", "load_detector"]
 
 if TYPE_CHECKING:
-    from admire.detection.classifier import Classifier
+    from admire.senses.classifier import Classifier
 
 
 def load_detector(path: Path = BUILT_IN) -> Detector | Classifier:
@@ -22,7 +22,7 @@ def load_detector(path: Path = BUILT_IN) -> Detector | Classifier:
         UserError: the file or folder cannot be read or is no detector, or an extra is missing.
     """
     if path.is_dir():
-        from admire.detection.classifier import open_classifier
+        from admire.senses.classifier import open_classifier
 
         return open_classifier(path)
     return read_detector(path)

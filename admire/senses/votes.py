@@ -3,46 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from admire.errors import UserError
 from admire.items import Item, SenseLabel
 from admire.llm import ChatModel
 from admire.prompts import Prompts
+from admire.senses.sense import Sense, majority
 
 VOTE_TEMPERATURE = 0.7
 VOTE_TOKENS = 40
-
-
-@dataclass(frozen=True)
-class Sense:
-    """A decision and what it rests on.
-
-    ``label`` is None where no vote could be read. ``probability`` is that of the idiomatic sense,
-    in [0, 1]: the share of the votes that could be read, or the mean of the detector's heads.
-    """
-
-    label: SenseLabel | None
-    probability: float
-    idiomatic: int = 0
-    literal: int = 0
-    unparsed: int = 0
-
-    @property
-    def confidence(self) -> float:
-        """How sure the decision is, from 0.5 to 1."""
-        return max(self.probability, 1 - self.probability)
-
-
-def majority(idiomatic: int, literal: int) -> SenseLabel | None:
-    """The sense with more votes, None where there are none.
-
-    A tie is literal: language models are known to call literal uses idiomatic, hardly ever the
-    other way.
-    """
-    if not idiomatic + literal:
-        return None
-    return "idiomatic" if idiomatic > literal else "literal"
 
 
 def vote(item: Item, llm: ChatModel, prompts: Prompts, *, votes: int, seed: int = 0) -> Sense:
@@ -63,18 +31,6 @@ def vote(item: Item, llm: ChatModel, prompts: Prompts, *, votes: int, seed: int 
     read = idiomatic + literal
     probability = idiomatic / read if read else 0.5
     return Sense(majority(idiomatic, literal), probability, idiomatic, literal, votes - read)
-
-
-def given(item: Item) -> Sense:
-    """The sense that the data says, as one vote.
-
-    Raises:
-        UserError: the data does not say.
-    """
-    if item.sentence_type is None:
-        raise UserError(f"'{item.compound}': no sentence_type is given. Use another --sense.")
-    idiomatic = int(item.sentence_type == "idiomatic")
-    return Sense(item.sentence_type, float(idiomatic), idiomatic, 1 - idiomatic)
 
 
 _LABEL = re.compile(

@@ -111,8 +111,8 @@ def rank(
     from dataclasses import replace
 
     from admire.items import read_items
-    from admire.run import PROFILES
     from admire.run import rank as rank_items
+    from admire.settings import PROFILES
 
     stack = PROFILES[profile]
     if encoder:  # else the profile's would go on reading the captions
@@ -145,64 +145,6 @@ def rank(
     finish(rank_items(read_items(data, lang), settings), out, data)
 
 
-def sense(
-    data: Annotated[Path, typer.Argument(help="As for rank; candidates are not needed.")],
-    out: Annotated[Path, typer.Option(help="TSV to write.")] = Path("senses.tsv"),
-    llm: Annotated[str, typer.Option(help="Chat model, as for rank.")] = "embedded",
-    llm_url: LlmUrl = None,
-    lang: Lang = None,
-    sense: Annotated[SenseMethod, SENSE_OPTION] = "auto",
-    votes: Annotated[int, VOTES_OPTION] = 5,
-    prompts: PromptFolder = None,
-    detector: DetectorFile = None,
-    seed: Seed = 0,
-    json: Json = False,
-) -> None:
-    """Classify each compound as idiomatic or literal, and score that where the type is known."""
-    import pandas as pd
-
-    from admire.detection import BUILT_IN
-    from admire.evaluation import summarise
-    from admire.interpretation import interpret
-    from admire.items import read_items
-    from admire.llm import open_llm
-    from admire.prompts import Prompts
-    from admire.storage import write_whole
-
-    items = read_items(data, lang)
-    readings = interpret(
-        items,
-        open_llm(llm, url=llm_url),
-        Prompts(prompts),
-        sense=sense,
-        votes=votes,
-        seed=seed,
-        detector=detector or BUILT_IN,
-        glosses="none",
-    )
-    senses = [reading.sense for reading in readings]
-    table = pd.DataFrame(
-        {
-            "compound": [item.compound for item in items],
-            "sentence": [item.sentence for item in items],
-            "sentence_type": [item.sentence_type for item in items],
-            "predicted_type": [s.label for s in senses],
-            "idiomatic": [s.idiomatic for s in senses],
-            "literal": [s.literal for s in senses],
-            "unparsed": [s.unparsed for s in senses],
-            "confidence": [round(s.confidence, 4) for s in senses],
-        }
-    )
-    with write_whole(out) as file:
-        table.to_csv(file, sep="\t", index=False)
-    log.info("Wrote %s", out)
-    known = table[table["sentence_type"].notna()]
-    if known.empty:
-        return
-    known = known.assign(accuracy=(known["predicted_type"] == known["sentence_type"]).astype(float))
-    print_summary(summarise(known, columns=["accuracy"], seed=seed), f"Sense, {llm}", json)
-
-
 def score(
     submissions: Annotated[list[Path], typer.Argument(help="One submission, or two to compare.")],
     gold: Annotated[Path, typer.Option(help="The file with the expected orders.")],
@@ -211,7 +153,8 @@ def score(
 ) -> None:
     """Score submissions: top-1, DCG and both correlations, with 95 % bootstrap intervals."""
     from admire.evaluation import paired_difference, score_items, summarise
-    from admire.items import read_items, read_submission
+    from admire.items import read_items
+    from admire.submission import read_submission
 
     if len(submissions) > 2:
         raise UserError("Give one submission, or two to compare.")

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from admire.detection.uses import LABELS, Setting, Use, macro_f1
 from admire.encoders import Device
 from admire.encoders.hub import commit, folder_digest, hub_file, load_cached_first, local_folder
 from admire.encoders.placement import Placement
 from admire.errors import UserError
-from admire.items import Item, SenseLabel, read_text
-from admire.sense import Sense, majority
+from admire.files import read_text
+from admire.items import Item, SenseLabel
+from admire.senses.sense import Sense, majority
+from admire.senses.task2a import LABELS, Setting, Use, macro_f1
 from admire.storage import write_whole
 
 try:
@@ -32,7 +33,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from admire.finetune import FitSettings
+    from admire.trainer import FitSettings
 
 log = logging.getLogger("admire")
 
@@ -95,7 +96,7 @@ class ClassifierTraining:
         Raises:
             UserError: a setting is out of its range, or the extra ``finetune`` is missing.
         """
-        from admire.finetune import FitSettings
+        from admire.trainer import FitSettings
 
         size = {"zero_shot": 32, "one_shot": 4}[self.setting]
         return FitSettings(
@@ -251,7 +252,7 @@ def finetune_classifier(
         UserError: there is no such encoder, a use has no sense or one sense is missing from
             ``train``, ``out`` cannot be written, or an extra is missing.
     """
-    from admire.finetune import check_place, fit
+    from admire.trainer import check_place, fit
 
     fitting = settings.fit
     gold = [_sense_of(use) for use in validation]

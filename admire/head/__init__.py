@@ -1,0 +1,1 @@
+"""A projection head on frozen embeddings, trained with InfoNCE (UoR-NCL, section 2.4)."""

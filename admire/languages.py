@@ -1,0 +1,74 @@
+"""Language tags, and the languages that prompts and models go by."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from admire.errors import UserError
+
+LANGUAGES = {
+    "de": "German",
+    "el": "Greek",
+    "en": "English",
+    "es": "Spanish",
+    "fr": "French",
+    "gl": "Galician",
+    "hi": "Hindi",
+    "ig": "Igbo",
+    "it": "Italian",
+    "ja": "Japanese",
+    "ka": "Georgian",
+    "kk": "Kazakh",
+    "ko": "Korean",
+    "nb": "Norwegian",
+    "nl": "Dutch",
+    "no": "Norwegian",
+    "pl": "Polish",
+    "pt": "Portuguese",
+    "ro": "Romanian",
+    "ru": "Russian",
+    "sk": "Slovak",
+    "sl": "Slovenian",
+    "sr": "Serbian",
+    "tr": "Turkish",
+    "uk": "Ukrainian",
+    "uz": "Uzbek",
+    "zh": "Chinese",
+}
+"""Language codes that are recognised in file names, with the names that prompts use."""
+
+
+_EXTENDED = {"xe": "en", "xp": "pt"}  # AdMIRe's tags for its extended English and Portuguese sets
+
+
+def base_language(tag: str) -> str:
+    """``pt-br`` → ``pt``, ``xe`` → ``en``: the code that prompts and models go by."""
+    code = re.split("[-_]", tag.lower())[0]
+    return _EXTENDED.get(code, code)
+
+
+def check_language(tag: str) -> str:
+    """Return the tag in lower case with ``-``.
+
+    Raises:
+        UserError: it does not look like a language tag.
+    """
+    if not re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*", tag):
+        raise UserError(f"'{tag}' is not a language tag. Give one like en, pt, xe or pt-br.")
+    return tag.lower().replace("_", "-")
+
+
+def guess_language(path: Path) -> str:
+    """The language tag that a file's name ends in, or one of its two folders', else ``en``.
+
+    ``subtask_a_xp.tsv`` → ``xp``; ``admire_pt/train.tsv`` → ``pt``; ``set.pt-br.csv`` → ``pt-br``.
+    """
+    resolved = Path(os.path.abspath(path))
+    for name in (resolved.stem, *(folder.name for folder in resolved.parents[:2])):
+        for pattern in (r"(?:^|[_.-])([a-z]{2})[-_]([a-z]{2})$", r"(?:^|[_.-])([a-z]{2})$"):
+            match = re.search(pattern, name.lower())
+            if match and base_language(match[1]) in LANGUAGES:
+                return "-".join(match.groups())
+    return "en"

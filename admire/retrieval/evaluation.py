@@ -1,0 +1,111 @@
+"""Rankings of documents, their scores (IdioLink, appendix D), and files for other tools."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from admire.errors import UserError
+from admire.metrics import ndcg, r_precision
+from admire.retrieval.passages import Split, relevance
+from admire.storage import write_whole
+
+log = logging.getLogger("admire")
+
+Similarities = npt.NDArray[np.float64]
+
+
+def ranked(similarities: Similarities, ids: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Places of the documents from best to worst, for each query: shape (queries, documents).
+
+    Scores count as they are written to run files, and equal ones go by document in descending
+    order: both as trec_eval has it, so that other tools read the same ranking.
+    """
+    by_name = np.argsort(np.argsort(np.array([_trec_id(name) for name in ids])))
+    return np.array([np.lexsort((-by_name, -row)) for row in written(similarities)])
+
+
+def written(similarities: Similarities) -> npt.NDArray[np.float32]:
+    """Scores to six decimals and in single precision, as trec_eval reads them."""
+    return np.round(similarities, 6).astype(np.float32)
+
+
+def evaluate(split: Split, similarities: Similarities) -> pd.DataFrame:
+    """R-precision and nDCG@10 of each query, one row a query (appendix D).
+
+    Columns: ``id``, ``idiom``, ``usage``, ``subject``, ``r_precision``, ``ndcg`` (at 10). A query
+    without a relevant document in the index does not count and has no row.
+
+    Raises:
+        UserError: no query has a relevant document.
+    """
+    orders = ranked(similarities, [document.id for document in split.documents])
+    rows = []
+    for query, order, wanted in zip(split.queries, orders, relevance(split), strict=True):
+        gains = wanted[order]
+        if gains.any():
+            rows.append(
+                {
+                    "id": query.id,
+                    "idiom": query.idiom,
+                    "usage": query.usage,
+                    "subject": query.subject,
+                    "r_precision": r_precision(gains),
+                    "ndcg": ndcg(gains, 10),
+                }
+            )
+    if not rows:
+        raise UserError("No query has a relevant document in the index.")
+    if len(rows) < len(split.queries):
+        log.warning(
+            "Queries without a relevant document in the index, which do not count: %d of %d.",
+            len(split.queries) - len(rows),
+            len(split.queries),
+        )
+    return pd.DataFrame(rows)
+
+
+def write_trec(folder: Path, split: Split, similarities: Similarities, name: str) -> None:
+    """Write ``run.trec`` (every query's 100 best) and ``qrels.trec``, for other tools.
+
+    Raises:
+        UserError: a file cannot be written.
+    """
+    ids = [document.id for document in split.documents]
+    orders = ranked(similarities, ids)
+    name = _trec_id(name)
+    with write_whole(folder / "run.trec") as file:
+        for query, order, row in zip(split.queries, orders, written(similarities), strict=True):
+            asked = _trec_id(query.id)
+            for rank, place in enumerate(order[:100], start=1):
+                found = _trec_id(ids[place])
+                file.write(f"{asked} Q0 {found} {rank} {row[place]:.6f} {name}\n")
+    with write_whole(folder / "qrels.trec") as file:
+        for query, wanted in zip(split.queries, relevance(split), strict=True):
+            for place in np.flatnonzero(wanted):
+                file.write(f"{_trec_id(query.id)} 0 {_trec_id(ids[place])} 1\n")
+
+
+def _trec_id(name: str) -> str:
+    """The name without spaces, which part columns there; two names stay two."""
+    return re.sub(r"[\s%]", lambda found: quote(found[0]), name)
+
+
+def summarise_queries(scored: pd.DataFrame) -> pd.DataFrame:
+    """Means over all queries, by usage and by subject.
+
+    Columns: ``group``, ``n``, ``r_precision``, ``ndcg`` (at 10), in percent as in the paper.
+    """
+    groups: list[tuple[str, pd.DataFrame]] = [("all", scored)]
+    for column in ("usage", "subject"):
+        groups += [(str(name), part) for name, part in scored.groupby(column) if name]
+    figures = ["r_precision", "ndcg"]
+    rows = [(name, len(part), *(100 * part[figures].mean())) for name, part in groups]
+    return pd.DataFrame(rows, columns=["group", "n", *figures])
