@@ -2,58 +2,56 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
-if TYPE_CHECKING:
-    from admire.errors import UserError
-    from admire.items import SAMPLES, Candidate, Item, read_items
-    from admire.run import Run, rank
-    from admire.run_folder import compare_runs, write_run
-    from admire.scorer import Scoring
-    from admire.settings import PROFILES, Settings
-    from admire.submission import read_submission
+import lazy_loader
 
-_HOMES = {
-    "PROFILES": "settings",
-    "SAMPLES": "items",
-    "Candidate": "items",
-    "Item": "items",
-    "Run": "run",
-    "Scoring": "scorer",
-    "Settings": "settings",
-    "UserError": "errors",
-    "compare_runs": "run_folder",
-    "rank": "run",
-    "read_items": "items",
-    "read_submission": "submission",
-    "write_run": "run_folder",
-}
-__all__ = [
-    "PROFILES",
-    "SAMPLES",
-    "Candidate",
-    "Item",
-    "Run",
-    "Scoring",
-    "Settings",
-    "UserError",
-    "compare_runs",
-    "rank",
-    "read_items",
-    "read_submission",
-    "write_run",
-]
+# The names stand in __init__.pyi. pandas and the rest are imported when they are used, so that
+# `import admire` is instant.
+_public, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-# In a source checkout `prompts` lies beside this package; installed, it lies in it.
-_checkout = Path(__file__).parent.parent
-if (_checkout / "pyproject.toml").is_file():
-    __path__.append(str(_checkout))
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    # pandas and the rest are imported when they are used, so that `import admire` is instant.
-    if name not in _HOMES:
-        raise AttributeError(f"module 'admire' has no attribute '{name}'")
-    return getattr(import_module(f"admire.{_HOMES[name]}"), name)
+    if name == "__version__":
+        from importlib import metadata
+
+        from admire.errors import DISTRIBUTION
+
+        return metadata.version(DISTRIBUTION)
+    return _public(name)
+
+
+class _Checkout:
+    """Finds ``admire.prompts`` and ``admire.augment`` where they lie in a source checkout, beside
+    this package; installed, they lie in it."""
+
+    root = Path(__file__).parent.parent
+
+    @classmethod
+    def find_spec(
+        cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package, _, module = name.partition(".")
+        if package != __name__ or module not in ("prompts", "augment"):
+            return None
+        found = PathFinder.find_spec(module, [str(cls.root)])
+        if found is None or found.origin is None:
+            return None
+        from importlib.util import spec_from_file_location
+
+        return spec_from_file_location(
+            name, found.origin, submodule_search_locations=found.submodule_search_locations
+        )
+
+
+if (_Checkout.root / "pyproject.toml").is_file():
+    sys.meta_path.append(_Checkout)

@@ -1,4 +1,13 @@
-"""The one error that a user can cause."""
+"""The one error that a user can cause, and its commonest kind: an extra that is not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+DISTRIBUTION = "admire-idioms"
+"""What pip calls this package; ``admire`` is the name to import."""
 
 
 class UserError(Exception):
@@ -6,4 +15,49 @@ class UserError(Exception):
 
     The message says what was wrong, where (file, row, column) and what to do. The command line
     prints it without a traceback and ends with exit code 2.
+
+    Attributes:
+        settings: the names of the settings to look at, such as ``("track",)``. A message calls
+            them by these names; the command line adds the options that set them.
     """
+
+    def __init__(self, message: str, *settings: str):
+        super().__init__(message)
+        self.settings = settings
+
+
+def pip_install(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
+@contextmanager
+def needs_extra(extra: str, what: str) -> Iterator[None]:
+    """Import packages of an extra in this block; where one is missing, say how to install it.
+
+    Args:
+        extra: its name in pyproject.toml.
+        what: what needs the package, as the subject of a sentence: "The encoder 'e5'".
+
+    Raises:
+        UserError: a package is not installed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise _missing(extra, what, error.name or str(error)) from error
+
+
+def check_extra(extra: str, what: str, *packages: str) -> None:
+    """As :func:`needs_extra`, but without importing the packages.
+
+    Raises:
+        UserError: a package is not installed.
+    """
+    for package in packages:
+        if find_spec(package) is None:
+            raise _missing(extra, what, package)
+
+
+def _missing(extra: str, what: str, package: str) -> UserError:
+    return UserError(f"{what} needs {package}, of the extra '{extra}': {pip_install(extra)}")

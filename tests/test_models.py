@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from commands import hide
 from toys import WordEncoder
 
 from admire.cli import main
@@ -18,12 +19,6 @@ from admire.llm.local import EMBEDDED_BYTES, embedded_file
 from admire.models import MODELS, find_model
 
 EXTRA = "no: needs the extra 'embedded'"
-
-
-def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
-    """As if the packages were not installed."""
-    for package in packages:
-        monkeypatch.setitem(sys.modules, package, None)
 
 
 def test_the_rows_name_what_the_options_take():

@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from commands import hide
 from hypothesis import given
 from hypothesis import strategies as st
-from test_models import hide
 
 from admire.errors import UserError
 from admire.retrieval.benchmark import build

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 import typer
+from commands import chat_server, hide, run
 from conftest import admire_row
 from pytest_httpserver import HTTPServer
-from test_cli import chat_server, run
-from test_models import hide
 from toys import PictureEncoder, WordEncoder
 
 import admire

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from commands import hide, run
 from conftest import admire_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_cli import run
-from test_models import hide
 from toys import ScriptedChat, WordEncoder
 
 from admire.errors import UserError
@@ -355,7 +354,7 @@ def test_a_setting_that_means_nothing_is_refused(capsys, tmp_path, name, bad):
         TrainSettings(**{name: bad})
     assert str(raised.value) == f"{name} cannot be {bad}."
     option = f"--{name.replace('_', '-')}={bad}"
-    code, out, err = run(capsys, "train", "no.tsv", "--out", tmp_path / "head", option)
+    code, out, err = run(capsys, "train", "head", "no.tsv", "--out", tmp_path / "head", option)
     assert (code, out, err) == (2, "", f"admire: {name} cannot be {bad}.\n")
 
 
@@ -854,7 +853,7 @@ def test_train_writes_a_head_and_prints_its_card(capsys, tmp_path, opened, table
         "--learning-rate 0.01 --weight-decay 0.1 --temperature 0.5 --dropout 0.2 --patience 4 "
         "--residual --glosses-only"
     )
-    code, out, err = run(capsys, "train", table, "--out", folder, *SMALL, *options)
+    code, out, err = run(capsys, "train", "head", table, "--out", folder, *SMALL, *options)
     assert code == 0, err
     assert f"Wrote {folder}" in err
     assert opened == [("words", {"device": "cpu"}), ("openai:x", "http://y")]
@@ -890,13 +889,13 @@ def test_trains_defaults_are_the_librarys(capsys, monkeypatch, opened, table):
         raise UserError("That is enough.")
 
     monkeypatch.setattr("admire.head.training.train_head", stop)
-    assert run(capsys, "train", table)[2].endswith("admire: That is enough.\n")
+    assert run(capsys, "train", "head", table)[2].endswith("admire: That is enough.\n")
     assert opened == [("e5", {"device": "auto"}), ("embedded", None)]
 
 
 def test_rank_compares_in_the_heads_space_and_records_the_head(capsys, tmp_path, opened, table):
     folder, out = tmp_path / "head", tmp_path / "run"
-    assert run(capsys, "train", table, "--out", folder, *SMALL)[0] == 0
+    assert run(capsys, "train", "head", table, "--out", folder, *SMALL)[0] == 0
     plain = ("rank", table, "--llm", "openai:x", "--no-standardise")
     code, _, err = run(capsys, *plain, "--out", out, "--head", folder)
     assert code == 0, err
@@ -930,7 +929,7 @@ def test_rank_compares_in_the_heads_space_and_records_the_head(capsys, tmp_path,
 
 def test_with_a_head_for_glosses_compounds_are_compared_as_without(capsys, tmp_path, opened, table):
     folder = tmp_path / "head"
-    assert run(capsys, "train", table, "--out", folder, *SMALL)[0] == 0
+    assert run(capsys, "train", "head", table, "--out", folder, *SMALL)[0] == 0
     shutil.copytree(folder, tmp_path / "glosses")
     card = json.loads((folder / "head.json").read_text())
     card["settings"]["glosses_only"] = True
@@ -954,7 +953,7 @@ def test_with_a_head_for_glosses_compounds_are_compared_as_without(capsys, tmp_p
 
 def test_a_head_of_another_encoder_or_of_none_is_refused(capsys, tmp_path, opened, table):
     folder, out = tmp_path / "head", tmp_path / "run"
-    assert run(capsys, "train", table, "--out", folder, *SMALL)[0] == 0
+    assert run(capsys, "train", "head", table, "--out", folder, *SMALL)[0] == 0
     plain = ("rank", table, "--llm", "openai:x", "--out", out, "--head")
     for options in (("--encoder", "others"), ("--caption-encoder", "others")):
         code, stdout, err = run(capsys, *plain, folder, *options)
@@ -985,13 +984,13 @@ def test_what_cannot_be_trained_on_ends_with_one_message(
     capsys, tmp_path, opened, write_table, rows, options, says
 ):
     folder = tmp_path / "head"
-    code, out, err = run(capsys, "train", write_table(*rows), "--out", folder, *options)
+    code, out, err = run(capsys, "train", "head", write_table(*rows), "--out", folder, *options)
     assert (code, out) == (2, "")
     assert says in err.splitlines()[-1]
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("command", ["train", "rank"])
+@pytest.mark.parametrize("command", ["train head", "rank"])
 def test_without_torch_it_says_which_extra_is_needed(
     capsys, monkeypatch, tmp_path, opened, table, command
 ):
@@ -999,7 +998,8 @@ def test_without_torch_it_says_which_extra_is_needed(
         monkeypatch.delitem(sys.modules, f"admire.head.{module}")
     hide(monkeypatch, "torch")
     options = ("--head", tmp_path) if command == "rank" else ()
-    code, out, err = run(capsys, command, table, "--out", tmp_path / "out", *options)
+    words = command.split()
+    code, out, err = run(capsys, *words, table, "--out", tmp_path / "out", *options)
     assert (code, out) == (2, "")
     assert "torch" in err
     assert "pip install '.[train]'" in err

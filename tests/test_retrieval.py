@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import run
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
-from test_cli import run
 from test_passages import both_senses, semeval
 from toys import ScriptedChat, WordEncoder
 

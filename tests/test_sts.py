@@ -21,10 +21,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from commands import chat_server, run
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
-from test_cli import chat_server, run
 from toys import WordEncoder
 
 from admire.encoders.cached import CachedEncoder

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from commands import run
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cli import run
 
 from admire import SAMPLES
 from admire.encoders import open_encoder
@@ -1170,7 +1170,7 @@ def stsb(tmp_path: Path) -> Path:
 
 def command(capsys: Any, data: Path, out: Path, plain: Path, *options: object) -> tuple:
     arguments = [data, "--out", out, "--encoder", f"sbert:{plain}", *FLAGS, *options]
-    return run(capsys, "finetune", "sentences", *arguments)
+    return run(capsys, "train", "sentences", *arguments)
 
 
 def test_the_command_with_everything_gives_what_sts_then_gives(
@@ -1283,7 +1283,7 @@ def test_the_command_refuses_an_encoder_that_cannot_be_fine_tuned(
 ):
     out = tmp_path / "out"
     code, printed, err = run(
-        capsys, "finetune", "sentences", data, "--out", out, "--encoder", "e5", *FLAGS, *validation
+        capsys, "train", "sentences", data, "--out", out, "--encoder", "e5", *FLAGS, *validation
     )
     assert (code, printed) == (2, "")
     assert "--encoder: 'e5' cannot be fine-tuned. Name one of sbert:" in err.splitlines()[-1]
@@ -1325,7 +1325,7 @@ def test_simcse_learns_the_chinese_samples_from_end_to_end(capsys, tmp_path):
     base = save_sentence_transformer(tmp_path / "base", [*WORDS[:4], *letters], by_character=True)
     out = tmp_path / "out"
     code, printed, _ = run(
-        capsys, "finetune", "sentences", sample, "--objective", "simcse", "--encoder",
+        capsys, "train", "sentences", sample, "--objective", "simcse", "--encoder",
         f"sbert:{base}", "--out", out, "--validation", sample, "--epochs", "6", "--patience", "6",
         "--batch-size", "8", "--learning-rate", "3e-3", "--device", "cpu", "--json",
     )  # fmt: skip

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import run
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cli import run
 from toys import ScriptedChat, WordEncoder
 
 from admire.errors import UserError

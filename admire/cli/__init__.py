@@ -5,56 +5,76 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
 from admire.cli import augment, head, models, rank, retrieval, senses, sts
+from admire.cli.options import flags
 from admire.errors import UserError
 
 log = logging.getLogger("admire")
 
+RANK, TEXTS, LEARN, MODELS = "Rank and see", "Texts", "Learn", "Models"
+
+
 app = typer.Typer(
-    help="Decide which sense of a compound is meant, say what it means, rank images and captions.",
+    help="Decide which sense of a compound is meant, say what it means, rank images and texts.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-models_app = typer.Typer(help="List the models, or fetch one.", invoke_without_command=True)
-app.add_typer(models_app, name="models")
-augment_app = typer.Typer(
-    help="Make variants of images and captions to train on.", no_args_is_help=True
-)
-app.add_typer(augment_app, name="augment")
-finetune_app = typer.Typer(help="Fine-tune sentence encoders.", no_args_is_help=True)
-app.add_typer(finetune_app, name="finetune")
-models_app.callback()(models.list_models)
-models_app.command()(models.pull)
-augment_app.command("images")(augment.augment_images)
-augment_app.command("captions")(augment.augment_captions)
-finetune_app.command("retrieval")(retrieval.finetune_retrieval)
-finetune_app.command("sentences")(sts.finetune_sentences)
-finetune_app.command("detector")(senses.finetune_detector)
-for command in (
-    rank.demo,
-    rank.rank,
-    senses.sense,
-    rank.score,
-    rank.tune,
-    head.train,
-    head.sweep,
-    senses.detector,
-    senses.detect,
-    retrieval.search,
-    retrieval.index,
-    retrieval.retrieve,
-    retrieval.benchmark,
-    sts.sts,
+for command, panel in (
+    (rank.demo, RANK),
+    (rank.rank, RANK),
+    (rank.score, RANK),
+    (senses.sense, RANK),
+    (retrieval.search, TEXTS),
+    (retrieval.index, TEXTS),
+    (retrieval.retrieve, TEXTS),
+    (retrieval.benchmark, TEXTS),
+    (sts.sts, TEXTS),
+    (senses.detect, TEXTS),
+    (rank.tune, LEARN),
+    (head.sweep, LEARN),
 ):
-    app.command()(command)
+    app.command(rich_help_panel=panel)(command)
+
+train = typer.Typer(help="Learn from data: heads, detectors, encoders.", no_args_is_help=True)
+app.add_typer(train, name="train", rich_help_panel=LEARN)
+train.command("head")(head.train_head)
+train.command("detector")(senses.train_detector)
+train.command("classifier")(senses.train_classifier)
+train.command("sentences")(sts.train_sentences)
+train.command("retriever")(retrieval.train_retriever)
+
+variants = typer.Typer(help="Make variants of images and captions.", no_args_is_help=True)
+app.add_typer(variants, name="augment", rich_help_panel=LEARN)
+variants.command("images")(augment.augment_images)
+variants.command("captions")(augment.augment_captions)
+
+known = typer.Typer(help="List the models, or fetch one.", invoke_without_command=True)
+app.add_typer(known, name="models", rich_help_panel=MODELS)
+known.callback()(models.list_models)
+known.command()(models.pull)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from admire import __version__
+
+        print(__version__)
+        raise typer.Exit
 
 
 @app.callback()
-def _messages() -> None:
+def _start(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.handlers = [handler]
@@ -69,5 +89,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(arguments)
     except UserError as error:
-        print(f"admire: {error}", file=sys.stderr)
+        print(f"admire: {error}{flags(error)}", file=sys.stderr)
         sys.exit(2)

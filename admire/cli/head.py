@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("admire")
 
 
-def train(
+def train_head(
     data: TrainingData,
     out: Annotated[Path, typer.Option(help="Folder of the head to write.")] = Path("head"),
     encoder: EncoderOption = "e5",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+
+from admire.choices import check_setting
+from admire.errors import UserError
 
 Llm = Annotated[
     list[str] | None,
@@ -66,6 +70,29 @@ TrainingPrecision = Annotated[
     typer.Option(help="Of training; bfloat16 is faster where the processor or GPU has it."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def choice(setting: str, choices: Iterable[str], help: str) -> Any:
+    """An option that takes one of several words, and refuses others as the library does."""
+    words = tuple(choices)
+
+    def parse(word: str) -> str:
+        check_setting(setting, word, words)
+        return word
+
+    return typer.Option(
+        help=help, metavar="|".join(words), parser=parse, autocompletion=lambda: list(words)
+    )
+
+
+FLAGS = {"llms": "--llm"}
+"""Options that are not called as the settings that they set."""
+
+
+def flags(error: UserError) -> str:
+    """The options that set what an error speaks of, in brackets."""
+    named = [FLAGS.get(name, "--" + name.replace("_", "-")) for name in error.settings]
+    return f" ({', '.join(named)})" if named else ""
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

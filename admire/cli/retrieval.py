@@ -295,7 +295,7 @@ def index(
     log.info("Wrote %s, %d texts", out, len(found))
 
 
-def finetune_retrieval(
+def train_retriever(
     data: RetrievalData,
     out: Annotated[Path, typer.Option(help="Folder of the model to write, for sbert:FOLDER.")],
     encoder: Annotated[str, typer.Option(help="The model to begin with: sbert:…")],

@@ -136,7 +136,7 @@ def detect(
     print_rows(("Language", "n", "Macro F1", "Accuracy"), rows, str(data))
 
 
-def detector(
+def train_detector(
     data: Annotated[list[Path], typer.Argument(help="Training CSVs of SemEval-2022 Task 2A.")],
     out: Annotated[Path, typer.Option(help="Detector to write.")] = Path("detector.json"),
     leave_out: Annotated[
@@ -169,7 +169,7 @@ def detector(
     log.info("Wrote %s", out)
 
 
-def finetune_detector(
+def train_classifier(
     data: Annotated[
         list[Path],
         typer.Argument(help="Training CSVs of SemEval-2022 Task 2A; for one_shot both."),

