@@ -255,7 +255,7 @@ def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
     assert record["models"]["detector"] is None
     assert record["models"]["encoders"]["caption"]["identity"] == "words:1"
     assert set(record["prompts"]) >= {"sense_en.j2", "gloss_en.j2"}
-    assert set(record["versions"]) >= {"admire", "python", "numpy"}
+    assert set(record["versions"]) >= {"admire-idioms", "python", "numpy"}
     assert set(record["seconds"]) == {"senses and meanings", "encoding and scores"}
 
 
