@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from admire.encoders import Device
-from admire.encoders.hub import commit, folder_digest, hub_file, load_cached_first, local_folder
+from admire.encoders.hub import load_cached_first, resolve_source
 from admire.encoders.placement import Placement
 from admire.errors import UserError
 from admire.files import read_text
@@ -330,29 +330,24 @@ def _row(classifier: Classifier, use: Use) -> dict[str, Any]:
 
 def _open_base(base: str, device: Device) -> tuple[Transformer, str]:
     """The encoder of a folder or repository, and what exactly it is."""
-    folder = local_folder(base)
-    if folder:
-        source, revision, identity = str(folder), None, folder_digest(folder)
-    else:
-        source, revision = base, commit(hub_file(base, "config.json"))
-        identity = f"{base}@{revision}"
+    found = resolve_source(base)
     place, dtype = Placement(device).resolve()
 
     def load() -> SentenceTransformer:
         return SentenceTransformer(
-            source,
-            revision=revision,
+            found.place,
+            revision=found.revision,
             device=str(place),
             model_kwargs={"dtype": dtype, "use_safetensors": True},
         )
 
     try:
-        opened = load_cached_first(load, source)[0]
+        opened = load_cached_first(load, found.place)[0]
     except Exception as error:  # the library passes on whatever its parts raise
         raise UserError(f"{base}: sentence-transformers cannot load it ({error}).") from error
     if not isinstance(opened, Transformer):
         raise UserError(f"{base}: is no encoder of transformers, but of {type(opened).__name__}.")
-    return opened, identity
+    return opened, found.identity
 
 
 class _CrossEntropy(torch.nn.Module):
