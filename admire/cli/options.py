@@ -11,6 +11,20 @@ import typer
 from admire.choices import check_setting
 from admire.errors import UserError
 
+
+def choice(setting: str, choices: Iterable[str], help: str) -> Any:
+    """An option that takes one of several words, and refuses others as the library does."""
+    words = tuple(choices)
+
+    def parse(word: str) -> str:
+        check_setting(setting, word, words)
+        return word
+
+    return typer.Option(
+        help=help, metavar="|".join(words), parser=parse, autocompletion=lambda: list(words)
+    )
+
+
 Llm = Annotated[
     list[str] | None,
     typer.Option(help="Chat model: embedded, gguf:PATH or openai:MODEL. Repeat for an ensemble."),
@@ -41,12 +55,13 @@ DetectorFile = Annotated[
 TrainingData = Annotated[Path, typer.Argument(help="As for rank, with types and gold orders.")]
 EncoderOption = Annotated[str, typer.Option(help="Encoder, as for rank.")]
 EncoderDevice = Annotated[
-    Literal["auto", "cpu", "cuda", "mps"], typer.Option(help="Where the encoder runs.")
+    Literal["auto", "cpu", "cuda", "mps"],
+    choice("device", ("auto", "cpu", "cuda", "mps"), "Where the encoder runs."),
 ]
 GlossLlm = Annotated[str, typer.Option(help="Chat model that writes the glosses.")]
 TrainingTrack = Annotated[
     Literal["image", "caption", "image+caption"],
-    typer.Option(help="What of the candidates to learn from."),
+    choice("track", ("image", "caption", "image+caption"), "What to learn from."),
 ]
 AugmentedImages = Annotated[
     Path | None, typer.Option(help="Folder that admire augment images wrote.")
@@ -70,19 +85,6 @@ TrainingPrecision = Annotated[
     typer.Option(help="Of training; bfloat16 is faster where the processor or GPU has it."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-
-
-def choice(setting: str, choices: Iterable[str], help: str) -> Any:
-    """An option that takes one of several words, and refuses others as the library does."""
-    words = tuple(choices)
-
-    def parse(word: str) -> str:
-        check_setting(setting, word, words)
-        return word
-
-    return typer.Option(
-        help=help, metavar="|".join(words), parser=parse, autocompletion=lambda: list(words)
-    )
 
 
 FLAGS = {"llms": "--llm"}
