@@ -364,7 +364,7 @@ _WRAPPERS = (
 
 
 def clean_paraphrase(reply: str) -> str:
-    """Take the paraphrase out of a reply: no introduction, no quotes. Empty where the model refused."""
+    """Take the paraphrase out of a reply, without introduction and quotes; empty if it refuses."""
     text = _LEAD_IN.sub("", reply.strip()).strip()
     for first, last in _WRAPPERS:
         inner = text[len(first) : -len(last)]
