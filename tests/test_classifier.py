@@ -484,6 +484,6 @@ def test_rank_follows_a_fine_tuned_detector_and_the_run_records_it(made, tmp_pat
     assert not any("literally" in prompt for prompt in chat.prompts)
     source = tmp_path / "items.tsv"
     source.write_text("any")
-    write_run(ranked, tmp_path / "run", source)
+    write_run(ranked, tmp_path / "run")
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["models"]["detector"] == folder_digest(folder)

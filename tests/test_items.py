@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admire.errors import UserError
-from admire.items import Candidate, Item, read_items
+from admire.items import SAMPLES, Candidate, Item, read_items
 from admire.languages import base_language, check_language, guess_language
 from admire.submission import Prediction, read_submission, write_submission
 
@@ -704,3 +704,14 @@ def test_the_apostrophes_of_the_real_data_find_their_folders(shared):
         c.image.parent.name for i in items if i.compound == "cat's eyes" for c in i.candidates
     }
     assert folder == "cat_s eyes"
+
+
+def test_the_samples_are_whole_and_of_both_senses_and_languages():
+    items = read_items(SAMPLES)
+    assert len({item.compound for item in items}) >= 8
+    kinds = {(item.language, item.sentence_type) for item in items}
+    assert kinds == {(lang, s) for lang in ("en", "pt") for s in ("idiomatic", "literal")}
+    for item in items:
+        assert item.compound in item.sentence
+        assert item.expected_order
+        assert all(c.image and Path(c.image).is_file() and c.caption for c in item.candidates)

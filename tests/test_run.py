@@ -25,6 +25,7 @@ from admire import (
 )
 from admire.encoders import Role, TextEncoder, Vectors
 from admire.encoders.cached import CachedEncoder, CachedTowers
+from admire.senses.sense import Sense
 
 OWL = Item(
     "night owl",
@@ -142,22 +143,22 @@ def test_images_and_captions_count_as_far_as_the_encoder_reads_them(tmp_path, ca
         (
             "image",
             (Candidate("1", Path("1.png"), "a"), Candidate("2", Path("2.png"))),
-            "'words' reads no images. Use --track caption",
+            "'words' reads no images. Use the track 'caption'",
         ),
         (
             None,
             (Candidate("1", Path("1.png")), Candidate("2", Path("2.png"))),
-            "'words' reads no images; there are no captions. Use --encoder mclip:NAME",
+            "'words' reads no images; there are no captions. Use the encoder mclip:NAME",
         ),
         (
             "image+caption",
             (Candidate("1", Path("1.png"), "a"), Candidate("2", Path("2.png"))),
-            "'words' reads no images. Use --track caption, or .*--encoder mclip:NAME",
+            "'words' reads no images. Use the track 'caption', or an encoder .*mclip:NAME",
         ),
         (
             "caption",
             (Candidate("1", Path("1.png")), Candidate("2", Path("2.png"))),
-            "No candidate has captions. Use another --track",
+            "No candidate has captions. Use another track",
         ),
     ],
 )
@@ -213,10 +214,10 @@ def test_many_asks_under_way_at_once_give_the_same_run():
 def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
     portuguese = Item("pé frio", "Um pé frio.", "pt-br", OWL.candidates)
     models = [says("Idiomatic"), says("Literal")]
-    run = rank([OWL, portuguese], PAPER, llms=models, encoder=WordEncoder())
-    source = tmp_path / "items.tsv"
+    source = tmp_path / "manifest.csv"
     source.write_text("any")
-    written = write_run(run, tmp_path / "run", source)
+    run = rank([OWL, portuguese], PAPER, llms=models, encoder=WordEncoder(), source=tmp_path)
+    written = write_run(run, tmp_path / "run")
 
     assert [path.name for path in written] == ["submission_en.tsv", "submission_pt-br.tsv"]
     submission = read_submission(written[0])
@@ -245,7 +246,7 @@ def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
 
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["source"] == {
-        "path": str(source),
+        "path": str(tmp_path),
         "sha256": hashlib.sha256(b"any").hexdigest(),
     }
     assert record["settings"]["scoring"]["gate"] == "hard"
@@ -257,6 +258,67 @@ def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
     assert set(record["prompts"]) >= {"sense_en.j2", "gloss_en.j2"}
     assert set(record["versions"]) >= {"admire-idioms", "python", "numpy"}
     assert set(record["seconds"]) == {"senses and meanings", "encoding and scores"}
+
+
+def test_the_record_is_of_what_the_run_began_with(tmp_path):
+    """Files that are edited while a run goes on are recorded as the run read them."""
+    source, prompts = tmp_path / "items.tsv", tmp_path / "prompts"
+    prompts.mkdir()
+    template = "Is '{{ compound }}' meant literally in this one: {{ sentence }}"
+    (prompts / "sense_en.j2").write_text(template)
+    source.write_text("before")
+
+    def edits(prompt: str) -> str:
+        source.write_text("after")
+        (prompts / "sense_en.j2").write_text("literally?")
+        return "Literal" if "literally in this one" in prompt else "who knows"
+
+    chat = ScriptedChat(edits)
+    settings = replace(PAPER, prompts=prompts)
+    run = rank([OWL], settings, llms=[chat], encoder=WordEncoder(), source=source)
+    assert all("literally in this one" in prompt for prompt in chat.prompts)
+    assert run.record["source"]["sha256"] == hashlib.sha256(b"before").hexdigest()
+    expected = hashlib.sha256(template.encode()).hexdigest()
+    assert run.record["prompts"]["sense_en.j2"] == expected
+    assert run.record["settings"]["prompts"] == str(prompts)
+
+
+class Counted:
+    """A detector that counts how often it is asked."""
+
+    identity = "counted:1"
+    columns = ()
+    setting = None
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def classify(self, uses):
+        self.asked.append(len(uses))
+        return [Sense("literal", 0.2, 0, 1) for _ in uses]
+
+
+def test_a_sense_that_no_chat_model_decides_is_decided_once(monkeypatch):
+    detector, opened = Counted(), []
+    monkeypatch.setattr("admire.run.open_detector", lambda path: opened.append(path) or detector)
+    settings = Settings(sense="detector", detector="mine.json", scoring=Scoring())
+    run = rank([OWL, OWL], settings, llms=[says("Idiomatic")] * 3, encoder=WordEncoder())
+    assert detector.asked == [2]
+    assert opened == [Path("mine.json")]
+    assert [r.predicted_type for r in run.rankings] == ["literal", "literal"]
+    assert len(run.rankings[0].interpretations) == 3
+    assert run.record["models"]["detector"] == "counted:1"
+
+
+def test_a_run_folder_is_replaced_by_a_run_and_nothing_else_is(tmp_path):
+    run = rank([OWL], Settings(query="compound"), encoder=WordEncoder())
+    write_run(run, tmp_path / "run")
+    write_run(run, tmp_path / "run")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="thesis"):
+        write_run(run, tmp_path / "notes")
+    assert [path.name for path in (tmp_path / "notes").iterdir()] == ["thesis.txt"]
 
 
 # --------------------------------------------------------------------- tracks and encoders
@@ -391,7 +453,7 @@ def test_one_encoder_weighs_the_plain_cosines_of_images_and_captions():
 
 def test_plain_sums_need_one_encoder_of_images_and_captions(opened):
     plain = Settings(query="compound", encoder="eyes", scoring=Scoring())
-    with pytest.raises(UserError, match=r"encoders of their own.*Drop --no-standardise"):
+    with pytest.raises(UserError, match=r"encoders of their own.*Standardise them"):
         rank([PAIRS], plain, caption_encoder=reader())
     # of one encoder, opened twice
     rank([PAIRS], plain, encoder=one_space(), caption_encoder=one_space())
@@ -462,7 +524,7 @@ def test_an_encoder_without_images_is_warned_of_once(caplog, caption_encoder):
 def test_a_caption_encoder_does_not_make_a_blind_one_see():
     for track in ("image", "image+caption"):
         settings = Settings(query="compound", track=track)
-        with pytest.raises(UserError, match=r"'words' reads no images\. Use --track caption"):
+        with pytest.raises(UserError, match=r"'words' reads no images\. Use the track"):
             rank([PAIRS], settings, encoder=WordEncoder(), caption_encoder=reader())
 
 
