@@ -20,7 +20,7 @@ from admire.errors import UserError
 from admire.retrieval import evaluation, retrievers
 from admire.retrieval.passages import Passage, Split, relevant
 from admire.retrieval.retrievers import Format, Mode
-from admire.trainer import FitSettings, Row, fit
+from admire.trainer import FitSettings, Row, fine_tune
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def finetune_retrieval(
 
     rows = [_row(one, settings.mode, style, model) for one in examples(train, settings)]
     loss = _Loss(model, settings)
-    return fit(
+    return fine_tune(
         model,
         loss,
         rows,

@@ -19,7 +19,7 @@ from admire.files import read_text
 from admire.items import Item, SenseLabel
 from admire.senses.sense import Sense, majority
 from admire.senses.task2a import LABELS, Setting, Use, macro_f1
-from admire.storage import write_whole
+from admire.storage import check_folder, write_whole
 
 try:
     import torch
@@ -252,7 +252,7 @@ def finetune_classifier(
         UserError: there is no such encoder, a use has no sense or one sense is missing from
             ``train``, ``out`` cannot be written, or an extra is missing.
     """
-    from admire.trainer import check_place, fit
+    from admire.trainer import fine_tune
 
     fitting = settings.fit
     gold = [_sense_of(use) for use in validation]
@@ -261,7 +261,7 @@ def finetune_classifier(
     if {_sense_of(use) for use in train} != set(LABELS):
         raise UserError("Training needs idiomatic and literal uses.")
     macro_f1(gold, gold)  # a missing package is told before hours of training
-    check_place(out)
+    check_folder(out, "model")
     transformer, identity = _open_base(base, device)
     transformer.max_seq_length = min(
         transformer.max_seq_length or settings.max_length, settings.max_length
@@ -286,7 +286,7 @@ def finetune_classifier(
 
     held = [_row(classifier, use) for use in validation]
     made = {"base": base, "identity": identity} | asdict(settings)
-    figures = fit(
+    figures = fine_tune(
         model, _CrossEntropy(model), rows, validate, fitting, out, of=json.dumps([made, held])
     )
     record = made | {
