@@ -13,8 +13,9 @@ from admire.items import Item
 from admire.llm import ChatModel, ask_each
 from admire.meaning import gloss
 from admire.prompts import Prompts
-from admire.senses import BUILT_IN, load_detector
+from admire.senses import BUILT_IN, open_detector
 from admire.senses.sense import Sense, given
+from admire.senses.task2a import Use
 from admire.senses.votes import vote
 
 log = logging.getLogger("admire")
@@ -62,7 +63,7 @@ def interpret(
     """
     method = sense_method(sense, llm)
     if method == "detector":
-        senses = load_detector(detector).senses(items)
+        senses = open_detector(detector).classify([Use(item) for item in items])
     elif method == "given":
         senses = [given(item) for item in items]
     else:
