@@ -34,7 +34,7 @@ from admire.scorer import (
     score,
     similarities,
 )
-from admire.senses import BUILT_IN, open_detector
+from admire.senses import open_detector
 from admire.senses.sense import majority
 from admire.settings import Settings
 from admire.submission import Prediction
@@ -122,7 +122,7 @@ def rank(
         if not models:
             raise UserError("There is no chat model to ask for meanings.", "llms")
         if any(sense_method(settings.sense, llm) == "detector" for llm in models):
-            detector = open_detector(Path(settings.detector or BUILT_IN))
+            detector = open_detector(settings.detector)
     encoders = _encoders(items, settings, encoder, caption_encoder)
     head = _head(settings, encoders)
     record = take_record(

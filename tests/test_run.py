@@ -304,7 +304,7 @@ def test_a_sense_that_no_chat_model_decides_is_decided_once(monkeypatch):
     settings = Settings(sense="detector", detector="mine.json", scoring=Scoring())
     run = rank([OWL, OWL], settings, llms=[says("Idiomatic")] * 3, encoder=WordEncoder())
     assert detector.asked == [2]
-    assert opened == [Path("mine.json")]
+    assert opened == ["mine.json"]
     assert [r.predicted_type for r in run.rankings] == ["literal", "literal"]
     assert len(run.rankings[0].interpretations) == 3
     assert run.record["models"]["detector"] == "counted:1"
