@@ -1,11 +1,10 @@
-"""Fine-tuning sentence encoders: the trainer of sentence-transformers, best epoch, resume."""
+"""The trainer that all fine-tuning shares: it keeps the best epoch and goes on after a kill."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,12 +14,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from admire.choices import Number, check_settings
 from admire.encoders.hub import from_disk
-from admire.errors import UserError
+from admire.errors import UserError, needs_extra
 from admire.progress import SECONDS_BETWEEN_LINES
-from admire.storage import write_whole
+from admire.storage import check_folder, replace_folder, write_whole
 
-try:
+with needs_extra("finetune", "Fine-tuning"):
     import datasets
     import torch
     from sentence_transformers import (
@@ -44,32 +44,32 @@ try:
         TrainerState,
         TrainingArguments,
     )
-except ImportError as error:
-    raise UserError(
-        f"Fine-tuning needs {error.name}, of the extra 'finetune' (pip install '.[finetune]' in "
-        "the clone)."
-    ) from error
-
 log = logging.getLogger("admire")
 
 Row = Mapping[str, Any]
 Batches = Literal["random", "like lengths", "no duplicates", "neighbours"]
-"""How rows are put together: at random; rows of like length, which are padded least, in random
-order; without a text twice in a batch, for losses that take other rows' texts for negatives; or as
-they stand."""
+"""How rows are put into batches.
+
+- ``random``: at random.
+- ``like lengths``: rows of similar length together, so that little is padded; the batches come in
+  random order.
+- ``no duplicates``: no text twice in a batch, for losses that use other rows' texts as negatives.
+- ``neighbours``: in the order in which the rows are given.
+"""
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """How an encoder is fitted.
+    """How an encoder is fine-tuned.
 
     Attributes:
         batch_size, learning_rate, weight_decay: of AdamW, with a linear schedule.
-        warmup: share of the steps in which the learning rate rises.
-        epochs, patience: at most so many, and so many without a better figure on validation.
-        precision: of the matrix products; bfloat16 takes about 0.6 of the time on processors that
-            have it.
-        seed: of everything drawn.
+        warmup: the share of the steps in which the learning rate rises.
+        epochs: how many there are at most.
+        patience: training stops after this many epochs without a better figure on validation.
+        precision: of the matrix products. bfloat16 takes about 0.6 of the time on processors that
+            support it.
+        seed: of everything that is drawn.
     """
 
     batch_size: int = 16
@@ -82,19 +82,20 @@ class FitSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, holds in (
-            ("batch_size", self.batch_size >= 1),
-            ("learning_rate", 0 < self.learning_rate < math.inf),
-            ("weight_decay", 0 <= self.weight_decay < math.inf),
-            ("warmup", 0 <= self.warmup < 1),
-            ("epochs", self.epochs >= 1),
-            ("patience", self.patience >= 1),
-        ):
-            if not holds:
-                raise UserError(f"{name} cannot be {getattr(self, name)}.")
+        check_settings(
+            self,
+            batch_size=Number(1, whole=True),
+            learning_rate=Number(0, above=True),
+            weight_decay=Number(0),
+            warmup=Number(0, 1, below=True),
+            epochs=Number(1, whole=True),
+            patience=Number(1, whole=True),
+            precision=("float32", "bfloat16"),
+            seed=Number(0, whole=True),
+        )
 
 
-def fit(
+def fine_tune(
     model: SentenceTransformer,
     loss: torch.nn.Module | Mapping[str, torch.nn.Module],
     rows: Sequence[Row] | Mapping[str, Sequence[Row]],
@@ -106,29 +107,36 @@ def fit(
     of: str = "",
     batches: Batches = "random",
     learning_rates: Mapping[str, float] | None = None,
+    finish: Callable[[Path, list[float]], None] | None = None,
 ) -> list[float]:
-    """Fit the model in place, keep the epoch with the best figure, and save it to ``out``.
+    """Train the model in place, keep the epoch with the best figure, and save it to ``out``.
 
-    After each epoch a checkpoint is kept beside the result until that is whole, so that the same
-    call goes on where an earlier one was killed. Checkpoints of other rows or settings are dropped.
+    After each epoch a checkpoint is written beside ``out``, so that the same call continues where
+    an earlier one was killed. The checkpoints are deleted when the model is saved, and when rows or
+    settings have changed.
 
     Args:
         loss: takes the features of each text column, as losses of sentence-transformers do.
-        rows: one mapping a sample, its texts in columns. Where several things are learned at once,
-            rows and losses of each by name; a batch is of one of them, and each has as many batches
-            as its rows make.
-        validate: the figure of the model as it is, the higher the better.
-        collate: makes features of rows; None leaves that to sentence-transformers.
-        of: what else the result depends on, such as the model and the loss's settings, so that
-            checkpoints of others are told apart.
-        batches: which rows come together, see ``Batches``.
-        learning_rates: others for weights whose names match these regular expressions.
+        rows: one mapping for each sample, with its texts in columns. To learn several tasks at
+            once, give rows and losses by the task's name. Each batch is then of one task, and each
+            task has as many batches as its rows fill.
+        validate: returns the figure of the model as it is; higher is better.
+        collate: makes features of rows. None leaves that to sentence-transformers.
+        of: what else the result depends on, such as the base model and the loss's settings. A
+            checkpoint is only continued from if this is the same.
+        batches: which rows share a batch.
+        learning_rates: other learning rates for weights whose names match these regular
+            expressions.
+        finish: called with the folder that holds the saved model and the figures that are returned,
+            before the folder gets the name ``out``. What it writes there appears together with the
+            model.
 
     Returns:
         The figure before training and after each epoch.
 
     Raises:
-        UserError: there is nothing to train on, or ``out`` cannot be written or is no model's.
+        UserError: there is nothing to train on, or ``out`` cannot be written or may not be
+            replaced (see :func:`admire.storage.check_folder`).
     """
     content: Any = (
         {name: list(map(dict, some)) for name, some in rows.items()}
@@ -137,52 +145,51 @@ def fit(
     )
     if not content or (isinstance(content, dict) and not all(content.values())):
         raise UserError("There is nothing to train on.")
-    check_place(out)
+    check_folder(out, "model")
+    out = out.resolve()
     checkpoints = out.with_name(f".{out.name}.checkpoints")
     key = hashlib.sha256(json.dumps([of, asdict(settings), content]).encode())
     losses = loss.values() if isinstance(loss, Mapping) else [loss]
     if any(_own_weights(one, model) for one in losses):
-        # Checkpoints hold the model alone, so such a training cannot be gone on with.
+        # A checkpoint does not hold the loss's weights, so nothing can continue from it.
         shutil.rmtree(checkpoints, ignore_errors=True)
     last, before = _begun(checkpoints, key.hexdigest())
     if last:
         log.info("Going on from %s", last)
     else:
+        _make(checkpoints, out)  # fails before anything is computed
         before = validate()
         with write_whole(checkpoints / "begun.json") as file:
             json.dump({"key": key.hexdigest(), "before": before}, file)
-    with from_disk():  # model cards would ask the hub about what they name
+    with from_disk():  # a model card would ask the hub about the models that it names
         trainer = _trainer(
             model, loss, content, validate, settings, checkpoints, collate, batches, learning_rates
         )
         trainer.train(resume_from_checkpoint=last)
-        # Else the model went on in bfloat16 here, and not where it is opened again.
+        # Otherwise the model in memory would still compute in bfloat16, unlike the saved one.
         trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
-        _save(model, out)
+        figures = [e["eval_figure"] for e in trainer.state.log_history if "eval_figure" in e]
+        with replace_folder(out, "model") as part:
+            model.save_pretrained(str(part))
+            if finish:
+                finish(part, [before, *figures])
     shutil.rmtree(checkpoints, ignore_errors=True)
-    history = [e["eval_figure"] for e in trainer.state.log_history if "eval_figure" in e]
-    if max(history) <= before:
+    if max(figures) <= before:
         log.warning("No epoch is better than the model was before (%.4f).", before)
-    return [before, *history]
+    return [before, *figures]
 
 
-def check_place(out: Path) -> None:
-    """Refuse a folder for a model that cannot be made, or that holds something else.
-
-    Raises:
-        UserError: so it is.
-    """
+def _make(checkpoints: Path, out: Path) -> None:
     try:
-        out.resolve().parent.mkdir(parents=True, exist_ok=True)
-        taken = out.exists() and not (out / "modules.json").is_file() and any(out.iterdir())
+        checkpoints.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{out}: cannot be written ({error.strerror}).") from None
-    if taken or not out.name:
-        raise UserError(f"{out}: is there and is no model. Choose another --out.")
+        raise UserError(
+            f"{out}: cannot be written ({error.strerror or error}). Choose another place.", "out"
+        ) from None
 
 
 def _begun(checkpoints: Path, key: str) -> tuple[str | None, float]:
-    """The last whole checkpoint of the same training, and the figure before it."""
+    """The last complete checkpoint of the same training, and the figure before training."""
     found = sorted(checkpoints.glob("checkpoint-*/trainer_state.json"), key=_step)
     try:
         begun = json.loads((checkpoints / "begun.json").read_text(encoding="utf-8"))
@@ -248,22 +255,10 @@ def _trainer(
         loss=dict(loss) if isinstance(loss, Mapping) else loss,
         evaluator=_Figure(validate),
         data_collator=_Collator(collate) if collate else None,  # type: ignore[arg-type]
-        callbacks=[EarlyStoppingCallback(settings.patience), _Tell()],
+        callbacks=[EarlyStoppingCallback(settings.patience), _Report()],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
-
-
-def _save(model: SentenceTransformer, out: Path) -> None:
-    """Save the model so that the folder appears whole."""
-    partial = out.with_name(f".{out.name}.part")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        model.save_pretrained(str(partial))
-        shutil.rmtree(out, ignore_errors=True)
-        partial.rename(out)
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written ({error.strerror}).") from None
 
 
 def _own_weights(loss: torch.nn.Module, model: SentenceTransformer) -> bool:
@@ -272,17 +267,17 @@ def _own_weights(loss: torch.nn.Module, model: SentenceTransformer) -> bool:
 
 
 class _Neighbours(DefaultBatchSampler):
-    """Batches of rows as they stand."""
+    """Batches of rows in the order in which they are given."""
 
     def __init__(self, dataset: datasets.Dataset, batch_size: int, drop_last: bool, **options: Any):
         super().__init__(SequentialSampler(dataset), batch_size, drop_last, **options)
 
 
 class _LikeLengths(_Neighbours):
-    """Rows of like length, drawn anew each epoch, in random order."""
+    """Batches of rows of similar length, drawn anew each epoch, in random order."""
 
     POOL = 50
-    """Batches out of whose rows, drawn at random, those of like length come together."""
+    """How many batches are drawn at random, to be sorted by length among themselves."""
 
     def __init__(self, dataset: datasets.Dataset, batch_size: int, drop_last: bool, **options: Any):
         super().__init__(dataset, batch_size, drop_last, **options)
@@ -324,7 +319,7 @@ class _Figure(BaseEvaluator):
 
 
 class _Collator:
-    """What the trainer asks of a collator."""
+    """A collator as the trainer wants it."""
 
     valid_label_columns = ("label",)
 
@@ -335,8 +330,8 @@ class _Collator:
         return self._collate(rows)
 
 
-class _Tell(TrainerCallback):
-    """A line for each epoch, and in long ones how far it has come."""
+class _Report(TrainerCallback):
+    """Logs a line for each epoch, and within a long epoch how far it is."""
 
     def __init__(self) -> None:
         self._said = time.monotonic()

@@ -30,7 +30,7 @@ from towers import distance, save_sentence_transformer, weights  # noqa: E402
 from transformers import TrainerState  # noqa: E402
 
 from admire import trainer as finetune  # noqa: E402
-from admire.trainer import FitSettings, fit  # noqa: E402
+from admire.trainer import FitSettings, fine_tune  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
 
@@ -136,7 +136,7 @@ def fitted(
 ) -> list[float]:
     """A fresh model, as another process has it, fitted."""
     model = loaded(folder)
-    return fit(model, Apart(model), rows, validate, settings, out)
+    return fine_tune(model, Apart(model), rows, validate, settings, out)
 
 
 def killed(folder: Path, out: Path, *values: float, **options: Any) -> None:
@@ -177,7 +177,7 @@ def test_the_epoch_with_the_best_figure_is_kept_the_first_of_equals(folder, tmp_
         states.append({k: v.detach().clone() for k, v in model[0].model.state_dict().items()})
         return next(left)
 
-    fit(model, Apart(model), ROWS, validate, QUICK, out)
+    fine_tune(model, Apart(model), ROWS, validate, QUICK, out)
     saved = weights(out)
     apart = [max(float((saved[k] - s[k]).abs().max()) for k in saved) for s in states]
     assert apart[best] == 0
@@ -236,7 +236,7 @@ def test_features_can_be_made_by_a_collator_of_ones_own(folder, tmp_path):
 
     rows = [row | {"number": k} for k, row in enumerate(ROWS)]
     settings = replace(QUICK, epochs=2)
-    fit(model, Apart(model), rows, figures(0, 1, 2), settings, tmp_path / "out", collate)
+    fine_tune(model, Apart(model), rows, figures(0, 1, 2), settings, tmp_path / "out", collate)
     assert sorted(seen[: len(ROWS)]) == sorted(seen[len(ROWS) :]) == list(range(len(ROWS)))
     assert seen[: len(ROWS)] != seen[len(ROWS) :], "a new order in each epoch"
 
@@ -246,7 +246,7 @@ def test_a_model_that_was_fitted_in_bfloat16_then_computes_as_when_it_is_opened_
 ):
     model, out = loaded(folder), tmp_path / "out"
     settings = replace(QUICK, precision="bfloat16", epochs=1)
-    fit(model, Apart(model), ROWS, figures(0, 1), settings, out)
+    fine_tune(model, Apart(model), ROWS, figures(0, 1), settings, out)
     texts = ["a night owl", "the red lamp is big"]
     again = SentenceTransformer(str(out), device="cpu").encode(texts)
     assert np.allclose(again, model.encode(texts), atol=1e-6)
@@ -259,7 +259,7 @@ def test_a_model_that_was_fitted_in_bfloat16_then_computes_as_when_it_is_opened_
 def test_the_result_is_an_ordinary_folder_and_nothing_else_is_left(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(SentenceTransformer, "_create_model_card", CARD)
     model, out = loaded(folder), tmp_path / "deep" / "out"
-    fit(model, Apart(model), ROWS, figures(0, 1, 2, 3), QUICK, out)
+    fine_tune(model, Apart(model), ROWS, figures(0, 1, 2, 3), QUICK, out)
     assert list((tmp_path / "deep").iterdir()) == [out]
     again = SentenceTransformer(str(out), device="cpu")
     texts = ["a night owl", "the red lamp is big"]
@@ -283,23 +283,25 @@ def test_a_folder_that_is_no_model_is_left_alone(folder, tmp_path):
     assert (tmp_path / "out" / "thesis.txt").read_text() == "years of work"
 
 
-def test_an_out_that_is_a_file_is_named(folder, tmp_path):
-    (tmp_path / "out").write_text("mine")
-    with pytest.raises(UserError, match=r"out: cannot be written \(Not a directory\)"):
-        fitted(folder, tmp_path / "out", figures(0, 1), replace(QUICK, epochs=1))
-    assert (tmp_path / "out").read_text() == "mine"
-
-
-def test_an_out_below_a_file_is_named(folder, tmp_path):
+def test_an_out_below_a_file_is_named_before_anything_is_computed(folder, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"out: cannot be written"):
-        fitted(folder, tmp_path / "file" / "out", figures(0, 1), replace(QUICK, epochs=1))
+    with pytest.raises(UserError, match=r"out: cannot be written \(Not a directory\)"):
+        fitted(folder, tmp_path / "file" / "out", figures())
 
 
-def test_an_out_without_a_name_is_refused(folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError):
-        fitted(folder, Path(), figures(0, 1), replace(QUICK, epochs=1))
+def test_what_is_added_at_the_end_appears_together_with_the_model(folder, tmp_path):
+    out = tmp_path / "out"
+    settings = replace(QUICK, epochs=1)
+
+    def add(part: Path, history: list[float]) -> None:
+        assert part != out
+        (part / "record.json").write_text(str(history))
+
+    for last in (1, 2):  # the second replaces the first, what was added included
+        model = loaded(folder)
+        rest = (ROWS, figures(0, last), settings, out)
+        fine_tune(model, Apart(model), *rest, finish=add)
+        assert (out / "record.json").read_text() == f"[0, {last}]"
 
 
 def test_nothing_is_asked_of_the_network(folder, tmp_path, monkeypatch, tried):
@@ -339,7 +341,7 @@ def test_a_run_that_was_killed_tells_the_whole_history(folder, tmp_path):
         now = model[0].model.state_dict()
         return 0.1 if all(torch.equal(now[k], fresh[k]) for k in fresh) else next(left)
 
-    found = fit(model, Apart(model), ROWS, validate, QUICK, tmp_path / "out")
+    found = fine_tune(model, Apart(model), ROWS, validate, QUICK, tmp_path / "out")
     assert found == pytest.approx([0.1, 0.2, 0.3, 0.4])
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json as jsonlib
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
+from admire.choices import QueryText, SenseMethod
 from admire.cli.options import (
     SENSE_OPTION,
     EncoderDevice,
@@ -16,7 +17,6 @@ from admire.cli.options import (
     LlmUrl,
     PromptFolder,
     Seed,
-    SenseMethod,
     TrainingPrecision,
     choice,
 )
@@ -26,13 +26,11 @@ from admire.retrieval.modes import (
     ENGINES,
     FORMATS,
     MODES,
-    SEARCHED,
     SPLITS,
     Compared,
     EngineName,
     Format,
     Mode,
-    Searched,
     SplitName,
 )
 
@@ -132,7 +130,7 @@ def retrieve(
         sense=sense,
         contrast=contrast,
         lang=lang,
-        prompts=str(prompts) if prompts else None,
+        prompts=prompts,
         device=device,
         seed=seed,
     )
@@ -163,8 +161,12 @@ def search(
         str | None, typer.Option(help="Encoder of texts, e5 or sbert:…; else e5 or the index's.")
     ] = None,
     query: Annotated[
-        Searched,
-        choice("query", SEARCHED, "What texts are compared with; the last two are plain cosine."),
+        QueryText,
+        choice(
+            "query",
+            get_args(QueryText),
+            "What texts are compared with; the last two are plain cosine.",
+        ),
     ] = "meaning",
     llm: ChatLlm = "embedded",
     llm_url: LlmUrl = None,
@@ -190,7 +192,7 @@ def search(
         sense=sense,
         contrast=contrast,
         lang=lang,
-        prompts=str(prompts) if prompts else None,
+        prompts=prompts,
         device=device,
         seed=seed,
     )

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from admire.choices import SenseMethod
 from admire.cli.options import (
     SENSE_OPTION,
     VOTES_OPTION,
@@ -20,7 +21,6 @@ from admire.cli.options import (
     LlmUrl,
     PromptFolder,
     Seed,
-    SenseMethod,
     TrainingPrecision,
 )
 from admire.cli.output import print_rows, print_summary
@@ -50,18 +50,18 @@ def sense(
     from admire.items import read_items
     from admire.llm import open_llm
     from admire.prompts import Prompts
-    from admire.senses import BUILT_IN
+    from admire.senses import open_detector
     from admire.storage import write_whole
 
     items = read_items(data, lang)
-    readings = interpret(
+    (readings,) = interpret(
         items,
-        open_llm(llm, url=llm_url),
+        [open_llm(llm, url=llm_url)],
         Prompts(prompts),
         sense=sense,
         votes=votes,
         seed=seed,
-        detector=detector or BUILT_IN,
+        detector=open_detector(detector) if detector else None,
         glosses="none",
     )
     senses = [reading.sense for reading in readings]

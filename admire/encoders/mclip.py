@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from admire.encoders import Role, Vectors
-from admire.encoders.hub import base_folder, commit, folder_digest, hub_file, local_folder
+from admire.encoders.hub import base_folder, hub_file, local_folder, resolve_source
 from admire.encoders.openclip import OpenClipEncoder
 from admire.encoders.placement import Placement, to_numpy
 from admire.errors import UserError
@@ -36,16 +36,16 @@ class MClipEncoder:
         self.name = f"mclip:{source}"
         self.batch = 32
         self._placement = placement
-        folder = local_folder(source)
-        if folder:
-            if not (folder / "config.json").is_file():
-                raise UserError(f"{folder}: holds no config.json of an M-CLIP text tower.")
-            self._folder, version = folder, folder_digest(folder)
+        repository = source if local_folder(source) else _repository(source)
+        found = resolve_source(repository, "config.json", revision=revision)
+        if found.config:
+            self._folder = found.config.parent
+        elif found.folder and (found.folder / "config.json").is_file():
+            self._folder = found.folder
         else:
-            config = hub_file(_repository(source), "config.json", revision=revision)
-            self._folder, self._revision = config.parent, commit(config)
-            version = f"{source}@{self._revision}"
-        self._hub = None if folder else _repository(source)
+            raise UserError(f"{found.place}: holds no config.json of an M-CLIP text tower.")
+        self._found = found
+        version = f"{source}@{found.revision}" if found.config else found.identity
         settings = _settings(self._folder / "config.json")
         self._base = settings["modelBase"]
         self._width = settings.get("numDims", settings.get("imageDimSize", 768))
@@ -111,8 +111,8 @@ class MClipEncoder:
 
     def _file(self, *names: str) -> Path:
         """The first of the files that the checkpoint has."""
-        if self._hub:
-            return hub_file(self._hub, *names, revision=self._revision)
+        if self._found.config:
+            return hub_file(self._found.place, *names, revision=self._found.revision)
         for name in names:
             if (self._folder / name).is_file():
                 return self._folder / name

@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from admire.encoders import Role, Vectors
-from admire.encoders.hub import (
-    base_folder,
-    commit,
-    folder_digest,
-    from_disk,
-    hub_file,
-    local_folder,
-)
+from admire.encoders.hub import base_folder, from_disk, hub_file, local_folder, resolve_source
 from admire.encoders.placement import Placement, to_numpy
 from admire.errors import UserError
 
@@ -55,10 +48,12 @@ class OpenClipEncoder:
             self._model_name = f"local-dir:{self._folder}"
             self._weights: Path | None = None
             self._tag: dict[str, Any] = {}
-            model = folder_digest(self._folder)
+            model = resolve_source(source).identity
         else:
-            self._model_name, self._tag, self._weights = _known(source, revision)
-            model = f"{source}@{commit(self._weights)}"
+            self._model_name, self._tag, repository, files = _known(source)
+            found = resolve_source(repository, *files, revision=revision)
+            self._weights = found.config
+            model = f"{source}@{found.revision}"
         version = metadata.version("open-clip-torch")  # preprocessing and tokenizer are its own
         self.identity = f"openclip:{model}:{version}:{placement.precision}"
 
@@ -136,8 +131,8 @@ class OpenClipEncoder:
             return to_numpy(model.encode_image(torch.stack(list(images)).to(device, dtype)))
 
 
-def _known(source: str, revision: str | None) -> tuple[str, dict[str, Any], Path]:
-    """Model, tag settings and weights of a name on open_clip's list."""
+def _known(source: str) -> tuple[str, dict[str, Any], str, Sequence[str]]:
+    """Model, settings of the tag, repository and names of its weights, from open_clip's list."""
     import open_clip
     from open_clip.pretrained import get_pretrained_cfg
 
@@ -160,4 +155,4 @@ def _known(source: str, revision: str | None) -> tuple[str, dict[str, Any], Path
     repository, _, file = settings.get("hf_hub", "").rpartition("/")
     if not repository:
         raise UserError(f"'openclip:{source}' is not on the hub. Load its weights from a folder.")
-    return model, settings, hub_file(repository, *([file] if file else WEIGHTS), revision=revision)
+    return model, settings, repository, [file] if file else WEIGHTS

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from admire.encoders import Device, Query, Role, Vectors, open_encoder
-from admire.encoders.hub import (
-    commit,
-    folder_digest,
-    hub_file,
-    load_cached_first,
-    local_folder,
-)
+from admire.encoders.hub import hub_file, load_cached_first, resolve_source
 from admire.encoders.placement import Placement
 from admire.errors import UserError
 
@@ -52,27 +46,23 @@ class SentenceEncoder:
         self.name = f"sbert:{source}"
         self.batch = 32
         self._placement = placement
-        folder = local_folder(source)
-        if folder:
-            self._source, self._revision, version = str(folder), None, folder_digest(folder)
-        else:
-            config = hub_file(source, "modules.json", "config.json", revision=revision)
-            if config.name != "modules.json":  # other programs leave a model without it
-                try:
-                    hub_file(source, "modules.json", revision=commit(config))
-                except UserError:
-                    log.warning(
-                        "%s: no modules.json is to be had, so the mean of the last states is "
-                        "taken. For a model of sentence-transformers run: hf download %s",
-                        self.name,
-                        source,
-                    )
-            self._source, self._revision = source, commit(config)
-            version = f"{source}@{self._revision}"
+        self._found = found = resolve_source(
+            source, "modules.json", "config.json", revision=revision
+        )
+        if found.config and found.config.name != "modules.json":
+            try:  # other programs leave a model without it in the hub's cache
+                hub_file(source, "modules.json", revision=found.revision)
+            except UserError:
+                log.warning(
+                    "%s: there is no modules.json, so the mean of the last states is taken. "
+                    "For a model of sentence-transformers run: hf download %s",
+                    self.name,
+                    source,
+                )
         name = Path(source).name.lower()
         named = re.search(r"(?<![a-z0-9])e5(?![a-z0-9])", name)
         self._e5 = bool(named) and "instruct" not in name
-        self.identity = f"sbert:{version}:{placement.precision}{':e5' * self._e5}"
+        self.identity = f"sbert:{found.identity}:{placement.precision}{':e5' * self._e5}"
 
     @cached_property
     def model(self) -> SentenceTransformer:
@@ -83,14 +73,14 @@ class SentenceEncoder:
 
         def load() -> SentenceTransformer:
             return SentenceTransformer(
-                self._source,
-                revision=self._revision,
+                self._found.place,
+                revision=self._found.revision,
                 device=str(device),
                 model_kwargs={"dtype": dtype},
             )
 
         try:
-            model = load_cached_first(load, self._source)
+            model = load_cached_first(load, self._found.place)
         except Exception as error:  # the library passes on whatever its parts raise
             raise UserError(
                 f"{self.name}: sentence-transformers cannot load it ({error})."

@@ -25,10 +25,6 @@ argument of sentence-transformers, which models like INSTRUCTOR leave out of the
 in front of the query; ``auto`` goes by the model's name."""
 FORMATS: tuple[Format, ...] = get_args(Format)
 
-Searched = Literal["meaning", "compound", "sentence"]
-"""What texts are compared with in a search; the last two are plain cosine."""
-SEARCHED: tuple[Searched, ...] = get_args(Searched)
-
 EngineName = Literal["exact", "lance"]
 """What searches an index: every vector is compared, or LanceDB, which is nearly exact and faster in
 large collections."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import get_args
 
-from admire.choices import Allowed, Number
-from admire.encoders import Device
-from admire.interpretation import Interpretation, SenseMethod, interpret
+from admire.choices import Allowed, Device, Number, SenseMethod
+from admire.interpretation import Interpretation, interpret
 from admire.items import Item
 from admire.llm import ChatModel, open_llm
 from admire.prompts import Prompts
@@ -22,7 +22,7 @@ class QuerySettings:
     Attributes:
         llm: the chat model that finds sense and gloss, by name.
         llm_url: the address of an OpenAI-compatible server; None is the official one.
-        sense: how the sense is decided, see :data:`admire.interpretation.SenseMethod`.
+        sense: how the sense is decided, see :data:`admire.choices.SenseMethod`.
         contrast: how much similarity to the bare expression counts against a text if the sense is
             idiomatic.
         lang: the language of the queries, for the prompts.
@@ -36,7 +36,7 @@ class QuerySettings:
     sense: SenseMethod = "auto"
     contrast: float = 0.0
     lang: str = "en"
-    prompts: str | None = None
+    prompts: str | Path | None = None
     device: Device = "auto"
     seed: int = 0
 
@@ -50,11 +50,11 @@ QUERY_SETTINGS: dict[str, Allowed] = {
     "llm": str,
     "llm_url": str | None,
     "sense": get_args(SenseMethod),
-    "contrast": Number(),
+    "contrast": Number(0),
     "lang": str,
-    "prompts": str | None,
+    "prompts": str | Path | None,
     "device": get_args(Device),
-    "seed": Number(whole=True),
+    "seed": Number(0, whole=True),
 }
 """What these settings may be, for :func:`admire.choices.check_settings`."""
 
@@ -71,11 +71,12 @@ def understand(
         UserError: the model cannot be opened or asked.
     """
     llm = llm or open_llm(settings.llm, url=settings.llm_url)
-    return interpret(
+    (found,) = interpret(
         items,
-        llm,
+        [llm],
         Prompts(settings.prompts),
         sense=settings.sense,
         seed=settings.seed,
         glosses="all",
     )
+    return found

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
-from admire.choices import Number, check_settings
+from admire.choices import Number, QueryText, check_settings
 from admire.encoders import TextEncoder, open_encoder
 from admire.errors import UserError
 from admire.interpretation import Interpretation
 from admire.items import Candidate, Item
 from admire.llm import ChatModel
 from admire.retrieval.index import TextIndex, index_texts, open_index
-from admire.retrieval.modes import SEARCHED, Searched
 from admire.retrieval.passages import locate
 from admire.retrieval.queries import QUERY_SETTINGS, QuerySettings, understand
 from admire.retrieval.texts import read_texts
@@ -31,14 +31,14 @@ class SearchSettings(QuerySettings):
     """
 
     encoder: str | None = None
-    query: Searched = "meaning"
+    query: QueryText = "meaning"
     top: int = 10
 
     def __post_init__(self) -> None:
         check_settings(
             self,
             encoder=str | None,
-            query=SEARCHED,
+            query=get_args(QueryText),
             top=Number(1, whole=True),
             **QUERY_SETTINGS,
         )

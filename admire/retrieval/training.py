@@ -15,8 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch.nn import functional
 
-from admire.choices import Number, check_setting, check_settings
-from admire.encoders import Device
+from admire.choices import Device, Number, check_setting, check_settings
 from admire.encoders.sentence import (
     SentenceEncoder,
     document_prompt,
@@ -29,7 +28,7 @@ from admire.retrieval import evaluation, retrievers
 from admire.retrieval.modes import FORMATS, MODES, Format, Mode
 from admire.retrieval.passages import Passage, Split, relevant
 from admire.storage import check_folder
-from admire.trainer import FitSettings, Row, fit
+from admire.trainer import FitSettings, Row, fine_tune
 
 log = logging.getLogger("admire")
 
@@ -176,7 +175,7 @@ def train_retriever(
 
     rows = [_row(one, mode, style, model) for one in examples(train, settings)]
     loss = _Loss(model, settings)
-    return fit(
+    return fine_tune(
         model,
         loss,
         rows,

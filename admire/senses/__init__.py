@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from admire.senses.light import BUILT_IN, Detector, read_detector
 
-__all__ = ["BUILT_IN", "Detector", "load_detector"]
+__all__ = ["BUILT_IN", "Detector", "load_detector", "open_detector"]
 
 if TYPE_CHECKING:
     from admire.senses.classifier import Classifier
@@ -26,3 +26,6 @@ def load_detector(path: Path = BUILT_IN) -> Detector | Classifier:
 
         return open_classifier(path)
     return read_detector(path)
+
+
+open_detector = load_detector

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from admire.encoders import Device
-from admire.encoders.hub import commit, folder_digest, hub_file, load_cached_first, local_folder
+from admire.encoders.hub import load_cached_first, resolve_source
 from admire.encoders.placement import Placement
 from admire.errors import UserError
 from admire.files import read_text
 from admire.items import Item, SenseLabel
 from admire.senses.sense import Sense, majority
 from admire.senses.task2a import LABELS, Setting, Use, macro_f1
-from admire.storage import write_whole
+from admire.storage import check_folder, write_whole
 
 try:
     import torch
@@ -252,7 +252,7 @@ def finetune_classifier(
         UserError: there is no such encoder, a use has no sense or one sense is missing from
             ``train``, ``out`` cannot be written, or an extra is missing.
     """
-    from admire.trainer import check_place, fit
+    from admire.trainer import fine_tune
 
     fitting = settings.fit
     gold = [_sense_of(use) for use in validation]
@@ -261,7 +261,7 @@ def finetune_classifier(
     if {_sense_of(use) for use in train} != set(LABELS):
         raise UserError("Training needs idiomatic and literal uses.")
     macro_f1(gold, gold)  # a missing package is told before hours of training
-    check_place(out)
+    check_folder(out, "model")
     transformer, identity = _open_base(base, device)
     transformer.max_seq_length = min(
         transformer.max_seq_length or settings.max_length, settings.max_length
@@ -286,7 +286,7 @@ def finetune_classifier(
 
     held = [_row(classifier, use) for use in validation]
     made = {"base": base, "identity": identity} | asdict(settings)
-    figures = fit(
+    figures = fine_tune(
         model, _CrossEntropy(model), rows, validate, fitting, out, of=json.dumps([made, held])
     )
     record = made | {
@@ -330,29 +330,24 @@ def _row(classifier: Classifier, use: Use) -> dict[str, Any]:
 
 def _open_base(base: str, device: Device) -> tuple[Transformer, str]:
     """The encoder of a folder or repository, and what exactly it is."""
-    folder = local_folder(base)
-    if folder:
-        source, revision, identity = str(folder), None, folder_digest(folder)
-    else:
-        source, revision = base, commit(hub_file(base, "config.json"))
-        identity = f"{base}@{revision}"
+    found = resolve_source(base)
     place, dtype = Placement(device).resolve()
 
     def load() -> SentenceTransformer:
         return SentenceTransformer(
-            source,
-            revision=revision,
+            found.place,
+            revision=found.revision,
             device=str(place),
             model_kwargs={"dtype": dtype, "use_safetensors": True},
         )
 
     try:
-        opened = load_cached_first(load, source)[0]
+        opened = load_cached_first(load, found.place)[0]
     except Exception as error:  # the library passes on whatever its parts raise
         raise UserError(f"{base}: sentence-transformers cannot load it ({error}).") from error
     if not isinstance(opened, Transformer):
         raise UserError(f"{base}: is no encoder of transformers, but of {type(opened).__name__}.")
-    return opened, identity
+    return opened, found.identity
 
 
 class _CrossEntropy(torch.nn.Module):

@@ -18,6 +18,7 @@ from admire.files import read_text
 from admire.items import Item
 from admire.prompts import Prompts
 from admire.senses.sense import Sense, majority
+from admire.senses.task2a import Use
 from admire.storage import write_whole
 
 BUILT_IN = Path(__file__).parent / "detector.json"
@@ -42,6 +43,10 @@ class Detector:
     weights: npt.NDArray[np.float64]
     biases: npt.NDArray[np.float64]
     card: dict[str, Any]
+
+    def classify(self, uses: Sequence[Use]) -> list[Sense]:
+        """Each use's sense."""
+        return self.senses([use.item for use in uses])
 
     def senses(self, items: Sequence[Item], encoder: TextEncoder | None = None) -> list[Sense]:
         """Each item's sense: the majority of the heads, and their mean probability.

@@ -30,7 +30,7 @@ from admire.sts.evaluation import compare, evaluate
 from admire.sts.losses import AdaptiveTripletLoss, ConsistencyLoss, WeightedLoss
 from admire.sts.pairs import Group, Pair
 from admire.sts.rows import dealt, equal, filled_triples, labelled, mixed, repeated, triples
-from admire.trainer import Batches, FitSettings, Row, fit
+from admire.trainer import Batches, FitSettings, Row, fine_tune
 
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 FROM_PAIRS: tuple[Objective, ...] = ("regression", "classification", "cosent")
@@ -166,7 +166,7 @@ def finetune_sentences(
     groups = repeated(groups, settings.repeat)
     for name, (some, loss) in _tasks(model, groups, pairs, settings).items():
         rows[name], losses[name] = told(some), loss
-    return fit(
+    return fine_tune(
         model,
         losses,
         rows,
