@@ -40,7 +40,7 @@ from admire.settings import Settings
 from admire.submission import Prediction
 
 if TYPE_CHECKING:
-    from admire.head.projection import Projection
+    from admire.head import Projection
 
 log = logging.getLogger("admire")
 
@@ -244,7 +244,7 @@ def _head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projection
     """The head to compare in, made for the encoders that are used."""
     if not settings.head:
         return None
-    from admire.head.projection import load_projection
+    from admire.head import load_projection
 
     head = load_projection(Path(settings.head))
     for encoder in encoders.values():
