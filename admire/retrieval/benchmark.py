@@ -35,7 +35,7 @@ KINDS = ("literal", "idiomatic", "simplification", "distractor")
 
 
 def build_benchmark(
-    folder: Path, language: str, *, queries: int = 3, seed: int = 0
+    folder: Path, lang: str, *, queries: int = 3, seed: int = 0
 ) -> dict[str, Split]:
     """The splits of a benchmark, made from the files of Task 2. No MWE is in two splits.
 
@@ -47,7 +47,7 @@ def build_benchmark(
 
     Args:
         folder: has ``subtask_a`` and ``subtask_b``.
-        language: ``en`` or ``pt``.
+        lang: ``en`` or ``pt``.
 
     Raises:
         UserError: a file is missing or cannot be used, or has nothing in this language.
@@ -59,20 +59,20 @@ def build_benchmark(
     )
     items += read_idiomaticity(a / "dev.csv", a / "dev_gold.csv")
     pairs = read_pairs(b / "train_data.csv") + read_pairs(b / "dev.csv", b / "dev.gold.csv")
-    uses = _uses([item for item in items if item.language == language])
+    uses = _uses([item for item in items if item.language == lang])
     if not uses:
         known = ", ".join(sorted({item.language for item in items}))
-        raise UserError(f"{folder}: has no sentences in '{language}'. There are: {known}.", "lang")
+        raise UserError(f"{folder}: has no sentences in '{lang}'. There are: {known}.", "lang")
     of: dict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
         # Pairs without a gold similarity are only there for other pairs to be compared with.
-        if pair.language == language and pair.mwe and pair.gold:
+        if pair.language == lang and pair.mwe and pair.gold:
             of[pair.first].append(pair)
     rng = np.random.default_rng(seed)
     both = sorted(m for m, found in uses.items() if all(len(found[u]) >= 2 for u in SENSES))
     if len(both) < 3:
         raise UserError(
-            f"{folder}: has {len(both)} MWEs that are used in both senses in '{language}'. "
+            f"{folder}: has {len(both)} MWEs that are used in both senses in '{lang}'. "
             "Three splits need at least three."
         )
     dealt = [both[k] for k in rng.permutation(len(both))]
@@ -97,8 +97,8 @@ def build_benchmark(
                         if one.sentence not in hidden
                     ]
         splits[split] = Split(
-            tuple(_numbered(asked, f"{language}-{split}-q")),
-            tuple(_numbered(indexed, f"{language}-{split}-d")),
+            tuple(_numbered(asked, f"{lang}-{split}-q")),
+            tuple(_numbered(indexed, f"{lang}-{split}-d")),
         )
     return splits
 

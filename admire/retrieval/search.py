@@ -84,7 +84,7 @@ def search_texts(
     try:
         locate(text, span)
     except ValueError as error:
-        raise UserError(f"{error}: “{text}”.", "span") from None
+        raise UserError(f"span: {error}: “{text}”.", "span") from None
     built = index if isinstance(index, TextIndex) else open_index(index) if index.is_dir() else None
     if encoder is None:
         name = settings.encoder or (built.encoder["name"] if built else "e5")
