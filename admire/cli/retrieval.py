@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from admire.choices import SenseMethod
 from admire.cli.options import (
     SENSE_OPTION,
     EncoderDevice,
@@ -17,7 +18,6 @@ from admire.cli.options import (
     LlmUrl,
     PromptFolder,
     Seed,
-    SenseMethod,
     TrainingPrecision,
 )
 from admire.cli.output import print_rows
@@ -188,7 +188,8 @@ def _read(
         for query in queries
     ]
     chat = open_llm(llm, url=llm_url)
-    return interpret(items, chat, Prompts(prompts), sense=sense, seed=seed, glosses="all")
+    (found,) = interpret(items, [chat], Prompts(prompts), sense=sense, seed=seed, glosses="all")
+    return found
 
 
 def search(
@@ -247,9 +248,9 @@ def search(
     weights: dict[str, float] = {query: 1.0}
     understood: dict[str, Any] = {"query": query}
     if query == "meaning":
-        (reading,) = interpret(
+        ((reading,),) = interpret(
             [Item(span, text, lang)],
-            open_llm(llm, url=llm_url),
+            [open_llm(llm, url=llm_url)],
             Prompts(prompts),
             sense=sense,
             seed=seed,
