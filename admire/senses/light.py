@@ -157,9 +157,7 @@ class DetectorTraining:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_settings(
-            self, per_compound=Number(1, whole=True), seed=Number(0, 2**32 - 1, whole=True)
-        )
+        check_settings(self, per_compound=Number(1, whole=True), seed=Number(0, whole=True))
 
 
 def sample_items(
