@@ -1,4 +1,4 @@
-"""What settings may be: checks that every settings class makes, and the nearest right word."""
+"""What settings may be: the words to choose from, and the checks that settings classes make."""
 
 from __future__ import annotations
 
@@ -6,10 +6,29 @@ import difflib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from types import UnionType
-from typing import Any
+from typing import Any, Literal
 
 from admire.errors import UserError
+
+Track = Literal["image", "caption", "image+caption"]
+"""What of the candidates is compared: their images (the paper's CI), captions, or both (CIC)."""
+
+QueryText = Literal["meaning", "compound", "sentence"]
+"""What candidates are compared with: the meaning is the method, the others are baselines."""
+
+SenseMethod = Literal["auto", "vote", "detector", "given"]
+"""How the sense is decided: ``vote`` asks the chat model, ``detector`` reads it off the embedded
+model's hidden state, ``given`` takes the data's own. ``auto`` is the detector for the embedded
+chat model, which calls nearly every use idiomatic when it is asked, and votes for every other."""
+
+Gate = Literal["hard", "soft"]
+"""Whether one sense is followed, or both are weighed by their probability."""
+
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Precision = Literal["float32", "bfloat16", "float16"]
+ProfileName = Literal["embedded", "paper", "best"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +65,7 @@ class Number:
             bounds.append(f"above {self.low:g}" if self.above else f"of at least {self.low:g}")
         if self.high < math.inf:
             bounds.append(f"below {self.high:g}" if self.below else f"of at most {self.high:g}")
-        return " ".join([said, " and ".join(bounds)]).strip()
+        return f"{said} {' and '.join(bounds)}" if bounds else f"{said}, and finite"
 
 
 Allowed = Number | Sequence[str | None] | type | UnionType
@@ -94,4 +113,5 @@ def nearest(word: str, known: Sequence[str]) -> str:
 def _called(kind: type | UnionType) -> str:
     if isinstance(kind, UnionType):
         return " or ".join("None" if one is type(None) else _called(one) for one in kind.__args__)
-    return {bool: "True or False", str: "a text", tuple: "a tuple"}.get(kind, kind.__name__)
+    names = {bool: "True or False", str: "a text", tuple: "a tuple of texts", Path: "a path"}
+    return names.get(kind, f"a {kind.__name__}")

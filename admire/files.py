@@ -36,7 +36,7 @@ def read_text(path: Path) -> str:
 def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0) -> pd.DataFrame:
     """Read a TSV or CSV with every cell a string, ``""`` where empty.
 
-    With ``quoting`` 3, which is :data:`csv.QUOTE_NONE`, a quotation mark is like any other sign.
+    With ``quoting`` 3, :data:`csv.QUOTE_NONE`, a quotation mark is a character like any other.
 
     Raises:
         UserError: it is missing, empty, not UTF-8, not a table, or lacks a required column.
@@ -60,10 +60,10 @@ def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 
 
 
 def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> None:
-    """Refuse a table that lacks a column.
+    """Check that a table has these columns.
 
     Raises:
-        UserError: so it does.
+        UserError: one is missing.
     """
     for column in required:
         if column not in table.columns:
@@ -91,10 +91,10 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def check_object(row: Any, where: str) -> None:
-    """Refuse JSON that is no object, or that cannot be written again.
+    """Check that a value is a JSON object, and that it can be written again as UTF-8.
 
     Raises:
-        UserError: so it is; ``where`` is what the message calls it.
+        UserError: it is not, or cannot; the message begins with ``where``.
     """
     try:
         json.dumps(row, ensure_ascii=False).encode()

@@ -6,23 +6,23 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from pathlib import Path
 from typing import Literal
 
+from admire.choices import SenseMethod
 from admire.items import Item
 from admire.llm import ChatModel, ask_each
 from admire.meaning import gloss
 from admire.prompts import Prompts
-from admire.senses import BUILT_IN, load_detector
+from admire.senses import Detector, open_detector
 from admire.senses.sense import Sense, given
+from admire.senses.task2a import Use
 from admire.senses.votes import vote
 
 log = logging.getLogger("admire")
 
-SenseMethod = Literal["auto", "vote", "detector", "given"]
-"""How the sense is decided: ``vote`` asks the chat model, ``detector`` reads it off the embedded
-model's hidden state, ``given`` takes the data's own. ``auto`` is the detector for the embedded
-chat model, which calls nearly every use idiomatic when it is asked, and votes for every other."""
+
+Glosses = Literal["all", "idiomatic", "none"]
+"""Whose meaning is asked for: of all items, of those taken as idiomatic, or of none."""
 
 
 @dataclass(frozen=True)
@@ -43,46 +43,43 @@ def sense_method(wanted: SenseMethod, llm: ChatModel) -> SenseMethod:
 
 def interpret(
     items: Sequence[Item],
-    llm: ChatModel,
+    llms: Sequence[ChatModel],
     prompts: Prompts,
     *,
     sense: SenseMethod = "auto",
     votes: int = 5,
     seed: int = 0,
-    detector: Path = BUILT_IN,
-    glosses: Literal["all", "idiomatic", "none"] = "idiomatic",
-) -> list[Interpretation]:
-    """One chat model's interpretation of each item, in the items' order.
+    detector: Detector | None = None,
+    glosses: Glosses = "idiomatic",
+) -> list[list[Interpretation]]:
+    """How each chat model understands each item: a list for each model, in the items' order.
 
-    ``glosses`` says for which items the meaning is asked: all, those taken as idiomatic, or none.
-    ``detector`` is the file or folder that the method of that name reads.
+    A sense that does not depend on the chat model is decided once for all of them.
+
+    Args:
+        sense: how the sense is decided.
+        votes: how often a model is asked for a sense, with the method ``vote``.
+        detector: what the method ``detector`` asks; None is the built-in one.
+        glosses: the items whose meaning is asked for.
 
     Raises:
-        UserError: the model cannot be asked; the message names the item.
+        UserError: a model cannot be asked; the message names the item.
     """
-    method = sense_method(sense, llm)
-    if method == "detector":
-        senses = load_detector(detector).senses(items)
-    elif method == "given":
-        senses = [given(item) for item in items]
-    else:
-        senses = _votes(items, llm, prompts, votes, seed)
-    wanted = [
-        k
-        for k, found in enumerate(senses)
-        if glosses == "all" or (glosses == "idiomatic" and found.label == "idiomatic")
-    ]
-
-    def meaning(item: Item) -> str | None:
-        return gloss(item, llm, prompts, seed=seed)
-
-    unknown = [items[k] for k in wanted]
-    answers = ask_each(meaning, unknown, llm, "meanings", called=attrgetter("compound"))
-    meanings = dict(zip(wanted, answers, strict=True))
-    for k, text in meanings.items():
-        if text is None:
-            log.warning("%s gave no meaning of '%s'.", llm.name, items[k].compound)
-    return [Interpretation(llm.name, found, meanings.get(k)) for k, found in enumerate(senses)]
+    common: dict[SenseMethod, list[Sense]] = {}
+    found = []
+    for llm in llms:
+        method = sense_method(sense, llm)
+        if method == "vote":
+            senses = _votes(items, llm, prompts, votes, seed)
+        else:
+            if method not in common:
+                common[method] = _without_asking(items, method, detector)
+            senses = common[method]
+        meanings = _meanings(items, senses, llm, prompts, glosses, seed)
+        found.append(
+            [Interpretation(llm.name, one, meanings.get(k)) for k, one in enumerate(senses)]
+        )
+    return found
 
 
 def true_queries(
@@ -93,8 +90,43 @@ def true_queries(
     Raises:
         UserError: an item's type is not given, or the model cannot be asked.
     """
-    readings = interpret(items, llm, prompts, sense="given", seed=seed)
+    (readings,) = interpret(items, [llm], prompts, sense="given", seed=seed)
     return [reading.gloss or item.compound for item, reading in zip(items, readings, strict=True)]
+
+
+def _without_asking(
+    items: Sequence[Item], method: SenseMethod, detector: Detector | None
+) -> list[Sense]:
+    if method == "given":
+        return [given(item) for item in items]
+    return (detector or open_detector()).classify([Use(item) for item in items])
+
+
+def _meanings(
+    items: Sequence[Item],
+    senses: Sequence[Sense],
+    llm: ChatModel,
+    prompts: Prompts,
+    glosses: Glosses,
+    seed: int,
+) -> dict[int, str | None]:
+    """The glosses that are wanted, by the item's place; None where the model gave none."""
+    wanted = [
+        k
+        for k, sense in enumerate(senses)
+        if glosses == "all" or (glosses == "idiomatic" and sense.label == "idiomatic")
+    ]
+
+    def meaning(item: Item) -> str | None:
+        return gloss(item, llm, prompts, seed=seed)
+
+    asked = [items[k] for k in wanted]
+    answers = ask_each(meaning, asked, llm, "meanings", called=attrgetter("compound"))
+    meanings = dict(zip(wanted, answers, strict=True))
+    for k, text in meanings.items():
+        if text is None:
+            log.warning("%s gave no meaning of '%s'.", llm.name, items[k].compound)
+    return meanings
 
 
 def _votes(

@@ -1,4 +1,4 @@
-"""Items and candidates: reading AdMIRe files and image sets, writing and reading submissions."""
+"""Items and candidates, and reading them from AdMIRe's files and from image sets."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SenseLabel = Literal["idiomatic", "literal"]
 class Candidate:
     """One thing to rank: an image, a caption, or an image with its caption.
 
-    ``name`` is what orders and submissions call it: the image's name as the data file writes it,
-    or ``candidate1``, ``candidate2``, … where there is no image.
+    ``name`` is the name that orders and submissions use: the image's name as the data file writes
+    it, or ``candidate1``, ``candidate2``, … for candidates without an image.
     """
 
     name: str
@@ -62,7 +62,8 @@ def read_items(path: str | Path, language: str | None = None) -> list[Item]:
     ``candidates``, a list of objects with ``image``, ``caption`` or both. Image names are paths
     below the file's folder, or below its subfolder that is named after the compound.
 
-    ``language`` holds for all rows that do not name their own; without it the file's name tells.
+    ``language`` is that of rows without one of their own. If it is None, it is guessed from the
+    file's name, see :func:`admire.languages.guess_language`.
 
     Raises:
         UserError: the file, the row and the column that cannot be used, and why.
@@ -81,10 +82,10 @@ def read_items(path: str | Path, language: str | None = None) -> list[Item]:
 
 
 def data_file(path: Path) -> Path:
-    """The file itself, or the one of a folder that holds items.
+    """The file with the items: the path itself, or the one file in the folder that holds items.
 
     Raises:
-        UserError: there is none, there are several, or it is of another kind.
+        UserError: the folder holds none or several, or the file is missing or of another kind.
     """
     if path.is_dir():
         manifests = [path / "manifest.csv", path / "manifest.jsonl"]

@@ -56,7 +56,7 @@ def _spearman(a: Sequence[int], b: Sequence[int]) -> float:
 def r_precision(relevant: npt.ArrayLike) -> float:
     """The share of relevant documents among the first R, of R relevant ones (IdioLink, D).
 
-    ``relevant`` tells of each document whether it is, from the best ranked on: the whole ranking.
+    ``relevant`` says for each document of the whole ranking, best first, whether it is relevant.
     """
     flags = np.asarray(relevant, dtype=bool)
     return float(flags[: flags.sum()].mean())

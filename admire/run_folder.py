@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,22 +13,23 @@ import pandas as pd
 from admire.errors import UserError
 from admire.evaluation import score_items, summarise
 from admire.files import read_table, read_text
-from admire.items import Item, data_file
+from admire.items import Item
 from admire.run import Ranking, Run
-from admire.storage import write_whole
+from admire.storage import replace_folder, write_whole
 from admire.submission import Prediction, write_submission
 
 
-def write_run(run: Run, folder: str | Path, source: str | Path | None = None) -> list[Path]:
-    """Write a run folder and return the submissions in it; ``source`` is where the items are from.
+def write_run(run: Run, folder: str | Path) -> list[Path]:
+    """Write a run folder, which appears when it is complete, and return the submissions in it.
 
     ``submission_<language>.tsv`` for each language; ``scores.csv``, one row for each item, chat
     model and candidate with its cosines and scores; ``items.jsonl``, one object an item with
-    senses, votes, glosses and order; ``run.json``, settings, model identities, prompt hashes,
-    versions and timings.
+    senses, votes, glosses and order; ``run.json``, source, settings, model identities, prompt
+    hashes, versions and timings.
 
     Raises:
-        UserError: a file cannot be written.
+        UserError: the folder cannot be written, or holds something other than a run; see
+            :func:`admire.storage.check_folder`.
     """
     folder = Path(folder)
     rows = [
@@ -37,19 +37,22 @@ def write_run(run: Run, folder: str | Path, source: str | Path | None = None) ->
         for number, r in enumerate(run.rankings, start=1)
         for part in r.parts
     ]
-    with write_whole(folder / "scores.csv") as file:
-        pd.DataFrame(rows).to_csv(file, index=False)
-    with write_whole(folder / "items.jsonl") as file:
-        for ranking in run.rankings:
-            file.write(json.dumps(_item_row(ranking), ensure_ascii=False) + "\n")
-    with write_whole(folder / "run.json") as file:
-        json.dump({"source": source and _fingerprint(Path(source)), **run.record}, file, indent=2)
-    written = []
-    for language in dict.fromkeys(r.item.language for r in run.rankings):
-        written.append(folder / f"submission_{language}.tsv")
-        chosen = zip(run.rankings, run.predictions(), strict=True)
-        write_submission(written[-1], [p for r, p in chosen if r.item.language == language])
-    return written
+    names = []
+    with replace_folder(folder, "run") as part:
+        with write_whole(part / "scores.csv") as file:
+            pd.DataFrame(rows).to_csv(file, index=False)
+        with write_whole(part / "items.jsonl") as file:
+            for ranking in run.rankings:
+                file.write(json.dumps(_item_row(ranking), ensure_ascii=False) + "\n")
+        with write_whole(part / "run.json") as file:
+            json.dump(run.record, file, indent=2)
+        for language in dict.fromkeys(r.item.language for r in run.rankings):
+            names.append(f"submission_{language}.tsv")
+            chosen = zip(run.rankings, run.predictions(), strict=True)
+            write_submission(
+                part / names[-1], [p for r, p in chosen if r.item.language == language]
+            )
+    return [folder / name for name in names]
 
 
 def _item_row(ranking: Ranking) -> dict[str, Any]:
@@ -63,11 +66,6 @@ def _item_row(ranking: Ranking) -> dict[str, Any]:
         "order": ranking.order,
         "interpretations": [asdict(i) for i in ranking.interpretations],
     }
-
-
-def _fingerprint(source: Path) -> dict[str, str]:
-    digest = hashlib.sha256(data_file(source).read_bytes()).hexdigest()
-    return {"path": str(source), "sha256": digest}
 
 
 def read_run(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from admire.choices import Gate, Number, check_settings
 from admire.encoders import Vectors
 from admire.items import Candidate
 from admire.senses.sense import Sense
 
 Vector = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
-Track = Literal["image", "caption", "image+caption"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Scoring:
     the compound where it is literal, and the cosines to image and caption are added (section 2.2).
 
     Attributes:
-        image_weight, caption_weight: what a track's cosines are multiplied with before the sum.
+        image_weight, caption_weight: what a track's cosines are multiplied by before the sum.
         gate: ``hard`` follows the decided sense; ``soft`` weighs gloss and compound by the
             probability of the idiomatic sense.
         contrast: how much similarity to the bare compound counts *against* a candidate in the
@@ -40,9 +40,19 @@ class Scoring:
 
     image_weight: float = 1.0
     caption_weight: float = 1.0
-    gate: Literal["hard", "soft"] = "hard"
+    gate: Gate = "hard"
     contrast: float = 0.0
     standardise: bool = False
+
+    def __post_init__(self) -> None:
+        check_settings(
+            self,
+            image_weight=Number(0),
+            caption_weight=Number(0),
+            gate=get_args(Gate),
+            contrast=Number(),
+            standardise=bool,
+        )
 
 
 def query_weights(scoring: Scoring, sense: Sense, has_gloss: bool) -> dict[str, float]:
@@ -66,14 +76,14 @@ def similarities(
     there.
     """
     found: dict[str, Scores] = {}
-    for kind, known in vectors.items():
-        asked = queries[kind].astype(float)
+    for track, known in vectors.items():
+        asked = queries[track].astype(float)
         cosines = np.full((len(asked), len(candidates)), np.nan)
         for column, candidate in enumerate(candidates):
-            thing = candidate.image if kind == "image" else candidate.caption
+            thing = candidate.image if track == "image" else candidate.caption
             if thing is not None:
                 cosines[:, column] = asked @ known[thing].astype(float)
-        found[kind] = cosines
+        found[track] = cosines
     return found
 
 
@@ -86,7 +96,7 @@ def score(cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scor
     mean; a plain sum takes the mean of the item's other candidates for it.
     """
     total: Scores = np.zeros(next(iter(cosines.values())).shape[1])
-    for kind, values in cosines.items():
+    for track, values in cosines.items():
         there = ~np.isnan(values).any(axis=0)
         if not there.any():
             continue
@@ -95,7 +105,7 @@ def score(cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scor
         if scoring.standardise:
             spread = values[:, there].std(axis=1, keepdims=True)
             filled = (filled - mean) / np.where(spread > 0, spread, 1.0)
-        weight = scoring.image_weight if kind == "image" else scoring.caption_weight
+        weight = scoring.image_weight if track == "image" else scoring.caption_weight
         total = total + weight * (np.asarray(weights) @ filled)
     return total
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import get_args
 
-from admire.encoders import Device, Precision
-from admire.interpretation import SenseMethod
-from admire.scorer import Scoring, Track
+from admire.choices import (
+    Device,
+    Number,
+    Precision,
+    ProfileName,
+    QueryText,
+    SenseMethod,
+    Track,
+    check_settings,
+)
+from admire.errors import UserError
+from admire.scorer import Scoring
 
 EMBEDDED_SCORING = Scoring(gate="soft", contrast=1.0, standardise=True)
 
@@ -28,9 +38,10 @@ class Settings:
         track: what candidates are compared by; None takes images and captions as far as they
             are there and the encoder reads them.
         scoring: how similarities become scores.
-        head: a folder that ``admire train`` wrote, to compare queries and candidates in its space.
+        head: a folder that ``admire train head`` wrote, to compare queries and candidates in its
+            space.
         prompts: a folder of templates that replace the built-in ones of the same name.
-        detector: what ``admire detector`` or ``admire finetune detector`` wrote; None is the
+        detector: what ``admire train detector`` or ``admire train classifier`` wrote; None is the
             built-in one.
         llm_url: the address of an OpenAI-compatible server; None is the official one.
         seed: of the sampled replies.
@@ -41,19 +52,41 @@ class Settings:
     caption_encoder: str | None = None
     device: Device = "auto"
     precision: Precision = "float32"
-    query: Literal["meaning", "compound", "sentence"] = "meaning"
+    query: QueryText = "meaning"
     sense: SenseMethod = "auto"
     votes: int = 5
     track: Track | None = None
     scoring: Scoring = field(default=EMBEDDED_SCORING)
-    head: str | None = None
-    prompts: str | None = None
-    detector: str | None = None
+    head: str | Path | None = None
+    prompts: str | Path | None = None
+    detector: str | Path | None = None
     llm_url: str | None = None
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        check_settings(
+            self,
+            llms=tuple,
+            encoder=str,
+            caption_encoder=str | None,
+            device=get_args(Device),
+            precision=get_args(Precision),
+            query=get_args(QueryText),
+            sense=get_args(SenseMethod),
+            votes=Number(1, whole=True),
+            track=(*get_args(Track), None),
+            scoring=Scoring,
+            head=str | Path | None,
+            prompts=str | Path | None,
+            detector=str | Path | None,
+            llm_url=str | None,
+            seed=Number(0, whole=True),
+        )
+        if not all(isinstance(name, str) for name in self.llms):
+            raise UserError(f"llms cannot be {self.llms!r}: it is a tuple of names.", "llms")
 
-PROFILES = {
+
+PROFILES: dict[ProfileName, Settings] = {
     "embedded": Settings(),
     "paper": Settings(
         llms=("openai:gpt-3.5-turbo", "openai:gpt-4", "openai:gpt-4o"),

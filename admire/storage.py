@@ -80,6 +80,7 @@ def replace_folder(folder: Path, what: str) -> Iterator[Path]:
         mark_folder(part, what)
         check_folder(folder, what)  # somebody may have put a file there meanwhile
         if folder.exists():
+            shutil.rmtree(old, ignore_errors=True)  # of a process that died before it could
             folder.rename(old)
         try:
             part.rename(folder)

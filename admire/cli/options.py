@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from admire.choices import check_setting
+from admire.choices import Device, SenseMethod, Track, check_setting
 from admire.errors import UserError
 
 
@@ -35,12 +35,13 @@ LlmUrl = Annotated[
 Lang = Annotated[
     str | None, typer.Option(help="Language tag (en, pt, xe, pt-br); else the file's name tells.")
 ]
-SenseMethod = Literal["auto", "vote", "detector", "given"]
-SENSE_OPTION = typer.Option(
-    help="How the sense is decided: the chat model's votes, the built-in detector (auto: for the "
-    "embedded model, votes for others), or as given in the file."
+SENSE_OPTION = choice(
+    "sense",
+    get_args(SenseMethod),
+    "How the sense is decided: by the chat model's votes, by the detector (auto: for the "
+    "embedded model; others vote), or as given in the file.",
 )
-VOTES_OPTION = typer.Option(min=1, help="Votes asked of each chat model (the paper's T, 5).")
+VOTES_OPTION = typer.Option(help="Votes asked of each chat model (the paper's T, 5).")
 Seed = Annotated[int, typer.Option(help="Seed of sampled replies and of resampling.")]
 PromptFolder = Annotated[
     Path | None, typer.Option(help="Folder of templates that replace the built-in ones.")
@@ -48,20 +49,16 @@ PromptFolder = Annotated[
 DetectorFile = Annotated[
     Path | None,
     typer.Option(
-        help="Detector: a file of admire detector or a folder of admire finetune detector; else "
-        "the built-in one."
+        help="Detector: a file of admire train detector or a folder of admire train classifier; "
+        "else the built-in one."
     ),
 ]
 TrainingData = Annotated[Path, typer.Argument(help="As for rank, with types and gold orders.")]
 EncoderOption = Annotated[str, typer.Option(help="Encoder, as for rank.")]
-EncoderDevice = Annotated[
-    Literal["auto", "cpu", "cuda", "mps"],
-    choice("device", ("auto", "cpu", "cuda", "mps"), "Where the encoder runs."),
-]
+EncoderDevice = Annotated[Device, choice("device", get_args(Device), "Where the encoder runs.")]
 GlossLlm = Annotated[str, typer.Option(help="Chat model that writes the glosses.")]
 TrainingTrack = Annotated[
-    Literal["image", "caption", "image+caption"],
-    choice("track", ("image", "caption", "image+caption"), "What to learn from."),
+    Track, choice("track", get_args(Track), "What of the candidates to learn from.")
 ]
 AugmentedImages = Annotated[
     Path | None, typer.Option(help="Folder that admire augment images wrote.")
@@ -82,7 +79,11 @@ GlossesOnly = Annotated[
 Epochs = Annotated[int, typer.Option(help="Epochs at most.")]
 TrainingPrecision = Annotated[
     Literal["float32", "bfloat16"],
-    typer.Option(help="Of training; bfloat16 is faster where the processor or GPU has it."),
+    choice(
+        "precision",
+        ("float32", "bfloat16"),
+        "Of training; bfloat16 is faster where the processor or GPU has it.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 

@@ -21,12 +21,12 @@ SHOWN = 20
 """How many items' rankings are printed; the run folder has them all."""
 
 
-def finish(run: Run, out: Path, source: Path) -> None:
+def finish(run: Run, out: Path) -> None:
     """Write the run folder, print the rankings, and score them where the gold is known."""
     from admire.evaluation import score_items, summarise
     from admire.run_folder import write_run
 
-    written = write_run(run, out, source)
+    written = write_run(run, out)
     print_rankings(run.rankings)
     items = [ranking.item for ranking in run.rankings]
     if all(item.expected_order for item in items):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, get_args
 
 import typer
 
+from admire.choices import Device, Gate, Precision, ProfileName, QueryText, SenseMethod, Track
 from admire.cli.options import (
     SENSE_OPTION,
     VOTES_OPTION,
@@ -18,7 +19,7 @@ from admire.cli.options import (
     LlmUrl,
     PromptFolder,
     Seed,
-    SenseMethod,
+    choice,
     given,
 )
 from admire.cli.output import finish, print_summaries, print_summary
@@ -33,8 +34,10 @@ def demo(
     """Rank the samples that come with admire, on this machine, without key or hub."""
     from admire.items import SAMPLES, read_items
     from admire.run import rank as rank_items
+    from admire.storage import check_folder
 
-    finish(rank_items(read_items(SAMPLES)), out, SAMPLES)
+    check_folder(out, "run")
+    finish(rank_items(read_items(SAMPLES), source=SAMPLES), out)
 
 
 def rank(
@@ -43,8 +46,8 @@ def rank(
     ],
     out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/latest"),
     profile: Annotated[
-        Literal["embedded", "paper", "best"],
-        typer.Option(help="The stack that the other options change."),
+        ProfileName,
+        choice("profile", get_args(ProfileName), "The stack that the other options change."),
     ] = "embedded",
     llm: Llm = None,
     llm_url: LlmUrl = None,
@@ -59,27 +62,39 @@ def rank(
         str | None, typer.Option(help="Encoder for captions, where it is not to be the same.")
     ] = None,
     device: Annotated[
-        Literal["auto", "cpu", "cuda", "mps"] | None,
-        typer.Option(help="Where torch runs (auto: a GPU where there is one)."),
+        Device | None,
+        choice("device", get_args(Device), "Where torch runs (auto: a GPU where there is one)."),
     ] = None,
     precision: Annotated[
-        Literal["float32", "bfloat16", "float16"] | None,
-        typer.Option(help="How finely torch computes; float16 needs a GPU."),
+        Precision | None,
+        choice("precision", get_args(Precision), "How finely torch computes; float16 needs a GPU."),
     ] = None,
     lang: Lang = None,
     query: Annotated[
-        Literal["meaning", "compound", "sentence"] | None,
-        typer.Option(help="What candidates are compared with; the last two are baselines."),
+        QueryText | None,
+        choice(
+            "query",
+            get_args(QueryText),
+            "What candidates are compared with; the last two are baselines.",
+        ),
     ] = None,
     sense: Annotated[SenseMethod | None, SENSE_OPTION] = None,
     votes: Annotated[int | None, VOTES_OPTION] = None,
     track: Annotated[
-        Literal["image", "caption", "image+caption"] | None,
-        typer.Option(help="What of the candidates counts; else all that is there and can be read."),
+        Track | None,
+        choice(
+            "track",
+            get_args(Track),
+            "What of the candidates counts; else all that is there and can be read.",
+        ),
     ] = None,
     gate: Annotated[
-        Literal["soft", "hard"] | None,
-        typer.Option(help="Weigh gloss and compound by the sense's probability, or choose one."),
+        Gate | None,
+        choice(
+            "gate",
+            get_args(Gate),
+            "Weigh gloss and compound by the sense's probability, or choose one of them.",
+        ),
     ] = None,
     contrast: Annotated[
         float | None,
@@ -97,7 +112,8 @@ def rank(
         float | None, typer.Option(help="Weight of the caption term.")
     ] = None,
     head: Annotated[
-        Path | None, typer.Option(help="Head written by admire train, to compare in its space.")
+        Path | None,
+        typer.Option(help="Head written by admire train head, to compare in its space."),
     ] = None,
     prompts: PromptFolder = None,
     detector: DetectorFile = None,
@@ -113,6 +129,7 @@ def rank(
     from admire.items import read_items
     from admire.run import rank as rank_items
     from admire.settings import PROFILES
+    from admire.storage import check_folder
 
     stack = PROFILES[profile]
     if encoder:  # else the profile's would go on reading the captions
@@ -142,7 +159,8 @@ def rank(
         "seed": seed,
     }
     settings = replace(stack, **given(changes))
-    finish(rank_items(read_items(data, lang), settings), out, data)
+    check_folder(out, "run")
+    finish(rank_items(read_items(data, lang), settings, source=data), out)
 
 
 def score(
@@ -175,19 +193,15 @@ def tune(
 ) -> None:
     """Choose gate, contrast, standardising and weights on a run, scored by cross-validation."""
     from admire.evaluation import summarise
-    from admire.run_folder import read_run
-    from admire.tuning import cross_validate, gates, grid
+    from admire.tuning import tune as tune_run
 
-    items, parts, encoders = read_run(run)
-    tracks = len({"image_compound", "caption_compound"} & set(parts[0]))
-    scored, best = cross_validate(items, parts, grid(tracks, encoders, gates(parts)), seed=seed)
+    scored, best = tune_run(run, seed=seed)
     print_summary(summarise(scored, seed=seed), f"{run}, scored as other compounds choose", json)
+    weights = f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
     log.info(
         "All items together choose --gate %s --contrast %g %s%s",
         best.gate,
         best.contrast,
         "--standardise" if best.standardise else "--no-standardise",
-        f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
-        if tracks > 1
-        else "",
+        weights if (best.image_weight, best.caption_weight) != (1, 1) else "",
     )

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from admire.encoders import Device, ImageEncoder, TextEncoder, open_encoder
+from admire.choices import Device, Track
+from admire.encoders import ImageEncoder, TextEncoder, open_encoder
 from admire.errors import UserError
 from admire.interpretation import true_queries
 from admire.items import Item
 from admire.llm import ChatModel, open_llm
 from admire.prompts import Prompts
-from admire.scorer import Track
 
 Indices = npt.NDArray[np.int64]
 
