@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import OWLS, both_senses, scattered, semeval, told
-from commands import run
+from benchmarks import OWLS, PIES, both_senses, pies, scattered, semeval, told
+from commands import hide, run
 from toys import ScriptedChat, WordEncoder
 
 from admire.retrieval.evaluation import score_queries, summarise_queries
@@ -158,3 +159,58 @@ def test_search_and_index_name_what_they_cannot_do(capsys, tmp_path, texts, open
     assert (tmp_path / "work/thesis.txt").exists()
     message = ended(capsys, "index", texts, "--out", tmp_path / "i", "--engine", "lanse")
     assert "Did you mean 'lance'? There are: exact, lance. (--engine)" in message
+
+
+# --------------------------------------------------------------------------- training a retriever
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> list[object]:
+    for name, names in (("train", PIES), ("val", PIES[:4]), ("test", PIES[2:])):
+        write_split(tmp_path / "data", name, pies(names))
+    return ["train", "retriever", tmp_path / "data", "--out", tmp_path / "out"]
+
+
+@pytest.mark.usefixtures("one_thread", "no_card", "tried")
+def test_train_retriever_writes_models_and_prints_mean_and_deviation(capsys, tmp_path, train):
+    for package in ("torch", "sentence_transformers", "datasets", "accelerate"):
+        pytest.importorskip(package, reason="needs the extra 'finetune'")
+    from towers import save_sentence_transformer
+
+    encoder = save_sentence_transformer(tmp_path / "models" / "plain")
+    options = ["--encoder", f"sbert:{encoder}", "--device", "cpu", "--epochs", 1]
+    options += ["--soft-negatives", 2, "--hard-negatives", 2]
+    code, printed, err = run(capsys, *train, *options)
+    assert code == 0, err
+    assert f"Wrote {tmp_path / 'out'}" in err
+    lines = [line for line in printed.splitlines() if re.search(r"\b(before|after)\b", line)]
+    assert len(lines) == 6
+    assert all(re.search(r"\d+\.\d ± 0\.0.*\d+\.\d ± 0\.0", line) for line in lines)
+    code, printed, err = run(capsys, *train, *options, "--json")
+    assert code == 0, err
+    assert [row["group"] for row in json.loads(printed)[:3]] == ["all", "idiomatic", "literal"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--temperature", 0], "temperature cannot be 0.0: it is a number above 0. (--temp"),
+        (["--epochs", 0], "epochs cannot be 0: it is a whole number of at least 1. (--epochs)"),
+        (["--seeds", 0], "seeds cannot be 0: it is a whole number of at least 1. (--seeds)"),
+        (["--query", "meaning"], "query cannot be 'meaning'. "),
+        ([], "'e5' cannot be fine-tuned"),
+    ],
+)
+def test_train_retriever_refuses_what_means_nothing(capsys, tmp_path, train, options, message):
+    for package in ("torch", "sentence_transformers", "datasets", "accelerate"):
+        pytest.importorskip(package, reason="needs the extra 'finetune'")
+    assert message in ended(capsys, *train, "--encoder", "e5", *options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_train_retriever_names_a_missing_package_with_its_extra(capsys, train, monkeypatch):
+    for name in ("admire.trainer", "admire.retrieval.training"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    hide(monkeypatch, "torch")
+    message = ended(capsys, *train, "--encoder", "sbert:x")
+    assert "of the extra 'finetune': pip install" in message
