@@ -19,7 +19,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 from admire.encoders import Precision, open_encoder
 from admire.encoders.cached import CachedTowers
 from admire.machine import cores
-from admire.retrieval.evaluation import evaluate
+from admire.retrieval.evaluation import score_queries
 from admire.retrieval.index import Exact, blocks
 from admire.retrieval.lance import build_lance, open_lance
 from admire.retrieval.passages import Passage, Split
@@ -139,7 +139,7 @@ def test_idiolinks_size_is_scored_in_under_five_seconds():
 
     def score() -> np.ndarray:
         similarities = asked.astype(float) @ told.astype(float).T
-        return evaluate(Split(queries, documents), similarities)["ndcg"].to_numpy()
+        return score_queries(Split(queries, documents), similarities)["ndcg"].to_numpy()
 
     taken, _ = measured(f"{len(queries)} x {len(documents)}", score, "queries")
     assert taken < 5

@@ -6,14 +6,28 @@ import json as jsonlib
 import logging
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from admire.cli.options import EncoderDevice, Json, LlmUrl, PromptFolder, Seed, TrainingPrecision
+from admire.cli.options import (
+    EncoderDevice,
+    Json,
+    LlmUrl,
+    PromptFolder,
+    Seed,
+    TrainingPrecision,
+    choice,
+)
 from admire.cli.output import print_rows
 from admire.errors import UserError
-from admire.sts import Objective
+from admire.sts.objectives import (
+    OBJECTIVES,
+    TRAINING_SETTINGS,
+    Objective,
+    TrainingSetting,
+    usual_batch_size,
+)
 
 log = logging.getLogger("admire")
 
@@ -36,7 +50,8 @@ def sts(
     split: Annotated[str | None, typer.Option(help="Of STS Benchmark: train, dev or test.")] = None,
     out: Annotated[Path | None, typer.Option(help="Submission to write, a CSV.")] = None,
     setting: Annotated[
-        Literal["pre_train", "fine_tune"], typer.Option(help="What the submission says of itself.")
+        TrainingSetting,
+        choice("setting", TRAINING_SETTINGS, "What the submission says of its training data."),
     ] = "fine_tune",
     device: EncoderDevice = "auto",
     prompts: PromptFolder = None,
@@ -44,39 +59,26 @@ def sts(
     json: Json = False,
 ) -> None:
     """Compare sentence pairs and score that: Spearman over all, idiomatic and plain STS pairs."""
-    from admire.encoders import open_encoder
-    from admire.encoders.sentence import SentenceEncoder
-    from admire.llm import open_llm
-    from admire.prompts import Prompts
-    from admire.sts.evaluation import compare, evaluate, rate, write_submission
-    from admire.sts.mwes import reader
+    from admire.sts.evaluation import write_similarities
     from admire.sts.pairs import read_pairs
+    from admire.sts.similarity import SimilaritySettings, measure_similarity
 
+    settings = SimilaritySettings(
+        encoder=encoder, llm=llm, llm_url=llm_url, device=device, prompts=prompts, seed=seed
+    )
     pairs = read_pairs(data, gold, split=split)
     if not out and not any(pair.gold for pair in pairs):
-        raise UserError(f"{data}: tells no similarities. Give --gold, or --out for a submission.")
-    similarities: dict[tuple[str, str], float]
-    if llm:
-        similarities = rate(pairs, open_llm(llm, url=llm_url), Prompts(prompts), seed=seed)
-        missing = sum(
-            any(asked and asked not in similarities for asked in ((p.first, p.second), p.reference))
-            for p in pairs
+        raise UserError(
+            f"{data}: has no similarities. Give a gold file, or a place for a submission.",
+            "gold",
+            "out",
         )
-        if missing:
-            log.warning("%d of %d pairs were given no rating and are left out", missing, len(pairs))
-    else:
-        opened = open_encoder(encoder, device=device)
-        if isinstance(opened.encoder, SentenceEncoder):
-            read = reader(opened.encoder.model, {pair.mwe for pair in pairs if pair.mwe})
-            similarities = compare(pairs, opened, read)
-        else:
-            similarities = compare(pairs, opened)
+    measured = measure_similarity(pairs, settings)
     if out:
-        write_submission(out, pairs, similarities, setting)
+        write_similarities(out, pairs, measured.similarities, setting)
         log.info("Wrote %s, %d pairs", out, len(pairs))
-    scored = evaluate(pairs, similarities)
     if json:
-        print(scored.to_json(orient="records", indent=2))
+        print(measured.correlations.to_json(orient="records", indent=2))
         return
     rows = [
         (
@@ -85,7 +87,7 @@ def sts(
             one["n"],
             "undefined (all equal)" if math.isnan(one["spearman"]) else f"{one['spearman']:.3f}",
         )
-        for one in scored.to_dict("records")
+        for one in measured.correlations.to_dict("records")
     ]
     if rows:
         print_rows(("Language", "Pairs", "n", "Spearman"), rows, llm or encoder)
@@ -103,9 +105,11 @@ def train_sentences(
     encoder: Annotated[str, typer.Option(help="The model to begin with: sbert:…")],
     objective: Annotated[
         Objective,
-        typer.Option(
-            help="He et al.'s: adaptive, multi-negative; YNU-HPCC's: triplet+ranking, regression, "
-            "classification, cosent; ChengyuSTS's: simcse; ours: consistent."
+        choice(
+            "objective",
+            OBJECTIVES,
+            "He et al.'s: adaptive, multi-negative; YNU-HPCC's: triplet+ranking, regression, "
+            "classification, cosent; ChengyuSTS's: simcse; ours: consistent.",
         ),
     ] = "adaptive",
     sts: Annotated[
@@ -128,7 +132,7 @@ def train_sentences(
         float, typer.Option(help="Of SimCSE, of ranking and of CoSENT (there 1 / λ).")
     ] = 0.05,
     last_layers: Annotated[
-        int, typer.Option(min=1, max=2, help="2: the mean of the last two layers (He et al.).")
+        int, typer.Option(help="2: pool the mean of the last two layers (He et al.).")
     ] = 1,
     max_length: Annotated[
         int | None, typer.Option(help="Tokens of a sentence that are read; else the model's own.")
@@ -138,7 +142,7 @@ def train_sentences(
     ] = False,
     token_rate: Annotated[float, typer.Option(help="Learning rate of those tokens.")] = 1e-3,
     repeat: Annotated[
-        int, typer.Option(help="Groups of rare expressions are repeated until there are so many.")
+        int, typer.Option(help="Repeat the groups of rare expressions up to this number.")
     ] = 1,
     sts_weight: Annotated[float, typer.Option(help="Of the loss on --sts pairs.")] = 1.0,
     batch_size: Annotated[
@@ -154,10 +158,10 @@ def train_sentences(
 ) -> None:
     """Fine-tune a sentence encoder on idioms and their paraphrases, or on sentence pairs."""
     from admire.encoders.sentence import open_trainable
-    from admire.sts.pairs import Group, Pair, read_groups, read_pairs, without
-    from admire.sts.rows import hold_out, split_pairs
-    from admire.sts.training import FROM_PAIRS, TRIPLET_LOSSES, SentenceTraining
-    from admire.sts.training import finetune_sentences as train
+    from admire.storage import check_folder
+    from admire.sts.rows import read_training_data
+    from admire.sts.training import SentenceTraining
+    from admire.sts.training import train_sentences as train
     from admire.trainer import FitSettings
 
     settings = SentenceTraining(
@@ -165,14 +169,14 @@ def train_sentences(
         miner_margin=miner_margin,
         margin=margin,
         temperature=temperature,
-        last_layers=2 if last_layers == 2 else 1,
+        last_layers=last_layers,
         max_length=max_length,
         mwe_tokens=mwe_tokens,
         token_rate=token_rate,
         repeat=repeat,
         sts_weight=sts_weight,
         fit=FitSettings(
-            batch_size=batch_size or (64 if objective in TRIPLET_LOSSES else 16),
+            batch_size=usual_batch_size(objective) if batch_size is None else batch_size,
             learning_rate=learning_rate,
             epochs=epochs,
             patience=patience,
@@ -180,32 +184,23 @@ def train_sentences(
             seed=seed,
         ),
     )
-    from_pairs = objective in FROM_PAIRS
-    if from_pairs and sts:
-        raise UserError(f"'{objective}' learns from pairs: name the files as DATA, without --sts.")
-    groups: list[Group] = []
-    if not from_pairs:
-        groups = [group for path in data for group in read_groups(path)]
-    pairs: list[Pair] = [
-        pair
-        for path in (data if from_pairs else sts or ())
-        for pair in read_pairs(path, split="train")
-    ]
-    for path in leave_out or ():
-        pairs = without(pairs, read_pairs(path))
-    held: list[Pair]
-    if validation:
-        held = read_pairs(validation, validation_gold)
-    else:
-        groups, held = hold_out(groups, seed=seed)
-        pairs, held_pairs = split_pairs(pairs, seed=seed)
-        held += held_pairs
-    if not any(pair.gold for pair in held):
-        raise UserError("There is nothing to validate on. Give --validation.")
-    log.info(
-        "%d groups and %d pairs to learn from, %d to validate", len(groups), len(pairs), len(held)
+    check_folder(out, "model")
+    found = read_training_data(
+        data,
+        objective,
+        sts=sts or (),
+        leave_out=leave_out or (),
+        validation=validation,
+        validation_gold=validation_gold,
+        seed=seed,
     )
-    history = train(open_trainable(encoder, device=device), groups, pairs, held, settings, out)
+    log.info(
+        "%d groups and %d pairs to learn from, %d to validate",
+        len(found.groups),
+        len(found.pairs),
+        len(found.validation),
+    )
+    history = train(open_trainable(encoder, device=device), found, settings, out)
     log.info("Wrote %s", out)
     if json:
         print(jsonlib.dumps({"validation": history}, indent=2))

@@ -1,1 +1,7 @@
 """Texts that mean the same: IdioLink's data, scores, training, and search in collections."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -4,61 +4,76 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
+from admire.choices import Number, check_setting
 from admire.errors import UserError
 from admire.items import Item
-from admire.retrieval.passages import SPLITS, Passage, Split, locate
+from admire.retrieval.modes import SPLITS
+from admire.retrieval.passages import Passage, Split, locate, write_split
 from admire.senses.task2a import read_idiomaticity
+from admire.storage import replace_folder
 from admire.sts.pairs import Pair, read_pairs
 
 log = logging.getLogger("admire")
 
 SHARES = (0.5, 0.15, 0.35)
-"""Of the MWEs, for training, validation and testing."""
+"""Shares of the MWEs for training, validation and testing."""
 
-USAGES = ("idiomatic", "literal")
+SENSES = ("idiomatic", "literal")
+"""Usages of queries."""
+
+KINDS = ("literal", "idiomatic", "simplification", "distractor")
+"""Usages of documents that a benchmark of Task 2 can have."""
 
 
-def build(folder: Path, language: str, *, queries: int = 3, seed: int = 0) -> dict[str, Split]:
-    """Splits of a benchmark, no MWE in two of them, from a folder with ``subtask_a`` and ``_b``.
+def build_benchmark(
+    folder: Path, lang: str, *, queries: int = 3, seed: int = 0
+) -> dict[str, Split]:
+    """The splits of a benchmark, made from the files of Task 2. No MWE is in two splits.
 
-    Of each MWE that is used in both senses at least twice: up to ``queries`` sentences of each as
-    queries, but at most half of them; the others as documents, literal or idiomatic as Task 2A
-    labels them; of an idiomatic document a correct paraphrase of Task 2B as its ``simplification``,
-    and of any document an incorrect one as a ``distractor``, which is relevant to no query. The
-    paraphrases of queries are left out.
+    An MWE is taken if it has at least two sentences in each sense. Of each sense up to ``queries``
+    sentences become queries, but at most half of them. The others become documents, literal or
+    idiomatic as Task 2A labels them. A correct paraphrase of an idiomatic document (Task 2B) joins
+    them as its ``simplification``, and an incorrect one of any document as a ``distractor``, which
+    is relevant to no query. Paraphrases of queries are left out.
+
+    Args:
+        folder: has ``subtask_a`` and ``subtask_b``.
+        lang: ``en`` or ``pt``.
 
     Raises:
         UserError: a file is missing or cannot be used, or has nothing in this language.
     """
+    check_setting("queries", queries, Number(1, whole=True))
     a, b = folder / "subtask_a", folder / "subtask_b"
     items = read_idiomaticity(a / "train_zero_shot.csv") + read_idiomaticity(
         a / "train_one_shot.csv"
     )
     items += read_idiomaticity(a / "dev.csv", a / "dev_gold.csv")
     pairs = read_pairs(b / "train_data.csv") + read_pairs(b / "dev.csv", b / "dev.gold.csv")
-    uses = _uses([item for item in items if item.language == language])
+    uses = _uses([item for item in items if item.language == lang])
     if not uses:
         known = ", ".join(sorted({item.language for item in items}))
-        raise UserError(f"{folder}: has no sentences in '{language}'. There are: {known}.")
+        raise UserError(f"{folder}: has no sentences in '{lang}'. There are: {known}.", "lang")
     of: dict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
-        # Pairs that the gold file lacks are only there for others to be compared with.
-        if pair.language == language and pair.mwe and pair.gold:
+        # Pairs without a gold similarity are only there for other pairs to be compared with.
+        if pair.language == lang and pair.mwe and pair.gold:
             of[pair.first].append(pair)
     rng = np.random.default_rng(seed)
-    both = sorted(m for m, found in uses.items() if all(len(found[u]) >= 2 for u in USAGES))
+    both = sorted(m for m, found in uses.items() if all(len(found[u]) >= 2 for u in SENSES))
     if len(both) < 3:
         raise UserError(
-            f"{folder}: has {len(both)} MWEs that are used in both senses in '{language}'. "
-            "Three splits need three at least."
+            f"{folder}: has {len(both)} MWEs that are used in both senses in '{lang}'. "
+            "Three splits need at least three."
         )
     dealt = [both[k] for k in rng.permutation(len(both))]
     first, second = np.cumsum(np.array(SHARES) * len(dealt)).round().astype(int)[:2]
@@ -68,7 +83,7 @@ def build(folder: Path, language: str, *, queries: int = 3, seed: int = 0) -> di
         asked: list[Passage] = []
         indexed: list[Passage] = []
         for mwe in mwes:
-            for usage in USAGES:
+            for usage in SENSES:
                 sentences = uses[mwe][usage]
                 order = [sentences[k] for k in rng.permutation(len(sentences))]
                 share = min(queries, len(order) // 2)
@@ -82,15 +97,36 @@ def build(folder: Path, language: str, *, queries: int = 3, seed: int = 0) -> di
                         if one.sentence not in hidden
                     ]
         splits[split] = Split(
-            tuple(_numbered(asked, f"{language}-{split}-q")),
-            tuple(_numbered(indexed, f"{language}-{split}-d")),
+            tuple(_numbered(asked, f"{lang}-{split}-q")),
+            tuple(_numbered(indexed, f"{lang}-{split}-d")),
         )
     return splits
 
 
+def write_benchmark(folder: Path, splits: Mapping[str, Split]) -> None:
+    """Write a folder that :func:`admire.retrieval.passages.read_split` reads.
+
+    Raises:
+        UserError: the folder holds something else, or cannot be written.
+    """
+    with replace_folder(folder, "benchmark") as part:
+        for name, content in splits.items():
+            write_split(part, name, content)
+
+
+def count_benchmark(splits: Mapping[str, Split]) -> pd.DataFrame:
+    """How much each split has: ``split, MWEs, queries`` and documents by usage."""
+    rows = []
+    for split, content in splits.items():
+        found = Counter(document.usage for document in content.documents)
+        mwes = len({query.idiom for query in content.queries})
+        rows.append((split, mwes, len(content.queries), *(found[kind] for kind in KINDS)))
+    return pd.DataFrame(rows, columns=["split", "MWEs", "queries", *KINDS])
+
+
 def _uses(items: Sequence[Item]) -> dict[str, dict[str, list[str]]]:
-    """The sentences of each MWE by usage, each once; those that lack the MWE are left out."""
-    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: {usage: [] for usage in USAGES})
+    """The sentences of each MWE by usage, without repetitions and those that lack the MWE."""
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: {usage: [] for usage in SENSES})
     skipped = 0
     seen: set[str] = set()
     for item in items:
@@ -105,12 +141,12 @@ def _uses(items: Sequence[Item]) -> dict[str, dict[str, list[str]]]:
             continue
         found[mwe][str(item.sentence_type)].append(sentence)
     if skipped:
-        log.info("Left out, because the MWE does not stand in them as it is: %d sentences", skipped)
+        log.info("Left out %d sentences that do not contain the MWE in its base form", skipped)
     return found
 
 
 def _passage(mwe: str, sentence: str, wanted: str, usage: str) -> Passage:
-    """The sentence with the wanted words marked, to the ends of the words ("home runs")."""
+    """The sentence with the wanted words marked, up to the end of the last word ("home runs")."""
     start, end = locate(sentence, wanted)
     while end < len(sentence) and sentence[end].isalnum():
         end += 1
@@ -139,7 +175,7 @@ def _paraphrased(pairs: Sequence[Pair], usage: str) -> list[Passage]:
 
 
 def _replaced(sentence: str, paraphrase: str) -> tuple[int, int] | None:
-    """Where the first words stand that the paraphrase has in place of others."""
+    """Position in the paraphrase of the first words that replace words of the sentence."""
     words = [list(re.finditer(r"\w+", text)) for text in (sentence, paraphrase)]
     texts = [[match[0] for match in matches] for matches in words]
     matcher = SequenceMatcher(None, texts[0], texts[1], autojunk=False)

@@ -23,10 +23,10 @@ Similarities = npt.NDArray[np.float64]
 
 
 def ranked(similarities: Similarities, ids: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Places of the documents from best to worst, for each query: shape (queries, documents).
+    """Positions of the documents from best to worst, one row a query: shape (queries, documents).
 
-    Scores count as they are written to run files, and equal ones go by document in descending
-    order: both as trec_eval has it, so that other tools read the same ranking.
+    Scores are compared as they are written to run files, and documents with equal scores are in
+    descending order of their ids. trec_eval does both, so other tools see the same ranking.
     """
     by_name = np.argsort(np.argsort(np.array([_trec_id(name) for name in ids])))
     return np.array([np.lexsort((-by_name, -row)) for row in written(similarities)])
@@ -37,11 +37,15 @@ def written(similarities: Similarities) -> npt.NDArray[np.float32]:
     return np.round(similarities, 6).astype(np.float32)
 
 
-def evaluate(split: Split, similarities: Similarities) -> pd.DataFrame:
-    """R-precision and nDCG@10 of each query, one row a query (appendix D).
+def score_queries(split: Split, similarities: Similarities) -> pd.DataFrame:
+    """R-precision and nDCG@10 of each query (appendix D).
 
-    Columns: ``id``, ``idiom``, ``usage``, ``subject``, ``r_precision``, ``ndcg`` (at 10). A query
-    without a relevant document in the index does not count and has no row.
+    Args:
+        similarities: of queries and documents, shape (queries, documents).
+
+    Returns:
+        A row a query: ``id, idiom, usage, subject, r_precision, ndcg`` (at 10), from 0 to 1.
+        Queries without a relevant document in the index have no row.
 
     Raises:
         UserError: no query has a relevant document.
@@ -65,7 +69,7 @@ def evaluate(split: Split, similarities: Similarities) -> pd.DataFrame:
         raise UserError("No query has a relevant document in the index.")
     if len(rows) < len(split.queries):
         log.warning(
-            "Queries without a relevant document in the index, which do not count: %d of %d.",
+            "%d of %d queries have no relevant document in the index and are left out.",
             len(split.queries) - len(rows),
             len(split.queries),
         )
@@ -73,7 +77,10 @@ def evaluate(split: Split, similarities: Similarities) -> pd.DataFrame:
 
 
 def write_trec(folder: Path, split: Split, similarities: Similarities, name: str) -> None:
-    """Write ``run.trec`` (every query's 100 best) and ``qrels.trec``, for other tools.
+    """Write ``run.trec`` (the 100 best documents of each query) and ``qrels.trec``.
+
+    Args:
+        name: of the system, as it stands in the run file.
 
     Raises:
         UserError: a file cannot be written.
@@ -94,14 +101,15 @@ def write_trec(folder: Path, split: Split, similarities: Similarities, name: str
 
 
 def _trec_id(name: str) -> str:
-    """The name without spaces, which part columns there; two names stay two."""
+    """The name without spaces, which separate columns there. Different names stay different."""
     return re.sub(r"[\s%]", lambda found: quote(found[0]), name)
 
 
 def summarise_queries(scored: pd.DataFrame) -> pd.DataFrame:
-    """Means over all queries, by usage and by subject.
+    """Means over all queries, by usage and by subject, in percent as in the paper.
 
-    Columns: ``group``, ``n``, ``r_precision``, ``ndcg`` (at 10), in percent as in the paper.
+    Returns:
+        A row a group: ``group, n, r_precision, ndcg`` (at 10).
     """
     groups: list[tuple[str, pd.DataFrame]] = [("all", scored)]
     for column in ("usage", "subject"):

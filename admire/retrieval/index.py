@@ -1,40 +1,40 @@
-"""Texts and their vectors, in memory or on disk, and exact search in them by blocks."""
+"""Texts and their vectors, in memory or on disk, and exact search in them block by block."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
+from admire.choices import check_setting
 from admire.encoders import TextEncoder, Vectors
 from admire.errors import UserError
-from admire.files import json_rows, read_table, read_text
 from admire.items import Candidate
-from admire.storage import write_whole
+from admire.retrieval.modes import ENGINES, EngineName
+from admire.storage import replace_folder, write_whole
 
 BLOCK = 65_536
-"""Vectors that are compared, or texts that are encoded, at once: 100 MB at 384 numbers each."""
+"""How many vectors are compared, or texts encoded, at once: 100 MB at 384 dimensions."""
 
 
 @dataclass(frozen=True)
 class Moments:
     """Mean and second moment of a collection's vectors, shapes (width,) and (width, width).
 
-    From them follow mean and deviation of any query's cosines with the whole collection.
+    They give the mean and the deviation of any query's cosines with the whole collection.
     """
 
     mean: npt.NDArray[np.float64]
     second: npt.NDArray[np.float64]
 
     def of(self, query: npt.ArrayLike) -> tuple[float, float]:
-        """Mean and deviation of the query's cosines, the latter 1 where they are all the same."""
+        """Mean and deviation of the query's cosines; the deviation is 1 if all are equal."""
         vector = np.asarray(query, dtype=float)
         mean = float(vector @ self.mean)
         variance = float(vector @ self.second @ vector) - mean**2
@@ -42,7 +42,7 @@ class Moments:
 
 
 def moments(vectors: Vectors) -> Moments:
-    """The moments of (n, width) vectors, block by block."""
+    """The moments of vectors, shape (n, width), computed block by block."""
     mean = np.zeros(vectors.shape[1])
     second = np.zeros((vectors.shape[1], vectors.shape[1]))
     for block in blocks(vectors):
@@ -53,27 +53,27 @@ def moments(vectors: Vectors) -> Moments:
 
 
 def blocks(vectors: Vectors) -> Iterator[Vectors]:
-    """The vectors part by part, so that they need not fit into memory together."""
+    """The vectors block by block, so that they need not fit into memory together."""
     for start in range(0, len(vectors), BLOCK):
         yield np.asarray(vectors[start : start + BLOCK])
 
 
 class Engine(Protocol):
-    """What finds the vectors with the highest inner product: exactly, or nearly and faster."""
+    """Finds the vectors with the highest inner products, exactly or approximately."""
 
     def search(self, query: Vectors, k: int) -> tuple[npt.NDArray[np.int64], Vectors]:
-        """Places and inner products of the k best for a query of shape (width,), best first."""
+        """Positions and inner products of the k best for a query of shape (width,), best first."""
         ...
 
 
 @dataclass(frozen=True)
 class Exact:
-    """Every vector is compared; those on disk are read block by block and never all at once."""
+    """Compares every vector. Vectors on disk are read block by block, never all at once."""
 
     vectors: Vectors
 
     def search(self, query: Vectors, k: int) -> tuple[npt.NDArray[np.int64], Vectors]:
-        """See :class:`Engine`; of equal ones the first."""
+        """See :class:`Engine`. Of equal products the first is taken."""
         places = np.zeros(0, dtype=np.int64)
         products = np.zeros(0, dtype=np.float32)
         for number, block in enumerate(blocks(self.vectors)):
@@ -94,9 +94,11 @@ class TextIndex:
     """A collection of texts that can be searched.
 
     Attributes:
-        encoder: name and identity of what encoded it.
-        moments: of all its vectors.
+        encoder: name and identity of the encoder of the texts.
+        moments: of all vectors.
         engine: finds the best.
+        size: how many texts there are.
+        source: the texts, or the file that holds them.
     """
 
     encoder: Mapping[str, str]
@@ -106,7 +108,7 @@ class TextIndex:
     source: Sequence[Candidate] | Path
 
     def texts(self, places: Sequence[int]) -> list[Candidate]:
-        """The texts at these places, with their ids."""
+        """The texts at these positions, with their ids."""
         if not isinstance(self.source, Path):
             return [self.source[place] for place in places]
         wanted = set(places)
@@ -121,10 +123,15 @@ class TextIndex:
     def search(
         self, queries: Mapping[str, Vectors], weights: Mapping[str, float], k: int
     ) -> list[tuple[Candidate, float]]:
-        """The k best texts with their scores: those of :func:`admire.scorer.score`, standardised.
+        """The k best texts with their scores, as :func:`admire.scorer.score` standardises them.
 
-        A standardised score is linear in a text's vector, so that one inner product gives it:
-        Σ w (q·d - μ) / σ over the queries, with mean μ and deviation σ of each query's cosines.
+        A standardised score is linear in the text's vector d, so one inner product gives it:
+        Σ w (q·d − μ) / σ over the queries q, with the mean μ and deviation σ of each query's
+        cosines.
+
+        Args:
+            queries: vectors of unit length, shape (width,), by role.
+            weights: of each role; a missing one counts 0.
         """
         combined = np.zeros(len(self.moments.mean))
         offset = 0.0
@@ -146,21 +153,23 @@ def index_texts(texts: Sequence[Candidate], encoder: TextEncoder) -> TextIndex:
 
 
 def write_index(
-    texts: Sequence[Candidate], encoder: TextEncoder, out: Path, *, lance: bool = False
+    texts: Sequence[Candidate], encoder: TextEncoder, out: Path, *, engine: EngineName = "exact"
 ) -> None:
-    """Encode the texts and write an index folder, which appears when it is whole.
+    """Encode the texts and write an index folder, which appears when it is complete.
 
-    ``vectors.npy``, ``moments.npz``, ``texts.jsonl`` (a text a line, in the vectors' order) and
-    ``index.json``; with ``lance`` also LanceDB's own. Vectors are cached as they come: a call that
-    was stopped goes on.
+    It holds ``vectors.npy``, ``moments.npz``, ``texts.jsonl`` (a text a line, in the order of the
+    vectors) and ``index.json``, and with the engine ``lance`` also a folder of LanceDB. Vectors are
+    cached as they are computed, so an interrupted call can be repeated and continues.
 
     Raises:
-        UserError: the folder cannot be written.
+        UserError: there are no texts, the folder holds something else, or it cannot be written.
     """
-    part = out.with_name(f".{out.name}.part")
-    try:
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
+    check_setting("engine", engine, ENGINES)
+    if not texts:
+        raise UserError("There are no texts to index.")
+    if engine == "lance":
+        from admire.retrieval.lance import build_lance  # before the texts are encoded
+    with replace_folder(out, "index") as part:
         vectors = None
         for start in range(0, len(texts), BLOCK):
             some = [str(text.caption) for text in texts[start : start + BLOCK]]
@@ -170,12 +179,9 @@ def write_index(
                     part / "vectors.npy", "w+", np.float32, (len(texts), encoded.shape[1])
                 )
             vectors[start : start + BLOCK] = encoded
-        if vectors is None:
-            raise UserError("There are no texts to index.")
+        assert vectors is not None
         vectors.flush()
-        if lance:
-            from admire.retrieval.lance import build_lance
-
+        if engine == "lance":
             build_lance(part, blocks(vectors), vectors.shape[1])
         found = moments(vectors)
         np.savez(part / "moments.npz", mean=found.mean, second=found.second)
@@ -186,17 +192,14 @@ def write_index(
         with write_whole(part / "index.json") as file:
             named = {"name": encoder.name, "identity": encoder.identity}
             json.dump({"encoder": named, "texts": len(texts)}, file, indent=2)
-        shutil.rmtree(out, ignore_errors=True)
-        part.rename(out)
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written ({error.strerror}).") from None
+        del vectors  # Windows renames no folder with an open file in it
 
 
 def open_index(folder: Path) -> TextIndex:
-    """The index that :func:`write_index` wrote, its vectors left on disk.
+    """Open an index that :func:`write_index` wrote. Its vectors stay on disk.
 
     Raises:
-        UserError: the folder is no index, or damaged.
+        UserError: the folder is no index, or it is damaged.
     """
     try:
         record: dict[str, Any] = json.loads((folder / "index.json").read_text(encoding="utf-8"))
@@ -217,34 +220,3 @@ def open_index(folder: Path) -> TextIndex:
 
         engine = open_lance(folder, vectors)
     return TextIndex(record["encoder"], found, engine, len(vectors), folder / "texts.jsonl")
-
-
-def read_texts(path: Path) -> list[Candidate]:
-    """Texts to search, as candidates without pictures: a line each of a ``.txt``, or the ``text``
-    (and ``id``) of each row of a ``.jsonl``, ``.csv`` or ``.tsv``. Without ids rows are numbered.
-
-    Raises:
-        UserError: the file, row and column that cannot be used, and why.
-    """
-    rows: Iterable[tuple[int, dict[str, Any]]]
-    if path.suffix == ".txt":
-        lines = enumerate(read_text(path).splitlines(), start=1)
-        rows = [(number, {"text": line}) for number, line in lines if line.strip()]
-    elif path.suffix == ".jsonl":
-        rows = json_rows(path)
-    elif path.suffix in (".csv", ".tsv"):
-        table = read_table(path, ("text",))
-        rows = enumerate(cast(list[dict[str, Any]], table.to_dict("records")), start=1)
-    else:
-        raise UserError(f"{path}: expected a .txt, .jsonl, .csv or .tsv file.")
-    found: dict[str, Candidate] = {}
-    for number, row in rows:
-        text, name = row.get("text"), str(number if row.get("id") in (None, "") else row["id"])
-        if not isinstance(text, str) or not text.strip():
-            raise UserError(f"{path}, row {number}, text: is missing or empty.")
-        if name in found:
-            raise UserError(f"{path}, row {number}, id: '{name}' stands in two rows.")
-        found[name] = Candidate(name, caption=text)
-    if not found:
-        raise UserError(f"{path}: holds no texts.")
-    return list(found.values())

@@ -1,4 +1,4 @@
-"""LanceDB as the engine of an index: nearly exact search in collections of many millions."""
+"""LanceDB as the engine of an index: nearly exact search in collections of millions of texts."""
 
 from __future__ import annotations
 
@@ -11,31 +11,27 @@ import numpy as np
 import numpy.typing as npt
 
 from admire.encoders import Vectors
-from admire.errors import UserError
+from admire.errors import needs_extra
 
-try:
+with needs_extra("lance", "An index with the engine 'lance'"):
     import lancedb
     import pyarrow
     from lancedb.index import IvfPq
-except ImportError as error:
-    raise UserError(
-        f"An index with --engine lance needs {error.name}, of the extra 'lance' "
-        "(pip install '.[lance]' in the clone)."
-    ) from error
 
 WIDER = 50
-"""How many times the wanted number are fetched by compressed vectors, to be compared exactly."""
+"""For k texts, WIDER * k are found by compressed vectors and then compared exactly."""
 
 TRAINABLE = 1000
-"""With fewer vectors its quantiser cannot be trained; they are compared one by one."""
+"""The least number of vectors that LanceDB's quantiser can be trained on. With fewer there is no
+index, and LanceDB compares every vector."""
 
 PROBES = 64
-"""How many of the index's partitions are looked into."""
+"""How many partitions of the index are searched."""
 
 
 @dataclass(frozen=True)
 class Lance:
-    """Candidates by LanceDB's compressed vectors, then compared exactly."""
+    """Finds candidates by LanceDB's compressed vectors and then compares those exactly."""
 
     table: Any
     vectors: Vectors
@@ -51,7 +47,7 @@ class Lance:
 
 
 def build_lance(folder: Path, parts: Iterable[Vectors], width: int) -> None:
-    """Write LanceDB's table of all parts' vectors and its index, in ``folder/lance``."""
+    """Write LanceDB's table of all vectors, and its index, to ``folder/lance``."""
     schema = pyarrow.schema(
         [("place", pyarrow.int64()), ("vector", pyarrow.list_(pyarrow.float32(), width))]
     )
@@ -72,5 +68,5 @@ def build_lance(folder: Path, parts: Iterable[Vectors], width: int) -> None:
 
 
 def open_lance(folder: Path, vectors: Vectors) -> Lance:
-    """The engine that :func:`build_lance` wrote."""
+    """Open what :func:`build_lance` wrote."""
     return Lance(lancedb.connect(str(folder / "lance")).open_table("texts"), vectors)

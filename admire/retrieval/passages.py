@@ -1,8 +1,7 @@
-"""Texts with a marked span: reading and writing IdioLink's files, and what is relevant to what."""
+"""Texts with a marked span: IdioLink's files, and which document is relevant to which query."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -12,35 +11,34 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from admire.choices import check_setting
 from admire.encoders.hub import local_folder
-from admire.errors import UserError
+from admire.errors import UserError, check_extra
 from admire.files import check_object, json_rows, read_text
+from admire.retrieval.modes import SPLITS, USAGES
 from admire.storage import write_whole
-
-SPLITS = ("train", "val", "test")
 
 MEANS_THE_SAME = {
     "literal": ("literal",),
     "idiomatic": ("idiomatic", "simplification", "sense"),
 }
-"""By the usage of a query the usages of its PIE's documents that are relevant (IdioLink, 3.1)."""
-
-USAGES = ("literal", "idiomatic", "simplification", "sense", "distractor")
-"""Of documents. ``distractor`` is ours: a paraphrase that misses the meaning, relevant to no query;
-IdioLink's own files have none."""
+"""For a query's usage, the usages of its PIE's documents that are relevant (IdioLink, 3.1)."""
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A query or a document of IdioLink: a text, and a span of it that conveys a PIE's meaning.
+    """A query or a document of IdioLink: a text with a span that conveys a PIE's meaning.
+
+    A PIE is a potentially idiomatic expression.
 
     Attributes:
         id: unique in its file.
         sentence: the whole text.
         idiom: the PIE, in its base form.
         span: the marked words, as they stand in the sentence.
-        subject: the domain; empty where there is none.
-        usage: of a query ``literal`` or ``idiomatic``, of a document one of :data:`USAGES`.
+        subject: the domain; empty if there is none.
+        usage: ``literal`` or ``idiomatic`` for a query, one of
+            :data:`admire.retrieval.modes.USAGES` for a document.
         is_gold: whether people checked it.
         occurrence: which occurrence of the span in the sentence is meant, from 1.
     """
@@ -69,10 +67,12 @@ class Split:
 
 
 def locate(text: str, span: str, occurrence: int = 1) -> tuple[int, int]:
-    """Where the n-th occurrence of the span begins and ends; in any case, if not as written.
+    """Where the n-th occurrence of the span begins and ends, in characters.
+
+    If the text lacks the span as it is written, upper and lower case are taken as the same.
 
     Raises:
-        ValueError: the text does not have it so often.
+        ValueError: the span does not occur that often.
     """
     for within, wanted in ((text, span), (text.lower(), span.lower())):
         start = -1
@@ -80,7 +80,7 @@ def locate(text: str, span: str, occurrence: int = 1) -> tuple[int, int]:
             start = within.find(wanted, start + 1)
             if start < 0:
                 break
-        # Lower case may be longer than what it is of ("İ"), and places would not be those.
+        # Lower case may be longer than the original ("İ"); its positions would then be wrong.
         if wanted and start >= 0 and len(within) == len(text):
             return start, start + len(wanted)
     raise ValueError(f"'{span}' is not in it" + f" {occurrence} times" * (occurrence > 1))
@@ -110,21 +110,21 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
     """A split of a benchmark: ``<split>/queries.json`` and ``<split>/indexes.json``, or ``.jsonl``.
 
     Args:
-        source: a folder, or a dataset repository on the hub (``Intellexus/IdioLink``), which needs
-            the extra ``clip``.
-        usages: what the index is to hold, the paper's compositions; nothing means everything.
-        gold: only the queries and documents that people checked.
+        source: a folder, or a dataset on the hub (``Intellexus/IdioLink``), which needs the extra
+            ``clip``.
+        usages: usages of the documents to keep, the paper's compositions; empty keeps all.
+        gold: keep only the queries and documents that people checked.
 
     Raises:
-        UserError: a file is missing or damaged; the message names file, row and column.
+        UserError: a file is missing or damaged; the message names file, row and column. Or nothing
+            is left of the split.
     """
+    for usage in usages:
+        check_setting("usage", usage, USAGES)
     found = []
     for name, allowed in (("queries", tuple(MEANS_THE_SAME)), ("indexes", USAGES)):
         found.append(read_passages(_file(source, split, name), allowed))
     queries, documents = found
-    unknown = [usage for usage in usages if usage not in USAGES]
-    if unknown:
-        raise UserError(f"'{unknown[0]}' is no usage. There are: {', '.join(USAGES)}.")
     kept = [d for d in documents if not usages or d.usage in usages]
     if gold:
         queries, kept = ([one for one in part if one.is_gold] for part in (queries, kept))
@@ -145,11 +145,9 @@ def _file(source: str, split: str, name: str) -> Path:
             f"{folder}: has no {split}/{name}.json (or .jsonl). A benchmark has the splits "
             f"{', '.join(SPLITS)} as folders with queries.json and indexes.json."
         )
-    if importlib.util.find_spec("huggingface_hub") is None:
-        raise UserError(
-            f"{source}: is no folder. A dataset of the hub needs the extra 'clip' "
-            "(pip install '.[clip]' in the clone)."
-        )
+    check_extra(
+        "clip", f"'{source}' is no folder here, and a dataset on the hub", "huggingface_hub"
+    )
     from admire.encoders.hub import hub_file
 
     return hub_file(source, f"{split}/{name}.json", f"{split}/{name}.jsonl", kind="dataset")
@@ -159,7 +157,7 @@ def read_passages(path: Path, usages: Iterable[str] = USAGES) -> list[Passage]:
     """The passages of a JSON list or of a JSONL file.
 
     Raises:
-        UserError: the file or a row of it is not as :class:`Passage` has it.
+        UserError: the file or a row of it cannot be used.
     """
     passages = []
     ids: set[str] = set()
@@ -209,14 +207,14 @@ def _passage(row: dict[str, Any], where: str, usages: Sequence[str]) -> Passage:
         occurrence,
     )
     try:
-        passage.place  # noqa: B018  it is looked for
+        passage.place  # noqa: B018  fails if the span is not there
     except ValueError as error:
         raise UserError(f"{where}, span: {error}: “{passage.sentence}”.") from None
     return passage
 
 
 def write_split(folder: Path, split: str, content: Split) -> None:
-    """Write ``<split>/queries.json`` and ``<split>/indexes.json``, each whole.
+    """Write ``<split>/queries.json`` and ``<split>/indexes.json``, each at once.
 
     Raises:
         UserError: a file cannot be written.

@@ -1,27 +1,21 @@
-"""Text-only retrieval of the same meaning (IdioLink): BM25 and dense, in the paper's four modes."""
+"""Similarities of queries and documents: BM25, encoders in the paper's four modes, and meaning."""
 
 from __future__ import annotations
 
 import itertools
-import logging
 import re
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
 from admire.encoders import Query, QueryEncoder, TextEncoder, Vectors
 from admire.errors import UserError
 from admire.interpretation import Interpretation
-from admire.retrieval.evaluation import Similarities, evaluate
+from admire.retrieval.evaluation import Similarities, score_queries
+from admire.retrieval.modes import Format, Mode
 from admire.retrieval.passages import Passage, Split
 from admire.scorer import Scoring, query_weights, score
-
-log = logging.getLogger("admire")
-
-
-Mode = Literal["sentence", "span", "instruction+sentence", "instruction+span"]
-MODES: tuple[Mode, ...] = get_args(Mode)
 
 INSTRUCTION = (
     "Based on the literal/idiomatic usage of the span {span} in the query, retrieve documents that "
@@ -29,19 +23,14 @@ INSTRUCTION = (
 )
 """IdioLink's instruction (appendix B)."""
 
-Format = Literal["auto", "instruct", "prompt", "plain"]
-"""How an instruction is given: ``instruct`` as "Instruct: … Query: …", ``prompt`` as the prompt
-argument of sentence-transformers, which models like INSTRUCTOR leave out of the pooling, ``plain``
-in front of the query; ``auto`` goes by the model's name."""
-
 
 def encode_queries(
     queries: Sequence[Passage], encoder: TextEncoder, mode: Mode, style: Format = "auto"
 ) -> Vectors:
-    """The queries' vectors, shape (queries, width): of sentences or spans, as ``mode`` says.
+    """Vectors of the queries' sentences or spans, shape (queries, width).
 
     Raises:
-        UserError: the mode needs spans, and the encoder has no vectors of tokens.
+        UserError: the mode needs spans, and the encoder has no vectors of spans.
     """
     style = style_of(encoder.name) if style == "auto" else style
     asked = [as_query(query, mode, style) for query in queries]
@@ -49,15 +38,17 @@ def encode_queries(
         return encoder.encode_queries(asked)
     if mode.endswith("span"):
         raise UserError(
-            f"The encoder '{encoder.name}' has no vectors of spans. Use --query sentence or "
-            "instruction+sentence, or an encoder sbert:REPOSITORY."
+            f"The encoder '{encoder.name}' has no vectors of spans. Use the query 'sentence' or "
+            "'instruction+sentence', or an encoder sbert:REPOSITORY.",
+            "query",
+            "encoder",
         )
     return encoder.encode_texts([(one.prompt or "") + one.text for one in asked], role="query")
 
 
 def style_of(name: str) -> Format:
-    """How a model of that name wants instructions."""
-    name = name.rpartition("/")[2].lower()  # not of the folders above
+    """The form of instructions that a model of this name was trained with."""
+    name = name.rpartition("/")[2].lower()  # folders above it say nothing about the model
     if "instructor" in name:
         return "prompt"
     if re.search(r"instruct|qwen|lychee", name):
@@ -66,7 +57,7 @@ def style_of(name: str) -> Format:
 
 
 def as_query(query: Passage, mode: Mode, style: Format) -> Query:
-    """What an encoder is given of a query: its text, the prompt before it, and the span's place."""
+    """What an encoder gets of a query: its text, the prompt before it, and the span's position."""
     start, end = query.place
     prompt, before = None, ""
     if mode.startswith("instruction"):
@@ -86,7 +77,10 @@ def dense(
 ) -> Similarities:
     """Cosines of queries and documents, shape (queries, documents).
 
-    Documents are whole sentences without instruction, whatever the queries are (section 4.1).
+    Documents are always whole sentences without instruction (section 4.1).
+
+    Raises:
+        UserError: the mode needs spans, and the encoder has no vectors of spans.
     """
     queries = encode_queries(split.queries, encoder, mode, style)
     documents = encoder.encode_texts([d.sentence for d in split.documents], role="document")
@@ -102,8 +96,11 @@ def by_meaning(
 ) -> Similarities:
     """Scores of documents by the method of :func:`admire.rank`, shape (queries, documents).
 
-    ``readings`` has for each query the sense and the gloss that a chat model finds; gloss and PIE
-    are compared with whole documents and weighed as ``scoring`` says.
+    Gloss and PIE are compared with whole documents.
+
+    Args:
+        readings: for each query the sense and the gloss that a chat model found.
+        scoring: how the two cosines are weighed.
     """
     documents = encoder.encode_texts([d.sentence for d in split.documents], role="document")
     pies = [query.idiom for query in split.queries]
@@ -119,11 +116,11 @@ def by_meaning(
 
 
 BM25_GRID = tuple(itertools.product((0.6, 0.9, 1.2, 1.5, 2.0), (0.2, 0.4, 0.6, 0.75, 0.9)))
-"""k1 and b that the paper tries (appendix E.1)."""
+"""Pairs of k1 and b that the paper tries (appendix E.1)."""
 
 
 def words(text: str) -> list[str]:
-    """The words that BM25 counts: lower case, an apostrophe inside a word is a part of it."""
+    """The words that BM25 counts, in lower case. An apostrophe inside a word is a part of it."""
     return re.findall(r"\b\w+(?:['’]\w+)?\b", text.lower())
 
 
@@ -134,7 +131,11 @@ def bm25(
     k1: float = 0.9,
     b: float = 0.4,
 ) -> Similarities:
-    """BM25 of queries and documents, shape (queries, documents); the defaults are the paper's."""
+    """BM25 scores, shape (queries, documents). The defaults are the paper's.
+
+    Args:
+        of: what of a query is compared with whole documents.
+    """
     from rank_bm25 import BM25Okapi
 
     documents = [words(d.sentence) for d in split.documents]
@@ -146,10 +147,10 @@ def bm25(
 
 
 def tune_bm25(split: Split, of: Literal["sentence", "span"] = "sentence") -> tuple[float, float]:
-    """k1 and b with the highest mean nDCG@10, of the paper's grid; the first of equals."""
+    """The k1 and b of the paper's grid with the highest mean nDCG@10; of equal ones the first."""
 
     def quality(pair: tuple[float, float]) -> float:
-        found = evaluate(split, bm25(split, of, k1=pair[0], b=pair[1]))
+        found = score_queries(split, bm25(split, of, k1=pair[0], b=pair[1]))
         return round(float(found["ndcg"].mean()), 12)
 
     return max(BM25_GRID, key=quality)

@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch.nn import functional
 
-from admire.encoders.sentence import SentenceEncoder, document_prompt, query_prompt
+from admire.choices import Device, Number, check_setting, check_settings
+from admire.encoders.sentence import (
+    SentenceEncoder,
+    document_prompt,
+    open_trainable,
+    query_prompt,
+)
 from admire.encoders.spans import prepare_spans, span_states
 from admire.errors import UserError
 from admire.retrieval import evaluation, retrievers
+from admire.retrieval.modes import FORMATS, MODES, Format, Mode
 from admire.retrieval.passages import Passage, Split, relevant
-from admire.retrieval.retrievers import Format, Mode
+from admire.storage import check_folder
 from admire.trainer import FitSettings, Row, fine_tune
+
+log = logging.getLogger("admire")
 
 
 @dataclass(frozen=True)
-class RetrievalTraining:
-    """How an encoder is fine-tuned; the paper's four configurations are the four modes.
+class RetrieverTraining:
+    """How an encoder is fine-tuned for retrieval.
 
     Attributes:
-        mode, style: what of a query is encoded, in training as in evaluation.
+        query: what of a query is encoded, in training and in evaluation. The four modes are the
+            paper's four configurations.
+        instruction_format: how an instruction is given to the encoder.
         soft_negatives: α_N, documents of other PIEs for each query.
         hard_negatives: α_H, documents of the same PIE in the other sense.
-        positive_in_denominator: the usual form of the loss; the paper's equation 2 as it is printed
-            has the negatives alone there.
-        temperature: what cosines are divided by; the paper has none, which is 1.
+        positive_in_denominator: whether the loss has the positive in its denominator, as usual.
+            The paper's equation 2, as it is printed, has only the negatives there.
+        temperature: what cosines are divided by. The paper has none, which is 1.
         fit: the trainer's settings.
     """
 
-    mode: Mode = "sentence"
-    style: Format = "auto"
+    query: Mode = "sentence"
+    instruction_format: Format = "auto"
     soft_negatives: int = 3
     hard_negatives: int = 3
     positive_in_denominator: bool = False
@@ -46,30 +58,38 @@ class RetrievalTraining:
     fit: FitSettings = field(default_factory=FitSettings)
 
     def __post_init__(self) -> None:
-        if min(self.soft_negatives, self.hard_negatives) < 0:
-            raise UserError("soft_negatives and hard_negatives cannot be below 0.")
+        check_settings(
+            self,
+            query=MODES,
+            instruction_format=FORMATS,
+            soft_negatives=Number(0, whole=True),
+            hard_negatives=Number(0, whole=True),
+            positive_in_denominator=bool,
+            temperature=Number(0, above=True),
+            fit=FitSettings,
+        )
         if self.soft_negatives + self.hard_negatives < 1:
-            raise UserError("There must be negatives, soft or hard.")
-        if not 0 < self.temperature < math.inf:
-            raise UserError(f"temperature cannot be {self.temperature}.")
+            raise UserError(
+                "There must be negatives, soft or hard.", "soft_negatives", "hard_negatives"
+            )
 
 
 @dataclass(frozen=True)
 class Example:
-    """Equation 1: a query, one positive, its soft and then its hard negatives."""
+    """Equation 1: a query, one positive, and its negatives, first soft and then hard ones."""
 
     query: Passage
     positive: Passage
     negatives: tuple[Passage, ...]
 
 
-def examples(split: Split, settings: RetrievalTraining) -> list[Example]:
+def examples(split: Split, settings: RetrieverTraining) -> list[Example]:
     """One example for each query that has a positive, drawn at random.
 
-    Of a query with fewer hard negatives than wanted each is taken again in turn.
+    If there are fewer hard negatives than wanted, they are repeated in turn.
 
     Raises:
-        UserError: no query has a positive and negatives.
+        UserError: no query has a positive and negatives, or there are too few soft negatives.
     """
     rng = np.random.default_rng(settings.fit.seed)
     documents = split.documents
@@ -84,7 +104,8 @@ def examples(split: Split, settings: RetrievalTraining) -> list[Example]:
         if len(soft) < settings.soft_negatives:
             raise UserError(
                 f"{settings.soft_negatives} soft negatives are asked for, but there are only "
-                f"{len(soft)} documents of other PIEs than '{query.idiom}'."
+                f"{len(soft)} documents of other PIEs than '{query.idiom}'.",
+                "soft_negatives",
             )
         negatives = _drawn(soft, settings.soft_negatives, rng)
         negatives += _drawn(hard, settings.hard_negatives, rng)
@@ -111,8 +132,9 @@ def contrastive_loss(
     Args:
         positives: cosines of queries and positives, shape (batch,).
         negatives: cosines of queries and their negatives, shape (batch, negatives).
-        temperature: what cosines are divided by; 1 is as printed.
-        positive_in_denominator: whether the positive is there as well, as usual; not as printed.
+        temperature: what cosines are divided by; 1 is the printed form.
+        positive_in_denominator: whether the denominator has the positive too. That is the usual
+            form, but not the printed one.
     """
     positive, every = positives / temperature, negatives / temperature
     if positive_in_denominator:
@@ -120,10 +142,10 @@ def contrastive_loss(
     return (every.logsumexp(dim=1) - positive).mean()
 
 
-def finetune_retrieval(
-    encoder: SentenceEncoder, train: Split, val: Split, settings: RetrievalTraining, out: Path
+def train_retriever(
+    encoder: SentenceEncoder, train: Split, val: Split, settings: RetrieverTraining, out: Path
 ) -> list[float]:
-    """Fine-tune a sentence encoder in place and save it to ``out``, which ``sbert:`` opens.
+    """Fine-tune a sentence encoder in place and save it to ``out``, for ``sbert:FOLDER``.
 
     The epoch with the highest mean nDCG@10 on ``val`` is kept.
 
@@ -131,24 +153,27 @@ def finetune_retrieval(
         That figure before training and after each epoch.
 
     Raises:
-        UserError: the splits do not give what is asked for, or the model leaves prompts out of its
-            pooling (INSTRUCTOR) and ``mode`` is instruction+sentence, which is not implemented.
+        UserError: the splits lack what the settings ask for. Or the model leaves prompts out of its
+            pooling (INSTRUCTOR), for which ``instruction+sentence`` is not implemented.
     """
     model = encoder.model
-    if settings.mode == "instruction+sentence" and any(
+    if settings.query == "instruction+sentence" and any(
         isinstance(module, Pooling) and not module.include_prompt for module in model
     ):
         raise UserError(
-            f"{encoder.name}: leaves instructions out of its sentences' vectors, and cannot be "
-            "trained with --query instruction+sentence. Use instruction+span or sentence."
+            f"{encoder.name}: leaves instructions out of its sentences' vectors and cannot be "
+            "trained with the query 'instruction+sentence'. Use 'instruction+span' or 'sentence'.",
+            "query",
         )
-    style = retrievers.style_of(encoder.name) if settings.style == "auto" else settings.style
+    mode, style = settings.query, settings.instruction_format
+    if style == "auto":
+        style = retrievers.style_of(encoder.name)
 
     def validate() -> float:
-        similarities = retrievers.dense(val, encoder, settings.mode, style)
-        return float(evaluation.evaluate(val, similarities)["ndcg"].mean())
+        similarities = retrievers.dense(val, encoder, mode, style)
+        return float(evaluation.score_queries(val, similarities)["ndcg"].mean())
 
-    rows = [_row(one, settings.mode, style, model) for one in examples(train, settings)]
+    rows = [_row(one, mode, style, model) for one in examples(train, settings)]
     loss = _Loss(model, settings)
     return fine_tune(
         model,
@@ -160,6 +185,61 @@ def finetune_retrieval(
         lambda some: _features(model, some),
         of=f"{encoder.identity} {settings}",
     )
+
+
+def train_retrievers(
+    name: str,
+    splits: Mapping[str, Split],
+    settings: RetrieverTraining,
+    out: Path,
+    *,
+    seeds: int = 1,
+    device: Device = "auto",
+) -> pd.DataFrame:
+    """Train several models, which differ in their seeds, and score them on the test split.
+
+    Args:
+        name: the encoder to begin with.
+        splits: ``train``, ``val`` and ``test``.
+        settings: for the first model; the others have the next seeds.
+        out: the folder of the model, or of the models ``seed-N`` if there are several.
+        seeds: how many models are trained.
+
+    Returns:
+        Mean and deviation over the models, in percent, a row for ``before`` and ``after`` and each
+        group of queries: ``model, group, r_precision, ndcg, r_precision_deviation,
+        ndcg_deviation``.
+
+    Raises:
+        UserError: the encoder cannot be trained, ``out`` cannot be written, or see
+            :func:`train_retriever`.
+    """
+    check_setting("seeds", seeds, Number(1, whole=True))
+    first = settings.fit.seed
+    folders = {
+        seed: out / f"seed-{seed}" if seeds > 1 else out for seed in range(first, first + seeds)
+    }
+    for folder in folders.values():
+        check_folder(folder, "model")
+    tables: list[pd.DataFrame] = []
+
+    def scored(encoder: SentenceEncoder, model: str) -> None:
+        test = splits["test"]
+        similarities = retrievers.dense(test, encoder, settings.query, settings.instruction_format)
+        figures = evaluation.summarise_queries(evaluation.score_queries(test, similarities))
+        tables.append(figures.assign(model=model))
+
+    for seed, folder in folders.items():
+        encoder = open_trainable(name, device=device)
+        if not tables:
+            scored(encoder, "before")
+        own = replace(settings, fit=replace(settings.fit, seed=seed))
+        train_retriever(encoder, splits["train"], splits["val"], own, folder)
+        log.info("Wrote %s", folder)
+        scored(encoder, "after")
+    figures = pd.concat(tables).groupby(["model", "group"], sort=False)[["r_precision", "ndcg"]]
+    deviations = figures.std(ddof=0).add_suffix("_deviation")
+    return pd.concat([figures.mean(), deviations], axis=1).reset_index()
 
 
 def _row(example: Example, mode: Mode, style: Format, model: SentenceTransformer) -> dict[str, Any]:
@@ -177,7 +257,7 @@ def _row(example: Example, mode: Mode, style: Format, model: SentenceTransformer
 
 
 def _features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
-    """Features of the queries, with their spans' masks, and of all their documents in one batch."""
+    """Features of the queries, with the masks of their spans, and of all their documents."""
     texts = [row["query"] for row in rows]
     if rows[0]["start"] >= 0:
         spans = [(row["start"], row["end"]) for row in rows]
@@ -199,7 +279,7 @@ def _features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, torc
 
 
 class _Loss(torch.nn.Module):
-    def __init__(self, model: SentenceTransformer, settings: RetrievalTraining):
+    def __init__(self, model: SentenceTransformer, settings: RetrieverTraining):
         super().__init__()
         self.model = model
         self.settings = settings

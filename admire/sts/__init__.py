@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import lazy_loader
 
-Objective = Literal[
-    "adaptive",
-    "multi-negative",
-    "consistent",
-    "triplet+ranking",
-    "simcse",
-    "regression",
-    "classification",
-    "cosent",
-]
-"""What an encoder is fine-tuned for, see :class:`admire.sts.training.SentenceTraining`."""
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Similarities of pairs by an encoder or a chat model, and their rank correlation with the gold."""
+"""Similarities of pairs by an encoder or a chat model, and their correlation with the gold."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 
+from admire.choices import check_setting
 from admire.encoders import TextEncoder
 from admire.errors import UserError
 from admire.llm import ChatModel, ask_each
 from admire.prompts import Prompts
 from admire.storage import write_whole
+from admire.sts.objectives import TrainingSetting
 from admire.sts.pairs import Pair
 
 Similarities = Mapping[tuple[str, str], float]
-"""Of two sentences, as a model has it."""
+"""Similarities by a model, for each two sentences."""
 
 SUBSETS: tuple[tuple[str, Callable[[Pair], bool]], ...] = (
     ("all", lambda pair: True),
@@ -27,11 +30,11 @@ SUBSETS: tuple[tuple[str, Callable[[Pair], bool]], ...] = (
     ("sts", lambda pair: pair.mwe is None),
 )
 ATTEMPTS = 3
-"""How often a chat model is asked again when its reply holds no number from 0 to 1."""
+"""How often a chat model is asked at most, until its reply holds a number from 0 to 1."""
 
 
 def _asked(pairs: Sequence[Pair]) -> list[tuple[str, str]]:
-    """What must be compared: the pairs, and those whose similarities theirs should equal."""
+    """The sentences to compare: those of each pair, and of its reference if it has one."""
     found = [(pair.first, pair.second) for pair in pairs]
     found += [pair.reference for pair in pairs if pair.reference]
     return list(dict.fromkeys(found))
@@ -42,8 +45,8 @@ def compare(
 ) -> dict[tuple[str, str], float]:
     """Cosines of the pairs and of their references, in [-1, 1].
 
-    ``as_read`` gives a sentence the form in which the encoder takes it, as
-    :func:`admire.sts.mwes.reader` does.
+    Args:
+        as_read: changes a sentence before it is encoded, as :func:`admire.sts.mwes.reader` does.
     """
     asked = _asked(pairs)
     sentences = list(dict.fromkeys(sentence for pair in asked for sentence in pair))
@@ -59,8 +62,8 @@ def rate(
 ) -> dict[tuple[str, str], float]:
     """Ratings in [0, 1] by a chat model (the DeepSeek row of ChengyuSTS, section 4).
 
-    A reply that holds no such number is asked for again at temperature 1; after three tries the
-    pair has no rating and is not among the results.
+    If a reply holds no such number, the model is asked again at temperature 1. After three tries
+    the pair is left out.
 
     Raises:
         UserError: the model cannot be asked.
@@ -83,7 +86,7 @@ def rate(
 
 
 def read_rating(reply: str) -> float | None:
-    """The one number in a reply, if it is from 0 to 1."""
+    """The number in a reply, if it is the only one and from 0 to 1; else None."""
     numbers = re.findall(r"[-−]?\d*[.,]?\d+(?:\s*%)?", reply)
     if len(numbers) != 1 or numbers[0].endswith("%"):
         return None
@@ -91,16 +94,16 @@ def read_rating(reply: str) -> float | None:
     return rating if 0 <= rating <= 1 else None
 
 
-def evaluate(pairs: Sequence[Pair], similarities: Similarities) -> pd.DataFrame:
+def correlate(pairs: Sequence[Pair], similarities: Similarities) -> pd.DataFrame:
     """Spearman's correlation as the organisers of SemEval-2022 Task 2 compute it.
 
-    A pair without a similarity of its own has that of its reference, as predicted. Pairs that can
-    not be scored, or were not rated, are left out.
+    The gold of a pair with a reference is the similarity that the model predicts for the reference.
+    Pairs without a gold or without a rating are left out.
 
     Returns:
-        A row for each language and, where there are several, for all together (``"all"``), and each
-        subset of pairs that is there (all, idiom, sts): ``language, subset, n, spearman``. The
-        correlation is NaN where it is not defined, because all predictions or all golds are equal.
+        ``language, subset, n, spearman``, a row for each language and each subset of pairs (all,
+        idiom, sts); if there are several languages, also for all of them together (``"all"``). The
+        correlation is NaN if all predictions or all golds are equal.
     """
     scored = [
         (pair, similarities[pair.first, pair.second], gold)
@@ -126,20 +129,24 @@ def _gold(pair: Pair, similarities: Similarities) -> float | None:
 
 
 def spearman(a: Sequence[float], b: Sequence[float]) -> float:
-    """Spearman's correlation with mean ranks for ties; NaN where one side is constant."""
+    """Spearman's correlation with mean ranks for ties; NaN if one side is constant."""
     if len(set(a)) < 2 or len(set(b)) < 2:
         return math.nan
     return float(np.corrcoef(pd.Series(a).rank(), pd.Series(b).rank())[0, 1])
 
 
-def write_submission(
-    path: Path, pairs: Sequence[Pair], similarities: Similarities, setting: str
+def write_similarities(
+    path: Path, pairs: Sequence[Pair], similarities: Similarities, setting: TrainingSetting
 ) -> None:
     """Write a submission to Task 2B: ``ID, Language, Setting, Sim``.
+
+    Args:
+        setting: whether the model was trained on the task's data.
 
     Raises:
         UserError: a pair was not rated, or the file cannot be written.
     """
+    check_setting("setting", setting, get_args(TrainingSetting))
     missing = [pair.name for pair in pairs if (pair.first, pair.second) not in similarities]
     if missing:
         raise UserError(

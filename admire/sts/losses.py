@@ -1,4 +1,4 @@
-"""Losses for idioms: He et al.'s triplet loss with its miner, and one for the task's own rule."""
+"""Losses for idioms: He et al.'s triplet loss with its miner, and one for the task's own gold."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch.nn import functional
 
-from admire.errors import UserError
+from admire.errors import needs_extra
 
 
 class AdaptiveTripletLoss(torch.nn.Module):
-    """He et al., sections 3.1 to 3.3: a triplet loss on cosines, over triplets that a miner finds.
+    """He et al.'s triplet loss on cosines, over triplets that a miner finds (sections 3.1 to 3.3).
 
-    Of sentences with labels, those with one label are anchors and positives to each other, all
-    others are negatives. The miner keeps triplets in which the negative is not farther than the
-    positive by ``miner_margin``, in Euclidean distance of unit vectors; the loss is the mean of
-    max(cos(a, n) − cos(a, p) + margin, 0) over those that are not yet 0, as
-    pytorch-metric-learning averages it, or with ``multi_negative`` the sum over an (anchor,
-    positive)'s negatives, averaged over those pairs (equation 5).
+    Two sentences with the same label are anchor and positive; a sentence with another label is a
+    negative. The miner keeps a triplet if the negative is less than ``miner_margin`` farther from
+    the anchor than the positive, in Euclidean distance of unit vectors. The loss of a triplet is
+    max(cos(a, n) − cos(a, p) + margin, 0). The losses above 0 are averaged, as
+    pytorch-metric-learning does it. With ``multi_negative`` the losses of all negatives of an
+    (anchor, positive) pair are added, and the sums are averaged over these pairs (equation 5).
     """
 
     def __init__(
@@ -32,13 +32,8 @@ class AdaptiveTripletLoss(torch.nn.Module):
         multi_negative: bool = False,
     ):
         super().__init__()
-        try:
+        with needs_extra("finetune", "The triplet loss"):
             from pytorch_metric_learning import distances, losses, miners
-        except ImportError as error:
-            raise UserError(
-                "This objective needs pytorch-metric-learning, of the extra 'finetune' "
-                "(pip install '.[finetune]' in the clone)."
-            ) from error
 
         self.model = model
         self.multi_negative = multi_negative
@@ -49,11 +44,11 @@ class AdaptiveTripletLoss(torch.nn.Module):
         self.loss = losses.TripletMarginLoss(margin=margin, distance=distances.CosineSimilarity())
 
     def forward(self, features: Sequence[dict[str, Any]], labels: torch.Tensor) -> torch.Tensor:
-        """The loss of one batch: features of one column of sentences, and their labels."""
+        """The loss of a batch: features of one column of sentences, and their labels."""
         return self.of(self.model(features[0])["sentence_embedding"], labels)
 
     def of(self, vectors: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """The loss of vectors (sentences, width) with labels (sentences,)."""
+        """The loss of vectors, shape (sentences, width), with labels, shape (sentences,)."""
         mined = self.miner(vectors, labels)
         if not self.multi_negative:
             found: torch.Tensor = self.loss(vectors, labels, mined)
@@ -69,12 +64,13 @@ class AdaptiveTripletLoss(torch.nn.Module):
 
 
 class ConsistencyLoss(torch.nn.Module):
-    """The task's own definition (He et al., equation 3) as a loss, over triples (S, c, i).
+    """The task's own gold (He et al., equation 3) as a loss over triples (S, c, i).
 
-    CoSENT over a batch puts every cos(S, c) above every cos(S, i) and cos(c, i), because Spearman's
-    correlation compares pairs of different sentences too, where a triplet loss compares within
-    one; and the mean of (cos(S, i) − cos(c, i))² is what the gold of an incorrect pair asks for.
-    Ours; no paper has it.
+    S is a sentence, c a correct and i an incorrect paraphrase of it. There are two terms. CoSENT
+    puts every cos(S, c) of a batch above every cos(S, i) and every cos(c, i): Spearman's
+    correlation compares pairs of different sentences too, but a triplet loss only compares within
+    one triple. The mean of (cos(S, i) − cos(c, i))² makes these two equal, as the gold of an
+    incorrect pair demands. This loss is ours; no paper has it.
     """
 
     def __init__(self, model: SentenceTransformer, scale: float = 20.0, margin: float = 0.0):
@@ -86,13 +82,13 @@ class ConsistencyLoss(torch.nn.Module):
     def forward(
         self, features: Sequence[dict[str, Any]], labels: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """The loss of one batch: features of sentences, correct and incorrect paraphrases."""
+        """The loss of a batch: features of sentences, correct and incorrect paraphrases."""
         return self.of(*(self.model(column)["sentence_embedding"] for column in features))
 
     def of(
         self, sentences: torch.Tensor, correct: torch.Tensor, incorrect: torch.Tensor
     ) -> torch.Tensor:
-        """The loss of vectors, each (triples, width)."""
+        """The loss of vectors, each of shape (triples, width)."""
         same = functional.cosine_similarity(sentences, correct)
         other = functional.cosine_similarity(sentences, incorrect)
         reference = functional.cosine_similarity(correct, incorrect)
@@ -103,7 +99,7 @@ class ConsistencyLoss(torch.nn.Module):
 
 
 class WeightedLoss(torch.nn.Module):
-    """A loss of a batch with labels, times a weight."""
+    """Another loss, multiplied by a weight."""
 
     def __init__(self, loss: torch.nn.Module, weight: float):
         super().__init__()
@@ -111,6 +107,6 @@ class WeightedLoss(torch.nn.Module):
         self.weight = weight
 
     def forward(self, features: list[dict[str, Any]], labels: torch.Tensor) -> torch.Tensor:
-        """The loss of one batch."""
+        """The weighted loss of a batch."""
         found: torch.Tensor = self.loss(features, labels)
         return self.weight * found

@@ -1,4 +1,4 @@
-"""Expressions as single tokens (He et al., section 3.3): 'night owl' as IDnightowlID."""
+"""Expressions as single tokens (He et al., section 3.3): ``night owl`` becomes IDnightowlID."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ if TYPE_CHECKING:
 
 
 def token(mwe: str) -> str:
-    """The token of an expression: its letters and digits between two ``ID``."""
+    """The token of an expression: its letters and digits with ``ID`` before and after them."""
     return "ID" + re.sub(r"[\W_]+", "", mwe.casefold()) + "ID"
 
 
 def mark(sentence: str, mwe: str) -> str:
-    """The sentence with each use of the expression, whatever its case, as its token."""
+    """Replace each use of the expression by its token, in upper and in lower case."""
     return _pattern(mwe).sub(token(mwe), sentence)
 
 
 @lru_cache(maxsize=4096)
 def _pattern(mwe: str) -> re.Pattern[str]:
     words = r"[\s_-]+".join(map(re.escape, re.split(r"[\s_-]+", mwe.strip())))
-    # Chinese is written without spaces, so that there an expression's neighbours are letters.
+    # Chinese has no spaces between words, so letters may stand next to an expression.
     before, after = ("", "") if re.match(r"[\u3400-\u9fff]", mwe) else (r"(?<!\w)", r"(?!\w)")
     return re.compile(before + words + after, re.IGNORECASE)
 
 
 def extend(model: SentenceTransformer, mwes: Iterable[str]) -> str:
-    """Give the model's vocabulary a token for each expression.
+    """Add a token for each expression to the model's vocabulary.
 
-    A new token begins as the mean of the tokens that the expression had so far, so that a model
-    that has learned nothing yet compares much as before. Of the vectors of tokens only those of new
-    ones are learned from then on, so that they can be learned faster than the rest of the model.
+    The vector of a new token is at first the mean of the vectors of the expression's tokens, so the
+    untrained model gives nearly the same similarities as before. In training, only the vectors of
+    these tokens change, not those of other tokens. They can therefore have a higher learning rate
+    than the rest of the model.
 
     Returns:
-        The name of the weights in which those vectors are.
+        The name of the model's weights that hold the vectors of tokens.
     """
     import torch
 
@@ -64,9 +65,10 @@ def extend(model: SentenceTransformer, mwes: Iterable[str]) -> str:
 
 
 def reader(model: SentenceTransformer, mwes: Iterable[str]) -> Callable[[str], str]:
-    """What puts tokens into a sentence for those of the expressions that the model has tokens of.
+    """A function that replaces expressions in a sentence by their tokens.
 
-    For a model without such tokens sentences stay as they are.
+    It replaces only expressions that the model has a token for; longer expressions come first. If
+    the model has no such tokens, the function returns each sentence unchanged.
     """
     known = model.tokenizer.get_added_vocab()
     owned = sorted({m for m in mwes if token(m) in known}, key=lambda m: (-len(m), m))

@@ -25,11 +25,11 @@ class Pair:
 
     Attributes:
         name: the row's ID.
-        language: its tag, lower-case.
+        language: its tag, in lower case.
         first, second: the sentences.
-        similarity: in [0, 1], or None where it is another pair's or not known.
-        reference: two sentences whose similarity, as a model has it, this pair's should equal.
-        mwe: the expression that ``first`` uses; None in pairs of plain STS.
+        similarity: in [0, 1]; None if it is not known, or the pair has a reference.
+        reference: two sentences. The model should give this pair the similarity that it gives them.
+        mwe: the expression that ``first`` uses; None for pairs of plain STS.
     """
 
     name: str
@@ -42,16 +42,20 @@ class Pair:
 
     @property
     def gold(self) -> bool:
-        """Whether it can be scored."""
+        """Whether the pair can be scored."""
         return self.similarity is not None or self.reference is not None
 
 
 @dataclass(frozen=True)
 class Group:
-    """A sentence that uses an expression, or none, with paraphrases of it.
+    """A sentence with its paraphrases.
 
-    Those in ``correct`` mean the same; those in ``incorrect`` replace the expression by what does
-    not mean the same.
+    Attributes:
+        sentence: the sentence.
+        correct: paraphrases that mean the same.
+        incorrect: paraphrases that replace the expression by words with another meaning.
+        language: its tag, in lower case.
+        mwe: the expression that the sentence uses, if any.
     """
 
     sentence: str
@@ -65,15 +69,17 @@ class Group:
 
 
 def read_pairs(path: Path, gold: Path | None = None, *, split: str | None = None) -> list[Pair]:
-    """Pairs from any of these files, told apart by their columns.
+    """Read pairs from one of these files, which are recognised by their columns.
 
-    - SemEval-2022 Task 2B: ``ID, Language, MWE1, sentence1, sentence2`` with the similarities in
-      ``gold`` (``ID, sim, otherID``; an empty ``sim`` is the prediction for ``otherID``), or none;
-      or its training file (``sentence_1, sentence_2, sim, alternative_1, alternative_2``).
+    - SemEval-2022 Task 2B: ``ID, Language, MWE1, sentence1, sentence2``. The similarities are in
+      the file ``gold`` (``ID, sim, otherID``; an empty ``sim`` means the prediction for
+      ``otherID``), which may be missing.
+    - The training file of Task 2B: ``sentence_1, sentence_2, sim, alternative_1, alternative_2``.
     - ChengyuSTS: ``S, A_c, A_i, sim``, the idiom in ``{}`` in ``S`` or in a column ``idiom``. A row
       with both paraphrases and no ``sim`` compares sim(S, A_i) with sim(A_c, A_i).
-    - STS Benchmark (``split, score, sentence1, sentence2`` in a ``.tsv``), all of it or one
-      ``split`` (train, dev, test), and ASSIN2 (``.xml``), with scores divided by 5.
+    - STS Benchmark: ``split, score, sentence1, sentence2`` in a ``.tsv``, all of it or one
+      ``split`` (train, dev, test). Scores are divided by 5.
+    - ASSIN2: an ``.xml``. Scores are divided by 5.
 
     Raises:
         UserError: the file, row and column that cannot be used, and why.
@@ -92,7 +98,7 @@ def read_pairs(path: Path, gold: Path | None = None, *, split: str | None = None
             pairs = list(_task(path, table, gold))
             gold = None
     if gold is not None:
-        raise UserError(f"{path}: tells its similarities itself. Leave the gold file out.")
+        raise UserError(f"{path}: has its own similarities. Leave the gold file out.")
     if not pairs:
         raise UserError(f"{path}: has no pairs{f' of the split {split}' if split else ''}.")
     return pairs
@@ -102,7 +108,7 @@ def _table(path: Path) -> pd.DataFrame:
     tsv = path.suffix == ".tsv"
     header = read_text(path).partition("\n")[0].rstrip("\r").split("\t") if tsv else ()
     if {"score", "sentence1", "sentence2"} <= set(header):
-        # STS Benchmark quotes nothing: a quotation mark there is a character like any other.
+        # STS Benchmark quotes nothing: a quotation mark is a character like any other.
         return read_table(path, (), quoting=3)
     return read_table(path, ())
 
@@ -262,10 +268,10 @@ def _mwe(cell: str) -> str | None:
 
 
 def read_groups(path: Path) -> list[Group]:
-    """Groups from Task 2B's training file, or from ChengyuSTS.
+    """Read groups from Task 2B's training file or from ChengyuSTS.
 
-    In ChengyuSTS, whose authors let a sentence stand for a paraphrase that is missing, a group may
-    lack a correct paraphrase; in Task 2B none does.
+    In ChengyuSTS a group may lack a correct paraphrase, because its authors then use the sentence
+    itself. In Task 2B every group must have one.
 
     Raises:
         UserError: the file, row and column that cannot be used, and why.
@@ -325,6 +331,6 @@ def _chengyu_groups(path: Path, table: pd.DataFrame) -> list[Group]:
 
 
 def without(pairs: Sequence[Pair], others: Sequence[Pair]) -> list[Pair]:
-    """The pairs that share no sentence with the others, so that those stay unseen."""
+    """The pairs that share no sentence with the others, which thus stay unseen."""
     seen = {sentence for pair in others for sentence in (pair.first, pair.second)}
     return [pair for pair in pairs if pair.first not in seen and pair.second not in seen]

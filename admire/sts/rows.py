@@ -1,15 +1,18 @@
-"""From groups to what a sentence encoder is trained and validated on: rows of texts, and pairs."""
+"""What a sentence encoder is trained and validated on: rows of texts, and pairs held out."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from admire.errors import UserError
-from admire.sts.pairs import Group, Pair, without
+from admire.sts.objectives import FROM_PAIRS, Objective
+from admire.sts.pairs import Group, Pair, read_groups, read_pairs, without
 
 if TYPE_CHECKING:
     from admire.trainer import Row
@@ -17,18 +20,78 @@ if TYPE_CHECKING:
 Thing = TypeVar("Thing")
 
 ONE_SHOT = 1
-"""Groups of an expression held out that stay for training, as in the task's one-shot data."""
+"""How many groups of a held-out expression stay for training, as in the task's one-shot data."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a sentence encoder learns from.
+
+    Attributes:
+        groups: sentences with paraphrases; empty for objectives that learn from pairs.
+        pairs: pairs with similarities. Objectives that learn from groups mix them in.
+        validation: pairs to choose the epoch by.
+    """
+
+    groups: Sequence[Group]
+    pairs: Sequence[Pair]
+    validation: Sequence[Pair]
+
+
+def read_training_data(
+    data: Sequence[Path],
+    objective: Objective,
+    *,
+    sts: Sequence[Path] = (),
+    leave_out: Sequence[Path] = (),
+    validation: Path | None = None,
+    validation_gold: Path | None = None,
+    seed: int = 0,
+) -> TrainingData:
+    """Read what an objective learns from, and hold some of it out if there is no validation file.
+
+    Args:
+        data: files of groups, or of pairs for an objective that learns from pairs.
+        sts: files of pairs to mix in, for an objective that learns from groups. Of STS Benchmark
+            the split ``train`` is read.
+        leave_out: files of pairs; pairs that share a sentence with them are not learned from.
+        validation, validation_gold: pairs to choose the epoch by, and their gold file.
+        seed: of what is held out.
+
+    Raises:
+        UserError: a file cannot be used, pairs are to be mixed into pairs, or nothing is left to
+            validate on.
+    """
+    from_pairs = objective in FROM_PAIRS
+    if from_pairs and sts:
+        raise UserError(
+            f"'{objective}' learns from pairs: give all files as data, and none as sts.", "sts"
+        )
+    groups = [] if from_pairs else [group for path in data for group in read_groups(path)]
+    sources = data if from_pairs else sts
+    pairs = [pair for path in sources for pair in read_pairs(path, split="train")]
+    for path in leave_out:
+        pairs = without(pairs, read_pairs(path))
+    if validation:
+        held = read_pairs(validation, validation_gold)
+    else:
+        groups, held = hold_out_groups(groups, seed=seed)
+        pairs, held_pairs = hold_out_pairs(pairs, seed=seed)
+        held += held_pairs
+    if not any(pair.gold for pair in held):
+        raise UserError("There is nothing to validate on.", "validation", "validation_gold")
+    return TrainingData(groups, pairs, held)
 
 
 # -------------------------------------------------------------------------------------- training
 
 
 def labelled(groups: Sequence[Group]) -> list[Row]:
-    """He et al., table 1: sentences with labels, the same where they mean the same.
+    """Sentences with labels; those with the same label mean the same (He et al., table 1).
 
-    A sentence and its correct paraphrases have one label, each incorrect paraphrase has its own,
-    and no label is in two groups, whose sentences stand together. A group that is there again has
-    the labels that it had.
+    A sentence and its correct paraphrases share a label. Each incorrect paraphrase has its own.
+    Different groups have different labels; a group that is repeated keeps its labels. The sentences
+    of a group stay together.
     """
     rows: list[Row] = []
     first: dict[Group, int] = {}
@@ -45,10 +108,10 @@ def labelled(groups: Sequence[Group]) -> list[Row]:
 
 
 def repeated(groups: Sequence[Group], times: int) -> list[Group]:
-    """The groups, those of an expression that has fewer than ``times`` more than once.
+    """The groups; those of an expression with fewer than ``times`` groups are repeated.
 
-    Then an expression that is seen once, as those are that the task tests, is learned about as well
-    as the others.
+    The expressions that the task tests are seen only once. Repeated, they are learned as well as
+    the others.
     """
     of: dict[tuple[str, str], list[Group]] = {}
     for group in groups:
@@ -85,8 +148,8 @@ def triples(groups: Sequence[Group]) -> list[Row]:
 def filled_triples(groups: Sequence[Group], rng: np.random.Generator) -> list[Row]:
     """Triples of supervised SimCSE (ChengyuSTS, section 4.2).
 
-    Where a positive is missing the sentence itself is taken, which dropout makes another vector;
-    where a negative is missing a sentence of another group is drawn.
+    A missing positive is replaced by the sentence itself, whose vector differs through dropout. A
+    missing negative is replaced by a sentence of another group, drawn at random.
 
     Raises:
         UserError: a negative must be drawn, and there is no other group.
@@ -108,18 +171,18 @@ def filled_triples(groups: Sequence[Group], rng: np.random.Generator) -> list[Ro
 
 
 def dealt(groups: Sequence[Group], rng: np.random.Generator) -> list[Group]:
-    """The groups at random, but of each thousand the shorter ones first.
+    """The groups in random order, but each thousand sorted by length.
 
-    Their sentences have to stay together, so batches are made of neighbours; these are then of like
-    length, which halves the time of an epoch.
+    The sentences of a group must stay together, so batches are made of neighbouring rows. With this
+    order they have similar lengths and need little padding, which halves the time of an epoch.
     """
     return _sorted_by_thousands(groups, [len(group.sentence) for group in groups], rng)
 
 
 def mixed(first: Sequence[Row], second: Sequence[Row], rng: np.random.Generator) -> list[Row]:
-    """Rows of both kinds at random, but in each thousand the shorter ones of each kind first.
+    """Rows of both kinds in random order, but each thousand sorted by length within its kind.
 
-    A batch of neighbours has both kinds then, however much longer those of one are.
+    A batch of neighbouring rows then has both kinds, even if one kind is much longer.
     """
     found: list[Row] = []
     places: list[float] = []
@@ -139,15 +202,15 @@ def _sorted_by_thousands(
 # ------------------------------------------------------------------------------------ validation
 
 
-def hold_out(
+def hold_out_groups(
     groups: Sequence[Group], share: float = 0.1, seed: int = 0
 ) -> tuple[list[Group], list[Pair]]:
-    """Groups to train on, and pairs of the other ones to validate on.
+    """Groups to train on, and pairs of the other groups to validate on.
 
-    A share of the expressions is held out, but for one group of each (none, if there is one only),
-    as in the task's fine-tune setting, whose training data has one sentence of each sense in which
-    an expression is tested. Groups without an expression are dealt one by one. Groups that share a
-    sentence with one held out are dropped.
+    A share of the expressions is held out, except for one group of each if it has several. This is
+    like the task's fine-tune setting, whose training data has one sentence of each sense that is
+    tested. Groups without an expression are held out one by one. Groups that share a sentence with
+    a held-out group are dropped.
     """
     rng = np.random.default_rng(seed)
     of: dict[str, list[Group]] = {}
@@ -171,7 +234,11 @@ def _sentences(group: Group) -> tuple[str, ...]:
 
 
 def as_pairs(groups: Sequence[Group]) -> list[Pair]:
-    """The pairs of Task 2B: of similarity 1, or as similar as the correct and an incorrect one."""
+    """The pairs of Task 2B that groups stand for.
+
+    A sentence and a correct paraphrase have the similarity 1. A sentence and an incorrect one
+    should be as similar as the correct and the incorrect paraphrase.
+    """
     found = []
     for number, group in enumerate(groups):
         for correct in group.correct:
@@ -195,10 +262,10 @@ def as_pairs(groups: Sequence[Group]) -> list[Pair]:
     return found
 
 
-def split_pairs(
+def hold_out_pairs(
     pairs: Sequence[Pair], share: float = 0.1, seed: int = 0
 ) -> tuple[list[Pair], list[Pair]]:
-    """Pairs to train on and pairs to validate on, which share no sentence with those."""
+    """Pairs to train on, and pairs to validate on. The two share no sentence."""
     order = np.random.default_rng(seed).permutation(len(pairs))
     held = [pairs[int(k)] for k in order[: round(share * len(pairs))]]
     return without(pairs, held), held

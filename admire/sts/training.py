@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,21 +22,25 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 
+from admire.choices import Number, check_settings
 from admire.encoders.sentence import SentenceEncoder, query_prompt
 from admire.errors import UserError
-from admire.sts import Objective, mwes
-from admire.sts.evaluation import compare, evaluate
+from admire.sts import mwes
+from admire.sts.evaluation import compare, correlate
 from admire.sts.losses import AdaptiveTripletLoss, ConsistencyLoss, WeightedLoss
+from admire.sts.objectives import FROM_PAIRS, OBJECTIVES, TRIPLET_LOSSES, Objective
 from admire.sts.pairs import Group, Pair
-from admire.sts.rows import dealt, equal, filled_triples, labelled, mixed, repeated, triples
+from admire.sts.rows import (
+    TrainingData,
+    dealt,
+    equal,
+    filled_triples,
+    labelled,
+    mixed,
+    repeated,
+    triples,
+)
 from admire.trainer import Batches, FitSettings, Row, fine_tune
-
-OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
-FROM_PAIRS: tuple[Objective, ...] = ("regression", "classification", "cosent")
-"""Objectives that learn from pairs with similarities; the others learn from groups."""
-
-TRIPLET_LOSSES: tuple[Objective, ...] = ("adaptive", "multi-negative")
-"""He et al.'s objectives, whose batches are of single sentences with labels."""
 
 BATCHES: dict[Objective, Batches] = {
     **dict.fromkeys(FROM_PAIRS, "like lengths"),
@@ -48,35 +51,34 @@ BATCHES: dict[Objective, Batches] = {
 
 @dataclass(frozen=True)
 class SentenceTraining:
-    """How an encoder is fine-tuned.
+    """How a sentence encoder is fine-tuned.
 
     Attributes:
-        objective: ``adaptive`` and ``multi-negative`` are He et al.'s (section 3, equation 5);
-            ``triplet+ranking`` (fine-tune setting), ``regression``, ``classification`` and
-            ``cosent`` (pre-train setting) are YNU-HPCC's; ``simcse`` is ChengyuSTS's (equation 2);
-            ``consistent`` is ours: :class:`ConsistencyLoss`.
-        miner_margin: He et al.: triplets are learned from whose Euclidean distances, of unit
-            vectors, differ by less.
-        margin: of the triplet loss; None is the paper's own, 0.3 (He et al.) or 0.1 (YNU-HPCC).
+        objective: see :data:`admire.sts.objectives.Objective`.
+        miner_margin: of He et al.'s miner. A triplet is used if its negative is less than this
+            farther from the anchor than its positive (Euclidean distance of unit vectors).
+        margin: of the triplet loss, and of ``consistent``. None is the paper's own: 0.3 (He et
+            al.), 0.1 (YNU-HPCC), and 0 for ``consistent``.
         temperature: what cosines are divided by in SimCSE, multiple negatives ranking, CoSENT
             (0.05 is its λ = 20) and ``consistent``.
-        last_layers: 2 for the mean of the last two layers (He et al.), 1 for the last one.
-        max_length: tokens of a sentence that are read, now and later; None is the model's own.
-        mwe_tokens: whether each expression becomes a token of its own. The vectors of the other
-            tokens stay as they are then.
-        token_rate: learning rate of those tokens' vectors. At that of the model they would hardly
-            move, because each is only in a few batches.
-        repeat: groups of an expression that has fewer are repeated until there are so many.
-        sts_weight: of the loss on sentence pairs that are mixed in.
-        fit: the trainer's settings. A batch of ``adaptive`` and ``multi-negative`` is that many
-            sentences, of the others that many rows.
+        last_layers: 1 pools the last layer, 2 the mean of the last two (He et al.).
+        max_length: how many tokens of a sentence are read, in training and later; None is the
+            model's own limit.
+        mwe_tokens: whether each expression gets a token of its own. The vectors of all other tokens
+            then stay as they are.
+        token_rate: learning rate of the vectors of these tokens. At the model's learning rate they
+            would hardly change, because each token is in few batches.
+        repeat: groups of an expression with fewer groups are repeated until there are this many.
+        sts_weight: weight of the loss on pairs that are mixed in.
+        fit: the trainer's settings. The batch size counts single sentences for ``adaptive`` and
+            ``multi-negative``, and rows of two or three sentences for the others.
     """
 
     objective: Objective = "adaptive"
     miner_margin: float = 0.4
     margin: float | None = None
     temperature: float = 0.05
-    last_layers: Literal[1, 2] = 1
+    last_layers: int = 1
     max_length: int | None = None
     mwe_tokens: bool = False
     token_rate: float = 1e-3
@@ -85,47 +87,42 @@ class SentenceTraining:
     fit: FitSettings = field(default_factory=FitSettings)
 
     def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise UserError(
-                f"'{self.objective}' is no objective. There are: {', '.join(OBJECTIVES)}."
-            )
-        if not (0 < self.temperature < math.inf and 0 < self.sts_weight < math.inf):
-            raise UserError("temperature and sts_weight must be above 0.")
-        if not (0 <= self.miner_margin < math.inf and 0 <= (self.margin or 0) < math.inf):
-            raise UserError("Margins cannot be below 0.")
-        if self.repeat < 1 or not 0 < self.token_rate < math.inf:
-            raise UserError("repeat must be at least 1, and token_rate above 0.")
-        if self.max_length is not None and self.max_length < 8:
-            raise UserError(f"max_length cannot be {self.max_length}; 8 is the least.")
-        if self.last_layers not in (1, 2):
-            raise UserError(f"last_layers cannot be {self.last_layers}.")
+        check_settings(
+            self,
+            objective=OBJECTIVES,
+            miner_margin=Number(0),
+            margin=Number(0, optional=True),
+            temperature=Number(0, above=True),
+            last_layers=Number(1, 2, whole=True),
+            max_length=Number(8, whole=True, optional=True),
+            mwe_tokens=bool,
+            token_rate=Number(0, above=True),
+            repeat=Number(1, whole=True),
+            sts_weight=Number(0, above=True),
+            fit=FitSettings,
+        )
 
 
-def finetune_sentences(
-    encoder: SentenceEncoder,
-    groups: Sequence[Group],
-    pairs: Sequence[Pair],
-    validation: Sequence[Pair],
-    settings: SentenceTraining,
-    out: Path,
+def train_sentences(
+    encoder: SentenceEncoder, data: TrainingData, settings: SentenceTraining, out: Path
 ) -> list[float]:
-    """Fine-tune a sentence encoder in place and save it to ``out``, which ``sbert:`` opens.
+    """Fine-tune a sentence encoder in place and save it to ``out``, for ``sbert:FOLDER``.
 
-    The epoch with the highest Spearman correlation over all of ``validation`` is kept.
+    The epoch with the highest Spearman correlation over all validation pairs is kept.
 
-    Args:
-        groups: what the objective learns from; empty for those in ``FROM_PAIRS``.
-        pairs: what those learn from; for the others STS pairs to mix in, by CoSENT, so that general
-            similarity is kept. Sentences and correct paraphrases join them, as pairs of
-            similarity 1, which no other objective sets beside other pairs.
+    Objectives that learn from groups can have pairs of plain STS mixed in, by CoSENT, so that the
+    model keeps general similarity. Sentences and their correct paraphrases are then added to these
+    pairs, with the similarity 1, because the objectives themselves never compare a correct
+    paraphrase with other pairs.
 
     Returns:
         That correlation before training and after each epoch.
 
     Raises:
-        UserError: there is nothing for the objective to learn from, or the model's layers cannot be
-            averaged.
+        UserError: there is nothing for the objective to learn from, the model's layers cannot be
+            averaged, or ``out`` cannot be written.
     """
+    groups, pairs, validation = data.groups, data.pairs, data.validation
     from_pairs = settings.objective in FROM_PAIRS
     if from_pairs and groups:
         raise UserError(f"'{settings.objective}' learns from pairs with similarities alone.")
@@ -135,7 +132,7 @@ def finetune_sentences(
     if any(pair.similarity is None for pair in pairs):
         raise UserError("Pairs to learn from need similarities of their own.")
     if not any(pair.gold for pair in validation):
-        raise UserError("There is nothing to validate on.")
+        raise UserError("There is nothing to validate on.", "validation")
     model = encoder.model
     if settings.last_layers == 2:
         average_last_two(model)
@@ -149,23 +146,23 @@ def finetune_sentences(
     read = mwes.reader(model, known)
     prompt = query_prompt(model)
 
-    def told(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    def prepared(rows: Sequence[Row]) -> list[dict[str, Any]]:
         return [
             {name: prompt + read(v) if isinstance(v, str) else v for name, v in row.items()}
             for row in rows
         ]
 
     def validate() -> float:
-        scored = evaluate(validation, compare(validation, encoder, read))
+        scored = correlate(validation, compare(validation, encoder, read))
         every = scored[scored["subset"] == "all"]["spearman"].iloc[-1]
-        # A model that gives every pair the same similarity has learned nothing.
+        # NaN: the model gives every pair the same similarity, which is the worst result.
         return float(every) if every == every else -1.0
 
     rows: dict[str, list[dict[str, Any]]] = {}
     losses: dict[str, torch.nn.Module] = {}
     groups = repeated(groups, settings.repeat)
     for name, (some, loss) in _tasks(model, groups, pairs, settings).items():
-        rows[name], losses[name] = told(some), loss
+        rows[name], losses[name] = prepared(some), loss
     return fine_tune(
         model,
         losses,
@@ -185,7 +182,7 @@ def _tasks(
     pairs: Sequence[Pair],
     settings: SentenceTraining,
 ) -> dict[str, tuple[list[Row], torch.nn.Module]]:
-    """Rows and loss of each thing that is learned at once."""
+    """Rows and loss of each task, by its name; the tasks are learned together."""
     rng = np.random.default_rng(settings.fit.seed)
     objective = settings.objective
     scale = 1 / settings.temperature
@@ -243,16 +240,20 @@ def _tasks(
 
 
 def average_last_two(model: SentenceTransformer) -> None:
-    """Let the model pool the mean of its last two layers (He et al., section 4.1).
+    """Make the model pool the mean of its last two layers (He et al., section 4.1).
 
     Raises:
-        UserError: the model does not begin with a transformer, or averages layers already.
+        UserError: the model does not begin with a transformer, or it averages layers already.
     """
     transformer = model[0]
     if not isinstance(transformer, Transformer) or any(
         isinstance(module, WeightedLayerPooling) for module in model
     ):
-        raise UserError("The last two layers can only be averaged in a plain transformer's model.")
+        raise UserError(
+            "The last two layers can only be averaged in a model of a plain transformer and a "
+            "pooling.",
+            "last_layers",
+        )
     config = transformer.model.config
     config.output_hidden_states = True
     layers = config.num_hidden_layers

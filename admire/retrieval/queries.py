@@ -1,0 +1,82 @@
+"""How queries are understood: each one's sense and gloss, by a chat model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from admire.choices import Allowed, Device, Number, SenseMethod
+from admire.interpretation import Interpretation, interpret
+from admire.items import Item
+from admire.llm import ChatModel, open_llm
+from admire.prompts import Prompts
+from admire.scorer import Scoring
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuerySettings:
+    """What retrieval and search have in common.
+
+    Attributes:
+        llm: the chat model that finds sense and gloss, by name.
+        llm_url: the address of an OpenAI-compatible server; None is the official one.
+        sense: how the sense is decided, see :data:`admire.choices.SenseMethod`.
+        contrast: how much similarity to the bare expression counts against a text if the sense is
+            idiomatic.
+        lang: the language of the queries, for the prompts.
+        prompts: a folder of templates that replace the built-in ones of the same name.
+        device: where encoders that run on torch do so.
+        seed: of the sampled replies.
+    """
+
+    llm: str = "embedded"
+    llm_url: str | None = None
+    sense: SenseMethod = "auto"
+    contrast: float = 0.0
+    lang: str = "en"
+    prompts: str | Path | None = None
+    device: Device = "auto"
+    seed: int = 0
+
+    @property
+    def scoring(self) -> Scoring:
+        """How the similarities to gloss and expression become a score."""
+        return Scoring(gate="soft", contrast=self.contrast, standardise=True)
+
+
+QUERY_SETTINGS: dict[str, Allowed] = {
+    "llm": str,
+    "llm_url": str | None,
+    "sense": get_args(SenseMethod),
+    "contrast": Number(0),
+    "lang": str,
+    "prompts": str | Path | None,
+    "device": get_args(Device),
+    "seed": Number(0, whole=True),
+}
+"""What these settings may be, for :func:`admire.choices.check_settings`."""
+
+
+def understand(
+    items: Sequence[Item], settings: QuerySettings, llm: ChatModel | None = None
+) -> list[Interpretation]:
+    """The sense and the gloss of each item; a gloss is asked for literal ones too.
+
+    Args:
+        llm: an open chat model in place of the one that the settings name.
+
+    Raises:
+        UserError: the model cannot be opened or asked.
+    """
+    llm = llm or open_llm(settings.llm, url=settings.llm_url)
+    (found,) = interpret(
+        items,
+        [llm],
+        Prompts(settings.prompts),
+        sense=settings.sense,
+        seed=settings.seed,
+        glosses="all",
+    )
+    return found

@@ -1,0 +1,28 @@
+from .evaluation import compare, correlate, rate, write_similarities
+from .objectives import OBJECTIVES, Objective
+from .pairs import Group, Pair, read_groups, read_pairs
+from .rows import TrainingData, hold_out_groups, hold_out_pairs, read_training_data
+from .similarity import Measured, SimilaritySettings, measure_similarity
+from .training import SentenceTraining, train_sentences
+
+__all__ = [
+    "OBJECTIVES",
+    "Group",
+    "Measured",
+    "Objective",
+    "Pair",
+    "SentenceTraining",
+    "SimilaritySettings",
+    "TrainingData",
+    "compare",
+    "correlate",
+    "hold_out_groups",
+    "hold_out_pairs",
+    "measure_similarity",
+    "rate",
+    "read_groups",
+    "read_pairs",
+    "read_training_data",
+    "train_sentences",
+    "write_similarities",
+]
