@@ -45,12 +45,6 @@ def encode(encoder: TextEncoder, texts: Sequence[str], role: Role = "document") 
     return CachedEncoder(encoder).encode_texts(texts, role=role)
 
 
-def test_vectors_come_in_the_order_of_the_texts():
-    direct = Watched().encode_texts(TEXTS, role="document")
-    assert encode(Watched(), TEXTS) == pytest.approx(direct)
-    assert encode(Watched(), TEXTS[::-1]) == pytest.approx(direct[::-1])
-
-
 def test_only_missing_texts_are_encoded():
     first = encode(Watched(), [TEXTS[1], TEXTS[3]])
     later = Watched()
@@ -234,15 +228,6 @@ def test_vectors_have_unit_length_and_the_order_of_the_images(tmp_path):
     )
 
 
-def test_known_and_new_images_may_be_mixed(tmp_path):
-    images = gallery(tmp_path, 6)
-    CachedTowers(Colours()).encode_images([images[4], images[1]])
-    later = Colours()
-    vectors = CachedTowers(later).encode_images(images[::-1])
-    assert vectors == pytest.approx(expected([5, 4, 3, 2, 1, 0]), abs=1e-6)
-    assert later.batches == [names(5, 3), names(2, 0)]
-
-
 def test_an_image_is_prepared_and_encoded_once_under_however_many_names(tmp_path):
     red, blue = paint(tmp_path / "red.png", 255, 0, 0), paint(tmp_path / "blue.png", 0, 0, 255)
     copy = tmp_path / "copy.png"
@@ -266,12 +251,6 @@ def test_a_renamed_file_is_known_and_a_changed_one_is_not(tmp_path):
     assert later.prepared == ["2.png"]
     assert vectors[:2] == pytest.approx(expected([0, 1]), abs=1e-6)
     assert vectors[2].tolist() == [0, 1, 0]
-
-
-def test_no_images_give_no_vectors():
-    towers = Colours()
-    assert len(CachedTowers(towers).encode_images([])) == 0
-    assert towers.tried == []
 
 
 class Kinds:
@@ -405,22 +384,6 @@ def test_a_failure_drops_the_pictures_that_are_not_begun(tmp_path, monkeypatch):
     assert len(towers.prepared) < 40
 
 
-def test_the_same_towers_go_on_after_ctrl_c(tmp_path):
-    def during(number: int) -> None:
-        if number == 1 and not interrupted:
-            interrupted.append(number)
-            raise KeyboardInterrupt
-
-    interrupted: list[int] = []
-    images = gallery(tmp_path, 6)
-    towers = Colours(during=during)
-    cached = CachedTowers(towers)
-    with pytest.raises(KeyboardInterrupt):
-        cached.encode_images(images)
-    assert cached.encode_images(images) == pytest.approx(expected(range(6)), abs=1e-6)
-    assert towers.encoded == names(*range(6))
-
-
 def test_what_was_encoded_before_a_bad_picture_is_kept(tmp_path):
     images = gallery(tmp_path, 8)
     whole = images[5].read_bytes()
@@ -439,28 +402,6 @@ def test_what_was_encoded_before_a_bad_picture_is_kept(tmp_path):
     assert vectors == pytest.approx(expected(range(8)), abs=1e-6)
     assert rerun.batches == [names(4, 5), names(6, 7)]
     assert sorted(rerun.prepared) == names(4, 5, 6, 7)
-
-
-def test_a_bad_picture_leaves_no_threads(tmp_path):
-    images = gallery(tmp_path, 20)
-    images[3].write_text("no picture")
-    towers = Colours()
-    cached = CachedTowers(towers)
-    assert running_after(lambda: cached.encode_images(images), UserError) == set()
-    assert len(towers.prepared) < 20
-
-
-@pytest.mark.parametrize("what", ["missing", "empty", "folder"])
-def test_a_file_that_cannot_be_read_is_named(tmp_path, what):
-    images = gallery(tmp_path, 5)
-    images[3].unlink()
-    if what == "empty":
-        images[3].touch()
-    elif what == "folder":
-        images[3].mkdir()
-    with pytest.raises(UserError) as caught:
-        CachedTowers(Colours()).encode_images(images)
-    assert str(caught.value).startswith(f"{images[3]}: ")
 
 
 def test_a_file_that_vanishes_on_the_way_is_named(tmp_path):
@@ -543,28 +484,6 @@ def test_the_smaller_batch_stays(tmp_path, caplog):
     assert warned(caplog) == []
 
 
-def test_a_last_batch_that_does_not_fit_is_halved_too(tmp_path):
-    towers = Colours(batch=5, memory=2)
-    vectors = CachedTowers(towers).encode_images(gallery(tmp_path, 3))
-    assert vectors == pytest.approx(expected(range(3)), abs=1e-6)
-    assert towers.tried == [3, 1, 1, 1]
-
-
-def test_what_was_encoded_before_memory_ran_short_is_kept(tmp_path):
-    def during(number: int) -> None:
-        if number == 2:
-            towers.memory = 0
-            raise MemoryError
-
-    images = gallery(tmp_path, 8)
-    towers = Colours(during=during)
-    with pytest.raises(UserError, match="memory"):
-        CachedTowers(towers).encode_images(images)
-    rerun = Colours()
-    CachedTowers(rerun).encode_images(images)
-    assert rerun.encoded == names(4, 5, 6, 7)
-
-
 def test_where_not_even_one_image_fits_it_says_what_to_do(tmp_path):
     towers = Colours(batch=4, memory=0)
     cached = CachedTowers(towers)
@@ -592,47 +511,3 @@ def test_another_error_of_the_model_passes_through(tmp_path, caplog, error):
         cached.encode_images(images)
     assert caught.value is error
     assert (towers.tried, cached.batch, warned(caplog)) == ([2], 2, [])
-
-
-class Short(WordEncoder):
-    """Texts as their words, a few at once: more are answered with an error."""
-
-    name = "short"
-    batch = 8
-
-    def __init__(self, memory: int, error: Exception):
-        self.memory = memory
-        self.error = error
-        self.tried: list[int] = []
-
-    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        self.tried.append(len(texts))
-        if len(texts) > self.memory:
-            raise type(self.error)(*self.error.args)
-        return super().encode_texts([f"{role} {text}" for text in texts], role=role)
-
-
-MANY = [f"word{k} in text {k}" for k in range(11)]
-
-
-def test_where_texts_do_not_fit_batches_are_halved(caplog):
-    encoder = Short(3, MemoryError())
-    cached = CachedEncoder(encoder)
-    vectors = cached.encode_texts(MANY, role="query")
-    assert vectors == pytest.approx(Short(99, MemoryError()).encode_texts(MANY, role="query"))
-    assert encoder.tried == [8, 4, 2, 2, 2, 2, 2, 1]
-    four, two = warned(caplog)
-    assert "short: out of memory" in four
-    assert "batches of 4" in four
-    assert "batches of 2" in two
-    encoder.tried.clear()
-    cached.encode_texts(MANY[:5], role="document")
-    assert encoder.tried == [2, 2, 1]
-    assert len(warned(caplog)) == 2
-
-
-def test_where_not_even_one_text_fits_it_says_what_to_do():
-    encoder = Short(0, MemoryError())
-    with pytest.raises(UserError, match=r"short: .*one of the texts.*the device cpu"):
-        CachedEncoder(encoder).encode_texts(MANY, role="query")
-    assert encoder.tried == [8, 4, 2, 1]

@@ -73,16 +73,6 @@ def test_openclip_reads_the_first_part_of_a_long_text(openclip):
     assert same(whole, beginning)
 
 
-def test_open_clips_other_checkpoint_format_is_read(copied, openclip, pictures):
-    folder = copied("openclip")
-    weights = load_file(folder / "open_clip_model.safetensors")
-    (folder / "open_clip_model.safetensors").unlink()
-    torch.save(weights, folder / "open_clip_pytorch_model.bin")
-    encoder = OpenClipEncoder(str(folder), None, CPU)
-    assert same(texts_of(encoder, TEXTS), texts_of(openclip, TEXTS))
-    assert same(images_of(encoder, pictures), images_of(openclip, pictures))
-
-
 def test_a_folders_own_preprocessing_and_activation_are_used(copied, openclip, pictures):
     folder = copied("openclip")
     path = folder / "open_clip_config.json"
@@ -127,22 +117,6 @@ def test_damaged_open_clip_weights_are_refused(copied, damage):
     path = folder / "open_clip_model.safetensors"
     path.write_bytes(damage(path.read_bytes()))
     assert f"openclip:{folder}: open_clip cannot load it (" in complaint(f"openclip:{folder}")
-
-
-def test_open_clip_weights_that_do_not_fit_are_refused(copied):
-    folder = copied("openclip")
-    path = folder / "open_clip_config.json"
-    config = json.loads(path.read_text())
-    config["model_cfg"]["embed_dim"] = 24
-    path.write_text(json.dumps(config))
-    assert f"openclip:{folder}: open_clip cannot load it (" in complaint(f"openclip:{folder}")
-
-
-def test_images_of_a_model_that_cannot_be_loaded_are_refused_once(copied, pictures):
-    folder = copied("openclip")
-    (folder / "open_clip_model.safetensors").write_bytes(b"")
-    with pytest.raises(UserError, match="open_clip cannot load it"):
-        opened(f"openclip:{folder}").encode_images(pictures)
 
 
 def test_threads_that_prepare_images_load_the_model_once(openclip_folder, pictures, monkeypatch):
@@ -207,14 +181,6 @@ def test_a_tag_of_openai_is_computed_with_its_activation(tiny, hub, pictures):
         plain = plain_images("tiny", pictures, force_quick_gelu=True, **others)
         assert not same(images, plain, 1e-4), f"the tag's {left_out} makes no difference here"
     assert not hub.asked
-
-
-def test_a_tag_of_others_is_computed_as_its_config_says(tiny, pictures):
-    encoder = opened("openclip:tiny/laion")
-    options = {"pretrained": str(tiny)}
-    assert same(encoder.encode_texts(TEXTS, role="query"), plain_texts("tiny", TEXTS, **options))
-    assert same(encoder.encode_images(pictures), plain_images("tiny", pictures, **options))
-    assert encoder.identity != opened("openclip:tiny/openai").identity
 
 
 def test_a_tag_whose_weights_have_a_name_of_their_own(tiny, hub):

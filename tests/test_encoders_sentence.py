@@ -110,18 +110,6 @@ def test_prefixes_are_part_of_the_identity(copied):
     assert open_encoder(f"sbert:{plain}").identity != open_encoder(f"sbert:{e5}").identity
 
 
-def test_e5_from_the_hubs_cache_gets_its_prefixes(hub, sbert_folder):
-    hub.add("intfloat/multilingual-e5-small", sbert_folder)
-    found = roles("sbert:intfloat/multilingual-e5-small")
-    wanted = prefixed(sbert_folder, "query: ", "passage: ")
-    assert same(found["query"], wanted["query"])
-    assert same(found["document"], wanted["document"])
-    hub.add("intfloat/multilingual-e5-large-instruct", sbert_folder)
-    plain = plain_sbert(sbert_folder, TEXTS)
-    assert same(roles("sbert:intfloat/multilingual-e5-large-instruct")["query"], plain)
-    assert not hub.asked
-
-
 def test_a_pinned_revision_of_sbert_is_another_encoder(hub, sbert_folder, copied):
     newer = copied("sbert")
     weights = load_file(newer / "model.safetensors")

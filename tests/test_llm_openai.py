@@ -9,10 +9,8 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -233,23 +231,6 @@ def test_options_that_a_model_does_not_take_are_left_out(httpserver: HTTPServer,
     assert THINKING_TOKENS >= 1000  # a thought is long
 
 
-@pytest.mark.parametrize(
-    ("name", "accepted"),
-    [
-        (
-            "max_tokens",
-            {"temperature": 0.7, "max_completion_tokens": 40 + THINKING_TOKENS, "seed": 3},
-        ),
-        ("temperature", {"max_tokens": 40, "seed": 3}),
-        ("seed", {"temperature": 0.7, "max_tokens": 40}),
-    ],
-)
-def test_only_what_is_refused_is_left_out(httpserver: HTTPServer, chat, name: str, accepted):
-    particular(httpserver, name)
-    assert chat().ask("hi", temperature=0.7, max_tokens=40, seed=3) == "HI"
-    assert options_of(httpserver)[1:] == [accepted]
-
-
 def test_what_was_refused_is_not_tried_again(httpserver: HTTPServer, chat):
     particular(httpserver, "max_tokens", "temperature", "seed")
     model = chat()
@@ -305,13 +286,6 @@ def test_a_refusal_that_leaving_out_does_not_mend_is_told(
         assert words in message
 
 
-def test_one_refusal_after_the_other_comes_to_an_end(httpserver: HTTPServer, chat):
-    names = ("max_tokens", "temperature", "seed", "max_tokens")
-    serve(httpserver, *map(not_taken, names), refusal(404))
-    assert "refused the request" in failure(chat())
-    assert len(httpserver.log) == 4
-
-
 def test_a_refusal_in_another_form_is_told(httpserver: HTTPServer, chat):
     # as vLLM, FastAPI and a proxy say it
     for body in (
@@ -325,26 +299,6 @@ def test_a_refusal_in_another_form_is_told(httpserver: HTTPServer, chat):
         serve(httpserver, Response(json.dumps(body), 400, content_type="application/json"))
         assert "refused the request" in failure(chat())
         assert len(httpserver.log) == 1
-
-
-def test_a_passing_failure_between_refusals_is_tried_again(
-    httpserver: HTTPServer, chat, waits: list[float]
-):
-    answers = (not_taken("max_tokens"), refusal(503), not_taken("temperature"), refusal(429))
-    serve(httpserver, *answers, completion("Literal"))
-    assert chat().ask("hi") == "Literal"
-    assert len(waits) == 2
-    assert options_of(httpserver)[-1] == {"max_completion_tokens": 64 + THINKING_TOKENS, "seed": 0}
-
-
-def test_replies_of_a_model_that_reasons_are_kept_by_what_was_asked_for(
-    httpserver: HTTPServer, chat
-):
-    particular(httpserver, "max_tokens", "temperature")
-    llm = CachedChat(chat())
-    for seed in (0, 1, 0, 1):  # votes: the same question with another seed
-        llm.ask("hi", temperature=0.7, seed=seed)
-    assert [options.get("seed") for options in options_of(httpserver)] == [0, 0, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -389,13 +343,6 @@ def test_retry_after_is_honoured(httpserver: HTTPServer, chat, waits: list[float
     serve(httpserver, refusal(status, **busy), refusal(status, **busy), completion("Literal"))
     assert chat().ask("hi") == "Literal"
     assert waits == [7, 7]
-
-
-def test_without_retry_after_the_waits_grow(httpserver: HTTPServer, chat, waits: list[float]):
-    serve(httpserver, refusal(429))
-    failure(chat(retries=4))
-    assert len(waits) == 4
-    assert all(later > sooner for sooner, later in pairwise(waits))
 
 
 @pytest.mark.parametrize(
@@ -454,40 +401,6 @@ def test_a_server_that_does_not_run_is_asked_about(waits: list[float]):
     for words in ("openai:tiny", f"http://127.0.0.1:{port}/v1", "Is the server running?"):
         assert words in message
     assert len(waits) == 2
-
-
-@pytest.fixture
-def hanging_up() -> Iterator[SimpleNamespace]:
-    """A server that hangs up in the middle of its first ``broken`` replies."""
-    server = SimpleNamespace(broken=0, calls=0)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            server.calls += 1
-            body = completion("Literal").data
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body[:20] if server.calls <= server.broken else body)
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        server.url = f"http://127.0.0.1:{http.server_port}/v1"
-        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-        thread.start()
-        yield server
-        http.shutdown()
-        thread.join()
-
-
-def test_half_a_reply_is_asked_for_again(hanging_up: SimpleNamespace):
-    hanging_up.broken = 1
-    assert OpenAIChat("tiny", url=hanging_up.url).ask("hi") == "Literal"
-    assert hanging_up.calls == 2
 
 
 def test_a_line_break_after_the_key_is_no_part_of_it(
