@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from admire import Settings, UserError, rank, read_items
+from admire import UserError
 from admire.encoders import open_encoder
 from admire.encoders.openclip import OpenClipEncoder
 
@@ -30,21 +29,18 @@ from clips import (  # noqa: E402
     OTHER_COMMIT,
     TAGS,
     TEXTS,
-    TINY,
     answer,
     complaint,
     distinct,
     encode,
     images_of,
     opened,
-    plain_clip,
     plain_images,
     plain_texts,
     same,
     texts_of,
 )
 from safetensors.torch import load_file, save_file  # noqa: E402
-from towers import save_openclip  # noqa: E402
 
 pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "network")
@@ -257,39 +253,3 @@ def test_an_unknown_tag_is_told_a_close_one(tiny, hub, name: str, hint: str):
     assert f"'openclip:{name}'" in said
     assert hint in said
     assert not hub.asked
-
-
-@pytest.fixture
-def image_set(tmp_path: Path, pictures: Sequence[Path]) -> Path:
-    folder = tmp_path / "set"
-    shutil.copytree(pictures[0].parent, folder / "pictures")
-    names = [f"pictures/{path.name}" for path in pictures]
-    head = ["compound", "sentence", *(f"image{k}_name" for k in range(1, 6))]
-    rows = [["night owl", "A night owl."], ["red circle", "A red circle."], ["tree", "A tree."]]
-    lines = [",".join(head)] + [",".join(row + names) for row in rows]
-    (folder / "manifest.csv").write_text("\n".join(lines))
-    return folder
-
-
-def test_a_model_saved_again_ranks_the_same(
-    openclip_folder, image_set, pictures, tmp_path, monkeypatch
-):
-    items = read_items(image_set)
-    settings = Settings(encoder=f"openclip:{openclip_folder}", query="compound", device="cpu")
-    first = rank(items, settings)
-    model, _, _ = plain_clip(f"local-dir:{openclip_folder}")
-    texts = plain_texts(f"local-dir:{openclip_folder}", [item.compound for item in items])
-    cosines = texts @ plain_images(f"local-dir:{openclip_folder}", pictures).T
-    for ranking, row in zip(first.rankings, cosines, strict=True):
-        order = [f"pictures/{pictures[k].name}" for k in np.argsort(-row)]
-        assert list(ranking.order) == order
-    assert len({ranking.order for ranking in first.rankings}) > 1
-
-    fresh = open_clip.CLIP(**TINY)
-    fresh.load_state_dict(model.state_dict())
-    again = save_openclip(tmp_path / "again", model=fresh)
-    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / "another cache"))
-    second = rank(items, Settings(encoder=f"openclip:{again}", query="compound", device="cpu"))
-    for one, other in zip(first.rankings, second.rankings, strict=True):
-        assert one.order == other.order
-        assert other.scores == pytest.approx(one.scores, abs=1e-4)
