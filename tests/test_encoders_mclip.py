@@ -297,6 +297,8 @@ def test_an_image_tower_of_another_precision_or_content_is_another_encoder(copie
 def test_mclip_by_name_comes_from_the_hubs_cache(labse_hub, hub, mclip_folder, pictures, tmp_path):
     encoder = opened("mclip:LABSE-Vit-L-14")
     assert f"LABSE-Vit-L-14@{COMMIT}" in encoder.identity
+    hub.add("someone/else", labse_hub)  # any other repository is taken by its whole name
+    assert f"mclip:someone/else@{COMMIT}" in open_encoder("mclip:someone/else").identity
     local = labse(tmp_path / "local", mclip_folder / "image")
     vectors = encoder.encode_texts(["an Owl", "owls at night", *TEXTS], role="query")
     assert same(vectors, encode(f"mclip:{local}", ["an Owl", "owls at night", *TEXTS]))

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from commands import hide
+from commands import TORCH, hide, loaded, run
 from toys import WordEncoder
 
 from admire.cli import main
@@ -260,28 +258,19 @@ def test_a_pull_that_fails_ends_with_one_message(monkeypatch: pytest.MonkeyPatch
 # --------------------------------------------------------------------------------- the list
 
 
-@pytest.fixture(scope="module")
-def listed() -> tuple[str, set[str]]:
-    """What ``admire models`` prints into a pipe, and the modules that it imported."""
-    code = (
-        "import sys\n"
-        "from admire.cli import main\n"
-        "try: main(['models'])\n"
-        "finally: print(*sys.modules, file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout, set(done.stderr.split())
-
-
-def test_names_are_listed_whole_in_140_columns(listed: tuple[str, set[str]]):
-    lines = listed[0].splitlines()
+def test_the_list_has_whole_names_in_140_columns_and_imports_no_model(capsys):
+    code, out, _ = run(capsys, "models")
+    lines = out.splitlines()
+    assert code == 0
     assert max(len(line) for line in lines) <= 140
     cells = [line.split("│")[1].strip() for line in lines if line.startswith("│")]
     assert [cell for cell in cells if cell] == [model.name for model in MODELS]  # to be copied
-    assert "…" not in listed[0]
+    assert "…" not in out
+    heavy = TORCH - {"huggingface_hub"}
+    assert not heavy & loaded("from admire.cli import main; main(['models'])")
 
 
-def test_listing_imports_no_model(listed: tuple[str, set[str]]):
-    heavy = {"torch", "open_clip", "transformers", "sentence_transformers", "PIL"}
-    assert "admire.models" in listed[1]
-    assert not heavy & listed[1]
+def test_what_cannot_be_fetched_is_told(capsys):
+    code, out, err = run(capsys, "models", "pull", "gguf:mine.gguf")
+    assert (code, out) == (2, "")
+    assert "There is nothing to fetch for gguf:PATH (here: a file of your own)." in err
