@@ -116,23 +116,41 @@ def test_help_loads_nothing_heavy(arguments):
     assert not HEAVY & loaded(f"from admire.cli import main; main({arguments})")
 
 
-def test_senses_are_written_and_scored_where_they_are_known(
-    capsys, httpserver, write_table, tmp_path
+def test_sense_works_on_targets_without_candidates_and_scores_them(
+    capsys, tmp_path, write_table, httpserver
 ):
-    chat_server(httpserver, lambda prompt: "Literal" if "fish" in prompt else "Idiomatic")
-    data = write_table(
-        admire_row("night owl"), admire_row("big fish"), admire_row("red tape", sentence_type="")
-    )
-    senses = tmp_path / "senses.tsv"
-    options = ["--llm", "openai:tiny", "--llm-url", httpserver.url_for("/v1"), "--out", senses]
-    code, out, _ = run(capsys, "sense", data, *options, "--json")
+    model = ["--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1")]
+    chat_server(httpserver, lambda prompt: "Literal" if "owl" in prompt else "Who knows?")
+    columns = ("compound", "subset", "sentence_type", "sentence", "expected_order")
+    rows = [admire_row(), admire_row("cold feet", sentence="He had cold feet.")]
+    rows[0]["sentence_type"] = "literal"
+    data = write_table(*({c: row[c] for c in columns} for row in rows), name="train_targets.tsv")
+    out_file = tmp_path / "senses.tsv"
+    code, out, err = run(capsys, "sense", data, "--out", out_file, "--votes", 3, "--json", *model)
     assert code == 0
-    assert json.loads(out)[0]["mean"] == 0.5
-    written = pd.read_csv(senses, sep="\t")
-    assert written["predicted_type"].tolist() == ["idiomatic", "literal", "idiomatic"]
-    unknown = write_table(admire_row("red tape", sentence_type=""), name="unknown.tsv")
-    code, out, _ = run(capsys, "sense", unknown, *options)
+    senses = pd.read_csv(out_file, sep="\t", keep_default_na=False)
+    assert senses["predicted_type"].tolist() == ["literal", ""]
+    assert senses["literal"].tolist() == [3, 0]
+    assert senses["unparsed"].tolist() == [0, 3]
+    accuracy = pd.DataFrame(json.loads(out)).set_index("group")
+    assert accuracy.loc["all", "mean"] == 0.5
+    assert accuracy.loc["idiomatic", "mean"] == 0
+    assert "no vote on 'cold feet'" in err
+    unknown = write_table(rows[1] | {"sentence_type": ""}, name="unknown.tsv")
+    code, out, _ = run(capsys, "sense", unknown, "--out", out_file, *model)
     assert (code, out) == (0, "")
+
+
+def test_a_detector_of_ones_own_decides_the_sense(capsys, tmp_path, write_table, idiomatic):
+    data = write_table(admire_row())
+    arguments = ["--out", tmp_path / "senses.tsv", "--sense", "detector", "--detector"]
+    code, _, _ = run(capsys, "sense", data, *arguments, idiomatic)
+    assert code == 0
+    senses = pd.read_csv(tmp_path / "senses.tsv", sep="\t")
+    assert senses[["predicted_type", "idiomatic"]].to_numpy().tolist() == [["idiomatic", 5]]
+    code, _, err = run(capsys, "sense", data, *arguments, tmp_path / "none.json")
+    assert code == 2
+    assert "none.json: cannot be read" in err
 
 
 # ---------------------------------------------------------------------------------- training

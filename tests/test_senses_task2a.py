@@ -39,11 +39,21 @@ def test_semeval_labels_zero_is_idiomatic(tmp_path):
     assert (portuguese.language, portuguese.sentence_type) == ("pt", "literal")
 
 
-def test_an_unknown_label_names_its_row(tmp_path):
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("EN,a b,a b,2", "Label: is '2', not 0 or 1"),
+        ("EN,a b,a b,", "Label: is '', not 0 or 1"),
+        ("EN,a b, ,0", "Target: is empty"),
+        ("English!,a b,a b,0", "Language: 'English!' is not"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_named(tmp_path, row, message):
     path = tmp_path / "train.csv"
-    path.write_text("Language,MWE,Target,Label\nEN,a b,a b,0\nEN,a b,a b,\n")
-    with pytest.raises(UserError, match=r"train\.csv, row 2, Label: is '', not 0 or 1"):
+    path.write_text(f"Language,MWE,Target,Label\nEN,a b,a b,0\n{row}\n")
+    with pytest.raises(UserError) as caught:
         read_idiomaticity(path)
+    assert f"{path}, row 2, {message}" in str(caught.value)
 
 
 def test_the_real_training_file_is_read(shared: Path):

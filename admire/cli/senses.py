@@ -183,8 +183,13 @@ def train_classifier(
     json: Json = False,
 ) -> None:
     """Fine-tune an encoder to detect idiomatic use, for --detector."""
-    from admire.senses import ClassifierTraining, context_columns, read_uses, train_classifier
-    from admire.senses.classifier import paper_fit
+    from admire.senses import (
+        ClassifierTraining,
+        context_columns,
+        paper_fit,
+        read_uses,
+        train_classifier,
+    )
 
     if validation_gold and not validation:
         raise UserError("The gold labels of a validation file need that file.", "validation")

@@ -1,4 +1,10 @@
-from .classifier import Classifier, ClassifierTraining, hold_out_compounds, train_classifier
+from .classifier import (
+    Classifier,
+    ClassifierTraining,
+    hold_out_compounds,
+    paper_fit,
+    train_classifier,
+)
 from .detector import BUILT_IN, Detector, open_detector
 from .light import DetectorTraining, LightDetector, train_detector
 from .sense import Sense, given, known_senses, majority, sense_table
@@ -36,6 +42,7 @@ __all__ = [
     "macro_f1",
     "majority",
     "open_detector",
+    "paper_fit",
     "read_compounds",
     "read_idiomaticity",
     "read_label",
