@@ -65,7 +65,7 @@ class Number:
             bounds.append(f"above {self.low:g}" if self.above else f"of at least {self.low:g}")
         if self.high < math.inf:
             bounds.append(f"below {self.high:g}" if self.below else f"of at most {self.high:g}")
-        return " ".join([said, " and ".join(bounds)]).strip()
+        return f"{said} {' and '.join(bounds)}" if bounds else f"{said}, and finite"
 
 
 Allowed = Number | Sequence[str | None] | type | UnionType

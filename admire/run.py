@@ -34,13 +34,13 @@ from admire.scorer import (
     score,
     similarities,
 )
-from admire.senses import BUILT_IN, open_detector
+from admire.senses import open_detector
 from admire.senses.sense import majority
 from admire.settings import Settings
 from admire.submission import Prediction
 
 if TYPE_CHECKING:
-    from admire.head.projection import Projection
+    from admire.head import Projection
 
 log = logging.getLogger("admire")
 
@@ -122,7 +122,7 @@ def rank(
         if not models:
             raise UserError("There is no chat model to ask for meanings.", "llms")
         if any(sense_method(settings.sense, llm) == "detector" for llm in models):
-            detector = open_detector(Path(settings.detector or BUILT_IN))
+            detector = open_detector(settings.detector)
     encoders = _encoders(items, settings, encoder, caption_encoder)
     head = _head(settings, encoders)
     record = take_record(
@@ -244,7 +244,7 @@ def _head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projection
     """The head to compare in, made for the encoders that are used."""
     if not settings.head:
         return None
-    from admire.head.projection import load_projection
+    from admire.head import load_projection
 
     head = load_projection(Path(settings.head))
     for encoder in encoders.values():

@@ -50,7 +50,7 @@ class Scoring:
             image_weight=Number(0),
             caption_weight=Number(0),
             gate=get_args(Gate),
-            contrast=Number(0),
+            contrast=Number(),
             standardise=bool,
         )
 

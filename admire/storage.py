@@ -108,18 +108,40 @@ def check_folder(folder: Path, what: str) -> None:
     Raises:
         UserError: it is another one; the message names what is in the way.
     """
+    others = _not_ours(folder, what)
+    if others:
+        raise UserError(
+            f"{folder.resolve()}: holds '{others[0]}', which admire did not write. Move it, or "
+            f"choose another place for the {what}.",
+            "out",
+        )
+
+
+def check_addition(folder: Path, what: str) -> None:
+    """As :func:`check_folder`, for a folder that files are added to and none taken from.
+
+    So it does not matter if somebody has put other files into what admire wrote.
+
+    Raises:
+        UserError: as for :func:`check_folder`.
+    """
+    _not_ours(folder, what)
+
+
+def _not_ours(folder: Path, what: str) -> list[str]:
+    """What somebody else has put into a folder that admire wrote; refuses any other folder."""
     folder = folder.resolve()
     _restore(folder)
     try:
         if not folder.exists():
-            return
+            return []
         if not folder.is_dir():
             raise UserError(f"{folder}: is a file. Choose another place for the {what}.", "out")
         there = sorted(path.name for path in folder.iterdir())
     except OSError as error:
         raise UserError(f"{folder}: cannot be read ({error.strerror or error}).", "out") from None
     if not there:
-        return
+        return []
     if MARKER not in there:
         raise UserError(
             f"{folder}: admire did not write this folder, and it is not empty (it holds "
@@ -137,13 +159,7 @@ def check_folder(folder: Path, what: str) -> None:
         ) from None
     if wrote != what:
         raise UserError(f"{folder}: holds a {wrote}. Choose another place for the {what}.", "out")
-    others = [name for name in there if name not in holds and name != MARKER]
-    if others:
-        raise UserError(
-            f"{folder}: holds '{others[0]}', which admire did not write. Move it, or choose "
-            f"another place for the {what}.",
-            "out",
-        )
+    return [name for name in there if name not in holds and name != MARKER]
 
 
 def mark_folder(folder: Path, what: str) -> None:

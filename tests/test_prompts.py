@@ -158,3 +158,10 @@ def test_a_template_may_include_another_of_the_folder(tmp_path: Path):
     (tmp_path / "sense_en.j2").write_text("{% include 'lead_en.j2' %} {{ compound }}")
     (tmp_path / "lead_en.j2").write_text("Consider")
     assert Prompts(tmp_path).render("sense", "en", **VALUES) == "Consider night owl"
+
+
+def test_a_template_that_cannot_be_read_is_named_at_once(tmp_path: Path):
+    (tmp_path / "sense_en.j2").mkdir()
+    with pytest.raises(UserError, match=r"sense_en\.j2: cannot be read") as caught:
+        Prompts(tmp_path)
+    assert caught.value.settings == ("prompts",)

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
-from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from toys import PictureEncoder, ScriptedChat, WordEncoder
+from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, says
 
 from admire import (
     Candidate,
@@ -18,32 +15,11 @@ from admire import (
     Scoring,
     Settings,
     UserError,
-    compare_runs,
     rank,
-    read_submission,
     write_run,
 )
 from admire.encoders import Role, TextEncoder, Vectors
 from admire.encoders.cached import CachedEncoder, CachedTowers
-
-OWL = Item(
-    "night owl",
-    "My sister is a night owl.",
-    candidates=(
-        Candidate("bird.png", caption="a bird with wings, an owl at night"),
-        Candidate("person.png", caption="a person awake late"),
-        Candidate("bike.png", caption="a red bicycle"),
-    ),
-    expected_order=("person.png", "bird.png", "bike.png"),
-)
-PAPER = Settings(llms=(), sense="vote", scoring=Scoring())
-
-
-def says(sense: str, gloss: str = "A person who is awake late."):
-    """A chat model that answers every question about the sense alike."""
-    return ScriptedChat(
-        lambda prompt: sense if "literally" in prompt else gloss, name=f"says {sense}"
-    )
 
 
 def test_an_idiomatic_sense_ranks_by_the_gloss_and_a_literal_one_by_the_compound():
@@ -142,22 +118,22 @@ def test_images_and_captions_count_as_far_as_the_encoder_reads_them(tmp_path, ca
         (
             "image",
             (Candidate("1", Path("1.png"), "a"), Candidate("2", Path("2.png"))),
-            "'words' reads no images. Use --track caption",
+            "'words' reads no images. Use the track 'caption'",
         ),
         (
             None,
             (Candidate("1", Path("1.png")), Candidate("2", Path("2.png"))),
-            "'words' reads no images; there are no captions. Use --encoder mclip:NAME",
+            "'words' reads no images; there are no captions. Use the encoder mclip:NAME",
         ),
         (
             "image+caption",
             (Candidate("1", Path("1.png"), "a"), Candidate("2", Path("2.png"))),
-            "'words' reads no images. Use --track caption, or .*--encoder mclip:NAME",
+            "'words' reads no images. Use the track 'caption', or an encoder .*mclip:NAME",
         ),
         (
             "caption",
             (Candidate("1", Path("1.png")), Candidate("2", Path("2.png"))),
-            "No candidate has captions. Use another --track",
+            "No candidate has captions. Use another track",
         ),
     ],
 )
@@ -208,55 +184,6 @@ def test_many_asks_under_way_at_once_give_the_same_run():
     many = rank(items, PAPER, llms=[ScriptedChat(answer, parallel=8)], encoder=WordEncoder())
     assert [r.order for r in one.rankings] == [r.order for r in many.rankings]
     assert [r.item for r in many.rankings] == items
-
-
-def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
-    portuguese = Item("pé frio", "Um pé frio.", "pt-br", OWL.candidates)
-    models = [says("Idiomatic"), says("Literal")]
-    run = rank([OWL, portuguese], PAPER, llms=models, encoder=WordEncoder())
-    source = tmp_path / "items.tsv"
-    source.write_text("any")
-    written = write_run(run, tmp_path / "run", source)
-
-    assert [path.name for path in written] == ["submission_en.tsv", "submission_pt-br.tsv"]
-    submission = read_submission(written[0])
-    assert [p.order for p in submission] == [run.rankings[0].order]
-    assert [p.sentence for p in submission] == [OWL.sentence]
-
-    scores = pd.read_csv(tmp_path / "run" / "scores.csv", keep_default_na=False)
-    assert len(scores) == 2 * 2 * 3  # items, models, candidates
-    owl = scores[(scores["item"] == 1) & (scores["candidate"] == "person.png")].set_index("llm")
-    idiomatic = owl.loc["says Idiomatic"]
-    # gloss: a person who is awake late; caption: a person awake late: 4 shared of 6 and 4 words
-    assert float(idiomatic["caption_gloss"]) == pytest.approx(4 / 24**0.5, abs=1e-6)
-    assert idiomatic["llm_score"] == float(idiomatic["caption_gloss"])
-    assert idiomatic["votes_idiomatic"] == 5
-    assert idiomatic["gloss"] == "A person who is awake late."
-    assert owl["score"].nunique() == 1
-    best = scores[(scores["item"] == 1) & (scores["rank"] == 1)]["candidate"].unique()
-    assert best.tolist() == [run.rankings[0].order[0]]
-
-    lines = (tmp_path / "run" / "items.jsonl").read_text(encoding="utf-8").splitlines()
-    first = json.loads(lines[0])
-    assert first["order"] == list(run.rankings[0].order)
-    assert first["expected_order"] == list(OWL.expected_order or ())
-    assert first["interpretations"][0]["sense"]["idiomatic"] == 5
-    assert "pé frio" in lines[1]
-
-    record = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert record["source"] == {
-        "path": str(source),
-        "sha256": hashlib.sha256(b"any").hexdigest(),
-    }
-    assert record["settings"]["scoring"]["gate"] == "hard"
-    assert record["settings"]["seed"] == 0
-    assert [m["name"] for m in record["models"]["llms"]] == ["says Idiomatic", "says Literal"]
-    assert {m["sense"] for m in record["models"]["llms"]} == {"vote"}
-    assert record["models"]["detector"] is None
-    assert record["models"]["encoders"]["caption"]["identity"] == "words:1"
-    assert set(record["prompts"]) >= {"sense_en.j2", "gloss_en.j2"}
-    assert set(record["versions"]) >= {"admire-idioms", "python", "numpy"}
-    assert set(record["seconds"]) == {"senses and meanings", "encoding and scores"}
 
 
 # --------------------------------------------------------------------- tracks and encoders
@@ -391,7 +318,7 @@ def test_one_encoder_weighs_the_plain_cosines_of_images_and_captions():
 
 def test_plain_sums_need_one_encoder_of_images_and_captions(opened):
     plain = Settings(query="compound", encoder="eyes", scoring=Scoring())
-    with pytest.raises(UserError, match=r"encoders of their own.*Drop --no-standardise"):
+    with pytest.raises(UserError, match=r"encoders of their own.*Standardise them"):
         rank([PAIRS], plain, caption_encoder=reader())
     # of one encoder, opened twice
     rank([PAIRS], plain, encoder=one_space(), caption_encoder=one_space())
@@ -462,7 +389,7 @@ def test_an_encoder_without_images_is_warned_of_once(caplog, caption_encoder):
 def test_a_caption_encoder_does_not_make_a_blind_one_see():
     for track in ("image", "image+caption"):
         settings = Settings(query="compound", track=track)
-        with pytest.raises(UserError, match=r"'words' reads no images\. Use --track caption"):
+        with pytest.raises(UserError, match=r"'words' reads no images\. Use the track"):
             rank([PAIRS], settings, encoder=WordEncoder(), caption_encoder=reader())
 
 
@@ -561,84 +488,3 @@ def test_a_caption_encoder_shares_no_vectors_with_the_image_encoder(tmp_path):
     assert ("query", "night owl") in read.read
     captions = [part["caption_compound"] for part in run.rankings[0].parts]
     assert captions == pytest.approx([0, 0.6, 0.6], abs=1e-6)
-
-
-# ------------------------------------------------------------------------------ many run folders
-
-CORUJA = Item(
-    "coruja",
-    "Ela é uma coruja.",
-    "pt",
-    (Candidate("a.png", caption="uma coruja"), Candidate("b.png", caption="uma pessoa")),
-    "idiomatic",
-    ("b.png", "a.png"),
-)
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> list[Path]:
-    """The compound as query finds the bird, the gloss the person."""
-    folders = [tmp_path / "baseline", tmp_path / "gloss"]
-    items = [replace(OWL, sentence_type="idiomatic"), CORUJA]
-    write_run(rank(items, Settings(query="compound"), encoder=WordEncoder()), folders[0])
-    chat = says("Idiomatic", "A person awake late, uma pessoa.")
-    settings = Settings(llms=("a", "b"), sense="vote", scoring=Scoring())
-    write_run(rank(items, settings, llms=[chat, chat], encoder=WordEncoder()), folders[1])
-    return folders
-
-
-def test_runs_are_compared_by_language_with_their_settings(runs: list[Path]):
-    table = compare_runs(runs)
-    shown = table[(table["metric"] == "top1") & (table["group"] == "all")]
-    columns = ["run", "language", "method", "llm", "encoder", "n", "mean", "scoring.gate"]
-    assert shown[columns].to_numpy().tolist() == [
-        [str(runs[0]), "en", "compound", "–", "words", 1, 0.0, "soft"],
-        [str(runs[0]), "pt", "compound", "–", "words", 1, 0.0, "soft"],
-        [str(runs[1]), "en", "CC", "a + b", "words", 1, 1.0, "hard"],
-        [str(runs[1]), "pt", "CC", "a + b", "words", 1, 1.0, "hard"],
-    ]
-    assert set(table["metric"]) == {"top1", "dcg", "corr_official", "corr_rank"}
-    assert not {"llms", "scoring"} & set(table.columns)
-    assert {"seed", "head", "votes", "scoring.standardise"} <= set(table.columns)
-
-
-@pytest.mark.parametrize(
-    ("change", "method"),
-    [
-        ({"track": "image"}, "CI"),
-        ({"track": "image+caption"}, "CIC"),
-        ({"track": "image", "head": "h"}, "CI-F"),
-        ({"track": "image+caption", "head": "h"}, "CIC-F"),
-        ({"track": "caption", "head": "h"}, "CC-F"),
-        ({"query": "sentence", "track": "image"}, "sentence"),
-    ],
-)
-def test_a_method_has_the_papers_name(runs: list[Path], change: dict[str, str], method: str):
-    path = runs[1] / "run.json"
-    record = json.loads(path.read_text())
-    record["settings"].update(change)
-    path.write_text(json.dumps(record))
-    assert set(compare_runs(runs[1:])["method"]) == {method}
-
-
-def test_figures_are_those_of_the_orders_in_the_folder(runs: list[Path]):
-    path = runs[1] / "items.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    rows[0]["order"] = ["bike.png", "person.png", "bird.png"]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    table = compare_runs(runs[1:])
-    english = table[(table["language"] == "en") & (table["group"] == "all")]
-    found = dict(zip(english["metric"], english["mean"], strict=True))
-    assert found["top1"] == 0
-    assert found["dcg"] == pytest.approx(3 / np.log2(3) + 1 / np.log2(4))
-
-
-@pytest.mark.parametrize("name", ["run.json", "items.jsonl"])
-def test_a_damaged_or_missing_file_of_a_run_is_named(runs: list[Path], name: str):
-    path = runs[1] / name
-    path.write_text(path.read_text()[:40])
-    with pytest.raises(UserError, match=f"{name}: is damaged. Run admire rank again"):
-        compare_runs(runs)
-    path.unlink()
-    with pytest.raises(UserError, match=f"{name}: cannot be read"):
-        compare_runs(runs)

@@ -6,7 +6,8 @@ import pytest
 from commands import run
 
 import admire
-from admire import Scoring, Settings, UserError
+from admire import PROFILES, Scoring, Settings, UserError
+from admire.models import find_model
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ from admire import Scoring, Settings, UserError
         (
             lambda: Scoring(contrast=math.inf),
             ("--contrast", "inf"),
-            "contrast cannot be inf: it is a number of at least 0.",
+            "contrast cannot be inf: it is a number, and finite.",
         ),
     ],
 )
@@ -60,3 +61,50 @@ def test_the_front_door_completes_in_a_notebook():
     assert set(admire.__all__) < set(dir(admire))
     assert {"rank", "Settings", "__version__"} <= set(dir(admire))
     assert admire.__version__[0].isdigit()
+
+
+def test_embedded_is_what_settings_are_where_nothing_is_said():
+    assert PROFILES["embedded"] == Settings()
+    assert PROFILES["embedded"] == Settings(
+        llms=("embedded",),
+        encoder="e5",
+        caption_encoder=None,
+        device="auto",
+        precision="float32",
+        query="meaning",
+        sense="auto",
+        votes=5,
+        track=None,
+        scoring=Scoring(gate="soft", contrast=1.0, standardise=True),
+    )
+
+
+def test_paper_is_the_papers_stack():
+    assert PROFILES["paper"] == Settings(
+        llms=("openai:gpt-3.5-turbo", "openai:gpt-4", "openai:gpt-4o"),
+        encoder="mclip:XLM-Roberta-Large-Vit-B-32",
+        caption_encoder=None,
+        query="meaning",
+        votes=5,
+        track="image",
+        scoring=Scoring(
+            image_weight=1.0, caption_weight=1.0, gate="hard", contrast=0.0, standardise=False
+        ),
+    )
+
+
+def test_best_reads_captions_with_an_encoder_of_their_own():
+    best = PROFILES["best"]
+    assert best.caption_encoder
+    assert best.caption_encoder != best.encoder
+    assert best.track is None
+    assert best.scoring.standardise  # of two encoders, a plain sum would be refused
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profiles_models_are_among_those_that_are_listed(profile: str):
+    settings = PROFILES[profile]
+    for name in (settings.encoder, settings.caption_encoder or settings.encoder):
+        assert find_model(name).name == name
+    for name in settings.llms:
+        assert find_model(name).name in ("embedded", "openai:MODEL")

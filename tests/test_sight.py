@@ -23,7 +23,7 @@ from towers import save_openclip
 
 from admire.encoders import open_encoder
 
-SETS = 10
+SETS = 6
 """Image sets for each held-out combination and language."""
 
 
@@ -101,14 +101,12 @@ def orders(run: Path) -> list[list[str]]:
     return [json.loads(line)["order"] for line in (run / "items.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("family", ["openclip", "mclip"])
 def test_the_right_picture_of_a_combination_never_seen_comes_first(
-    family: str, image_set: Path, tmp_path: Path, request: pytest.FixtureRequest
+    openclip_folder: Path, image_set: Path, tmp_path: Path
 ):
-    checkpoint = request.getfixturevalue(f"{family}_folder")
     out = tmp_path / "run"
     command = (
-        f"rank {image_set} --encoder {family}:{checkpoint} --track image --query compound "
+        f"rank {image_set} --encoder openclip:{openclip_folder} --track image --query compound "
         f"--device cpu --out {out}"
     )
     ended = subprocess.run(

@@ -13,11 +13,11 @@ import pytest
 from toys import PictureEncoder, ScriptedChat, WordEncoder
 
 from admire import SAMPLES, Candidate, Item, Run, Scoring, Settings, UserError, rank, write_run
+from admire.choices import Track
 from admire.cli import main
 from admire.evaluation import score_items
 from admire.run_folder import read_run
-from admire.scorer import Track
-from admire.tuning import WEIGHTS, cross_validate, gates, grid, rescore
+from admire.tuning import WEIGHTS, cross_validate_scoring, gates, rescore, scorings
 
 
 def owl(k: int) -> Item:
@@ -55,7 +55,7 @@ def test_every_scoring_of_the_grid_agrees_with_a_run_made_with_it(folder):
     _, path = folder
     _, parts, _ = read_run(path)
     chat = ScriptedChat(lambda p: "Idiomatic" if "literally" in p else "A person awake late.")
-    for scoring in grid():
+    for scoring in scorings():
         settings = Settings(sense="vote", scoring=scoring)
         run = rank([owl(k) for k in range(4)], settings, llms=[chat], encoder=WordEncoder())
         assert [rescore(part, scoring) for part in parts] == [r.order for r in run.rankings]
@@ -69,8 +69,8 @@ def test_an_item_has_no_say_in_how_it_is_scored(folder):
     assert rescore(parts[0], by_gloss)[0] == "person"
     assert rescore(parts[0], by_compound)[0] == "bird"
     odd = replace(items[0], expected_order=("bird", "person", "bike"))
-    scorings = (by_compound, by_gloss)
-    scored, best = cross_validate([odd, *items[1:]], parts, scorings, folds=4, repeats=3)
+    tried = (by_compound, by_gloss)
+    scored, best = cross_validate_scoring([odd, *items[1:]], parts, tried, folds=4, repeats=3)
     assert scored["top1"].tolist() == pytest.approx([0, 1, 1, 1])
     assert best == by_gloss
 
@@ -80,7 +80,7 @@ def test_a_compounds_items_are_held_out_together(folder):
     _, path = folder
     items, parts, _ = read_run(path)
     odd = replace(items[0], expected_order=("bird", "person", "bike"))
-    scored, best = cross_validate(
+    scored, best = cross_validate_scoring(
         [odd, odd, odd, *items[1:3]],
         [parts[0], parts[0], parts[0], *parts[1:3]],
         (Scoring(contrast=-2.0), Scoring()),
@@ -95,7 +95,8 @@ def test_the_same_seed_deals_the_same_folds(folder):
     _, path = folder
     items, parts, _ = read_run(path)
     one, two = (
-        cross_validate(items, parts, grid(), folds=2, repeats=2, seed=3)[0] for _ in range(2)
+        cross_validate_scoring(items, parts, scorings(), folds=2, repeats=2, seed=3)[0]
+        for _ in range(2)
     )
     pd.testing.assert_frame_equal(one, two)
 
@@ -104,7 +105,7 @@ def test_a_run_without_gold_or_of_few_compounds_cannot_be_tuned(folder):
     _, path = folder
     items, parts, _ = read_run(path)
     with pytest.raises(UserError, match="5 folds need at least 5 compounds; there are 4"):
-        cross_validate(items, parts, grid())
+        cross_validate_scoring(items, parts, scorings())
     text = (path / "items.jsonl").read_text()
     (path / "items.jsonl").write_text(text.replace('["person", "bird", "bike"]', "null"))
     with pytest.raises(UserError, match=r"item 1 \('owl0'\) has no gold order"):
@@ -123,37 +124,37 @@ def test_a_baseline_run_has_no_models_to_tune(tmp_path):
 
 
 def test_one_track_has_twelve_scorings_and_the_papers_goes_first():
-    scorings = grid()
-    assert scorings[0] == Scoring()
-    assert len(scorings) == len(set(scorings)) == 12
-    assert {(s.gate, s.contrast, s.standardise) for s in scorings} == {
+    tried = scorings()
+    assert tried[0] == Scoring()
+    assert len(tried) == len(set(tried)) == 12
+    assert {(s.gate, s.contrast, s.standardise) for s in tried} == {
         (gate, contrast, standardise)
         for gate in ("hard", "soft")
         for contrast in (0.0, 0.5, 1.0)
         for standardise in (False, True)
     }
-    assert {(s.image_weight, s.caption_weight) for s in scorings} == {(1.0, 1.0)}
+    assert {(s.image_weight, s.caption_weight) for s in tried} == {(1.0, 1.0)}
 
 
 def test_with_two_tracks_each_scoring_is_tried_with_all_weights():
-    scorings = grid(2)
-    assert scorings[0] == Scoring()
-    assert set(grid()) <= set(scorings)
+    tried = scorings(2)
+    assert tried[0] == Scoring()
+    assert set(scorings()) <= set(tried)
     expected = {
         replace(scoring, image_weight=image, caption_weight=caption)
-        for scoring in grid()
+        for scoring in scorings()
         for image, caption in WEIGHTS
     }
-    assert set(scorings) == expected
-    assert len(scorings) == len(expected) == 60
+    assert set(tried) == expected
+    assert len(tried) == len(expected) == 60
     assert {(1.0, 0.0), (0.0, 1.0)} <= set(WEIGHTS)  # each track alone
 
 
 def test_with_two_encoders_no_plain_sum_is_tried():
-    scorings = grid(2, 2)
-    assert scorings[0] == Scoring(standardise=True)
-    assert len(scorings) == 30
-    assert set(scorings) == {scoring for scoring in grid(2) if scoring.standardise}
+    tried = scorings(2, 2)
+    assert tried[0] == Scoring(standardise=True)
+    assert len(tried) == 30
+    assert set(tried) == {scoring for scoring in scorings(2) if scoring.standardise}
 
 
 class OtherWords(WordEncoder):
@@ -216,16 +217,20 @@ RECORDED = Scoring(gate="soft", standardise=True)
 
 
 @pytest.mark.parametrize(
-    ("track", "encoders", "scorings"),
-    [("image", 1, grid()), ("image+caption", 1, grid(2)[::7]), (None, 2, grid(2, 2)[::7])],
+    ("track", "encoders", "tried"),
+    [
+        ("image", 1, scorings()),
+        ("image+caption", 1, scorings(2)[::7]),
+        (None, 2, scorings(2, 2)[::7]),
+    ],
     ids=["images", "both", "two encoders"],
 )
-def test_rescoring_gives_what_a_run_with_that_scoring_gives(tmp_path, track, encoders, scorings):
+def test_rescoring_gives_what_a_run_with_that_scoring_gives(tmp_path, track, encoders, tried):
     write_run(pictured_run(tmp_path, track, RECORDED, encoders), tmp_path / "run")
     _, parts, known = read_run(tmp_path / "run")
     assert known == encoders
     orders = set()
-    for scoring in scorings:
+    for scoring in tried:
         run = pictured_run(tmp_path, track, scoring, encoders)
         rescored = [rescore(part, scoring) for part in parts]
         assert rescored == [ranking.order for ranking in run.rankings]
@@ -260,7 +265,7 @@ def read_options(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Scoring]:
     """The scoring that ``admire rank`` is given with some options."""
     given: list[Settings] = []
 
-    def stop(items: list[Item], settings: Settings) -> Run:
+    def stop(items: list[Item], settings: Settings, source: Path) -> Run:
         given.append(settings)
         raise UserError("That is enough.")
 
@@ -293,12 +298,12 @@ def test_tune_prints_options_that_give_what_it_promises(
         assert " --standardise" in options
 
     items, parts, _ = read_run(tmp_path / "run")
-    scorings = grid(1 if track else 2, encoders)
-    best = cross_validate(items, parts, scorings)[1]
+    tried = scorings(1 if track else 2, encoders)
+    best = cross_validate_scoring(items, parts, tried)[1]
     assert read_options(options) == best
     run = pictured_run(tmp_path, track, best, encoders)
     assert [rescore(part, best) for part in parts] == [r.order for r in run.rankings]
-    paper = pictured_run(tmp_path, track, scorings[0], encoders)
+    paper = pictured_run(tmp_path, track, tried[0], encoders)
     assert mean_dcg(run) > mean_dcg(paper)
 
 
@@ -308,7 +313,7 @@ def test_a_run_without_glosses_of_literal_uses_tells_nothing_of_the_soft_gate(
     write_run(pictured_run(tmp_path, None, Scoring()), tmp_path / "run")
     _, parts, _ = read_run(tmp_path / "run")
     assert gates(parts) == ("hard",)
-    assert {scoring.gate for scoring in grid(2, 1, gates(parts))} == {"hard"}
+    assert {scoring.gate for scoring in scorings(2, 1, gates(parts))} == {"hard"}
     best = read_options(tune(tmp_path / "run"))
     run = pictured_run(tmp_path, None, best)
     assert [rescore(part, best) for part in parts] == [r.order for r in run.rankings]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from admire import Candidate, Item, Scoring, Settings
 from admire.encoders import Role, Vectors
 
 
@@ -53,3 +54,23 @@ class ScriptedChat:
     ) -> str:
         self.prompts.append(prompt)
         return self.answer(prompt)
+
+
+OWL = Item(
+    "night owl",
+    "My sister is a night owl.",
+    candidates=(
+        Candidate("bird.png", caption="a bird with wings, an owl at night"),
+        Candidate("person.png", caption="a person awake late"),
+        Candidate("bike.png", caption="a red bicycle"),
+    ),
+    expected_order=("person.png", "bird.png", "bike.png"),
+)
+PAPER = Settings(llms=(), sense="vote", scoring=Scoring())
+
+
+def says(sense: str, gloss: str = "A person who is awake late."):
+    """A chat model that answers every question about the sense alike."""
+    return ScriptedChat(
+        lambda prompt: sense if "literally" in prompt else gloss, name=f"says {sense}"
+    )

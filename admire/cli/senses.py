@@ -1,12 +1,12 @@
-"""Commands for idiomaticity detection on SemEval-2022 Task 2A, and its fine-tuning."""
+"""Commands that decide between the senses, score that, and train detectors."""
 
 from __future__ import annotations
 
 import json as jsonlib
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import typer
 
@@ -22,11 +22,16 @@ from admire.cli.options import (
     PromptFolder,
     Seed,
     TrainingPrecision,
+    choice,
+    given,
 )
 from admire.cli.output import print_rows, print_summary
 from admire.errors import UserError
 
 log = logging.getLogger("admire")
+
+TaskSetting = Literal["zero_shot", "one_shot"]
+"""As :data:`admire.senses.Setting`, which is not imported here because that takes pandas."""
 
 
 def sense(
@@ -43,14 +48,12 @@ def sense(
     json: Json = False,
 ) -> None:
     """Classify each compound as idiomatic or literal, and score that where the type is known."""
-    import pandas as pd
-
     from admire.evaluation import summarise
     from admire.interpretation import interpret
     from admire.items import read_items
     from admire.llm import open_llm
     from admire.prompts import Prompts
-    from admire.senses import open_detector
+    from admire.senses import known_senses, open_detector, sense_table
     from admire.storage import write_whole
 
     items = read_items(data, lang)
@@ -64,27 +67,13 @@ def sense(
         detector=open_detector(detector) if detector else None,
         glosses="none",
     )
-    senses = [reading.sense for reading in readings]
-    table = pd.DataFrame(
-        {
-            "compound": [item.compound for item in items],
-            "sentence": [item.sentence for item in items],
-            "sentence_type": [item.sentence_type for item in items],
-            "predicted_type": [s.label for s in senses],
-            "idiomatic": [s.idiomatic for s in senses],
-            "literal": [s.literal for s in senses],
-            "unparsed": [s.unparsed for s in senses],
-            "confidence": [round(s.confidence, 4) for s in senses],
-        }
-    )
+    table = sense_table(items, [reading.sense for reading in readings])
     with write_whole(out) as file:
         table.to_csv(file, sep="\t", index=False)
     log.info("Wrote %s", out)
-    known = table[table["sentence_type"].notna()]
-    if known.empty:
-        return
-    known = known.assign(accuracy=(known["predicted_type"] == known["sentence_type"]).astype(float))
-    print_summary(summarise(known, columns=["accuracy"], seed=seed), f"Sense, {llm}", json)
+    known = known_senses(table)
+    if not known.empty:
+        print_summary(summarise(known, columns=["accuracy"], seed=seed), f"Sense, {llm}", json)
 
 
 def detect(
@@ -95,45 +84,32 @@ def detect(
     detector: Annotated[
         Path | None,
         typer.Option(
-            help="File that admire detector wrote, or folder that admire finetune detector wrote; "
-            "else the built-in one."
+            help="File of admire train detector, or folder of admire train classifier; else the "
+            "built-in one."
         ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Submission to write: ID, Language, Setting, Label.")
     ] = None,
     setting: Annotated[
-        Literal["zero_shot", "one_shot"] | None,
-        typer.Option(help="What the submission says; else the detector's own, or zero_shot."),
+        TaskSetting | None,
+        choice(
+            "setting",
+            get_args(TaskSetting),
+            "What the submission says; else the detector's own, or zero_shot.",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Decide which sentences of a Task 2A file are idiomatic, and score that where it is known."""
-    from admire.senses import BUILT_IN, Detector, load_detector
-    from admire.senses.task2a import read_uses, score_senses, write_predictions
+    from admire.senses import detect_uses, open_detector
 
-    opened = load_detector(detector or BUILT_IN)
-    columns = () if isinstance(opened, Detector) else opened.columns
-    uses = read_uses(data, gold, required=(*columns, *(["ID"] if out else [])))
-    items = [use.item for use in uses]
-    labelled = items[0].sentence_type is not None  # then all are
-    if not (labelled or out):
-        raise UserError(f"{data}: has no labels to compare with. Give --gold, or --out.")
-    if isinstance(opened, Detector):
-        senses, own = opened.senses(items), None
-    else:
-        senses, own = opened.classify(uses), opened.setting
-    if out:
-        write_predictions(out, uses, senses, setting or own or "zero_shot")
-        log.info("Wrote %s", out)
-    if not labelled:
-        return
-    scores = score_senses(items, senses)
-    if json:
+    scores = detect_uses(data, open_detector(detector), gold=gold, out=out, setting=setting)
+    if json and scores:
         print(jsonlib.dumps([asdict(score) for score in scores], indent=2))
-        return
-    rows = [(s.language, s.n, f"{s.macro_f1:.4f}", f"{s.accuracy:.4f}") for s in scores]
-    print_rows(("Language", "n", "Macro F1", "Accuracy"), rows, str(data))
+    elif scores:
+        rows = [(s.language, s.n, f"{s.macro_f1:.4f}", f"{s.accuracy:.4f}") for s in scores]
+        print_rows(("Language", "n", "Macro F1", "Accuracy"), rows, str(data))
 
 
 def train_detector(
@@ -144,28 +120,26 @@ def train_detector(
         typer.Option(help="Files, as for rank or of Task 2A, whose compounds are kept unseen."),
     ] = None,
     per_compound: Annotated[
-        int, typer.Option(min=1, help="Sentences for each compound and sense, at most.")
+        int, typer.Option(help="Sentences for each compound and sense, at most.")
     ] = 4,
     encoder: Annotated[str, typer.Option(help="Encoder of the sentences.")] = "embedded-state",
     seed: Seed = 0,
 ) -> None:
-    """Fit a detector of idiomatic use, like the one that ships with admire."""
+    """Train a light detector of idiomatic use, like the one that comes with admire."""
     from admire.encoders import open_encoder
-    from admire.files import read_table
-    from admire.items import read_items
-    from admire.senses.light import fit, sample
-    from admire.senses.task2a import read_idiomaticity, read_uses
+    from admire.senses import (
+        DetectorTraining,
+        read_compounds,
+        read_idiomaticity,
+        train_detector,
+    )
 
-    unseen: list[str] = []
-    for path in leave_out or []:
-        if path.suffix == ".csv" and "MWE" in read_table(path, ()):
-            unseen += [use.item.compound for use in read_uses(path)]
-        else:
-            unseen += [item.compound for item in read_items(path)]
+    settings = DetectorTraining(per_compound, seed)
+    unseen = [compound for path in leave_out or [] for compound in read_compounds(path)]
     items = [item for path in data for item in read_idiomaticity(path)]
-    fitted = fit(sample(items, per_compound, unseen, seed), open_encoder(encoder), seed=seed)
-    fitted.save(out)
-    print(jsonlib.dumps(fitted.card, indent=2))
+    trained = train_detector(items, open_encoder(encoder), settings, leave_out=unseen)
+    trained.save(out)
+    print(jsonlib.dumps(trained.card, indent=2))
     log.info("Wrote %s", out)
 
 
@@ -183,10 +157,12 @@ def train_classifier(
     ],
     out: Annotated[Path, typer.Option(help="Folder of the detector to write.")],
     setting: Annotated[
-        Literal["zero_shot", "one_shot"],
-        typer.Option(
-            help="What is read: the sentence with its context, in all hidden layers; or the "
-            "sentence and the MWE, in the last."
+        TaskSetting,
+        choice(
+            "setting",
+            get_args(TaskSetting),
+            "What is read: the sentence with its context, in all hidden layers; or the sentence "
+            "and the MWE, in the last.",
         ),
     ],
     validation: Annotated[
@@ -207,32 +183,33 @@ def train_classifier(
     json: Json = False,
 ) -> None:
     """Fine-tune an encoder to detect idiomatic use, for --detector."""
-    from admire.senses.classifier import CONTEXT, ClassifierTraining, finetune_classifier, hold_out
-    from admire.senses.task2a import read_uses
+    from admire.senses import (
+        ClassifierTraining,
+        context_columns,
+        paper_fit,
+        read_uses,
+        train_classifier,
+    )
 
     if validation_gold and not validation:
-        raise UserError("--validation-gold goes with --validation.")
-    settings = ClassifierTraining(
-        setting,
-        batch_size=batch_size,
+        raise UserError("The gold labels of a validation file need that file.", "validation")
+    fit = replace(
+        paper_fit(setting),
+        **given({"batch_size": batch_size}),
         learning_rate=learning_rate,
         epochs=epochs,
-        max_length=max_length,
+        patience=max(1, epochs),  # all epochs are trained
         precision=precision,
         seed=seed,
     )
-    columns = CONTEXT if settings.setting == "zero_shot" else ()
+    settings = ClassifierTraining(setting, max_length, fit)
+    columns = context_columns(setting)
     uses = [use for path in data for use in read_uses(path, required=(*columns, "Label"))]
+    held = None
     if validation:
-        train = uses
         label = () if validation_gold else ("Label",)
         held = read_uses(validation, validation_gold, required=(*columns, *label))
-    else:
-        train, held = hold_out(uses, seed)
-    log.info("%d sentences to train and %d to validate on", len(train), len(held))
-    # The name may be written as for the other commands.
-    base = encoder.removeprefix("sbert:")
-    before, *after = finetune_classifier(base, train, held, settings, out, device=device)
+    before, *after = train_classifier(encoder, uses, held, settings, out, device=device)
     log.info("Wrote %s", out)
     if json:
         print(jsonlib.dumps({"before": before, "epochs": after, "after": max(after)}, indent=2))

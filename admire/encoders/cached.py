@@ -1,4 +1,4 @@
-"""Vectors on disk: what was encoded once, by any run, is never encoded again."""
+"""Vectors on disk: no text or image is encoded twice, in this run or a later one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from admire.encoders import Query, Role, TextEncoder, Towers, Vectors
 from admire.encoders.images import read_bytes
+from admire.encoders.protocols import Query, Role, TextEncoder, Towers, Vectors
 from admire.errors import UserError
 from admire.machine import cores
 from admire.progress import track
@@ -30,7 +30,7 @@ Ready = TypeVar("Ready")
 
 
 class CachedEncoder:
-    """A text encoder in front of which every vector is kept, by content and not by file name."""
+    """A text encoder whose vectors are cached on disk."""
 
     def __init__(self, encoder: TextEncoder, cache: Cache | None = None):
         self.encoder = encoder
@@ -62,15 +62,15 @@ class CachedEncoder:
         encode: Callable[[Sequence[Any]], Vectors],
         what: str,
     ) -> Vectors:
-        """The things' vectors; those that are not cached are prepared, encoded and kept."""
+        """The things' vectors; those that are not cached are prepared, encoded and cached."""
         vectors = {key: self._cache.get(key) for key in keys}
         missing = {
             key: thing for key, thing in zip(keys, things, strict=True) if vectors[key] is None
         }
         waiting: list[tuple[str, Any]] = []
         message = f"Encoding {len(missing)} {what} with {self.name}"
-        # No name is given to what prepares: at an error or Ctrl-C it ends as the loop is left, and
-        # not when the last traceback is forgotten.
+        # The iterator that prepares gets no name: so it is closed when an error or Ctrl-C ends the
+        # loop, and not only when the traceback is deleted.
         for done, one in enumerate(
             track(zip(missing, prepare(missing.values()), strict=True), message, len(missing)),
             start=1,
@@ -96,7 +96,7 @@ class CachedEncoder:
     def _encode_or_halve(
         self, encode: Callable[[Sequence[Any]], Vectors], part: Sequence[Any], what: str
     ) -> Vectors | None:
-        """The part's vectors, or None where it did not fit into memory: then batches are halved."""
+        """The part's vectors; None if it did not fit into memory, and batches are now halved."""
         try:
             return encode(part)
         except (MemoryError, RuntimeError) as error:
@@ -104,8 +104,11 @@ class CachedEncoder:
                 raise
         if len(part) == 1:
             raise UserError(
-                f"{self.name}: not even one of the {what} fits into memory. Use --device cpu, "
-                "--precision bfloat16 or a smaller encoder."
+                f"{self.name}: not even one of the {what} fits into memory. Use the device "
+                "cpu, the precision bfloat16 or a smaller encoder.",
+                "device",
+                "precision",
+                "encoder",
             )
         self.batch = len(part) // 2
         log.warning("%s: out of memory; going on with batches of %d.", self.name, self.batch)
@@ -113,7 +116,7 @@ class CachedEncoder:
 
 
 class CachedSentences(CachedEncoder):
-    """A text encoder that takes prompts and spans, in front of which every vector is kept."""
+    """A text encoder that takes prompts and spans, with its vectors cached on disk."""
 
     encoder: SentenceEncoder
 
@@ -129,7 +132,7 @@ class CachedSentences(CachedEncoder):
 
 
 class CachedTowers(CachedEncoder):
-    """Two towers in front of which every vector is kept; images go by what their files hold."""
+    """A text and an image tower with their vectors cached; images are told apart by content."""
 
     encoder: Towers
 
@@ -140,8 +143,8 @@ class CachedTowers(CachedEncoder):
         """See :class:`admire.encoders.ImageEncoder`.
 
         Raises:
-            UserError: a file is missing, empty, damaged or no image, or is changed meanwhile; what
-                was encoded before it is kept.
+            UserError: a file is missing, empty, damaged, not an image, or changed meanwhile. The
+                vectors of the images before it stay cached.
         """
 
         def key(image: Path) -> str:
@@ -149,7 +152,7 @@ class CachedTowers(CachedEncoder):
 
         def prepare(image: Path) -> Any:
             ready = self.encoder.prepare_image(image)
-            if key(image) != keys[image]:  # its vector would be kept for what the file held before
+            if key(image) != keys[image]:  # its vector would be cached for the old content
                 raise UserError(f"{image}: the file was changed while it was read. Start again.")
             return ready
 
@@ -166,7 +169,7 @@ class CachedTowers(CachedEncoder):
 def _ahead(
     function: Callable[[Thing], Ready], things: Iterable[Thing], depth: int
 ) -> Iterator[Ready]:
-    """The function's results in order, computed by threads up to ``depth`` ahead of the caller."""
+    """Yield the function's results in order; threads compute up to ``depth`` of them ahead."""
     pool = ThreadPoolExecutor(cores())
     begun: deque[Future[Ready]] = deque()
     try:
@@ -176,18 +179,22 @@ def _ahead(
                 yield begun.popleft().result()
         while begun:
             yield begun.popleft().result()
-    finally:  # at an error or Ctrl-C what has not begun is dropped
+    finally:  # after an error or Ctrl-C, what has not begun is dropped
         pool.shutdown(cancel_futures=True)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether torch, on any device, or NumPy says that memory did not suffice."""
+    """Whether torch, on any device, or NumPy ran out of memory."""
     said = ("out of memory", "can't allocate memory", "not enough memory")
     return isinstance(error, MemoryError) or any(words in str(error).lower() for words in said)
 
 
 def _unit(vectors: Vectors, name: str) -> Vectors:
-    """The vectors at unit length; one that has none would make every similarity meaningless."""
+    """The vectors at unit length.
+
+    Raises:
+        UserError: a vector is zero or not finite, which would make every similarity meaningless.
+    """
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not (np.isfinite(lengths).all() and (lengths > 0).all()):
         raise UserError(f"{name}: an encoded vector is zero or not finite; the model is damaged.")

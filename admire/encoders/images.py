@@ -1,4 +1,4 @@
-"""Image files as a person sees them: upright, on white, eight bits a channel, three channels."""
+"""Image files as a person sees them: upright, on white, in RGB with eight bits a channel."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_image(path: Path) -> Image:
-    """The picture in RGB, turned as its EXIF data say, transparent parts on white.
+    """The image in RGB, turned as its EXIF data say, with transparent parts on white.
 
-    Of an animation the first frame is taken; 16-bit greyscale is scaled to 8 bits.
+    The first frame of an animation is taken. 16-bit greyscale is scaled to 8 bits.
 
     Raises:
-        UserError: the file is no image, is truncated, or has more pixels than Pillow's limit
+        UserError: the file is not an image, is truncated, or has more pixels than Pillow's limit
             against decompression bombs (about 179 million).
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
@@ -44,7 +44,7 @@ def read_image(path: Path) -> Image:
             opened.load()
             try:
                 picture = ImageOps.exif_transpose(opened)
-            except Exception:  # EXIF data that say nothing do not spoil the picture
+            except Exception:  # damaged EXIF data do not matter
                 picture = opened.copy()
     except Image.DecompressionBombError:
         raise UserError(
@@ -56,7 +56,7 @@ def read_image(path: Path) -> Image:
         ) from None
     except MemoryError:
         raise UserError(f"{path}: the image does not fit into memory. Scale it down.") from None
-    except Exception as error:  # a damaged file makes the decoders raise nearly anything
+    except Exception as error:  # damaged files make the decoders raise nearly anything
         said = str(error) or type(error).__name__
         raise UserError(
             f"{path}: the image cannot be decoded ({said}). It may be truncated: copy or "
@@ -74,7 +74,7 @@ def read_image(path: Path) -> Image:
 
 
 def _eight_bits(picture: Image) -> Image:
-    """A 16-bit greyscale picture in 8 bits; Pillow's own conversion would cut off above 255."""
+    """A 16-bit greyscale image in 8 bits; Pillow's own conversion would clip at 255."""
     import numpy as np
     from PIL import Image
 

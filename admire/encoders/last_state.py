@@ -1,4 +1,4 @@
-"""What the embedded chat model thinks at the end of a text: its last hidden state."""
+"""The embedded chat model's hidden state at the end of a text, as a vector."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from functools import cached_property
 
 import numpy as np
 
-from admire.encoders import Role, Vectors
+from admire.encoders.protocols import Role, Vectors
 from admire.llm.local import EMBEDDED_SHA256, LlamaServer, embedded_weights
 
 
 class LastStateEncoder:
     """The final layer's state at the text's last token, 1,536 numbers.
 
-    A chat model of this size answers questions about senses badly, yet its state after reading a
-    sentence tells the senses apart: :mod:`admire.senses.light` reads it off. Roles make no
-    difference.
+    A chat model of this size answers questions about senses badly. But its state after reading a
+    sentence differs between the senses, and :mod:`admire.senses.light` can tell them apart by it.
+    Roles make no difference.
     """
 
     name = "embedded-state"
     identity = f"last-state:gguf:{EMBEDDED_SHA256}"
-    batch = 1  # a text takes most of a second, and each is kept before the next is begun
+    batch = 1  # a text takes most of a second, so each vector is cached at once
 
     @cached_property
     def _server(self) -> LlamaServer:

@@ -1,8 +1,7 @@
-"""M-CLIP (Carlsson et al., 2022): a multilingual text tower taught to agree with OpenAI's CLIP."""
+"""M-CLIP (Carlsson et al., 2022): a multilingual text tower trained to agree with OpenAI's CLIP."""
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,26 +9,29 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from admire.encoders import Role, Vectors
+from admire.choices import nearest
 from admire.encoders.hub import base_folder, hub_file, local_folder, resolve_source
 from admire.encoders.openclip import OpenClipEncoder
 from admire.encoders.placement import Placement, to_numpy
+from admire.encoders.protocols import Role, Vectors
 from admire.errors import UserError
 
 NAMES = ("XLM-Roberta-Large-Vit-L-14", "XLM-Roberta-Large-Vit-B-32", "LABSE-Vit-L-14")
 IMAGE_TOWERS = {512: "ViT-B-32-quickgelu/openai", 768: "ViT-L-14-quickgelu/openai"}
-"""The image tower that a text tower was taught to agree with, by the width of their space."""
+"""The image tower that a text tower was trained to agree with, by the width of their space."""
 
 
 class MClipEncoder:
-    """An M-CLIP text tower with the image tower it was made for.
+    """An M-CLIP text tower with the image tower that it was trained for.
 
-    ``source`` is one of :data:`NAMES`, a repository on the hub, or a folder with the same files. A
-    folder may hold an image tower of its own in ``image`` (as open_clip saves them), and the
-    configuration of the base model in a folder of its name (``xlm-roberta-large/config.json``).
+    Args:
+        source: one of :data:`NAMES`, a repository on the hub, or a folder with the same files. A
+            folder may hold an image tower of its own in ``image``, as open_clip saves them, and
+            the configuration of the base model (``xlm-roberta-large/config.json``).
+        revision: of the repository.
 
     Raises:
-        UserError: there is no such model or folder, or its files cannot be had or do not fit.
+        UserError: there is no such model or folder, or its files are missing or do not fit.
     """
 
     def __init__(self, source: str, revision: str | None, placement: Placement):
@@ -72,7 +74,7 @@ class MClipEncoder:
             base = transformers.AutoConfig.from_pretrained(base_config)
 
         class TextTower(MultilingualCLIP):  # type: ignore[misc]
-            """M-CLIP's own, which at its start would fetch the base model only to overwrite it."""
+            """M-CLIP's own class would fetch the base model, only to overwrite its weights."""
 
             def __init__(self, config: MCLIPConfig):
                 transformers.PreTrainedModel.__init__(self, config)
@@ -88,7 +90,7 @@ class MClipEncoder:
         with _readable(config):
             tower = TextTower(MCLIPConfig(**_settings(config)))
         weights = _read_weights(self._file("model.safetensors", "pytorch_model.bin"))
-        # Old checkpoints carry the positions' numbers, which are no weights.
+        # Old checkpoints hold the positions' numbers, which are not weights.
         weights.pop("transformer.embeddings.position_ids", None)
         try:
             tower.load_state_dict(weights)
@@ -99,7 +101,7 @@ class MClipEncoder:
         with _readable(self._folder / "tokenizer.json"):
             tokenizer = transformers.AutoTokenizer.from_pretrained(self._folder, config=base)
         positions = base.max_position_embeddings
-        if "roberta" in base.model_type:  # its positions begin behind the padding's number
+        if "roberta" in base.model_type:  # its positions begin after the padding token's number
             positions -= base.pad_token_id + 1
         limit = min(tokenizer.model_max_length, positions)
 
@@ -121,8 +123,8 @@ class MClipEncoder:
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`. Roles make no difference.
 
-        The mean of the base model's last states over the text's tokens, then one linear layer;
-        512 tokens are read, of longer texts the first part.
+        A vector is the mean of the base model's last states over the text's tokens, after one
+        linear layer. 512 tokens are read; longer texts are cut at their end.
         """
         import torch
 
@@ -140,16 +142,15 @@ class MClipEncoder:
 
 
 def _repository(source: str) -> str:
-    """The hub repository of one of M-CLIP's names; any other is taken as it is."""
+    """The repository of one of :data:`NAMES`; the name of another repository stays as it is."""
     if source in NAMES:
         return f"M-CLIP/{source}"
     if "/" in source:
         return source
-    close = difflib.get_close_matches(source, NAMES, n=1, cutoff=0.4)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
     raise UserError(
-        f"'mclip:{source}' is no M-CLIP model.{hint} There are {', '.join(NAMES)}, and any "
-        "repository or folder with such a model."
+        f"'mclip:{source}' is no M-CLIP model.{nearest(source, NAMES)} There are "
+        f"{', '.join(NAMES)}, and any repository or folder with such a model.",
+        "encoder",
     )
 
 
@@ -165,7 +166,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turns what a damaged file makes transformers raise, nearly anything, into a UserError."""
+    """Turn the errors of transformers on a damaged file, which may be of any type, into one."""
     try:
         yield
     except UserError:
@@ -175,7 +176,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _read_weights(path: Path) -> dict[str, Any]:
-    """A checkpoint's tensors; of a pickle nothing else is ever read."""
+    """A checkpoint's tensors; nothing but tensors is ever read from a pickle."""
     import torch
     from safetensors.torch import load_file
 
@@ -183,7 +184,7 @@ def _read_weights(path: Path) -> dict[str, Any]:
         if path.suffix == ".safetensors":
             return dict(load_file(path))
         return dict(torch.load(path, map_location="cpu", weights_only=True))
-    except Exception as error:  # a damaged file makes the readers raise nearly anything
+    except Exception as error:  # damaged files make the readers raise nearly anything
         raise UserError(
             f"{path}: the weights cannot be read ({error}). Download the file again."
         ) from None

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import threading
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from admire.encoders import Role, Vectors
+from admire.choices import nearest
 from admire.encoders.hub import base_folder, from_disk, hub_file, local_folder, resolve_source
 from admire.encoders.placement import Placement, to_numpy
+from admire.encoders.protocols import Role, Vectors
 from admire.errors import UserError
 
 WEIGHTS = (
@@ -24,12 +24,16 @@ WEIGHTS = (
 class OpenClipEncoder:
     """Text and image tower of one open_clip model, with its own tokenizer and preprocessing.
 
-    ``source`` is ``MODEL/TAG`` of open_clip's list, or a folder with an ``open_clip_config.json``
-    and weights, as open_clip saves them. Texts beyond the model's context (77 tokens of CLIP, 64 of
-    SigLIP 2) are cut, the first part is kept.
+    Texts beyond the model's context (77 tokens for CLIP, 64 for SigLIP 2) are cut at their end.
+
+    Args:
+        source: ``MODEL/TAG`` of open_clip's list, or a folder with ``open_clip_config.json`` and
+            weights, as open_clip saves them.
+        revision: of the repository on the hub that holds the weights.
 
     Raises:
-        UserError: there is no such model, tag or folder, or its weights cannot be had.
+        UserError: there is no such model, tag or folder, or its weights are not here and cannot be
+            fetched.
     """
 
     def __init__(self, source: str, revision: str | None, placement: Placement):
@@ -54,7 +58,7 @@ class OpenClipEncoder:
             found = resolve_source(repository, *files, revision=revision)
             self._weights = found.config
             model = f"{source}@{found.revision}"
-        version = metadata.version("open-clip-torch")  # preprocessing and tokenizer are its own
+        version = metadata.version("open-clip-torch")  # it brings preprocessing and tokenizer
         self.identity = f"openclip:{model}:{version}:{placement.precision}"
 
     @property
@@ -101,7 +105,7 @@ class OpenClipEncoder:
                     **overrides,
                 )
                 tokenizer = open_clip.get_tokenizer(self._model_name)
-        except Exception as error:  # open_clip passes on whatever its parts raise
+        except Exception as error:  # open_clip lets the errors of all its parts through
             raise UserError(f"{self.name}: open_clip cannot load it ({error}).") from error
         return model.to(device=device, dtype=dtype).eval(), preprocess, tokenizer
 
@@ -140,13 +144,13 @@ def _known(source: str) -> tuple[str, dict[str, Any], str, Sequence[str]]:
     settings = get_pretrained_cfg(model, tag)
     if not settings:
         known = open_clip.list_pretrained(as_str=True)
-        close = difflib.get_close_matches(f"{model}:{tag}", known, n=1)
-        hint = f" Did you mean '{close[0].replace(':', '/')}'?" if close else ""
+        hint = nearest(source, [name.replace(":", "/") for name in known])
         raise UserError(
             f"'openclip:{source}' is no model and tag of open_clip, and no folder.{hint} "
-            "open_clip.list_pretrained() lists them."
+            "open_clip.list_pretrained() lists them.",
+            "encoder",
         )
-    # (roberta-ViT-B-32 has it in its config, as it was trained; its tag does not say so)
+    # (roberta-ViT-B-32 was trained with it and has it in its config, though not in its tag.)
     if model.endswith("-quickgelu") and not settings.get("quick_gelu"):
         raise UserError(
             f"'openclip:{source}': these weights were trained without QuickGELU. "
@@ -154,5 +158,7 @@ def _known(source: str) -> tuple[str, dict[str, Any], str, Sequence[str]]:
         )
     repository, _, file = settings.get("hf_hub", "").rpartition("/")
     if not repository:
-        raise UserError(f"'openclip:{source}' is not on the hub. Load its weights from a folder.")
+        raise UserError(
+            f"'openclip:{source}' is not on the hub. Name a folder with its weights.", "encoder"
+        )
     return model, settings, repository, [file] if file else WEIGHTS

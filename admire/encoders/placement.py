@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from admire.encoders import Device, Precision, Vectors
+from admire.choices import Device, Precision, check_settings
 from admire.errors import UserError
 
 if TYPE_CHECKING:
     import torch
+
+    from admire.encoders.protocols import Vectors
 
 
 @dataclass(frozen=True)
@@ -19,11 +21,14 @@ class Placement:
     device: Device = "auto"
     precision: Precision = "float32"
 
+    def __post_init__(self) -> None:
+        check_settings(self, device=get_args(Device), precision=get_args(Precision))
+
     def resolve(self) -> tuple[torch.device, torch.dtype]:
-        """Torch's own names for them.
+        """The same as torch's own objects.
 
         Raises:
-            UserError: there is no such device, or it has no such precision.
+            UserError: there is no such device, or it cannot compute with that precision.
         """
         import torch
 
@@ -36,9 +41,9 @@ class Placement:
         if device == "auto":
             device = "cuda" if there["cuda"] else "mps" if there["mps"] else "cpu"
         if not there[device]:
-            raise UserError(f"torch finds no device '{device}' here. Use --device cpu or auto.")
+            raise UserError(f"torch finds no device '{device}' here. Use cpu or auto.", "device")
         if device == "cpu" and self.precision == "float16":
-            raise UserError("float16 needs a GPU. Use --precision bfloat16 or float32.")
+            raise UserError("float16 needs a GPU. Use bfloat16 or float32.", "precision")
         return torch.device(device), getattr(torch, self.precision)
 
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from admire.encoders import Device, Query, Role, Vectors, open_encoder
+from admire.choices import Device
+from admire.encoders.families import open_encoder
 from admire.encoders.hub import hub_file, load_cached_first, resolve_source
 from admire.encoders.placement import Placement
+from admire.encoders.protocols import Query, Role, Vectors
 from admire.errors import UserError
 
 log = logging.getLogger("admire")
@@ -28,18 +30,21 @@ ENCODING: dict[str, Any] = {
 }
 
 E5_PROMPTS = {"query": "query: ", "document": "passage: "}
-"""What E5 models were trained with; their repositories do not say so."""
+"""The prompts that E5 models were trained with; their repositories do not give them."""
 
 
 class SentenceEncoder:
     """A sentence-transformers model with its own pooling and prompts.
 
-    ``source`` is a repository on the hub, or a folder as sentence-transformers saves them. Models
-    with ``e5`` in their name get E5's prefixes, unless they bring prompts of their own. Texts
-    beyond the model's limit are cut, the first part is kept.
+    Models with ``e5`` in their name get E5's prompts, unless they bring their own. Texts beyond
+    the model's limit are cut at their end.
+
+    Args:
+        source: a repository on the hub, or a folder as sentence-transformers saves them.
+        revision: of the repository.
 
     Raises:
-        UserError: there is no such model or folder, or its files cannot be had.
+        UserError: there is no such model or folder, or the hub cannot be reached.
     """
 
     def __init__(self, source: str, revision: str | None, placement: Placement):
@@ -81,7 +86,7 @@ class SentenceEncoder:
 
         try:
             model = load_cached_first(load, self._found.place)
-        except Exception as error:  # the library passes on whatever its parts raise
+        except Exception as error:  # the library lets the errors of all its parts through
             raise UserError(
                 f"{self.name}: sentence-transformers cannot load it ({error})."
             ) from error
@@ -99,7 +104,8 @@ class SentenceEncoder:
         """See :class:`admire.encoders.QueryEncoder`.
 
         Raises:
-            UserError: a span lies beyond the model's limit, or its tokenizer tells no places.
+            UserError: a span lies beyond the model's limit, or its tokenizer does not tell where
+                tokens begin and end.
         """
         found = np.zeros((len(queries), 0), dtype=np.float32)
         groups: dict[tuple[str | None, bool], list[int]] = {}
@@ -144,25 +150,27 @@ class SentenceEncoder:
 
 
 def open_trainable(name: str, *, device: Device) -> SentenceEncoder:
-    """The encoder of that name, to be fine-tuned: without a cache, which would go stale.
+    """Open an encoder to be fine-tuned, without a cache, whose vectors would be out of date.
 
     Raises:
-        UserError: there is none, or it is not of sentence-transformers.
+        UserError: no encoder has that name, or it is not a sentence-transformers model.
     """
     opened = open_encoder(name, device=device).encoder
     if not isinstance(opened, SentenceEncoder):
-        raise UserError(f"--encoder: '{name}' cannot be fine-tuned. Name one of sbert:….")
+        raise UserError(
+            f"The encoder '{name}' cannot be fine-tuned. Name one of sbert:….", "encoder"
+        )
     return opened
 
 
 def query_prompt(model: SentenceTransformer) -> str:
-    """What the model puts before a query."""
+    """The prompt that the model puts before a query."""
     default = model.prompts.get(model.default_prompt_name or "")
     return model.prompts.get("query", default) or ""
 
 
 def document_prompt(model: SentenceTransformer) -> str:
-    """What the model puts before a document."""
+    """The prompt that the model puts before a document."""
     default = model.prompts.get(model.default_prompt_name or "", "")
     names = ("document", "passage", "corpus")
     return next((model.prompts[name] for name in names if name in model.prompts), default) or ""

@@ -1,24 +1,30 @@
-"""What words mean where they stand: the mean of a span's token states (late chunking)."""
+"""The vector of words in their context: the mean of their tokens' states (late chunking)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, cast
 
-import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Router
+from admire.errors import needs_extra
+
+with needs_extra("clip", "The vector of a span"):
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Router
 
 
 def prepare_spans(
     model: SentenceTransformer, texts: Sequence[str], spans: Sequence[tuple[int, int]]
 ) -> tuple[dict[str, Any], torch.Tensor]:
-    """The texts as the model's features, and which tokens belong to the spans: (texts, tokens).
+    """The texts as the model's features, and a mask of the spans' tokens, shape (texts, tokens).
 
-    ``spans`` are places in characters; a token that lies partly in a span belongs to it.
+    Args:
+        spans: where each begins and ends, in characters. A token that is partly in a span belongs
+            to it.
 
     Raises:
-        ValueError: a span lies beyond the model's limit, or the tokenizer tells no places.
+        ValueError: a span lies beyond the model's limit, or the tokenizer does not tell where
+            tokens begin and end.
     """
     if not getattr(model.tokenizer, "is_fast", False):
         raise ValueError("its tokenizer does not tell where tokens stand, so it has no spans")
@@ -27,7 +33,7 @@ def prepare_spans(
     )
     offsets = features.pop("offset_mapping")
     start, end = (torch.tensor([span[k] for span in spans])[:, None] for k in (0, 1))
-    # Marks like [CLS] and padding stand nowhere: they begin where they end.
+    # Special tokens like [CLS] and padding have an empty range.
     inside = (offsets[..., 0] < end) & (offsets[..., 1] > start)
     mask = inside & (offsets[..., 0] < offsets[..., 1])
     for k, (a, b) in enumerate(spans):
@@ -43,8 +49,8 @@ def span_states(
 ) -> torch.Tensor:
     """The mean of the masked tokens' last states, shape (texts, width).
 
-    What the model does after its pooling (projection, normalisation) is done to it as well, so that
-    it lies in the space of the texts' vectors.
+    The modules after the model's pooling (projection, normalisation) are applied to it as well, so
+    that it lies in the space of the texts' vectors.
     """
     modules: list[torch.nn.Module] = []
     for module in model:

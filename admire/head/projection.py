@@ -1,4 +1,4 @@
-"""A projection head on frozen embeddings: two layers, its card, and scores in its space."""
+"""A trained head: two layers, the card that tells how they were made, and scores in its space."""
 
 from __future__ import annotations
 
@@ -11,27 +11,22 @@ from typing import Any
 import numpy as np
 
 from admire.encoders import Vectors
-from admire.errors import UserError
-from admire.head.settings import TrainSettings
+from admire.errors import UserError, needs_extra
+from admire.head.settings import HeadTraining
 from admire.head.triplets import Indices, Triplets
 from admire.scorer import Scores
-from admire.storage import write_whole
+from admire.storage import replace_folder, write_whole
 
-try:
+with needs_extra("train", "A projection head"):
     import torch
     from safetensors.torch import load, save
     from torch.nn import functional
-except ImportError as error:
-    raise UserError(
-        f"Projection heads need {error.name}, of the extra 'train' (pip install '.[train]' in the "
-        "clone)."
-    ) from error
 
 
 class Head(torch.nn.Module):
     """Two fully connected layers with ReLU and dropout between them."""
 
-    def __init__(self, width: int, settings: TrainSettings):
+    def __init__(self, width: int, settings: HeadTraining):
         super().__init__()
         self.residual = settings.residual
         self.glosses_only = settings.glosses_only
@@ -43,7 +38,7 @@ class Head(torch.nn.Module):
         )
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Projected vectors of unit length: (..., width) to (..., output)."""
+        """Project vectors of shape (..., width) to unit vectors of shape (..., output)."""
         projected: torch.Tensor = self.layers(vectors)
         if self.residual:
             projected = projected + vectors
@@ -52,7 +47,7 @@ class Head(torch.nn.Module):
 
 @dataclass(frozen=True)
 class Epoch:
-    """Losses after an epoch, and the top-1 accuracy on samples that are only watched."""
+    """The losses after an epoch, and the top-1 accuracy on the samples that are only watched."""
 
     epoch: int
     training: float
@@ -62,64 +57,75 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Projection:
-    """A trained head and its card: encoder, modalities, settings, split and losses."""
+    """A trained head with its card: encoder, modalities, settings, split and losses."""
 
     head: Head
     card: dict[str, Any]
     history: tuple[Epoch, ...] = field(default=())
 
+    @property
+    def identity(self) -> str:
+        """A digest of all that its vectors depend on: the weights and how they are used."""
+        used = json.dumps([self.head.residual, self.head.glosses_only])
+        return hashlib.sha256(save(self.head.state_dict()) + used.encode()).hexdigest()
+
     def projects(self, role: str) -> bool:
-        """Whether queries of this role (gloss, compound, …) are compared in the head's space."""
+        """Whether queries of this role (``gloss``, ``compound``, …) are compared in its space."""
         return role == "gloss" or not self.head.glosses_only
 
     def project(self, vectors: Vectors) -> Vectors:
-        """Vectors of unit length in the head's space, shape (n, output)."""
+        """Project vectors of shape (n, width) to unit vectors of shape (n, output)."""
         self.head.eval()
         with torch.inference_mode():
             projected: Vectors = self.head(torch.from_numpy(np.ascontiguousarray(vectors))).numpy()
         return projected
 
     def check(self, name: str, identity: str) -> None:
-        """Refuse vectors of another encoder than the head was trained on.
+        """Refuse vectors of another encoder than the one that the head was trained on.
 
         Raises:
-            UserError: the encoder's identity is not the card's.
+            UserError: the encoder's identity is not the one on the card.
         """
         if identity != self.card["encoder"]["identity"]:
             raise UserError(
                 f"The head was trained on the encoder '{self.card['encoder']['name']}' "
-                f"({self.card['encoder']['identity']}), not on '{name}' ({identity})."
+                f"({self.card['encoder']['identity']}), not on '{name}' ({identity}).",
+                "head",
             )
 
     def save(self, folder: Path) -> None:
-        """Write ``head.safetensors`` and ``head.json`` into the folder, each whole.
+        """Write a folder with ``head.safetensors`` and ``head.json``, which appears whole.
 
-        The card tells the weights' digest: if the process dies between the two, the new weights
-        are not taken for those of an older card.
+        The card has the weights' digest, so that weights of another head are noticed.
+
+        Raises:
+            UserError: the folder may not be replaced (see :func:`admire.storage.check_folder`) or
+                cannot be written.
         """
         weights = save(self.head.state_dict())
         more = {
             "weights": hashlib.sha256(weights).hexdigest(),
             "history": [asdict(epoch) for epoch in self.history],
         }
-        with write_whole(folder / "head.safetensors", "wb") as file:
-            file.write(weights)
-        with write_whole(folder / "head.json") as file:
-            json.dump(self.card | more, file, indent=2)
+        with replace_folder(folder, "head") as part:
+            with write_whole(part / "head.safetensors", "wb") as file:
+                file.write(weights)
+            with write_whole(part / "head.json") as file:
+                json.dump(self.card | more, file, indent=2)
 
 
 def load_projection(folder: Path) -> Projection:
-    """The head that :meth:`Projection.save` wrote.
+    """Read the head that :meth:`Projection.save` wrote.
 
     Raises:
-        UserError: the folder holds none, or its files are damaged or do not belong together.
+        UserError: the folder holds none, or its files are damaged or do not match.
     """
     try:
         card = json.loads((folder / "head.json").read_text(encoding="utf-8"))
         weights = (folder / "head.safetensors").read_bytes()
         if hashlib.sha256(weights).hexdigest() != card.pop("weights"):
             raise ValueError("the weights are not those of the card")
-        settings = TrainSettings(**card["settings"])
+        settings = HeadTraining(**card["settings"])
         head = Head(int(card["width"]), settings)
         head.load_state_dict(load(weights))
         history = tuple(Epoch(**epoch) for epoch in card.pop("history"))
@@ -127,18 +133,24 @@ def load_projection(folder: Path) -> Projection:
             card["encoder"][name].strip()
     except FileNotFoundError as error:
         raise UserError(
-            f"{folder}: holds no head ({Path(error.filename).name} is missing)."
+            f"{folder}: holds no head ({Path(error.filename).name} is missing).", "head"
         ) from None
     except Exception as error:  # a damaged file makes the readers raise nearly anything
-        raise UserError(f"{folder}: the head cannot be read ({error}). Train it again.") from None
+        raise UserError(
+            f"{folder}: the head cannot be read ({error}). Train it again.", "head"
+        ) from None
     return Projection(head, card, history)
 
 
-def scores(data: Triplets, samples: Indices, head: Head | None = None) -> Scores:
-    """The sum of cosines of query with image and caption, as far as there are any: (samples, C).
+def head_scores(data: Triplets, samples: Indices, head: Head | None = None) -> Scores:
+    """Each candidate's score, the sum of its image's and its caption's cosines: (samples, C).
 
-    Variants and rewritings are for training; no ranking has them. A candidate without image and
-    caption has -inf.
+    Variants of images and rewritten captions are left out, as no ranking has them. A candidate
+    that has neither image nor caption gets -inf.
+
+    Args:
+        samples: which samples, shape (samples,).
+        head: without one, vectors are compared in the encoder's space.
     """
     found: Scores = _cosines(data, samples).numpy()
     if head:
@@ -156,12 +168,13 @@ def _cosines(data: Triplets, samples: Indices, head: Head | None = None) -> torc
         anchors, documents = head(anchors), head(documents)
     ranked = torch.tensor([modality in ("image", "caption") for modality in data.modalities])
     there = torch.from_numpy(data.present[samples]) & ranked
-    # In double precision, as a ranking's, so that what is equal there is equal here.
+    # In double precision, as in a ranking, so that the same candidates are tied in both.
     cosines = torch.einsum("sd,scmd->scm", anchors.double(), documents.double())
     sums = torch.where(there, cosines, 0.0).sum(dim=2)
     return sums.masked_fill(~there.any(dim=2), -torch.inf)
 
 
-def top1(data: Triplets, samples: Indices, head: Head | None = None) -> float:
-    """How often the best candidate has the highest score."""
-    return float((scores(data, samples, head).argmax(axis=1) == data.positive[samples]).mean())
+def top1_share(data: Triplets, samples: Indices, head: Head | None = None) -> float:
+    """The share of samples whose best candidate has the highest score; see :func:`head_scores`."""
+    chosen = head_scores(data, samples, head).argmax(axis=1)
+    return float((chosen == data.positive[samples]).mean())

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from admire.errors import UserError
+from admire.choices import Number, check_settings
+
+FOLDS = Number(2, whole=True)
+"""How many folds a cross-validation may have."""
 
 
 @dataclass(frozen=True)
-class TrainSettings:
-    """How a head is made and trained; the defaults lie in the paper's grid (section 3).
+class HeadTraining:
+    """How a head is made and trained; the defaults are in the paper's grid (section 3).
 
     Attributes:
-        hidden, output: widths of the two layers; the paper fixes the output at 768.
+        hidden, output: widths of the two layers. The paper's output is 768.
         dropout: between the layers.
-        residual: add the head's output to its input, so that an untrained head changes little;
-            ``output`` is then the encoder's width. Not in the paper.
-        glosses_only: learn from glosses, and compare only them in the head's space; compounds are
-            compared in the encoder's. Not in the paper.
-        batch_size, learning_rate, weight_decay: of Adam (with decoupled decay, where there is one).
-        soft_negatives: K, candidates of other compounds for each anchor, drawn anew each epoch.
+        residual: add the head's output to its input, so that an untrained head changes little. The
+            output then has the encoder's width, and ``output`` is not used. Not in the paper.
+        glosses_only: learn from glosses alone, and compare only glosses in the head's space;
+            compounds are compared in the encoder's space. Not in the paper.
+        batch_size, learning_rate: of Adam.
+        weight_decay: of AdamW; 0 is plain Adam.
+        soft_negatives: the paper's K: how many candidates of other compounds each anchor has as
+            negatives, drawn anew in each epoch.
         temperature: τ of equation 1.
-        epochs, patience: at most so many, and so many without a lower validation loss.
+        epochs: how many there are at most.
+        patience: training stops after this many epochs without a lower validation loss.
         seed: of weights, batches, dropout and draws.
     """
 
@@ -40,17 +46,19 @@ class TrainSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, holds in (
-            ("hidden", self.hidden >= 1),
-            ("output", self.output >= 1),
-            ("dropout", 0 <= self.dropout < 1),
-            ("batch_size", self.batch_size >= 1),
-            ("learning_rate", self.learning_rate > 0),
-            ("weight_decay", self.weight_decay >= 0),
-            ("soft_negatives", self.soft_negatives >= 0),
-            ("temperature", self.temperature > 0),
-            ("epochs", self.epochs >= 1),
-            ("patience", self.patience >= 1),
-        ):
-            if not holds:
-                raise UserError(f"{name} cannot be {getattr(self, name)}.")
+        check_settings(
+            self,
+            hidden=Number(1, whole=True),
+            output=Number(1, whole=True),
+            dropout=Number(0, 1, below=True),
+            residual=bool,
+            glosses_only=bool,
+            batch_size=Number(1, whole=True),
+            learning_rate=Number(0, above=True),
+            weight_decay=Number(0),
+            soft_negatives=Number(0, whole=True),
+            temperature=Number(0, above=True),
+            epochs=Number(1, whole=True),
+            patience=Number(1, whole=True),
+            seed=Number(0, whole=True),
+        )

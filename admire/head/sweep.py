@@ -1,4 +1,4 @@
-"""Many heads on the same embeddings, over all cores and able to go on: grid, cross-validation."""
+"""Many heads on the same embeddings, on all cores: grids of settings and cross-validation."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-import joblib
 import numpy as np
 import pandas as pd
 
-from admire.errors import UserError
-from admire.head.projection import scores
-from admire.head.settings import TrainSettings
-from admire.head.training import train_and_test
-from admire.head.triplets import Indices, Triplets, split
+from admire.choices import check_setting
+from admire.errors import UserError, needs_extra
+from admire.evaluation import paired_difference, score_items, summarise
+from admire.head.projection import head_scores
+from admire.head.settings import FOLDS, HeadTraining
+from admire.head.training import fit_and_test_head
+from admire.head.triplets import Indices, Triplets, split_compounds
 from admire.items import Item
 from admire.machine import cores
 from admire.progress import track
@@ -26,7 +27,10 @@ from admire.scorer import Scores, rank_names
 from admire.storage import write_whole
 from admire.submission import Prediction
 
-AXES: dict[str, tuple[float, ...]] = {
+with needs_extra("train", "A sweep"):
+    import joblib
+
+PAPER_AXES: dict[str, tuple[float, ...]] = {
     "batch_size": (16, 32),
     "learning_rate": (1e-3, 1e-4, 1e-5),
     "soft_negatives": (10, 30, 49),
@@ -36,63 +40,108 @@ AXES: dict[str, tuple[float, ...]] = {
 """What the paper tried (section 3): 162 settings."""
 
 
-def grid(
-    base: TrainSettings, axes: Mapping[str, Sequence[float]] | None = None
-) -> list[TrainSettings]:
-    """Every combination of the axes' values, by default the paper's; ``base`` has the rest."""
-    axes = AXES if axes is None else axes
+def head_grid(
+    base: HeadTraining, axes: Mapping[str, Sequence[float]] | None = None
+) -> list[HeadTraining]:
+    """Every combination of the axes' values; all other settings are those of ``base``.
+
+    Args:
+        axes: the values to try by the name of the setting; None is :data:`PAPER_AXES`.
+    """
+    axes = PAPER_AXES if axes is None else axes
     return [
         replace(base, **dict(zip(axes, values, strict=True)))  # type: ignore[arg-type]
         for values in itertools.product(*axes.values())
     ]
 
 
-def sweep(
-    data: Triplets, settings: Sequence[TrainSettings], out: Path, *, processes: int | None = None
+def sweep_heads(
+    data: Triplets, settings: Sequence[HeadTraining], out: Path, *, processes: int | None = None
 ) -> pd.DataFrame:
-    """Train a head with each of the settings and tell how it went, in the settings' order.
+    """Train a head with each of the settings; one row for each, in their order.
 
-    Each result is a line of ``out`` as soon as it is there. Lines of the same data and settings are
-    not trained again, so a sweep that was stopped goes on; those of other data stay as they are.
+    Each result is a line of ``out`` as soon as it is known. Heads that are in ``out`` already, with
+    the same data and settings, are not trained again, so a sweep that was stopped goes on.
 
-    Columns: the settings, ``epoch`` and ``validation_loss`` of the best epoch, ``test_top1`` of the
-    head and ``none_top1`` without one on the test samples, and ``history``.
+    Args:
+        processes: how many to use; None is one for each core.
+
+    Returns:
+        A table with a column for each setting, ``epoch`` and ``validation_loss`` of the best
+        epoch, top-1 accuracy on the test samples with the head (``test_top1``) and without one
+        (``none_top1``), and ``history``.
 
     Raises:
-        UserError: a setting does not suit the data, or ``out`` is no file of a sweep or cannot be
-            written.
+        UserError: a setting does not suit the data, or ``out`` is not the file of a sweep or cannot
+            be written.
     """
-    jobs = [_Job(one, split(data.compounds, one.seed)) for one in settings]
+    jobs = [_Job(one, split_compounds(data.compounds, one.seed)) for one in settings]
     outcomes = _outcomes(data, jobs, out, processes)
     rows = [asdict(one) | outcome for one, outcome in zip(settings, outcomes, strict=True)]
     return pd.DataFrame(rows).drop(columns="scores")
 
 
-def cross_validate(
+def compare_heads(
     items: Sequence[Item],
     data: Triplets,
-    settings: Sequence[TrainSettings],
+    settings: Sequence[HeadTraining],
+    out: Path | None = None,
+    *,
+    folds: int = 5,
+    seed: int = 0,
+    processes: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Whether heads help: the figures without and with them, and the difference item by item.
+
+    Arguments and errors are those of :func:`cross_validate_heads`.
+
+    Returns:
+        Three tables as :func:`admire.evaluation.summarise` makes them, by their titles.
+    """
+    predicted = cross_validate_heads(
+        items, data, settings, out, folds=folds, seed=seed, processes=processes
+    )
+    without, having = (score_items(items, orders, "head") for orders in predicted)
+    return {
+        "without a head": summarise(without, seed=seed),
+        "in the head's space": summarise(having, seed=seed),
+        "second minus first": paired_difference(without, having, seed=seed),
+    }
+
+
+def cross_validate_heads(
+    items: Sequence[Item],
+    data: Triplets,
+    settings: Sequence[HeadTraining],
     out: Path | None = None,
     *,
     folds: int = 5,
     seed: int = 0,
     processes: int | None = None,
 ) -> tuple[list[Prediction], list[Prediction]]:
-    """The items' orders without a head, and with heads that did not see the item's compound.
+    """The items' orders without a head, and with heads that have not seen the item's compound.
 
-    The compounds are dealt into folds. For each, heads are trained on the others, a tenth of which
-    validates; of several settings the one with the lowest validation loss ranks the fold, so that
-    the fold has no say in the choice (nested cross-validation). ``out`` keeps results as for
-    :func:`sweep`.
+    The compounds are dealt into folds. For each fold, heads are trained on nine tenths of the
+    other compounds and validated on the rest. If there are several settings, the head with the
+    lowest validation loss ranks the fold, so that the fold itself has no part in the choice
+    (nested cross-validation).
+
+    Args:
+        items: those that ``data`` was made of.
+        out: keeps results as for :func:`sweep_heads`; None keeps none.
+        folds: how many, at least 2.
+        seed: of the folds.
+        processes: how many to use; None is one for each core.
 
     Raises:
-        UserError: there are fewer compounds than folds, or not enough for the soft negatives; and
-            as for :func:`sweep`.
+        UserError: there are fewer compounds than folds, or too few for the soft negatives; and as
+            for :func:`sweep_heads`.
     """
+    check_setting("folds", folds, FOLDS)
     parts = _folds(data.compounds, folds, seed)
     jobs = [_Job(one, part) for part in parts for one in settings]
     outcomes = _outcomes(data, jobs, out, processes)
-    plain = scores(data, np.arange(len(items)))
+    plain = head_scores(data, np.arange(len(items)))
     headed = plain.copy()
     for k, (_, _, held) in enumerate(parts):
         tried = outcomes[k * len(settings) : (k + 1) * len(settings)]
@@ -103,7 +152,9 @@ def cross_validate(
 def _folds(compounds: Sequence[str], folds: int, seed: int) -> list[_Parts]:
     names, compound = np.unique(np.array(compounds), return_inverse=True)
     if len(names) < folds:
-        raise UserError(f"{folds} folds need at least {folds} compounds; there are {len(names)}.")
+        raise UserError(
+            f"{folds} folds need at least {folds} compounds; there are {len(names)}.", "folds"
+        )
     fold = np.random.default_rng(seed).permutation(len(names)) % folds
     found = []
     for left_out in range(folds):
@@ -130,9 +181,9 @@ _Parts = tuple[Indices, Indices, Indices]
 
 @dataclass(frozen=True)
 class _Job:
-    """A head to train: its settings, and the samples to train on, to validate and to test."""
+    """A head to train: its settings, and the samples for training, validation and test."""
 
-    settings: TrainSettings
+    settings: HeadTraining
     parts: _Parts
 
     @property
@@ -144,16 +195,16 @@ class _Job:
 def _outcomes(
     data: Triplets, jobs: Sequence[_Job], out: Path | None, processes: int | None
 ) -> list[dict[str, Any]]:
-    """What became of each job; as lines of ``out``, those of earlier times among them."""
+    """The result of each job. Results are read from ``out`` and written there as lines."""
     digest = _digest(data)
     done = {row["job"]: row["outcome"] for row in _read(out) if row["data"] == digest}
     waiting = [job for job in jobs if job.key not in done]
     if out:
-        _append(out)  # rather learn now than after training that it cannot be written
+        _append(out)  # fails before anything is trained if it cannot be written
     work = joblib.Parallel(
         processes or cores(),
         return_as="generator_unordered",
-        max_nbytes=None,  # else the data come as maps that torch may not write to
+        max_nbytes=None,  # else workers get read-only memory maps, which torch warns of
     )
     with joblib.parallel_config("loky", inner_max_num_threads=1):
         results = work(joblib.delayed(_outcome)(data, job) for job in waiting)
@@ -165,9 +216,9 @@ def _outcomes(
 
 
 def _outcome(data: Triplets, job: _Job) -> tuple[str, dict[str, Any]]:
-    head, history, outcome = train_and_test(data, job.settings, job.parts)
+    head, history, outcome = fit_and_test_head(data, job.settings, job.parts)
     return job.key, outcome | {
-        "scores": scores(data, job.parts[2], head).tolist(),
+        "scores": head_scores(data, job.parts[2], head).tolist(),
         "history": [asdict(epoch) for epoch in history],
     }
 
@@ -178,7 +229,7 @@ def _append(path: Path, text: str = "") -> None:
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}).") from None
+        raise UserError(f"{path}: cannot be written ({error.strerror}).", "out") from None
 
 
 def _digest(data: Triplets) -> str:
@@ -189,7 +240,7 @@ def _digest(data: Triplets) -> str:
 
 
 def _read(path: Path | None) -> list[dict[str, Any]]:
-    """The results so far; a last line that was cut short is dropped, also from the file."""
+    """The results so far. A last line that was cut short is removed from the file."""
     if path is None or not path.exists():
         return []
     text = path.read_text(encoding="utf-8")
@@ -199,7 +250,7 @@ def _read(path: Path | None) -> list[dict[str, Any]]:
         for row in rows:
             row["data"], row["job"], row["outcome"]
     except (ValueError, KeyError, TypeError):
-        raise UserError(f"{path}: is no file of a sweep. Choose another --out.") from None
+        raise UserError(f"{path}: is not the file of a sweep. Choose another.", "out") from None
     if whole != text:
         with write_whole(path) as file:
             file.write(whole)

@@ -1,4 +1,4 @@
-"""A projection head on frozen embeddings, trained with InfoNCE (UoR-NCL, section 2.4)."""
+"""Training a head with InfoNCE (UoR-NCL, section 2.4), stopped by the validation loss."""
 
 from __future__ import annotations
 
@@ -9,23 +9,19 @@ from dataclasses import asdict
 import numpy as np
 
 from admire.encoders import TextEncoder
-from admire.errors import UserError
-from admire.head.projection import Epoch, Head, Projection, top1
-from admire.head.settings import TrainSettings
-from admire.head.triplets import Indices, Triplets, soft_negatives, split
+from admire.errors import UserError, needs_extra
+from admire.head.projection import Epoch, Head, Projection, top1_share
+from admire.head.settings import HeadTraining
+from admire.head.triplets import Indices, Triplets, draw_soft_negatives, split_compounds
 
-try:
+with needs_extra("train", "A projection head"):
     import torch
-except ImportError as error:
-    raise UserError(
-        f"Projection heads need {error.name}, of the extra 'train' (pip install '.[train]' in the "
-        "clone)."
-    ) from error
 
 
 CHECK_TEMPERATURE = 0.1
-"""τ of the validation loss. It has a candidate of every training sample as soft negatives, too,
-whatever a head is trained with: so the losses of heads with different τ and K can be compared."""
+"""τ of the validation loss. Whatever a head is trained with, its validation loss is computed with
+this τ and with a candidate of every training sample as soft negatives, so that the losses of heads
+with different τ and K can be compared."""
 
 
 def info_nce(
@@ -35,13 +31,13 @@ def info_nce(
     negatives_there: torch.Tensor,
     temperature: float,
 ) -> torch.Tensor:
-    """Equation 1: the mean over samples of the mean over a sample's modalities.
+    """Equation 1: the mean over samples of the mean over each sample's modalities.
 
     Args:
         positives: cosines of anchor and positive, shape (samples, M).
         negatives: cosines of anchor and negatives of the same modality, shape (samples, N, M).
         there, negatives_there: which of them exist, of the same shapes. A modality without a
-            positive does not count.
+            positive is left out of the mean.
         temperature: τ > 0.
     """
     positive = positives / temperature
@@ -51,14 +47,17 @@ def info_nce(
     return (losses.sum(dim=1) / there.sum(dim=1)).mean()
 
 
-def train_head(data: Triplets, settings: TrainSettings, encoder: TextEncoder) -> Projection:
-    """Split by compound, train, and put on the card how the test samples fare with and without.
+def train_head(data: Triplets, settings: HeadTraining, encoder: TextEncoder) -> Projection:
+    """Split by compound, train a head, and compare the test samples with and without it.
+
+    The card of the result has the settings, the compounds of the three parts, the best epoch and
+    the share of test samples whose best candidate is ranked first.
 
     Raises:
         UserError: there are too few compounds for the split or the soft negatives.
     """
-    parts = split(data.compounds, settings.seed)
-    head, history, outcome = train_and_test(data, settings, parts)
+    parts = split_compounds(data.compounds, settings.seed)
+    head, history, outcome = fit_and_test_head(data, settings, parts)
     card = {
         "encoder": {"name": encoder.name, "identity": encoder.identity},
         "width": data.anchors.shape[1],
@@ -75,52 +74,62 @@ def train_head(data: Triplets, settings: TrainSettings, encoder: TextEncoder) ->
     return Projection(head, card, history)
 
 
-def train_and_test(
-    data: Triplets, settings: TrainSettings, parts: tuple[Indices, Indices, Indices]
+def fit_and_test_head(
+    data: Triplets, settings: HeadTraining, parts: tuple[Indices, Indices, Indices]
 ) -> tuple[Head, tuple[Epoch, ...], dict[str, float]]:
-    """A head trained on the first part and stopped by the second, and how it does on the third.
+    """Train a head on the first part, stop by the second, and test it on the third.
 
-    The outcome has ``epoch`` and ``validation_loss`` of the best epoch, and on the test samples
-    ``test_top1`` with the head and ``none_top1`` without one.
+    Returns:
+        The head, its epochs, and a dict: ``epoch`` and ``validation_loss`` of the best epoch, and
+        the top-1 accuracy on the test samples with the head (``test_top1``) and without one
+        (``none_top1``).
     """
     training, validation, test = parts
-    head, history = train(data, training, validation, settings, watched=test)
+    head, history = fit_head(data, training, validation, settings, watched=test)
     best = min(history, key=lambda epoch: epoch.validation)
     outcome = {
         "epoch": best.epoch,
         "validation_loss": best.validation,
-        "test_top1": top1(data, test, head),
-        "none_top1": top1(data, test),
+        "test_top1": top1_share(data, test, head),
+        "none_top1": top1_share(data, test),
     }
     return head, history, outcome
 
 
-def train(
+def fit_head(
     data: Triplets,
     training: Indices,
     validation: Indices,
-    settings: TrainSettings,
+    settings: HeadTraining,
     *,
     watched: Indices | None = None,
 ) -> tuple[Head, tuple[Epoch, ...]]:
-    """Fit a head on the training samples and stop by the validation loss; the best is returned.
+    """Train a head and stop by the validation loss.
 
-    ``watched`` samples have no say: their top-1 accuracy is told by epoch, for figures like the
-    paper's 3 to 5.
+    Args:
+        training, validation: indices of samples.
+        watched: samples whose top-1 accuracy is recorded after each epoch, for figures like the
+            paper's 3 to 5. They have no influence on the head.
+
+    Returns:
+        The head with the weights of the lowest validation loss, and what each epoch gave.
 
     Raises:
-        UserError: there are not enough compounds to draw the soft negatives from, no glosses where
-            only they are wanted, or the loss grew beyond all bounds.
+        UserError: there are too few compounds to draw the soft negatives from, there are no glosses
+            where only they are wanted, or the loss is infinite.
     """
     pool = training
     if settings.glosses_only:
         training, validation = (part[data.gloss[part]] for part in (training, validation))
         if not len(training) or not len(validation):
-            raise UserError("There are no glosses to train and to validate on. Use more items.")
+            raise UserError(
+                "There are no glosses to train and to validate on. Use more items.",
+                "glosses_only",
+            )
     rng = np.random.default_rng(settings.seed)
     fixed = np.random.default_rng(settings.seed)  # the same draws after every epoch
-    checks = soft_negatives(data, validation, pool, len(pool), fixed)
-    tensors = _Tensors(data)
+    checks = draw_soft_negatives(data, validation, pool, len(pool), fixed)
+    loss_of = TripletLoss(data)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         head = Head(data.anchors.shape[1], settings)
@@ -131,10 +140,12 @@ def train(
         history: list[Epoch] = []
         for epoch in range(1, settings.epochs + 1):
             head.train()
-            samples, candidates = soft_negatives(data, training, pool, settings.soft_negatives, rng)
+            samples, candidates = draw_soft_negatives(
+                data, training, pool, settings.soft_negatives, rng
+            )
             losses = []
             for batch in _batches(rng.permutation(len(training)), settings.batch_size):
-                loss = tensors.loss(
+                loss = loss_of(
                     head, training[batch], samples[batch], candidates[batch], settings.temperature
                 )
                 optimiser.zero_grad()
@@ -143,8 +154,8 @@ def train(
                 losses.append(loss.item() * len(batch))
             head.eval()
             with torch.no_grad():
-                value = tensors.loss(head, validation, *checks, CHECK_TEMPERATURE).item()
-            seen = None if watched is None else top1(data, watched, head)
+                value = loss_of(head, validation, *checks, CHECK_TEMPERATURE).item()
+            seen = None if watched is None else top1_share(data, watched, head)
             history.append(Epoch(epoch, sum(losses) / len(training), value, seen))
             since += 1
             if value < best_loss:
@@ -152,7 +163,10 @@ def train(
             if since >= settings.patience:
                 break
     if best_loss == float("inf"):
-        raise UserError("The validation loss is no number. Use a lower learning rate.")
+        raise UserError(
+            "The validation loss is not a finite number. Use a lower learning rate.",
+            "learning_rate",
+        )
     head.load_state_dict(best)
     return head.eval(), tuple(history)
 
@@ -161,8 +175,8 @@ def _batches(order: Indices, size: int) -> Sequence[Indices]:
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
-class _Tensors:
-    """The triplets as tensors, and the loss of a batch of them without a loop over samples."""
+class TripletLoss:
+    """Equation 1 for a batch of triplets, as one computation over all its samples."""
 
     def __init__(self, data: Triplets):
         self.anchors = torch.from_numpy(data.anchors)
@@ -170,7 +184,7 @@ class _Tensors:
         self.present = torch.from_numpy(data.present)
         self.positive = torch.from_numpy(data.positive)
 
-    def loss(
+    def __call__(
         self,
         head: Head,
         batch: Indices,
@@ -178,8 +192,17 @@ class _Tensors:
         soft_candidates: Indices,
         temperature: float,
     ) -> torch.Tensor:
+        """The loss of some samples.
+
+        Args:
+            batch: the samples, shape (B,).
+            soft_samples, soft_candidates: the soft negatives of each, shape (B, K), as
+                :func:`admire.head.triplets.draw_soft_negatives` draws them. The other candidates
+                of a sample are its hard negatives.
+            temperature: τ > 0.
+        """
         rows, soft = torch.from_numpy(batch), torch.from_numpy(soft_samples)
-        # Each document is projected once, however many anchors it is a negative of.
+        # Project each document once, even if it is a negative of several anchors.
         used, places = torch.unique(torch.cat([rows, soft.flatten()]), return_inverse=True)
         projected, present = head(self.documents[used]), self.present[used]
         own, others = places[: len(rows)], places[len(rows) :].reshape(soft.shape)

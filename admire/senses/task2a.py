@@ -1,19 +1,25 @@
-"""SemEval-2022 Task 2A, idiomaticity detection: its files, and how detectors are scored on them."""
+"""SemEval-2022 Task 2A, idiomaticity detection: its files, and detectors run and scored on them."""
 
 from __future__ import annotations
 
 import csv
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from admire.errors import UserError
+from admire.errors import UserError, needs_extra
 from admire.files import read_table
-from admire.items import Item, SenseLabel
+from admire.items import Item, SenseLabel, read_items
 from admire.languages import check_language
 from admire.senses.sense import Sense
 from admire.storage import write_whole
+
+if TYPE_CHECKING:
+    from admire.senses.detector import Detector
+
+log = logging.getLogger("admire")
 
 Setting = Literal["zero_shot", "one_shot"]
 """Task 2A's settings: whether the MWEs of the evaluation were unseen in training, or seen once."""
@@ -21,10 +27,13 @@ Setting = Literal["zero_shot", "one_shot"]
 LABELS: tuple[SenseLabel, SenseLabel] = ("idiomatic", "literal")
 """What Task 2A's labels 0 and 1 mean."""
 
+CONTEXT = ("Previous", "Next")
+"""The columns with the sentences before and after the one that holds the MWE."""
+
 
 @dataclass(frozen=True)
 class Use:
-    """A row of Task 2A: an MWE in a sentence, and what stands before and after that."""
+    """A row of Task 2A: an MWE in a sentence, with the sentences before and after it."""
 
     item: Item
     previous: str = ""
@@ -33,12 +42,12 @@ class Use:
 
 
 def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] = ()) -> list[Use]:
-    """The rows of a Task 2A file: Language, MWE, Target, and what it has of the other columns.
+    """Read the rows of a Task 2A file: Language, MWE, Target, and the other columns if present.
 
     Args:
-        gold: file with the columns ID and Label (0: idiomatic, 1: not) where the other has no
-            Label. Without either the senses are None.
-        required: columns, of ID, Previous, Next and Label, that have to be there.
+        gold: a file with the columns ID and Label (0: idiomatic, 1: literal), for a file without
+            labels. With labels in neither file, the senses are None.
+        required: those of the columns ID, Previous, Next and Label that must be present.
 
     Raises:
         UserError: the file, row and column that cannot be used, and why.
@@ -78,7 +87,7 @@ def _gold(path: Path) -> dict[str, tuple[int, str]]:
     pairs = zip(table["ID"], table["Label"], strict=True)
     for number, (name, label) in enumerate(pairs, start=1):
         if name in found:
-            raise UserError(f"{path}, row {number}, ID: '{name}' is there twice.")
+            raise UserError(f"{path}, row {number}, ID: '{name}' occurs twice.")
         found[name] = number, label
     return found
 
@@ -99,10 +108,63 @@ def read_idiomaticity(path: Path, gold: Path | None = None) -> list[Item]:
     return [use.item for use in read_uses(path, gold, required=required)]
 
 
+def read_compounds(path: Path) -> list[str]:
+    """The compounds of a file of Task 2A, or of a file that ``admire rank`` reads.
+
+    Raises:
+        UserError: the file, row and column that cannot be used, and why.
+    """
+    if path.suffix == ".csv" and "MWE" in read_table(path, ()):
+        return [use.item.compound for use in read_uses(path)]
+    return [item.compound for item in read_items(path)]
+
+
+def context_columns(setting: Setting) -> tuple[str, ...]:
+    """The columns that a classifier reads in this setting, besides the sentence and the MWE."""
+    return CONTEXT if setting == "zero_shot" else ()
+
+
+def detect_uses(
+    data: Path,
+    detector: Detector,
+    *,
+    gold: Path | None = None,
+    out: Path | None = None,
+    setting: Setting | None = None,
+) -> list[Score]:
+    """Decide every row of a Task 2A file, and score the decisions where the senses are known.
+
+    Args:
+        gold: a file with the columns ID and Label, where the data has no labels.
+        out: a submission to write, see :func:`write_predictions`.
+        setting: the submission's setting; None is the detector's own, or else zero_shot.
+
+    Returns:
+        The scores of each language and of all rows; none if the senses are not known.
+
+    Raises:
+        UserError: a file cannot be read or written, or there is neither a label to compare with
+            nor a submission to write.
+    """
+    uses = read_uses(data, gold, required=(*detector.columns, *(["ID"] if out else [])))
+    labelled = uses[0].item.sentence_type is not None  # then all of them are
+    if not (labelled or out):
+        raise UserError(
+            f"{data}: has no labels to compare with. Give a gold file, or write a submission.",
+            "gold",
+            "out",
+        )
+    senses = detector.classify(uses)
+    if out:
+        write_predictions(out, uses, senses, setting or detector.setting or "zero_shot")
+        log.info("Wrote %s", out)
+    return score_senses([use.item for use in uses], senses) if labelled else []
+
+
 def write_predictions(
     path: Path, uses: Sequence[Use], senses: Sequence[Sense], setting: Setting
 ) -> None:
-    """Write a submission as Task 2A's organisers read it: ID, Language, Setting, Label.
+    """Write a submission as Task 2A's organisers read it, with ID, Language, Setting and Label.
 
     Raises:
         UserError: the file cannot be written.
@@ -117,7 +179,12 @@ def write_predictions(
 
 @dataclass(frozen=True)
 class Score:
-    """How well ``n`` uses of a language, or of ``all``, were decided; figures from 0 to 1."""
+    """How well the uses of a language, or of ``all`` languages, were decided.
+
+    Attributes:
+        n: how many uses there are.
+        macro_f1, accuracy: from 0 to 1.
+    """
 
     language: str
     n: int
@@ -126,7 +193,7 @@ class Score:
 
 
 def score_senses(items: Sequence[Item], senses: Sequence[Sense]) -> list[Score]:
-    """Task 2A's macro F1, and the accuracy, for each language in order, and for all of them.
+    """Task 2A's macro F1 and the accuracy for each language in alphabetical order, then for all.
 
     Raises:
         UserError: scikit-learn is missing.
@@ -144,15 +211,11 @@ def score_senses(items: Sequence[Item], senses: Sequence[Sense]) -> list[Score]:
 
 
 def macro_f1(gold: Sequence[SenseLabel | None], told: Sequence[SenseLabel | None]) -> float:
-    """Mean of the F1 scores of the senses that occur, as the organisers compute it, from 0 to 1.
+    """The mean of the senses' F1 scores as the organisers compute it, from 0 to 1.
 
     Raises:
         UserError: scikit-learn is missing.
     """
-    try:
+    with needs_extra("train", "Macro F1"):
         from sklearn.metrics import f1_score
-    except ImportError as error:
-        raise UserError(
-            "Macro F1 needs scikit-learn: the extra 'train' (pip install '.[train]')."
-        ) from error
     return float(f1_score(gold, told, average="macro", zero_division=0))

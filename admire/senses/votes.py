@@ -1,4 +1,4 @@
-"""Which sense is meant: idiomatic or literal, by a majority of votes (UoR-NCL section 2.1)."""
+"""The sense by a majority of a chat model's votes (UoR-NCL, section 2.1)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ VOTE_TOKENS = 40
 
 
 def vote(item: Item, llm: ChatModel, prompts: Prompts, *, votes: int, seed: int = 0) -> Sense:
-    """Ask ``votes`` times (the paper's T, 5 there) and follow the majority.
+    """Ask the chat model several times for the sense of a compound, and follow the majority.
 
-    Replies that name neither sense, or both, are counted as unparsed and take no side.
+    Replies that name neither sense, or both, count as unparsed and for neither side.
+
+    Args:
+        votes: how often the model is asked (the paper's T, which is 5 there).
+        seed: of the first reply; each further vote has the next number.
 
     Raises:
         UserError: the model cannot be asked.
@@ -42,10 +46,11 @@ _LABEL = re.compile(
 
 
 def read_label(reply: str) -> SenseLabel | None:
-    """The one sense that a reply names; None where it names none or both.
+    """The sense that a reply names; None if it names none or both.
 
-    A negated sense ("not literal") is not named. Where the whole reply names both, the first line
-    decides if it is the answer alone, or else the last line or the first that names one alone.
+    A negated sense ("not literal") does not count as named. If the whole reply names both, these
+    lines are tried in turn until one names a single sense: the first line if it has at most two
+    words, the last line, the first line.
     """
     lines = [line for line in reply.splitlines() if line.strip()]
     answer = [line for line in lines[:1] if len(re.findall(r"\w+", line)) <= 2]

@@ -1,14 +1,20 @@
-"""Whole stacks by name, and what the options of ``admire rank`` change of them."""
+"""``admire rank``, ``score`` and ``tune``: what options set, and whole runs against a server."""
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import typer
 from commands import chat_server, hide, run
@@ -17,59 +23,8 @@ from pytest_httpserver import HTTPServer
 from toys import PictureEncoder, WordEncoder
 
 import admire
-from admire import PROFILES, Scoring, Settings, UserError, read_submission
+from admire import PROFILES, Settings, UserError, read_submission
 from admire.cli import app
-from admire.models import find_model
-
-# -------------------------------------------------------------------------------- the stacks
-
-
-def test_embedded_is_what_settings_are_where_nothing_is_said():
-    assert PROFILES["embedded"] == Settings()
-    assert PROFILES["embedded"] == Settings(
-        llms=("embedded",),
-        encoder="e5",
-        caption_encoder=None,
-        device="auto",
-        precision="float32",
-        query="meaning",
-        sense="auto",
-        votes=5,
-        track=None,
-        scoring=Scoring(gate="soft", contrast=1.0, standardise=True),
-    )
-
-
-def test_paper_is_the_papers_stack():
-    assert PROFILES["paper"] == Settings(
-        llms=("openai:gpt-3.5-turbo", "openai:gpt-4", "openai:gpt-4o"),
-        encoder="mclip:XLM-Roberta-Large-Vit-B-32",
-        caption_encoder=None,
-        query="meaning",
-        votes=5,
-        track="image",
-        scoring=Scoring(
-            image_weight=1.0, caption_weight=1.0, gate="hard", contrast=0.0, standardise=False
-        ),
-    )
-
-
-def test_best_reads_captions_with_an_encoder_of_their_own():
-    best = PROFILES["best"]
-    assert best.caption_encoder
-    assert best.caption_encoder != best.encoder
-    assert best.track is None
-    assert best.scoring.standardise  # of two encoders, a plain sum would be refused
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_a_profiles_models_are_among_those_that_are_listed(profile: str):
-    settings = PROFILES[profile]
-    for name in (settings.encoder, settings.caption_encoder or settings.encoder):
-        assert find_model(name).name == name
-    for name in settings.llms:
-        assert find_model(name).name in ("embedded", "openai:MODEL")
-
 
 # ------------------------------------------------------------------------------- the options
 
@@ -82,7 +37,8 @@ def settings_of(
     data = write_table(admire_row())
     ranked: list[Settings] = []
 
-    def stop(items: list[admire.Item], settings: Settings) -> admire.Run:
+    def stop(items: list[admire.Item], settings: Settings, source: Path) -> admire.Run:
+        assert source == data
         ranked.append(settings)
         raise UserError("That is enough.")
 
@@ -140,12 +96,10 @@ def changed(settings: Settings, changes: dict[str, Any]) -> Settings:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("options", OPTIONS)
-def test_an_option_changes_of_the_profile_what_it_says_and_no_more(
-    settings_of, profile: str, options: str
-):
-    found = settings_of("--profile", profile, *shlex.split(options))
-    assert found == changed(PROFILES[profile], OPTIONS[options])
+def test_an_option_changes_its_own_setting_of_the_profile_and_no_other(settings_of, profile: str):
+    for options, changes in OPTIONS.items():
+        found = settings_of("--profile", profile, *shlex.split(options))
+        assert found == changed(PROFILES[profile], changes), options
 
 
 def test_every_option_of_rank_is_among_those_tried():
@@ -166,38 +120,7 @@ def test_without_a_profile_the_settings_are_the_librarys_own(settings_of):
     assert settings_of("--votes", "3") == Settings(votes=3)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        "--profile papers",
-        "--profile ''",
-        "--device gpu",
-        "--precision int8",
-        "--track images",
-        "--gate firm",
-        "--votes 0",
-        "--sense guess",
-        "--query gloss",
-    ],
-)
-def test_a_word_that_an_option_does_not_know_is_refused(capsys, tmp_path, write_table, options):
-    out = tmp_path / "run"
-    arguments = ("rank", write_table(admire_row()), "--out", out, *shlex.split(options))
-    code, _, err = run(capsys, *arguments)
-    assert code == 2
-    assert options.split()[0] in err
-    assert "Traceback" not in err
-    assert not out.exists()
-
-
-def test_a_profile_that_is_none_is_told_those_that_are(capsys, write_table):
-    code, _, err = run(capsys, "rank", write_table(admire_row()), "--profile", "papers")
-    assert code == 2
-    for name in ("papers", *PROFILES):
-        assert name in err
-
-
-# ------------------------------------------------------------------------------- whole runs
+# ------------------------------------------------------------------------- whole runs by profile
 
 
 class Captions(WordEncoder):
@@ -309,7 +232,8 @@ def test_the_papers_profile_with_an_encoder_that_is_blind_is_refused(
     code, _, err = run(capsys, *arguments)
     assert code == 2
     assert err.count("\n") == 1
-    assert "'words' reads no images. Use --track caption" in err
+    assert "'words' reads no images. Use the track 'caption'" in err
+    assert err.endswith("(--track, --encoder)\n")
     assert not out.exists()
 
 
@@ -357,7 +281,7 @@ def test_plain_sums_of_two_encoders_are_refused_with_one_message(
     code, stdout, err = run(capsys, *arguments)
     assert (code, stdout) == (2, "")
     assert err.startswith("admire: Images and captions have encoders of their own")
-    assert "Drop --no-standardise, or use one encoder." in err
+    assert err.endswith("Standardise them, or use one encoder. (--standardise)\n")
     assert err.count("\n") == 1
     assert prompts == []  # nothing was paid for
     assert not out.exists()
@@ -379,3 +303,180 @@ def test_the_embedded_profiles_encoder_needs_no_torch(
     assert "'e5' reads no images: captions alone decide" in err
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["models"]["encoders"].keys() == {"caption"}
+
+
+# -------------------------------------------------------------------------------- files and errors
+
+
+def literal(prompt: str) -> str:
+    return "Literal" if "literally" in prompt else "Someone who is awake at night."
+
+
+@pytest.fixture
+def model(httpserver: HTTPServer) -> list[str]:
+    return ["--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1")]
+
+
+def test_rank_writes_a_submission_that_score_reads(
+    capsys, tmp_path, write_table, httpserver, model
+):
+    chat_server(httpserver, literal)
+    data = write_table(admire_row(), admire_row("cold feet", sentence="He had cold feet."))
+    code, out, err = run(capsys, "rank", data, "--out", tmp_path / "run", *model)
+    assert code == 0
+    assert "night owl" in out
+    assert "literal (0:5" in out
+    submission = tmp_path / "run" / "submission_en.tsv"
+    assert str(submission) in err
+    assert read_submission(submission)[0].order[0] == "d.png"  # the owl itself
+
+    code, out, _ = run(capsys, "score", submission, "--gold", data, "--json")
+    assert code == 0
+    figures = pd.DataFrame(json.loads(out)[str(submission)])
+    top1 = figures[(figures["metric"] == "top1") & (figures["group"] == "all")].iloc[0]
+    assert (top1["n"], top1["mean"]) == (2, 0)  # the gold says a.png
+
+
+def test_the_language_names_the_submission(capsys, tmp_path, write_table, httpserver, model):
+    chat_server(httpserver, literal)
+    data = write_table(admire_row(), name="subtask_a_xp.tsv")
+    for extra, name in [((), "submission_xp.tsv"), (("--lang", "pt-br"), "submission_pt-br.tsv")]:
+        run(capsys, "rank", data, "--out", tmp_path / "run", *model, *extra)
+        assert (tmp_path / "run" / name).is_file()
+
+
+def test_a_second_run_asks_and_encodes_nothing(capsys, tmp_path, write_table, httpserver, model):
+    prompts = chat_server(httpserver, literal)
+    data = write_table(admire_row())
+    run(capsys, "rank", data, "--out", tmp_path / "one", *model)
+    asked = len(prompts)
+    assert asked == 6  # five votes and a gloss
+    code, _, err = run(capsys, "rank", data, "--out", tmp_path / "two", *model)
+    assert code == 0
+    assert len(prompts) == asked
+    assert "Encoding" not in err
+    first, second = (tmp_path / name / "scores.csv" for name in ("one", "two"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_two_submissions_show_their_paired_difference(capsys, tmp_path, write_table):
+    gold = write_table(admire_row(), admire_row("cold feet"))
+    good = write_table(admire_row(), admire_row("cold feet"), name="good.tsv")
+    orders = {"expected_order": "['e.png', 'b.png', 'c.png', 'd.png', 'a.png']"}
+    bad = write_table(admire_row(**orders), admire_row("cold feet", **orders), name="bad.tsv")
+    code, out, _ = run(capsys, "score", bad, good, "--gold", gold, "--json")
+    assert code == 0
+    difference = pd.DataFrame(json.loads(out)["second minus first"]).set_index(["group", "metric"])
+    assert difference.loc[("all", "top1"), "mean"] == 1
+    code, out, _ = run(capsys, "score", bad, good, "--gold", gold)
+    assert "second minus first" in out
+    code, _, err = run(capsys, "score", bad, good, bad, "--gold", gold)
+    assert (code, err) == (2, "admire: Give one submission, or two to compare.\n")
+
+
+def test_an_image_set_of_ones_own_needs_no_admire_file(capsys, tmp_path, httpserver, model):
+    chat_server(httpserver, literal)
+    folder = tmp_path / "my_set"
+    folder.mkdir()
+    rows = [{"image": "owl.png", "caption": "an owl on a branch"}, {"caption": "a woman at a desk"}]
+    item = {"compound": "night owl", "sentence": "A night owl hooted.", "candidates": rows}
+    (folder / "manifest.jsonl").write_text(json.dumps(item))
+    (folder / "owl.png").write_bytes(b"any")
+    code, _, _ = run(capsys, "rank", folder, "--out", tmp_path / "run", *model)
+    assert code == 0
+    prediction = read_submission(tmp_path / "run" / "submission_en.tsv")[0]
+    assert prediction.order == ("owl.png", "candidate2")
+
+
+def test_keys_and_passwords_stay_out_of_everything_that_is_written(
+    capsys, tmp_path, write_table, httpserver, monkeypatch
+):
+    chat_server(httpserver, literal)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
+    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / "cache"))
+    url = httpserver.url_for("/v1").replace("://", "://user:hunter2@")
+    arguments = ["--out", tmp_path / "run", "--llm", "openai:toy", "--llm-url", url]
+    code, out, err = run(capsys, "rank", write_table(admire_row()), *arguments)
+    assert code == 0
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"run.json", "replies.sqlite"} <= {path.name for path in written}
+    for secret in ("sk-secret-123", "hunter2"):
+        assert secret not in out + err
+        assert not [path for path in written if secret.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sentence": ""}, "row 1 ('night owl'), sentence: is empty"),
+        ({"image3_caption": ""}, "candidate 3 has neither a caption nor an image: 'c.png'"),
+        ({"image3_name": "../c.png"}, "'../c.png' lies outside the data folder"),
+        ({"expected_order": "['a.png']"}, "expected_order: has 1 names for 5 candidates"),
+    ],
+)
+def test_bad_input_ends_with_one_message_and_nothing_written(
+    capsys, tmp_path, write_table, change, message
+):
+    data = write_table(admire_row(**change))
+    code, out, err = run(capsys, "rank", data, "--out", tmp_path / "run")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"admire: {data}")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unwritable_place_is_named(capsys, tmp_path, write_table, httpserver, model):
+    chat_server(httpserver, literal)
+    (tmp_path / "file").write_text("in the way")
+    code, _, err = run(
+        capsys, "rank", write_table(admire_row()), "--out", tmp_path / "file" / "run", *model
+    )
+    assert code == 2
+    assert f"admire: {tmp_path / 'file' / 'run'}" in err
+    assert "Traceback" not in err
+
+
+def test_a_missing_key_says_what_to_do(capsys, tmp_path, write_table):
+    data = write_table(admire_row())
+    code, _, err = run(capsys, "rank", data, "--out", tmp_path / "run", "--llm", "openai:gpt-4o")
+    assert code == 2
+    assert "set OPENAI_API_KEY" in err
+
+
+def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver, model):
+    reached, release = threading.Event(), threading.Event()
+    slow = [True]
+
+    def answer(prompt: str) -> str:
+        if slow[0] and "cold feet" in prompt:
+            reached.set()
+            release.wait(30)
+        return literal(prompt)
+
+    prompts = chat_server(httpserver, answer)
+    data = write_table(admire_row(), admire_row("cold feet"))
+    out = tmp_path / "run"
+    # Shells start background jobs with SIGINT ignored, and CI may be one.
+    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code = listening + "from admire.cli import main; main()"
+    command = [sys.executable, "-c", code, "rank", str(data), "--out", str(out), *model]
+    environment = dict(os.environ, ADMIRE_CACHE=str(tmp_path / "cache"))
+    process = subprocess.Popen(
+        command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    assert reached.wait(60)
+    process.send_signal(signal.SIGINT)
+    slow[0] = False
+    release.set()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode not in (0, 2)
+    assert "Traceback" not in err
+    assert not out.exists()
+
+    owls = sum("night owl" in prompt for prompt in prompts)
+    assert owls == 5
+    prompts.clear()
+    subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True)
+    assert (out / "submission_en.tsv").is_file()
+    assert sum("night owl" in prompt and "literally" in prompt for prompt in prompts) == 0

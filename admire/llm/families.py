@@ -1,0 +1,82 @@
+"""The families of chat models, and how one is opened by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from admire.choices import nearest
+from admire.errors import UserError
+
+if TYPE_CHECKING:
+    from admire.llm.chat import ChatModel
+
+
+def _openai(source: str, url: str | None, timeout: float) -> ChatModel:
+    from admire.llm.openai import OpenAIChat
+
+    return OpenAIChat(source, url=url, timeout=timeout)
+
+
+def _gguf(source: str, url: str | None, timeout: float) -> ChatModel:
+    from admire.llm.local import LocalChat
+
+    return LocalChat(Path(source).expanduser())
+
+
+def _embedded(source: str, url: str | None, timeout: float) -> ChatModel:
+    from admire.llm.local import embedded_chat
+
+    return embedded_chat()
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of chat models.
+
+    Attributes:
+        written: how one of them is named, with a placeholder after the colon.
+        open: opens it by what stands after the colon, a server's address and a time limit.
+    """
+
+    written: str
+    open: Callable[[str, str | None, float], ChatModel]
+
+
+FAMILIES = {
+    "openai": Family("openai:MODEL", _openai),
+    "gguf": Family("gguf:PATH", _gguf),
+    "embedded": Family("embedded", _embedded),
+}
+
+
+def open_llm(name: str, *, url: str | None = None, timeout: float = 60.0) -> ChatModel:
+    """Open the chat model of that name. Every reply is cached on disk.
+
+    - ``embedded``: the model that comes with the extra ``embedded``;
+    - ``gguf:PATH``: a file that llama.cpp reads, in this process;
+    - ``openai:MODEL``: the official API, or the compatible server at ``url`` or
+      ``OPENAI_BASE_URL``.
+
+    Nothing is loaded or asked before the first prompt that is not cached.
+
+    Args:
+        url: the address of a server, for ``openai:`` models.
+        timeout: how many seconds a server may take for a reply.
+
+    Raises:
+        UserError: no chat model has that name, or a file or key is missing.
+    """
+    from admire.llm.cached import CachedChat
+
+    family, colon, source = name.partition(":")
+    known = FAMILIES.get(family)
+    if known and (source if ":" in known.written else not colon):
+        return CachedChat(known.open(source, url, timeout))
+    raise UserError(
+        f"'{name}' names no chat model.{nearest(family, list(FAMILIES))} There are: "
+        f"{', '.join(one.written for one in FAMILIES.values())}.",
+        "llms",
+    )

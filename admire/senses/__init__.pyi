@@ -1,0 +1,56 @@
+from .classifier import (
+    Classifier,
+    ClassifierTraining,
+    hold_out_compounds,
+    paper_fit,
+    train_classifier,
+)
+from .detector import BUILT_IN, Detector, open_detector
+from .light import DetectorTraining, LightDetector, train_detector
+from .sense import Sense, given, known_senses, majority, sense_table
+from .task2a import (
+    Score,
+    Setting,
+    Use,
+    context_columns,
+    detect_uses,
+    macro_f1,
+    read_compounds,
+    read_idiomaticity,
+    read_uses,
+    score_senses,
+    write_predictions,
+)
+from .votes import read_label, vote
+
+__all__ = [
+    "BUILT_IN",
+    "Classifier",
+    "ClassifierTraining",
+    "Detector",
+    "DetectorTraining",
+    "LightDetector",
+    "Score",
+    "Sense",
+    "Setting",
+    "Use",
+    "context_columns",
+    "detect_uses",
+    "given",
+    "hold_out_compounds",
+    "known_senses",
+    "macro_f1",
+    "majority",
+    "open_detector",
+    "paper_fit",
+    "read_compounds",
+    "read_idiomaticity",
+    "read_label",
+    "read_uses",
+    "score_senses",
+    "sense_table",
+    "train_classifier",
+    "train_detector",
+    "vote",
+    "write_predictions",
+]

@@ -1,0 +1,281 @@
+"""The commands sense, detect, train detector and train classifier."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import HEAVY, chat_server, loaded, run
+from conftest import admire_row
+from toys import WordEncoder
+
+from admire.senses import LightDetector
+
+pytest.importorskip("sklearn", reason="macro F1 needs the extra 'train'")
+
+ROWS = [
+    {"ID": "7", "Language": "PT", "MWE": "pé frio", "Target": "Que pé frio!", "Label": "1"},
+    {"ID": "3", "Language": "EN", "MWE": "big fish", "Target": "A big fish, dead.", "Label": "1"},
+    {"ID": "12", "Language": "EN", "MWE": "big fish", "Target": "He is a big fish.", "Label": "0"},
+    {"ID": "1", "Language": "EN", "MWE": "red tape", "Target": "So much red tape.", "Label": "0"},
+]
+AROUND = {"Previous": "before", "Next": "after"}
+
+
+def without(column: str, rows: list[dict[str, str]] = ROWS) -> list[dict[str, str]]:
+    return [{name: cell for name, cell in row.items() if name != column} for row in rows]
+
+
+@pytest.fixture(autouse=True)
+def words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The encoder of the light detectors here is a bag of words."""
+    for place in ("admire.encoders", "admire.senses.light"):
+        monkeypatch.setattr(f"{place}.open_encoder", lambda name: WordEncoder())
+
+
+@pytest.fixture
+def data(write_table: Callable[..., Path]) -> Path:
+    return write_table(*ROWS, name="dev.csv")
+
+
+@pytest.fixture
+def idiomatic(tmp_path: Path) -> Path:
+    """A detector that takes everything as idiomatic."""
+    path = tmp_path / "mine.json"
+    LightDetector("words", "words:1", np.zeros((5, 512)), np.ones(5), {}).save(path)
+    return path
+
+
+def rows_of(out: str) -> dict[str, tuple[int, float, float]]:
+    found = json.loads(out)
+    return {r["language"]: (r["n"], r["macro_f1"], r["accuracy"]) for r in found}
+
+
+def compact(out: str) -> list[str]:
+    return [line.replace(" ", "") for line in out.splitlines()]
+
+
+def test_macro_f1_and_accuracy_are_told_by_language_in_order_and_together(capsys, data, idiomatic):
+    code, out, _ = run(capsys, "detect", data, "--detector", idiomatic, "--json")
+    assert code == 0
+    found = rows_of(out)
+    assert list(found) == ["en", "pt", "all"]
+    # Of English the idiomatic F1 is 2·(2/3)·1 / (2/3 + 1) = 0.8 and the literal one 0.
+    assert found["en"] == pytest.approx((3, 0.4, 2 / 3))
+    assert found["pt"] == (1, 0, 0)
+    assert found["all"] == pytest.approx((4, 1 / 3, 0.5))
+    code, out, _ = run(capsys, "detect", data, "--detector", idiomatic)
+    assert code == 0
+    assert ["en", "3", "0.4000", "0.6667"] in [line.split("│")[1:5] for line in compact(out)]
+
+
+def test_a_submission_is_written_and_without_labels_nothing_is_scored(
+    capsys, write_table, idiomatic, tmp_path
+):
+    plain = write_table(*without("Label"), name="plain.csv")
+    out = tmp_path / "out" / "mine.csv"
+    arguments = ["detect", plain, "--detector", idiomatic]
+    code, told, err = run(capsys, *arguments, "--out", out, "--setting", "one_shot")
+    assert (code, told) == (0, "")
+    assert "Wrote" in err
+    rows = ("7,PT", "3,EN", "12,EN", "1,EN")
+    head = "ID,Language,Setting,Label\n"
+    assert out.read_text() == head + "".join(f"{row},one_shot,0\n" for row in rows)
+    code, told, err = run(capsys, *arguments)
+    assert (code, told) == (2, "")
+    assert "plain.csv: has no labels" in err
+    assert "(--gold, --out)" in err
+
+
+def test_labels_may_be_in_a_gold_file(capsys, write_table, idiomatic):
+    plain = write_table(*without("Label"), name="plain.csv")
+    gold = write_table(*[{k: row[k] for k in ("ID", "Label")} for row in ROWS], name="gold.csv")
+    arguments = ["detect", plain, "--detector", idiomatic, "--json", "--gold", gold]
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
+    assert rows_of(out)["all"] == pytest.approx((4, 1 / 3, 0.5))
+
+
+def test_the_built_in_detector_is_the_default(capsys, monkeypatch, data, idiomatic):
+    monkeypatch.setattr("admire.senses.detector.BUILT_IN", idiomatic)
+    assert rows_of(run(capsys, "detect", data, "--json")[1])["pt"] == (1, 0, 0)
+
+
+def test_a_misspelt_setting_is_told_the_right_one(capsys, data):
+    code, _, err = run(capsys, "detect", data, "--setting", "zeroshot")
+    assert code == 2
+    assert "setting cannot be 'zeroshot'. Did you mean 'zero_shot'?" in err
+
+
+@pytest.mark.parametrize("arguments", [["detect", "--help"], ["train", "classifier", "--help"]])
+def test_help_loads_nothing_heavy(arguments):
+    assert not HEAVY & loaded(f"from admire.cli import main; main({arguments})")
+
+
+def test_sense_works_on_targets_without_candidates_and_scores_them(
+    capsys, tmp_path, write_table, httpserver
+):
+    model = ["--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1")]
+    chat_server(httpserver, lambda prompt: "Literal" if "owl" in prompt else "Who knows?")
+    columns = ("compound", "subset", "sentence_type", "sentence", "expected_order")
+    rows = [admire_row(), admire_row("cold feet", sentence="He had cold feet.")]
+    rows[0]["sentence_type"] = "literal"
+    data = write_table(*({c: row[c] for c in columns} for row in rows), name="train_targets.tsv")
+    out_file = tmp_path / "senses.tsv"
+    code, out, err = run(capsys, "sense", data, "--out", out_file, "--votes", 3, "--json", *model)
+    assert code == 0
+    senses = pd.read_csv(out_file, sep="\t", keep_default_na=False)
+    assert senses["predicted_type"].tolist() == ["literal", ""]
+    assert senses["literal"].tolist() == [3, 0]
+    assert senses["unparsed"].tolist() == [0, 3]
+    accuracy = pd.DataFrame(json.loads(out)).set_index("group")
+    assert accuracy.loc["all", "mean"] == 0.5
+    assert accuracy.loc["idiomatic", "mean"] == 0
+    assert "no vote on 'cold feet'" in err
+    unknown = write_table(rows[1] | {"sentence_type": ""}, name="unknown.tsv")
+    code, out, _ = run(capsys, "sense", unknown, "--out", out_file, *model)
+    assert (code, out) == (0, "")
+
+
+def test_a_detector_of_ones_own_decides_the_sense(capsys, tmp_path, write_table, idiomatic):
+    data = write_table(admire_row())
+    arguments = ["--out", tmp_path / "senses.tsv", "--sense", "detector", "--detector"]
+    code, _, _ = run(capsys, "sense", data, *arguments, idiomatic)
+    assert code == 0
+    senses = pd.read_csv(tmp_path / "senses.tsv", sep="\t")
+    assert senses[["predicted_type", "idiomatic"]].to_numpy().tolist() == [["idiomatic", 5]]
+    code, _, err = run(capsys, "sense", data, *arguments, tmp_path / "none.json")
+    assert code == 2
+    assert "none.json: cannot be read" in err
+
+
+# ---------------------------------------------------------------------------------- training
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
+    for package in ("torch", "sentence_transformers", "datasets", "accelerate"):
+        pytest.importorskip(package, reason="needs the extra 'finetune'")
+    from towers import save_sentence_transformer
+
+    folder = save_sentence_transformer(tmp_path_factory.mktemp("models") / "tiny")
+    return folder.with_name("tiny-parts")
+
+
+MWES = ("night owl", "red lamp", "big bird", "green desk", "blue tree")
+
+
+def training(mwes: tuple[str, ...] = MWES) -> list[dict[str, str]]:
+    found = []
+    for mwe in mwes:
+        for target, label in (
+            (f"a {mwe} in the tree", "1"),
+            (f"the big {mwe} is on the desk", "1"),
+            (f"my sister is the {mwe} who writes", "0"),
+            (f"a real {mwe} writes at midnight", "0"),
+        ):
+            found.append({"Language": "EN", "MWE": mwe, "Target": target, "Label": label})
+    return [row | AROUND | {"ID": f"i{k}"} for k, row in enumerate(found)]
+
+
+@pytest.fixture(scope="module")
+def command(base: Path) -> Callable[..., list[object]]:
+    """The arguments of train classifier for a quick training."""
+
+    def arguments(*data: Path, out: Path, setting: str = "one_shot", **options: object) -> list:
+        quick = {"epochs": 8, "batch-size": 4, "learning-rate": 3e-3, "max-length": 24}
+        told = [part for k, v in (quick | options).items() for part in (f"--{k}", v)]
+        start = ["train", "classifier", *data, "--encoder", base, "--out", out, *told]
+        return [*start, "--setting", setting, "--device", "cpu"]
+
+    return arguments
+
+
+def test_a_classifier_is_trained_on_files_and_decides_in_detect_and_sense(
+    capsys, command, write_table, tmp_path
+):
+    one, two = (write_table(*training(m), name=f"{m[0]}.csv") for m in (MWES[:2], MWES[2:]))
+    held = training(("small circle",))
+    plain = write_table(*without("Label", held), name="dev.csv")
+    gold = write_table(*[{k: r[k] for k in ("ID", "Label")} for r in held], name="gold.csv")
+    mine = tmp_path / "mine"
+    options = {"validation": plain, "validation-gold": gold, "seed": 3}
+    code, out, err = run(
+        capsys, *command(one, two, out=mine, setting="zero_shot", **options), "--json"
+    )
+    assert code == 0
+    assert "20 sentences to train and 4 to validate on" in err
+    found = json.loads(out)
+    assert found["after"] == max(found["epochs"]) == 1
+    record = json.loads((mine / "admire.json").read_text())
+    fit = record["fit"]
+    assert (record["rows"], fit["seed"], fit["epochs"], fit["patience"]) == (20, 3, 8, 8)
+
+    arguments = ["detect", plain, "--gold", gold, "--detector", mine, "--out", tmp_path / "o.csv"]
+    code, out, _ = run(capsys, *arguments, "--json")
+    assert code == 0
+    assert rows_of(out) == {"en": (4, 1, 1), "all": (4, 1, 1)}
+    assert pd.read_csv(tmp_path / "o.csv")["Setting"].unique().tolist() == ["zero_shot"]
+
+    code, _, err = run(capsys, "detect", write_table(*without("Next", held), name="t.csv"),
+                       "--detector", mine)  # fmt: skip
+    assert code == 2
+    assert "t.csv: the column 'Next' is missing" in err
+
+    rows = [admire_row("small circle", sentence=row["Target"]) for row in held]
+    senses = tmp_path / "senses.tsv"
+    code, _, _ = run(
+        capsys, "sense", write_table(*rows), "--detector", mine, "--sense", "detector",
+        "--out", senses,
+    )  # fmt: skip
+    assert code == 0
+    told = pd.read_csv(senses, sep="\t")
+    assert told["predicted_type"].tolist() == ["literal", "literal", "idiomatic", "idiomatic"]
+
+
+def test_without_a_validation_file_mwes_are_held_out(capsys, command, write_table, tmp_path):
+    data = write_table(*without("Next", training()), name="train.csv")  # one_shot needs no context
+    code, out, err = run(capsys, *command(data, out=tmp_path / "mine", epochs=1))
+    assert code == 0
+    assert "16 sentences to train and 4 to validate on" in err
+    table = [line.split("│")[1] for line in compact(out) if "│" in line]
+    assert table == ["before", "after"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"validation-gold": "gold.csv"}, "need that file. (--validation)"),
+        ({"validation": "none.csv"}, "none.csv: cannot be read"),
+        ({"epochs": 0}, "epochs cannot be 0"),
+        ({"max-length": 2}, "max_length cannot be 2"),
+        ({"encoder": "./none"}, "./none: is no folder of a model"),
+        ({"setting": "zero_shot"}, "train.csv: the column 'Next' is missing"),
+    ],
+)
+def test_what_cannot_be_is_refused(capsys, command, write_table, tmp_path, options, message):
+    data = write_table(*without("Next", training()), name="train.csv")
+    code, _, err = run(capsys, *command(data, out=tmp_path / "mine", **options))
+    assert code == 2
+    assert message in err
+    assert not (tmp_path / "mine").exists()
+
+
+def test_a_light_detector_leaves_compounds_unseen(capsys, write_table, tmp_path):
+    mwes = (*MWES, "cold feet", "couch potato", "pipe dream")
+    data = write_table(*training(mwes), name="train.csv")
+    task = write_table(*without("Label", training(MWES[:1])), name="dev.csv")
+    items = write_table(admire_row(mwes[-1].upper()))
+    mine = tmp_path / "mine.json"
+    left_out = ["--leave-out", task, "--leave-out", items]
+    code, out, _ = run(capsys, "train", "detector", data, "--out", mine, *left_out)
+    assert code == 0
+    assert json.loads(out)["compounds"] == len(mwes) - 2
+    assert run(capsys, "detect", data, "--detector", mine)[0] == 0
+    code, _, err = run(capsys, "train", "detector", data, "--per-compound", "0")
+    assert code == 2
+    assert "per_compound cannot be 0" in err
