@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from commands import chat_server, hide, run
+from commands import HEAVY, chat_server, hide, loaded, run
 from scipy.stats import spearmanr
 from sentences import (
     GROUPS,
@@ -403,3 +403,15 @@ def test_training_names_a_missing_package_with_its_extra(capsys, tmp_path, data,
     code, _, err = command(capsys, data, tmp_path / "out", "nowhere")
     assert code == 2
     assert "of the extra 'finetune': pip install" in err
+
+
+def test_training_prints_a_table_of_epochs(capsys, tmp_path, saved, data, validation, finetune):
+    code, printed, err = command(capsys, data, tmp_path / "out", saved, *validation, "--epochs", 1)
+    assert code == 0, err
+    lines = re.findall(r"\b(before|1)\b[^-\w]+(-?\d\.\d{3})", printed)
+    assert [name for name, _ in lines] == ["before", "1"]
+
+
+def test_the_rooms_front_doors_and_commands_load_nothing_heavy():
+    code = "import admire.sts, admire.retrieval, admire.cli.sts, admire.cli.retrieval"
+    assert not loaded(code) & HEAVY

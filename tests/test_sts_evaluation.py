@@ -290,7 +290,7 @@ def test_an_error_names_the_pair_and_says_how_to_go_on():
         def ask(self, prompt: str, **options: Any) -> str:
             raise UserError("The server is gone.")
 
-    wanted = "'An owl.': The server is gone. What was answered so far is kept"
+    wanted = "'An owl.': The server is gone. The answers so far are kept"
     with pytest.raises(UserError, match=re.escape(wanted)):
         rate([pair("An owl.", "A bird.")], Broken(), Prompts())
 
