@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import asdict, replace
+from importlib import reload
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from commands import hide
 
 torch = pytest.importorskip("torch", reason="needs the extra 'train'")
 
@@ -18,7 +21,14 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from admire.errors import UserError  # noqa: E402
-from admire.head import Epoch, Projection, head_scores, load_projection, top1_share  # noqa: E402
+from admire.head import (  # noqa: E402
+    Epoch,
+    Projection,
+    head_scores,
+    load_projection,
+    sweep,  # noqa: F401 - loaded for a test
+    top1_share,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -108,6 +118,22 @@ def test_the_identity_tells_heads_apart():
     found = [Projection(fresh(8, **changes), {}).identity for changes in heads]
     assert len(set(found)) == len(heads)
     assert Projection(fresh(8), {"more": 1}).identity == found[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "what"),
+    [
+        ("projection", "torch", "A projection head"),
+        ("projection", "safetensors.torch", "A projection head"),
+        ("training", "torch", "A projection head"),
+        ("sweep", "joblib", "A sweep"),
+    ],
+)
+def test_a_missing_package_is_told_with_its_extra(monkeypatch, module, package, what):
+    loaded = sys.modules[f"admire.head.{module}"]
+    hide(monkeypatch, package)
+    with pytest.raises(UserError, match=f"^{what} needs {package}, of the extra 'train': pip"):
+        reload(loaded)
 
 
 # ----------------------------------------------------------------------------- card and files

@@ -238,7 +238,7 @@ def heard(monkeypatch) -> list[tuple]:
     compute = TripletLoss.__call__
 
     def listen(self: TripletLoss, head: Head, *arguments: Any) -> torch.Tensor:
-        calls.append((head.training, weights(head), *arguments))
+        calls.append((head.training, *arguments))
         return compute(self, head, *arguments)
 
     monkeypatch.setattr(TripletLoss, "__call__", listen)
@@ -364,7 +364,7 @@ def test_dropout_is_for_training_alone(data, parts):
 def test_every_training_sample_is_seen_once_an_epoch_in_a_new_order(heard, data, parts):
     training, validation, _ = parts
     fit_head(data, training, validation, replace(SETTINGS, epochs=2, batch_size=9))
-    batches = [(batch, soft) for in_training, _, batch, soft, *_ in heard if in_training]
+    batches = [(batch, soft) for in_training, batch, soft, *_ in heard if in_training]
     for batch, soft in batches:
         for sample, row in zip(batch, soft, strict=True):
             # Each anchor's soft negatives have moved with it, and are of the training set.

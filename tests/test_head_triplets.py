@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from toys import PictureEncoder, ScriptedChat, WordEncoder
 
 from admire.errors import UserError
-from admire.head.triplets import (
+from admire.head import (
     Triplets,
     caption_modalities,
+    draw_soft_negatives,
+    encode_triplets,
     image_modalities,
+    open_triplets,
     read_triplets,
-    soft_negatives,
-    split,
-    triplets,
+    split_compounds,
 )
 from admire.items import Candidate, Item
 from admire.prompts import Prompts
@@ -60,7 +61,7 @@ def test_each_candidate_has_its_place_and_the_gold_order_names_the_positive():
         captioned("NIGHT OWL", ["a bird", "an owl", "a lamp", "a moon"], best=3),
     ]
     queries = ["a late worker", "someone bad", "night owl"]
-    found = triplets(items, queries, WordEncoder(), captions=caption_modalities(items, None))
+    found = encode_triplets(items, queries, WordEncoder(), captions=caption_modalities(items, None))
     assert found.compounds == ("night owl", "bad apple", "night owl")
     assert found.modalities == ("caption",)
     assert found.positive.tolist() == [1, 1, 3]
@@ -85,7 +86,7 @@ def test_queries_and_candidates_are_encoded_as_what_they_are():
             return super().encode_texts(texts, role=role)
 
     items = [captioned("night owl", ["one", "two"])]
-    triplets(items, ["late worker"], Roles(), captions=caption_modalities(items, None))
+    encode_triplets(items, ["late worker"], Roles(), captions=caption_modalities(items, None))
     assert asked == [("query", ["late worker"]), ("document", ["one", "two"])]
 
 
@@ -100,7 +101,7 @@ def test_what_is_missing_is_zero_and_marked_in_each_modality(tmp_path):
     variant.write_text("lamp reversed")
     images = {"image": {x.image: x.image for x in (a, c)}, "augmented image 1": {c.image: variant}}
     captions = {"caption": {"a bird": "a bird", "a desk": "a desk"}, "new": {"a desk": "a table"}}
-    found = triplets([item], ["bird"], PictureEncoder(), images=images, captions=captions)
+    found = encode_triplets([item], ["bird"], PictureEncoder(), images=images, captions=captions)
     assert found.modalities == ("image", "augmented image 1", "caption", "new")
     shown = [
         ["bird", None, "a bird", None],
@@ -116,7 +117,7 @@ def test_what_is_missing_is_zero_and_marked_in_each_modality(tmp_path):
 
 def test_a_modality_of_no_candidate_is_left_out(tmp_path):
     item = pictured(tmp_path, "night owl", ["bird", "desk"])
-    found = triplets(
+    found = encode_triplets(
         [item],
         ["bird"],
         PictureEncoder(),
@@ -130,13 +131,13 @@ def test_a_modality_of_no_candidate_is_left_out(tmp_path):
 def test_a_modality_that_only_a_negative_has_stays(tmp_path):
     item = captioned("night owl", ["a bird", "a desk"])
     captions = caption_modalities([item], None) | {"new": {"a desk": "a table"}}
-    found = triplets([item], ["bird"], WordEncoder(), captions=captions)
+    found = encode_triplets([item], ["bird"], WordEncoder(), captions=captions)
     assert found.present[0].tolist() == [[True, False], [True, True]]
 
 
 def complaint(items: Sequence[Item], encoder=None, **sources) -> str:
     with pytest.raises(UserError) as raised:
-        triplets(items, ["q"] * len(items), encoder or WordEncoder(), **sources)
+        encode_triplets(items, ["q"] * len(items), encoder or WordEncoder(), **sources)
     return str(raised.value)
 
 
@@ -168,7 +169,7 @@ def test_what_cannot_be_learnt_from_is_named(tmp_path):
 def test_an_encoder_without_images_is_refused(tmp_path):
     item = pictured(tmp_path, "night owl", ["bird", "desk"])
     message = complaint([item], images=image_modalities([item], None))
-    assert message == "The encoder 'words' reads no images. Train on captions alone."
+    assert message == "The encoder 'words' reads no images. Use the track caption."
 
 
 @pytest.mark.parametrize("width", [1, 256, 1024])
@@ -300,17 +301,34 @@ def test_the_track_says_what_is_learnt_from(tmp_path, chat, track, modalities):
 @pytest.mark.parametrize(("track", "kind"), [("caption", "images"), ("image", "captions")])
 def test_what_a_track_does_not_use_is_refused(tmp_path, chat, track, kind):
     items = [pictured(tmp_path / "data", "night owl", ["bird", "desk"])]
-    with pytest.raises(UserError, match=f"is not used on --track {track}"):
+    with pytest.raises(UserError, match=rf": the track {track} does not use {kind}\. ") as raised:
         read_triplets(
             items, PictureEncoder(), track, llm=chat, prompts=Prompts(), **{kind: tmp_path}
         )
+    assert raised.value.settings == ("track",)
 
 
-def test_templates_of_ones_own_write_the_glosses(tmp_path, chat):
+def test_models_are_opened_by_their_names(tmp_path, chat, monkeypatch):
+    asked = []
+
+    def opened(model):
+        def open_model(*names, **options):
+            asked.append((*names, options))
+            return model
+
+        return open_model
+
+    monkeypatch.setattr("admire.head.triplets.open_encoder", opened(WordEncoder()))
+    monkeypatch.setattr("admire.head.triplets.open_llm", opened(chat))
     write(tmp_path / "prompts" / "gloss_en.j2", "My template about {{ compound }}.")
     items = [captioned("night owl", ["one", "two"])]
-    templates = Prompts(tmp_path / "prompts")
-    read_triplets(items, WordEncoder(), "caption", llm=chat, prompts=templates)
+    found, encoder = open_triplets(
+        items, "words", "caption", llm="chat", llm_url="http://x", device="cpu",
+        prompts=tmp_path / "prompts",
+    )  # fmt: skip
+    assert asked == [("words", {"device": "cpu"}), ("chat", {"url": "http://x"})]
+    assert encoder.name == "words"
+    assert found.anchors[0] == pytest.approx(words("a late worker"))
     assert [prompt.strip() for prompt in chat.prompts] == ["My template about night owl."]
 
 
@@ -340,7 +358,7 @@ def repeated(draw: st.DrawFn, least: int = 3) -> list[str]:
 
 @given(repeated(), st.integers(0, 2**32))
 def test_no_compound_is_on_two_sides_and_no_sample_is_lost(compounds, seed):
-    parts = split(compounds, seed)
+    parts = split_compounds(compounds, seed)
     assert sorted(k for part in parts for k in part.tolist()) == list(range(len(compounds)))
     training, validation, test = ({compounds[k] for k in part} for part in parts)
     assert training
@@ -350,7 +368,7 @@ def test_no_compound_is_on_two_sides_and_no_sample_is_lost(compounds, seed):
     number = len(set(compounds))
     assert abs(len(test) - number / 5) <= 1
     assert abs(len(validation) - 0.1 * (number - len(test))) <= 1
-    again = split(compounds, seed)
+    again = split_compounds(compounds, seed)
     assert all((a == b).all() for a, b in zip(parts, again, strict=True))
 
 
@@ -360,24 +378,24 @@ def test_no_compound_is_on_two_sides_and_no_sample_is_lost(compounds, seed):
 @pytest.mark.parametrize("samples", [1, 3])
 def test_the_papers_numbers(number, sizes, samples):
     compounds = [f"c{k}" for k in range(number)] * samples
-    found = tuple(len(part) for part in split(compounds, seed=5))
+    found = tuple(len(part) for part in split_compounds(compounds, seed=5))
     assert found == tuple(samples * size for size in sizes)
 
 
 def test_other_seeds_split_otherwise():
     compounds = [f"c{k}" for k in range(70)]
-    tests = {tuple(split(compounds, seed)[2].tolist()) for seed in range(10)}
+    tests = {tuple(split_compounds(compounds, seed)[2].tolist()) for seed in range(10)}
     assert len(tests) == 10
-    drawn = {k for seed in range(40) for k in split(compounds, seed)[2].tolist()}
+    drawn = {k for seed in range(40) for k in split_compounds(compounds, seed)[2].tolist()}
     assert drawn == set(range(70))
 
 
 @pytest.mark.parametrize("compounds", [[], ["a"], ["a", "b", "a", "b"]])
 def test_fewer_than_three_compounds_are_refused(compounds):
     with pytest.raises(UserError) as raised:
-        split(compounds)
+        split_compounds(compounds)
     assert str(raised.value) == (
-        f"Training, validation and test need three compounds at least; there are "
+        f"Training, validation and test need at least three compounds; there are "
         f"{len(set(compounds))}."
     )
 
@@ -411,7 +429,7 @@ def test_soft_negatives_are_candidates_of_other_compounds(compounds, c, m, seed,
     pool = np.array(draw.draw(chosen))
     others = [sum(compounds[k] != compounds[a] for k in pool) for a in anchors]
     k = draw.draw(st.integers(0, min(others)) | st.just(min(others)))
-    samples, candidates = soft_negatives(data, anchors, pool, k, np.random.default_rng(seed))
+    samples, candidates = draw_soft_negatives(data, anchors, pool, k, np.random.default_rng(seed))
     assert samples.shape == candidates.shape == (len(anchors), k)
     for anchor, row, chosen_candidates in zip(anchors, samples, candidates, strict=True):
         assert set(row.tolist()) <= set(pool.tolist())
@@ -419,7 +437,7 @@ def test_soft_negatives_are_candidates_of_other_compounds(compounds, c, m, seed,
         for sample, candidate in zip(row, chosen_candidates, strict=True):
             assert compounds[sample] != compounds[anchor]
             assert data.present[sample, candidate].any()
-    again = soft_negatives(data, anchors, pool, k, np.random.default_rng(seed))
+    again = draw_soft_negatives(data, anchors, pool, k, np.random.default_rng(seed))
     assert (again[0] == samples).all()
     assert (again[1] == candidates).all()
 
@@ -428,15 +446,15 @@ def test_more_soft_negatives_than_there_are_is_refused_with_the_numbers():
     compounds = ["a"] * 3 + ["b", "c", "d"]
     data = gappy(compounds, 2, 1, 0)
     everyone, rng = np.arange(6), np.random.default_rng(0)
-    samples, _ = soft_negatives(data, everyone[:3], everyone, 3, rng)
+    samples, _ = draw_soft_negatives(data, everyone[:3], everyone, 3, rng)
     assert [sorted(row.tolist()) for row in samples] == [[3, 4, 5]] * 3
     with pytest.raises(UserError) as raised:  # b, c and d could have them, a could not
-        soft_negatives(data, everyone, everyone, 4, rng)
+        draw_soft_negatives(data, everyone, everyone, 4, rng)
     assert str(raised.value) == (
         "4 soft negatives are asked for, but there are only 3 samples of other compounds to draw "
-        "from. Use a smaller K."
+        "from. Use fewer."
     )
-    assert soft_negatives(data, everyone[3:], everyone, 5, rng)[0].shape == (3, 5)
+    assert draw_soft_negatives(data, everyone[3:], everyone, 5, rng)[0].shape == (3, 5)
 
 
 def test_every_candidate_that_is_there_can_be_drawn_and_about_as_often():
@@ -444,7 +462,7 @@ def test_every_candidate_that_is_there_can_be_drawn_and_about_as_often():
     rng = np.random.default_rng(1)
     counts = np.zeros((5, 4), dtype=int)
     for _ in range(2000):
-        samples, candidates = soft_negatives(data, np.array([0]), np.arange(5), 2, rng)
+        samples, candidates = draw_soft_negatives(data, np.array([0]), np.arange(5), 2, rng)
         counts[samples[0], candidates[0]] += 1
     there = data.present.any(axis=2)
     there[0] = False  # the anchor's own
@@ -458,6 +476,6 @@ def test_another_generator_draws_others_and_each_anchor_its_own():
     data = gappy([f"c{k}" for k in range(30)], 3, 1, 0)
     everyone = np.arange(30)
     rng = np.random.default_rng(0)
-    first, second = (soft_negatives(data, everyone, everyone, 8, rng)[0] for _ in range(2))
+    first, second = (draw_soft_negatives(data, everyone, everyone, 8, rng)[0] for _ in range(2))
     assert (first != second).any()
     assert len({frozenset(row.tolist()) for row in first}) > 25

@@ -10,10 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling
-from torch.nn import functional
 
 from admire.choices import Device, Number, check_setting, check_settings
 from admire.encoders.sentence import (
@@ -22,13 +18,20 @@ from admire.encoders.sentence import (
     open_trainable,
     query_prompt,
 )
-from admire.encoders.spans import prepare_spans, span_states
-from admire.errors import UserError
+from admire.errors import UserError, needs_extra
 from admire.retrieval import evaluation, retrievers
 from admire.retrieval.modes import FORMATS, MODES, Format, Mode
 from admire.retrieval.passages import Passage, Split, relevant
 from admire.storage import check_folder
-from admire.trainer import FitSettings, Row, fine_tune
+
+with needs_extra("finetune", "Fine-tuning"):
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+    from torch.nn import functional
+
+    from admire.encoders.spans import prepare_spans, span_states
+    from admire.trainer import FitSettings, Row, fine_tune
 
 log = logging.getLogger("admire")
 

@@ -9,25 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Transformer
-from sentence_transformers.sentence_transformer.losses import (
-    CoSENTLoss,
-    CosineSimilarityLoss,
-    MultipleNegativesRankingLoss,
-    SoftmaxLoss,
-    TripletDistanceMetric,
-    TripletLoss,
-)
-from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 
 from admire.choices import Number, check_settings
 from admire.encoders.sentence import SentenceEncoder, query_prompt
-from admire.errors import UserError
+from admire.errors import UserError, needs_extra
 from admire.sts import mwes
 from admire.sts.evaluation import compare, correlate
-from admire.sts.losses import AdaptiveTripletLoss, ConsistencyLoss, WeightedLoss
 from admire.sts.objectives import FROM_PAIRS, OBJECTIVES, TRIPLET_LOSSES, Objective
 from admire.sts.pairs import Group, Pair
 from admire.sts.rows import (
@@ -40,7 +27,23 @@ from admire.sts.rows import (
     repeated,
     triples,
 )
-from admire.trainer import Batches, FitSettings, Row, fine_tune
+
+with needs_extra("finetune", "Fine-tuning"):
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.losses import (
+        CoSENTLoss,
+        CosineSimilarityLoss,
+        MultipleNegativesRankingLoss,
+        SoftmaxLoss,
+        TripletDistanceMetric,
+        TripletLoss,
+    )
+    from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
+
+    from admire.sts.losses import AdaptiveTripletLoss, ConsistencyLoss, WeightedLoss
+    from admire.trainer import Batches, FitSettings, Row, fine_tune
 
 BATCHES: dict[Objective, Batches] = {
     **dict.fromkeys(FROM_PAIRS, "like lengths"),

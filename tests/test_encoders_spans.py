@@ -34,7 +34,7 @@ from tokenizers import (  # noqa: E402
     pre_tokenizers,
     processors,
 )
-from towers import TEXT, save_sentence_transformer  # noqa: E402
+from towers import TEXT  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -315,7 +315,6 @@ BERT: dict[str, Marked] = {
     ),
     "spaces around": ("  a  {night owl}  is \n", "[CLS] a { night ow ##l } is [SEP]"),
     "spaces at the start": (" \t{owl} is", "[CLS] { ow ##l } is [SEP]"),
-    "spaces at the end": ("is {owl}   ", "[CLS] is { ow ##l } [SEP]"),
     "unknown": ("a {🦉} is", "[CLS] a { [UNK] } is [SEP]"),
     "long": (
         " ".join(["a night"] * 12) + " {big owl} " + " ".join(["is"] * 20),
@@ -405,19 +404,6 @@ def test_spans_of_texts_of_all_lengths_go_in_one_batch(folder_of, model_of, kind
 
 
 @KINDS
-def test_places_of_tokens_with_and_without_the_space_are_both_tried(model_of, kind: str):
-    tokenizer = model_of(kind).model.tokenizer
-    places = tokenizer("a night", return_offsets_mapping=True)["offset_mapping"]
-    assert places[2] == ((1, 7) if kind in ("bytes with spaces", "unigram") else (2, 7))
-
-
-def test_the_same_words_mean_something_else_elsewhere(encoder):
-    found = asked(encoder, *map(ask, ["a {night} is big", "who is a {night}", "{night}"]))
-    assert not same(found[0], found[1], 0.05)
-    assert not same(found[0], found[2], 0.05)
-
-
-@KINDS
 def test_a_span_of_the_whole_text_is_its_mean_without_the_marks(folder_of, model_of, kind: str):
     text = "a night owl is big"
     _, states = states_by_hand(folder_of(kind), text)
@@ -503,13 +489,6 @@ def test_without_span_and_prompt_a_query_is_its_text(with_config, name: str):
     assert same(found, documents, 1e-3) == (name == "model")
 
 
-def test_the_towers_of_the_other_tests_take_spans_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)  # for the model's card
-    folder = save_sentence_transformer(tmp_path / "e5")
-    wanted = by_hand(folder, "query: a red owl.", "<s> query <unk> a { red owl } <unk> </s>")
-    assert same(asked(SentenceEncoder(str(folder), None, CPU), ask("a {red owl}."))[0], wanted)
-
-
 @pytest.mark.parametrize("query", [{}, {"query": ""}], ids=["none", "empty"])
 def test_a_default_prompt_is_not_for_queries(with_config, query: dict[str, str]):
     # Unless a model says otherwise the library gives it an empty one, which goes before the default
@@ -537,20 +516,12 @@ def two_towers(tmp_path: Path) -> tuple[SentenceEncoder, Path]:
     return SentenceEncoder(str(tmp_path / "both"), None, CPU), towers[0]
 
 
-def test_queries_go_through_the_tower_of_queries(two_towers):
+def test_queries_and_spans_go_through_the_tower_of_queries(two_towers):
     encoder, alone = two_towers
     text = "a night owl is"
-    assert same(asked(encoder, Query(text))[0], whole_by_hand(alone, text))
-
-
-def test_queries_with_a_prompt_go_through_the_tower_of_queries(two_towers):
-    encoder, alone = two_towers
-    found = asked(encoder, Query("a night owl is", "who is "))[0]
-    assert same(found, whole_by_hand(alone, "who is a night owl is"))
-
-
-def test_spans_go_through_the_tower_of_queries(two_towers):
-    encoder, alone = two_towers
+    whole, prompted = asked(encoder, Query(text), Query(text, "who is "))
+    assert same(whole, whole_by_hand(alone, text))
+    assert same(prompted, whole_by_hand(alone, "who is " + text))
     wanted = by_hand(alone, "a night owl is", "[CLS] a { night ow ##l } is [SEP]")
     assert same(asked(encoder, ask("a {night owl} is"))[0], wanted)
 
@@ -650,20 +621,6 @@ def test_another_span_or_prompt_is_encoded_anew(folder):
     assert encoder.encoded == len(queries)
 
 
-def test_more_queries_than_a_batch_come_back_in_order(folder):
-    encoder = open_encoder(f"sbert:{folder}", device="cpu")
-    encoder.batch = 3
-    queries = [ask(text) for text, _ in BERT.values()]
-    found = encoder.encode_queries(queries)
-    assert same(found, asked(SentenceEncoder(str(folder), None, CPU), *queries))
-    assert encoder.encoded == len(queries)
-
-
-def test_no_queries_have_no_vectors(folder):
-    assert len(open_encoder(f"sbert:{folder}", device="cpu").encode_queries([])) == 0
-    assert len(SentenceEncoder(str(folder), None, CPU).encode_queries([])) == 0
-
-
 # ------------------------------------------------------------------------------------- errors
 
 
@@ -691,12 +648,6 @@ def test_the_last_words_within_the_limit_are_read(folder, encoder):
     assert same(found, wanted)
 
 
-def test_a_prompt_can_push_a_span_beyond_the_limit(encoder):
-    text = "is " * 60 + "{night}"
-    assert len(asked(encoder, ask(text))) == 1
-    assert "'night' lies beyond its limit" in complaint(encoder, ask(text, PROMPT))
-
-
 @pytest.mark.parametrize("text", ["a{ }night", "a\u200b{\u200b} night", "a {}night"])
 def test_a_span_without_tokens_is_not_said_to_be_beyond_the_limit(encoder, text: str):
     assert "limit" not in complaint(encoder, ask(text))
@@ -710,23 +661,6 @@ def test_a_tokenizer_that_tells_no_places_is_refused_for_spans(folder, monkeypat
     assert said.startswith(f"sbert:{folder}: its tokenizer does not tell where tokens stand")
     whole = asked(encoder, Query("a night owl"), Query("a night owl", PROMPT))
     assert same(whole[0], whole_by_hand(folder, "a night owl"))
-
-
-def test_a_slow_tokenizer_is_refused_for_spans(folder, tmp_path):
-    slow = Path(shutil.copytree(folder, tmp_path / "slow"))
-    vocabulary = wordpiece().get_vocab()
-    for path in slow.glob("tokenizer*"):
-        path.unlink()
-    file = slow / "vocab.txt"
-    file.write_text("\n".join(sorted(vocabulary, key=vocabulary.__getitem__)))
-    transformers.BertJapaneseTokenizer(
-        str(file), word_tokenizer_type="basic", model_max_length=64
-    ).save_pretrained(slow)
-    encoder = SentenceEncoder(str(slow), None, CPU)
-    said = complaint(encoder, ask("a {night owl}"))
-    assert said.startswith(f"sbert:{slow}: its tokenizer does not tell where tokens stand")
-    whole = asked(encoder, Query("a night owl"))[0]
-    assert same(whole, whole_by_hand(folder, "a night owl"))
 
 
 # -------------------------------------------------------------------------------- who takes them

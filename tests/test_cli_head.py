@@ -1,0 +1,270 @@
+"""The commands that train heads, and rank in a head's space."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import run
+from conftest import admire_row
+from toys import ScriptedChat, WordEncoder
+
+torch = pytest.importorskip("torch", reason="needs the extra 'train'")
+
+from heads import SETTINGS, fresh  # noqa: E402 - after the skip
+
+from admire.head import HeadTraining, Projection, load_projection  # noqa: E402
+from admire.head import sweep as sweep_module  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+COMPOUNDS = ("night owl", "bad apple", "red tape", "couch potato", "cold feet")
+SMALL = ("--soft-negatives", "2", "--hidden", "8", "--output", "5", "--epochs", "3")
+
+
+class Others(WordEncoder):
+    name = "others"
+    identity = "others:1"
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Toys in place of the models; what was asked for."""
+    opened: list[Any] = []
+
+    def open_encoder(name: str, **options: Any) -> WordEncoder:
+        opened.append((name, options))
+        return Others() if name == "others" else WordEncoder()
+
+    def open_llm(name: str, *, url: str | None = None) -> ScriptedChat:
+        opened.append((name, url))
+        return ScriptedChat(
+            lambda prompt: "Idiomatic" if "literally" in prompt else "a woman awake late"
+        )
+
+    for module in ("head.triplets", "run"):
+        monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
+        monkeypatch.setattr(f"admire.{module}.open_llm", open_llm)
+    return opened
+
+
+@pytest.fixture
+def table(write_table) -> Path:
+    said = "a {} at a desk"
+    return write_table(*(admire_row(c, image1_caption=said.format(c)) for c in COMPOUNDS))
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The one message of a command that ends with exit code 2."""
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+    return err.splitlines()[-1]
+
+
+# --------------------------------------------------------------------------------- training
+
+
+def test_train_writes_a_head_and_prints_its_card(capsys, tmp_path, opened, table):
+    folder = tmp_path / "head"
+    options = shlex.split(
+        "--llm openai:x --llm-url http://y --encoder words --device cpu --seed 2 --batch-size 3 "
+        "--learning-rate 0.01 --weight-decay 0.1 --temperature 0.5 --dropout 0.2 --patience 4 "
+        "--residual --glosses-only"
+    )
+    code, out, err = run(capsys, "train", "head", table, "--out", folder, *SMALL, *options)
+    assert code == 0, err
+    assert f"Wrote {folder}" in err
+    assert opened == [("words", {"device": "cpu"}), ("openai:x", "http://y")]
+    card = json.loads(out)
+    assert card["settings"] == asdict(
+        HeadTraining(
+            hidden=8,
+            output=5,
+            dropout=0.2,
+            residual=True,
+            glosses_only=True,
+            batch_size=3,
+            learning_rate=0.01,
+            weight_decay=0.1,
+            soft_negatives=2,
+            temperature=0.5,
+            epochs=3,
+            patience=4,
+            seed=2,
+        )
+    )
+    assert card["encoder"]["identity"] == "words:1"
+    assert sorted(chain(*card["compounds"].values())) == sorted(COMPOUNDS)
+    assert load_projection(folder).card == card
+
+
+def test_trains_defaults_are_the_librarys(capsys, opened, table):
+    message = refused(capsys, "train", "head", table)
+    assert "30 soft negatives are asked for" in message
+    assert message.endswith(" Use fewer. (--soft-negatives)")
+    assert opened == [("e5", {"device": "auto"}), ("embedded", None)]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--learning-rate", "inf"], "learning_rate cannot be inf: it is a number above 0."
+         " (--learning-rate)"),
+        (["--folds", "1"], "folds cannot be 1: it is a whole number of at least 2. (--folds)"),
+        (["--track", "captions"], "track cannot be 'captions'. Did you mean 'caption'? There are: "
+         "image, caption, image+caption. (--track)"),
+        (["--track", "image"], "No candidate has an image or caption of the track to train on. "
+         "(--track)"),
+    ],
+)  # fmt: skip
+def test_settings_that_mean_nothing_are_refused(capsys, tmp_path, opened, table, options, says):
+    shared = ["train", "head", table, "--out", tmp_path / "head"]
+    assert refused(capsys, *shared, *options) == f"admire: {says}"
+    assert not (tmp_path / "head").exists()
+
+
+def test_a_folder_that_is_no_head_is_refused_before_anything_is_computed(
+    capsys, tmp_path, opened, table
+):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    message = refused(capsys, "train", "head", table, "--out", tmp_path, *SMALL)
+    assert message.endswith("Choose another place for the head. (--out)")
+    assert not opened
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+# ------------------------------------------------------------------------------------ sweep
+
+
+def test_a_sweep_tries_what_is_asked_for_and_its_folds_go_on(
+    capsys, tmp_path, opened, table, monkeypatch
+):
+    monkeypatch.setattr(sweep_module, "cores", lambda: 1)
+    out = tmp_path / "sweep.jsonl"
+    options = shlex.split(
+        "--soft-negatives 1 --soft-negatives 2 --dropout 0.2 --learning-rate 0.01 "
+        "--temperature 0.5 --batch-size 2 --epochs 2 --residual --glosses-only --json"
+    )
+    code, stdout, err = run(capsys, "sweep", table, "--out", out, *options)
+    assert code == 0, err
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    settings = [HeadTraining(**json.loads(row["job"])[0]) for row in rows]
+    expected = HeadTraining(
+        dropout=0.2,
+        residual=True,
+        glosses_only=True,
+        batch_size=2,
+        learning_rate=0.01,
+        temperature=0.5,
+        epochs=2,
+    )
+    assert settings == [replace(expected, soft_negatives=k) for k in (1, 2)]
+    shown = json.loads(stdout)
+    losses = sorted(row["outcome"]["validation_loss"] for row in rows)
+    assert [row["validation_loss"] for row in shown] == pytest.approx(losses)
+
+    code, stdout, err = run(capsys, "sweep", table, "--out", out, *options[:-1])
+    assert code == 0, err
+    assert "soft_negatives" in stdout
+
+    folded = ("sweep", table, "--out", out, *options, "--folds", "5")
+    code, stdout, err = run(capsys, *folded)
+    assert code == 0, err
+    assert list(json.loads(stdout)) == [
+        "without a head",
+        "in the head's space",
+        "second minus first",
+    ]
+    assert len(out.read_text().splitlines()) == 2 + 2 * 5
+    _, again, err = run(capsys, *folded)
+    assert again == stdout
+    assert "Training" not in err
+
+
+def test_with_folds_no_head_is_written(capsys, tmp_path, opened, table, monkeypatch):
+    monkeypatch.setattr(sweep_module, "cores", lambda: 1)
+    shared = ("train", "head", table, "--out", tmp_path / "head", "--soft-negatives", "1")
+    code, out, err = run(capsys, *shared, "--epochs", "1", "--folds", "5")
+    assert code == 0, err
+    assert "in the head's space" in out
+    assert not (tmp_path / "head").exists()
+
+
+# --------------------------------------------------------------------------- ranking with one
+
+
+def write_head(folder: Path, **changes: object) -> Projection:
+    """An untrained head for the vectors of WordEncoder."""
+    settings = replace(SETTINGS, **changes)
+    card = {"encoder": {"name": "words", "identity": "words:1"}, "width": 512}
+    head = Projection(fresh(512, settings), card | {"settings": asdict(settings)})
+    head.save(folder)
+    return head
+
+
+def test_rank_compares_in_the_heads_space_and_records_the_head(capsys, tmp_path, opened, table):
+    folder, out = tmp_path / "head", tmp_path / "run"
+    head = write_head(folder)
+    plain = ("rank", table, "--llm", "openai:x", "--no-standardise")
+    code, _, err = run(capsys, *plain, "--out", out, "--head", folder)
+    assert code == 0, err
+    assert json.loads((out / "run.json").read_text())["settings"]["head"] == str(folder)
+
+    def seen(text: str, role: str) -> np.ndarray:
+        return head.project(WordEncoder().encode_texts([text], role=role))[0]
+
+    scores = pd.read_csv(out / "scores.csv")
+    assert len(scores) == 25
+    rows = admire_row()
+    for row in scores.itertuples():
+        k = "abcde".index(row.candidate[0]) + 1
+        caption = f"a {row.compound} at a desk" if k == 1 else rows[f"image{k}_caption"]
+        document = seen(caption, "document")
+        assert row.caption_gloss == pytest.approx(
+            float(seen("a woman awake late", "query") @ document), abs=1e-5
+        )
+        assert row.caption_compound == pytest.approx(
+            float(seen(row.compound, "query") @ document), abs=1e-5
+        )
+
+
+def test_with_a_head_for_glosses_compounds_are_compared_as_without(capsys, tmp_path, opened, table):
+    write_head(tmp_path / "head")
+    write_head(tmp_path / "glosses", glosses_only=True)
+    found = {}
+    for name in ("without", "head", "glosses"):
+        options = () if name == "without" else ("--head", tmp_path / name)
+        out = tmp_path / "runs" / name
+        assert run(capsys, "rank", table, "--llm", "openai:x", "--out", out, *options)[0] == 0
+        found[name] = pd.read_csv(out / "scores.csv")
+    glosses = found["glosses"]
+    assert np.allclose(glosses["caption_gloss"], found["head"]["caption_gloss"])
+    assert np.allclose(glosses["caption_compound"], found["without"]["caption_compound"])
+    assert not np.allclose(glosses["caption_compound"], found["head"]["caption_compound"])
+
+    baseline = ("rank", table, "--query", "sentence", "--head", tmp_path / "glosses")
+    message = refused(capsys, *baseline, "--out", tmp_path / "none")
+    assert "The head compares glosses only" in message
+
+
+def test_a_head_of_another_encoder_or_of_none_is_refused(capsys, tmp_path, opened, table):
+    folder, out = tmp_path / "head", tmp_path / "run"
+    write_head(folder)
+    plain = ("rank", table, "--llm", "openai:x", "--out", out, "--head")
+    for options in (("--encoder", "others"), ("--caption-encoder", "others")):
+        assert refused(capsys, *plain, folder, *options) == (
+            "admire: The head was trained on the encoder 'words' (words:1), not on 'others' "
+            "(others:1). (--head)"
+        )
+    assert refused(capsys, *plain, tmp_path / "nowhere") == (
+        f"admire: {tmp_path / 'nowhere'}: holds no head (head.json is missing). (--head)"
+    )
+    assert not out.exists()

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import OWLS, PIES, both_senses, pies, scattered, semeval, told
+from commands import hide, run
+from toys import ScriptedChat, WordEncoder
+
+from admire.retrieval.evaluation import score_queries, summarise_queries
+from admire.retrieval.passages import write_split
+from admire.retrieval.retrievers import bm25
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Toys in place of the models of retrieve and search; what was asked for."""
+    opened: list[Any] = []
+
+    def open_encoder(name: str, **options: Any) -> WordEncoder:
+        opened.append((name, options.get("device")))
+        encoder = WordEncoder()
+        encoder.name, encoder.identity = name, f"{name}:1"
+        return encoder
+
+    def open_llm(name: str, *, url: str | None = None) -> ScriptedChat:
+        opened.append((name, url))
+        return ScriptedChat(told)
+
+    monkeypatch.setattr("admire.encoders.open_encoder", open_encoder)
+    for module in ("retrieve", "search"):
+        monkeypatch.setattr(f"admire.retrieval.{module}.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.retrieval.queries.open_llm", open_llm)
+    return opened
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    write_split(tmp_path / "data", "test", OWLS)
+    write_split(tmp_path / "data", "val", scattered(1))
+    return tmp_path / "data"
+
+
+def ended(capsys, *arguments: object) -> str:
+    """The one message that the command ends with, and exit code 2."""
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("admire: ")
+    assert err.count("\n") == 1
+    return err.strip()
+
+
+def test_retrieve_writes_files_and_prints_figures(capsys, tmp_path, data):
+    out = tmp_path / "run"
+    options = (data, "--encoder", "bm25", "--k1", 0.9, "--b", 0.4, "--out", out)
+    code, printed, err = run(capsys, "retrieve", *options)
+    assert code == 0, err
+    assert f"Wrote {out}" in err
+    rows = summarise_queries(score_queries(OWLS, bm25(OWLS))).to_dict("records")
+    for row in rows:
+        shown = (row["group"], row["n"], f"{row['r_precision']:.1f}", f"{row['ndcg']:.1f}")
+        assert re.search(" *│ *".join(map(str, shown)), printed)
+    code, printed, err = run(capsys, "retrieve", *options, "--usage", "idiomatic", "--json")
+    assert code == 0, err
+    assert [row["group"] for row in json.loads(printed)] == ["all", "idiomatic", "Technology"]
+    assert "1 of 2 queries" in err
+
+
+def test_retrieve_opens_the_models_that_it_is_told(capsys, tmp_path, data, opened):
+    options = ("--encoder", "words", "--query", "meaning", "--json", "--out", tmp_path / "run")
+    options += ("--llm", "openai:x", "--llm-url", "http://y", "--contrast", 0.5)
+    code, printed, err = run(capsys, "retrieve", data, *options, "--device", "cpu")
+    assert code == 0, err
+    assert opened == [("words", "cpu"), ("openai:x", "http://y")]
+    assert json.loads(printed)[0]["n"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--query", "meaning"), "BM25 cannot compare by 'meaning'. Use 'sentence' or 'span'."),
+        (("--query", "spans"), "query cannot be 'spans'. Did you mean 'span'?"),
+        (("--k1", 1), "Give both k1 and b, or neither to tune them on val. (--k1, --b)"),
+        (("--usage", "figurative"), "usage cannot be 'figurative'."),
+        (("--split", "train"), "has no train/queries.json"),
+    ],
+)
+def test_retrieve_names_what_it_cannot_do(capsys, tmp_path, data, options, message):
+    out = ("--out", tmp_path / "run")
+    assert message in ended(capsys, "retrieve", data, "--encoder", "bm25", *options, *out)
+    assert not (tmp_path / "run").exists()
+
+
+def test_retrieve_refuses_a_folder_before_it_asks_a_model(capsys, data, opened):
+    options = ("--query", "meaning", "--out", data)
+    assert "admire did not write this folder" in ended(capsys, "retrieve", data, *options)
+    assert opened == []
+
+
+def test_benchmark_writes_splits_that_retrieve_takes(capsys, tmp_path):
+    semeval(tmp_path / "task2", *both_senses())
+    out = tmp_path / "built"
+    options = (tmp_path / "task2", "--out", out, "--queries", 2, "--seed", 5)
+    code, printed, err = run(capsys, "benchmark", *options)
+    assert code == 0, err
+    assert re.search(" *│ *".join(("train", "4", "16", "16", "16", "16", "32")), printed)
+    options = ("--encoder", "bm25", "--json", "--out", tmp_path / "run")
+    code, printed, err = run(capsys, "retrieve", out, *options)
+    assert code == 0, err
+    assert json.loads(printed)[0]["n"] == 8
+    message = ended(capsys, "benchmark", tmp_path / "task2", "--out", out, "--queries", 0)
+    assert message.endswith("(--queries)")
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text("Someone who works late.\nA bird on a branch.\nA night owl on a branch.\n")
+    return path
+
+
+def test_search_prints_the_best_as_a_table_or_json(capsys, tmp_path, texts, opened):
+    shared = ("search", "A Night Owl codes this.", "--span", "Night Owl")
+    code, printed, err = run(capsys, *shared, "--index", texts, "--top", 1, "--llm", "openai:x")
+    assert code == 0, err
+    assert opened == [("e5", "auto"), ("openai:x", None)]
+    assert "Night Owl, idiomatic: someone who works" in printed
+    assert re.search(r"\+\d\.\d\d *│ *1 *│ *Someone who works late", printed)
+    assert "branch" not in printed
+
+    out = tmp_path / "index"
+    code, _, err = run(capsys, "index", texts, "--out", out, "--encoder", "words")
+    assert code == 0, err
+    assert f"Wrote {out}, 3 texts" in err
+    code, printed, err = run(capsys, *shared, "--index", out, "--llm", "openai:x", "--json")
+    assert code == 0, err
+    found = json.loads(printed)
+    assert (found["sense"], found["probability"]) == ("idiomatic", 1.0)
+    assert found["gloss"] == "someone who works late"
+    assert list(found["texts"][0]) == ["id", "score", "text"]
+    assert opened[-2][0] == "words", "the index's own encoder"
+    code, printed, _ = run(capsys, *shared, "--index", out, "--query", "sentence", "--json")
+    assert json.loads(printed)["query"] == "sentence"
+    code, printed, _ = run(capsys, *shared, "--index", out, "--query", "compound")
+    assert "Night Owl, compound" in printed
+
+
+def test_search_and_index_name_what_they_cannot_do(capsys, tmp_path, texts, opened):
+    shared = ("search", "An owl.", "--index", texts, "--span")
+    assert ended(capsys, *shared, "bat") == "admire: span: 'bat' is not in it: “An owl.”. (--span)"
+    assert ended(capsys, *shared, "owl", "--top", 0).endswith("at least 1. (--top)")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/thesis.txt").write_text("years of work")
+    assert "thesis.txt" in ended(capsys, "index", texts, "--out", tmp_path / "work")
+    assert (tmp_path / "work/thesis.txt").exists()
+    message = ended(capsys, "index", texts, "--out", tmp_path / "i", "--engine", "lanse")
+    assert "Did you mean 'lance'? There are: exact, lance. (--engine)" in message
+
+
+# --------------------------------------------------------------------------- training a retriever
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> list[object]:
+    for name, names in (("train", PIES), ("val", PIES[:4]), ("test", PIES[2:])):
+        write_split(tmp_path / "data", name, pies(names))
+    return ["train", "retriever", tmp_path / "data", "--out", tmp_path / "out"]
+
+
+@pytest.mark.usefixtures("one_thread", "no_card", "tried")
+def test_train_retriever_writes_models_and_prints_mean_and_deviation(capsys, tmp_path, train):
+    for package in ("torch", "sentence_transformers", "datasets", "accelerate"):
+        pytest.importorskip(package, reason="needs the extra 'finetune'")
+    from towers import save_sentence_transformer
+
+    encoder = save_sentence_transformer(tmp_path / "models" / "plain")
+    options = ["--encoder", f"sbert:{encoder}", "--device", "cpu", "--epochs", 1]
+    options += ["--soft-negatives", 2, "--hard-negatives", 2]
+    code, printed, err = run(capsys, *train, *options)
+    assert code == 0, err
+    assert f"Wrote {tmp_path / 'out'}" in err
+    lines = [line for line in printed.splitlines() if re.search(r"\b(before|after)\b", line)]
+    assert len(lines) == 6
+    assert all(re.search(r"\d+\.\d ± 0\.0.*\d+\.\d ± 0\.0", line) for line in lines)
+    code, printed, err = run(capsys, *train, *options, "--json")
+    assert code == 0, err
+    assert [row["group"] for row in json.loads(printed)[:3]] == ["all", "idiomatic", "literal"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--temperature", 0], "temperature cannot be 0.0: it is a number above 0. (--temp"),
+        (["--epochs", 0], "epochs cannot be 0: it is a whole number of at least 1. (--epochs)"),
+        (["--seeds", 0], "seeds cannot be 0: it is a whole number of at least 1. (--seeds)"),
+        (["--query", "meaning"], "query cannot be 'meaning'. "),
+        ([], "'e5' cannot be fine-tuned"),
+    ],
+)
+def test_train_retriever_refuses_what_means_nothing(capsys, tmp_path, train, options, message):
+    for package in ("torch", "sentence_transformers", "datasets", "accelerate"):
+        pytest.importorskip(package, reason="needs the extra 'finetune'")
+    assert message in ended(capsys, *train, "--encoder", "e5", *options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_train_retriever_names_a_missing_package_with_its_extra(capsys, train, monkeypatch):
+    for name in ("admire.trainer", "admire.retrieval.training"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    hide(monkeypatch, "torch")
+    message = ended(capsys, *train, "--encoder", "sbert:x")
+    assert "of the extra 'finetune': pip install" in message

@@ -1,0 +1,405 @@
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import chat_server, hide, run
+from scipy.stats import spearmanr
+from sentences import (
+    GROUPS,
+    PAIRS,
+    TABLE_6,
+    benchmark,
+    dev,
+    gold,
+    train,
+    training_rows,
+)
+from toys import WordEncoder
+
+from admire import SAMPLES
+from admire.encoders.cached import CachedEncoder
+from admire.sts import mwes
+from admire.sts.evaluation import compare, correlate
+from admire.sts.pairs import read_pairs
+
+
+def rows(scored: pd.DataFrame) -> list[tuple]:
+    return list(scored.itertuples(index=False, name=None))
+
+
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Every encoder that is asked for is WordEncoder; returns the list of names and devices."""
+    opened: list[tuple[str, str]] = []
+
+    def open_words(name: str, *, device: str = "auto") -> CachedEncoder:
+        opened.append((name, device))
+        return CachedEncoder(WordEncoder())
+
+    monkeypatch.setattr("admire.sts.similarity.open_encoder", open_words)
+    return opened
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    for package in ("torch", "sentence_transformers", "open_clip"):
+        pytest.importorskip(package, reason="needs the extra 'clip'")
+    from towers import save_sentence_transformer
+
+    return save_sentence_transformer(tmp_path_factory.mktemp("models") / "plain")
+
+
+@pytest.fixture
+def tiny(saved: Path) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(saved), device="cpu")
+
+
+def ids(model: Any, text: str) -> list[int]:
+    return list(model.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+@pytest.fixture
+def chat(httpserver) -> list[str]:
+    return ["--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1")]
+
+
+@pytest.fixture
+def files(write_table) -> tuple[Path, Path]:
+    """A dev file with English and Portuguese, and its gold."""
+    data = write_table(
+        dev("1"),
+        dev("2", sentence2="My sister is a dark bird."),
+        dev("3", sentence1="My sister is a late sleeper.", sentence2="My sister is a dark bird."),
+        dev("4", MWE1="None", sentence1="A man sits.", sentence2="A man sits down."),
+        dev("5", MWE1="None", sentence1="A man sits.", sentence2="The lamp burns."),
+        dev("6", Language="PT", sentence1="Um pão-duro.", sentence2="Um avarento."),
+        dev("7", Language="PT", sentence1="Um pão-duro.", sentence2="Um pão velho."),
+        name="dev.csv",
+    )
+    told = write_table(
+        gold("1"), gold("2", "", "3"), gold("4", "0.9"), gold("5", "0"), gold("6"), gold("7", "0"),
+        name="gold.csv",
+    )  # fmt: skip
+    return data, told
+
+
+def test_the_command_prints_what_evaluation_gives(capsys, files, words):
+    data, told = files
+    code, out, err = run(capsys, "sts", data, "--gold", told, "--json", "--device", "cpu")
+    assert code == 0, err
+    assert words == [("e5", "cpu")]
+    pairs = read_pairs(data, told)
+    wanted = rows(correlate(pairs, compare(pairs, WordEncoder())))
+    found = json.loads(out)
+    assert list(found[0]) == ["language", "subset", "n", "spearman"]
+    assert [tuple(row.values())[:3] for row in found] == [row[:3] for row in wanted]
+    figures = [math.nan if row["spearman"] is None else row["spearman"] for row in found]
+    assert figures == pytest.approx([row[3] for row in wanted], nan_ok=True, abs=1e-8)
+    assert Counter(row["language"] for row in found) == {"en": 3, "pt": 2, "all": 3}
+
+    code, out, err = run(capsys, "sts", data, "--gold", told)
+    assert code == 0, err
+    line = r"\b(en|pt|all)\W+(all|idiom|sts)\W+(\d+)[^-\w]+(-?\d\.\d{3}|undefined \(all equal\))"
+    assert re.findall(line, out) == [
+        (language, subset, f"{n}", "undefined (all equal)" if math.isnan(rho) else f"{rho:.3f}")
+        for language, subset, n, rho in wanted
+    ]
+
+
+def test_the_command_says_where_a_correlation_is_undefined(capsys, write_table, words):
+    data = write_table(dev("1"), dev("2"), name="dev.csv")
+    told = write_table(gold("1"), gold("2", "0"), name="gold.csv")
+    code, out, _ = run(capsys, "sts", data, "--gold", told)
+    assert code == 0
+    assert out.count("undefined (all equal)") == 2
+    code, out, _ = run(capsys, "sts", data, "--gold", told, "--json")
+    assert [row["spearman"] for row in json.loads(out)] == [None, None]
+
+
+def test_the_command_writes_and_scores_at_once_pairs_outside_the_gold_too(
+    capsys, files, words, tmp_path
+):
+    data, told = files
+    out = tmp_path / "submission.csv"
+    code, printed, _ = run(
+        capsys, "sts", data, "--gold", told, "--out", out, "--setting", "pre_train", "--json"
+    )
+    assert code == 0
+    assert json.loads(printed)[-3]["n"] == 6
+    table = pd.read_csv(out, dtype=str)
+    assert (len(table), set(table["Setting"])) == (7, {"pre_train"})
+
+
+def test_the_command_asks_a_chat_model_in_place_of_an_encoder(
+    capsys, files, words, httpserver, chat
+):
+    def answer(prompt: str) -> str:
+        asked = prompt[prompt.rindex("Sentence 1") :]
+        return "0,9" if "late" in asked or "down" in asked else "0.1"
+
+    data, told = files
+    prompts = chat_server(httpserver, answer)
+    code, out, err = run(capsys, "sts", data, "--gold", told, "--json", *chat)
+    assert code == 0, err
+    assert not words
+    assert len(prompts) == 7
+    assert "no rating" not in err
+    found = {(row["language"], row["subset"]): row for row in json.loads(out)}
+    # The gold of the second pair is the rating of the third, 0.9.
+    wanted = spearmanr([0.9, 0.1, 0.9, 0.1], [1, 0.9, 0.9, 0]).statistic
+    assert found["en", "all"]["spearman"] == pytest.approx(wanted)
+    assert found["pt", "all"]["spearman"] is None
+    run(capsys, "sts", data, "--gold", told, *chat)
+    assert len(prompts) == 7, "replies are kept"
+
+
+def test_the_command_leaves_pairs_without_a_rating_out_and_counts_them(
+    capsys, files, httpserver, chat, tmp_path
+):
+    def answer(prompt: str) -> str:
+        asked = prompt[prompt.rindex("Sentence 1") :]
+        return "I cannot say." if "lamp" in asked else f"0.{len(asked) % 10}"
+
+    data, told = files
+    prompts = chat_server(httpserver, answer)
+    code, out, err = run(capsys, "sts", data, "--gold", told, "--json", *chat)
+    assert code == 0, err
+    assert "1 of 7 pairs were given no rating" in err
+    assert len(prompts) == 6 + 3
+    assert json.loads(out)[0]["n"] == 3
+
+    target = tmp_path / "submission.csv"
+    code, out, err = run(capsys, "sts", data, "--out", target, *chat)
+    assert (code, out) == (2, "")
+    assert "submission.csv: is not written, because 1 pairs have no rating, such as 5" in err
+    assert not target.exists()
+
+
+def test_the_command_counts_pairs_that_are_left_out_for_their_reference(
+    capsys, write_table, httpserver, chat
+):
+    def answer(prompt: str) -> str:
+        asked = prompt[prompt.rindex("Sentence 1") :]
+        return "I cannot say." if "一笑了之" in asked else "0.4"
+
+    chat_server(httpserver, answer)
+    code, out, err = run(capsys, "sts", write_table(*TABLE_6, name="chengyu.csv"), "--json", *chat)
+    assert code == 0
+    assert json.loads(out)[0]["n"] == 2
+    assert "1 of 3 pairs" in err
+
+
+def test_the_command_gives_a_fine_tuned_model_the_tokens_that_it_has(
+    capsys, tiny, tmp_path, write_table
+):
+    import torch
+
+    mwes.extend(tiny, ["night owl"])
+    (one,) = ids(tiny, "IDnightowlID")
+    with torch.no_grad():
+        weights = tiny[0].model.get_input_embeddings().weight
+        weights[one] = -weights[one] * 3
+    tiny.save(str(tmp_path / "model"), create_model_card=False)
+    sentences = ["my sister is a night owl", "my sister writes", "a Night-Owl in the tree"]
+    data = write_table(
+        dev("1", sentence1=sentences[0], sentence2=sentences[1]),
+        dev("2", sentence1=sentences[2], sentence2=sentences[1]),
+        name="dev.csv",
+    )
+    code, _, err = run(
+        capsys, "sts", data, "--encoder", f"sbert:{tmp_path / 'model'}", "--device", "cpu",
+        "--out", tmp_path / "submission.csv",
+    )  # fmt: skip
+    assert code == 0, err
+    table = pd.read_csv(tmp_path / "submission.csv")
+    marked = [mwes.mark(text, "night owl") for text in sentences]
+    for texts, same in ((marked, True), (sentences, False)):
+        owl, writes, bird = tiny.encode(texts, normalize_embeddings=True)
+        close = np.allclose(table["Sim"], [owl @ writes, bird @ writes], atol=1e-5)
+        assert close == same
+
+
+@pytest.mark.parametrize(
+    ("row", "told", "options", "message"),
+    [
+        (dev(Language="FR"), gold(), [], "dev.csv, row 1, Language: is 'FR'"),
+        (dev(), gold("1", "", "9"), [], "gold.csv, row 1, otherID: '9' is not in"),
+        (train(), gold(), [], "dev.csv: has its own similarities"),
+        (dev(), gold(), ["--setting", "finetune"], "Did you mean 'fine_tune'? "),
+        (dev(), gold(), ["--seed", -1], "seed cannot be -1: it is a whole number of at least 0."),
+    ],
+)
+def test_bad_input_ends_the_command_before_a_model_is_loaded(
+    capsys, words, write_table, tmp_path, row, told, options, message
+):
+    data, golden = write_table(row, name="dev.csv"), write_table(told, name="gold.csv")
+    out = tmp_path / "submission.csv"
+    code, printed, err = run(capsys, "sts", data, "--gold", golden, "--out", out, *options)
+    assert (code, printed) == (2, "")
+    assert err.startswith("admire: ")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not words
+    assert not out.exists()
+
+
+def test_the_command_needs_a_gold_or_a_place_for_a_submission(capsys, words, files):
+    code, out, err = run(capsys, "sts", files[0])
+    assert (code, out) == (2, "")
+    assert "has no similarities." in err
+    assert "(--gold, --out)" in err
+    assert not words
+
+
+# --------------------------------------------------------------------------- training on sentences
+
+TRAIN = GROUPS[:12]
+FLAGS = ["--device", "cpu", "--epochs", 2, "--batch-size", 8, "--learning-rate", 3e-3]
+
+
+@pytest.fixture
+def data(write_table: Callable[..., Path]) -> Path:
+    return write_table(*training_rows(TRAIN), name="train.csv")
+
+
+@pytest.fixture
+def stsb(tmp_path: Path) -> Path:
+    path = tmp_path / "sts.tsv"
+    splits = ["train"] * 12 + ["dev"] * 4
+    scored = [
+        (split, f"{5 * (p.similarity or 0)}", p.first, p.second)
+        for split, p in zip(splits, PAIRS, strict=True)
+    ]
+    path.write_text(benchmark(*scored))
+    return path
+
+
+@pytest.fixture
+def finetune(one_thread: None, no_card: None, tried: Any) -> None:
+    for package in ("torch", "datasets", "accelerate", "pytorch_metric_learning"):
+        pytest.importorskip(package, reason="needs the extra 'finetune'")
+
+
+def command(capsys: Any, data: Path, out: Path, encoder: object, *options: object) -> tuple:
+    arguments = [data, "--out", out, "--encoder", f"sbert:{encoder}", *FLAGS, *options]
+    return run(capsys, "train", "sentences", *arguments)
+
+
+@pytest.fixture
+def validation(write_table: Callable[..., Path]) -> list[object]:
+    asked, told = [], []
+    for k, group in enumerate(GROUPS[12:]):
+        (right,), (wrong,) = group.correct, group.incorrect
+        shared = {"Language": "EN", "MWE1": group.mwe or "", "MWE2": "None"}
+        for name, one, other in (
+            ("r", group.sentence, right), ("w", group.sentence, wrong), ("x", right, wrong),
+        ):  # fmt: skip
+            asked.append({"ID": f"{k}{name}", **shared, "sentence1": one, "sentence2": other})
+        told.append({"ID": f"{k}r", "sim": "1", "otherID": ""})
+        told.append({"ID": f"{k}w", "sim": "", "otherID": f"{k}x"})
+    files = write_table(*asked, name="dev.csv"), write_table(*told, name="gold.csv")
+    return ["--validation", files[0], "--validation-gold", files[1]]
+
+
+def test_the_command_with_everything_gives_what_sts_then_gives(
+    capsys, tmp_path, saved, data, validation, stsb, write_table, finetune
+):
+    left = {"ID": "1", "Language": "EN", "MWE1": "", "sentence1": PAIRS[0].first, "sentence2": "x"}
+    out = tmp_path / "out"
+    code, printed, err = command(
+        capsys, data, out, saved, *validation, "--sts", stsb, "--mwe-tokens", "--last-layers", 2,
+        "--leave-out", write_table(left, name="left.csv"), "--json",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "12 groups and 11 pairs to learn from, 12 to validate" in err
+    assert f"Wrote {out}" in err
+    history = json.loads(printed)["validation"]
+    assert len(history) == 3
+    from sentence_transformers import SentenceTransformer
+
+    again = SentenceTransformer(str(out), device="cpu")
+    assert [type(one).__name__ for one in again][1] == "WeightedLayerPooling"
+    assert "IDnightowlID" in again.tokenizer.get_added_vocab()
+    _, dev, _, gold = validation
+    shared = ["sts", dev, "--gold", gold, "--device", "cpu", "--json"]
+    code, printed, err = run(capsys, *shared, "--encoder", f"sbert:{out}")
+    assert code == 0, err
+    assert json.loads(printed)[0]["spearman"] == pytest.approx(max(history[1:]), abs=1e-6)
+
+
+def test_simcse_learns_the_chinese_samples_from_end_to_end(capsys, tmp_path, finetune):
+    from towers import WORDS, save_sentence_transformer
+
+    sample = SAMPLES / "chengyu.csv"
+    letters = sorted(set(sample.read_text(encoding="utf-8")))
+    base = save_sentence_transformer(tmp_path / "base", [*WORDS[:4], *letters], by_character=True)
+    out = tmp_path / "out"
+    code, printed, _ = run(
+        capsys, "train", "sentences", sample, "--objective", "simcse", "--encoder",
+        f"sbert:{base}", "--out", out, "--validation", sample, "--epochs", "6", "--patience", "6",
+        "--batch-size", "8", "--learning-rate", "3e-3", "--device", "cpu", "--json",
+    )  # fmt: skip
+    assert code == 0
+    before, *after = json.loads(printed)["validation"]
+    assert max(after) > before + 0.1
+    code, printed, _ = run(capsys, "sts", sample, "--encoder", f"sbert:{out}", "--json")
+    assert code == 0
+    rows = {(row["language"], row["subset"]): row for row in json.loads(printed)}
+    assert {key: row["n"] for key, row in rows.items()} == {
+        ("zh", "all"): 20, ("zh", "idiom"): 16, ("zh", "sts"): 4
+    }  # fmt: skip
+    assert rows["zh", "all"]["spearman"] == pytest.approx(max(after), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--temperature", 0], "temperature cannot be 0.0: it is a number above 0. (--temp"),
+        (["--objective", "adaptiv"], "Did you mean 'adaptive'?"),
+        (["--last-layers", 3], "last_layers cannot be 3"),
+        (["--batch-size", 0], "batch_size cannot be 0"),
+        ([], "There is nothing to validate on. (--validation, --validation-gold)"),
+    ],
+)
+def test_training_refuses_what_cannot_be_done(
+    capsys, tmp_path, write_table, finetune, options, message
+):
+    few = write_table(*training_rows(TRAIN[:4]), name="few.csv")
+    code, printed, err = command(capsys, few, tmp_path / "out", "nowhere", *options)
+    assert (code, printed) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_training_refuses_a_folder_and_an_encoder_that_it_cannot_use(
+    capsys, tmp_path, data, validation, finetune
+):
+    shared = ("train", "sentences", data, "--encoder", "e5", *validation, "--out")
+    code, _, err = run(capsys, *shared, tmp_path / "out")
+    assert code == 2
+    assert "'e5' cannot be fine-tuned" in err
+    code, _, err = run(capsys, *shared, tmp_path)
+    assert code == 2
+    assert "admire did not write this folder" in err
+
+
+def test_training_names_a_missing_package_with_its_extra(capsys, tmp_path, data, monkeypatch):
+    for name in ("admire.trainer", "admire.sts.training"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    hide(monkeypatch, "torch")
+    code, _, err = command(capsys, data, tmp_path / "out", "nowhere")
+    assert code == 2
+    assert "of the extra 'finetune': pip install" in err
