@@ -182,21 +182,6 @@ def test_zero_shot_reads_the_sentence_between_its_neighbours(made):
     assert tokens(found, use("a night owl", previous=" ")) == ["<s>", "a", "night", "owl", "</s>"]
 
 
-def test_the_context_decides_in_zero_shot_only(made):
-    plain, around = use("a night owl"), use("a night owl", previous="my sister", following="writes")
-    for setting, same in (("zero_shot", False), ("one_shot", True)):
-        found = open_classifier(made[setting][0], device="cpu")
-        one, other = (sense.probability for sense in found.classify([plain, around]))
-        assert (one == pytest.approx(other, abs=1e-9)) == same
-
-
-def test_the_mwe_decides_in_one_shot_only(made):
-    uses = [use("a night owl"), use("a night owl", "red lamp")]
-    for setting, same in (("zero_shot", True), ("one_shot", False)):
-        one, other = open_classifier(made[setting][0], device="cpu").classify(uses)
-        assert (one.probability == pytest.approx(other.probability, abs=1e-9)) == same
-
-
 def test_what_is_too_long_is_cut_at_the_models_length(made):
     long = " ".join(f"a {word}" for word in ("tree", "bird") * 20)
     zero = tokens(open_classifier(made["zero_shot"][0], device="cpu"), use("owl", previous=long))
