@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,9 @@ from admire import SAMPLES, Settings, rank, read_items, read_submission
 from admire.senses import open_detector
 from admire.senses.task2a import Use
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+READMES = [path for path in sorted(ROOT.glob("**/README.md")) if "```python" in path.read_text()]
 
 
 @pytest.fixture
@@ -57,15 +58,15 @@ def test_the_detector_finds_the_idiomatic_use_of_two_of_the_same_compound():
 
 
 @pytest.mark.usefixtures("embedded")
-def test_the_readmes_quick_start_runs_as_it_stands(tmp_path):
-    code = README.split("```python\n")[1].split("```")[0]
-    assert len(code.strip().splitlines()) <= 12
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    assert "night owl" in done.stdout
-    assert list(tmp_path.rglob("submission_en.tsv"))
+@pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_python_of_every_readme_runs_as_it_stands(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
+    exec(compile(code, str(path), "exec"), {})
+    if path.parent == ROOT:
+        assert len(code.strip().splitlines()) <= 12
+        assert "night owl" in capsys.readouterr().out
+        assert list(tmp_path.rglob("submission_en.tsv"))
 
 
 @pytest.mark.usefixtures("embedded")
