@@ -158,6 +158,8 @@ def test_ctrl_c_leaves_whole_lines_and_the_sweep_goes_on(
                         os.killpg(0, signal.SIGINT)
 
             if __name__ == "__main__":
+                # Shells start background jobs with SIGINT ignored, and CI may be one.
+                signal.signal(signal.SIGINT, signal.default_int_handler)
                 sweep.track = interrupted
                 quick = HeadTraining(hidden=8, soft_negatives=5, epochs=5)
                 every = [replace(quick, seed=seed) for seed in range(20)]
