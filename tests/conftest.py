@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers share the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -18,6 +19,9 @@ import pandas as pd
 import pytest
 from filelock import FileLock
 from hypothesis import settings
+
+from admire.errors import UserError
+from admire.items import read_items
 
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
@@ -119,6 +123,16 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the real data in {SHARED}")
     return SHARED
+
+
+def refused(path: Path, *words: str, read: Callable[[Path], Any] = read_items) -> str:
+    """The message that reading ends in; it names the file and holds the words."""
+    with pytest.raises(UserError) as caught:
+        read(path)
+    message = str(caught.value)
+    for word in (str(path), *words):
+        assert word in message
+    return message
 
 
 def admire_row(compound: str = "night owl", **changes: str) -> dict[str, str]:

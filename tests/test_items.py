@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import admire_row
+from conftest import admire_row, refused
 
-from admire.errors import UserError
 from admire.items import SAMPLES, Candidate, Item, read_items
 from admire.submission import read_submission
 
-WriteTable = Callable[..., Path]
 NAMES = ("a.png", "b.png", "c.png", "d.png", "e.png")
 TARGETS = ("compound", "subset", "sentence_type", "sentence", "expected_order")
-
-
-def refused(path: Path, *words: str, read: Callable[[Path], Any] = read_items) -> str:
-    """The message that reading ends in; it names the file and holds the words."""
-    with pytest.raises(UserError) as caught:
-        read(path)
-    message = str(caught.value)
-    for word in (str(path), *words):
-        assert word in message
-    return message
 
 
 def pictures(folder: Path, *names: str) -> None:

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import admire_row
+from conftest import admire_row, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admire.errors import UserError
-from admire.items import read_items
 from admire.submission import Prediction, read_submission, write_submission
 
-WriteTable = Callable[..., Path]
 NAMES = ("a.png", "b.png", "c.png", "d.png", "e.png")
-TARGETS = ("compound", "subset", "sentence_type", "sentence", "expected_order")
-
-
-def refused(path: Path, *words: str, read: Callable[[Path], Any] = read_items) -> str:
-    """The message that reading ends in; it names the file and holds the words."""
-    with pytest.raises(UserError) as caught:
-        read(path)
-    message = str(caught.value)
-    for word in (str(path), *words):
-        assert word in message
-    return message
 
 
 # Every character that UTF-8 can hold; the ones that tables are made of come often.
