@@ -15,7 +15,7 @@ Thing = TypeVar("Thing")
 SECONDS_BETWEEN_LINES = 15.0
 
 
-def track(things: Iterable[Thing], what: str, total: int | None = None) -> Iterator[Thing]:
+def show_progress(things: Iterable[Thing], what: str, total: int | None = None) -> Iterator[Thing]:
     """Yield the things and show on stderr how far the caller has come.
 
     Nothing is shown where the ``admire`` logger is not at INFO, as in a program that only uses the
@@ -28,9 +28,9 @@ def track(things: Iterable[Thing], what: str, total: int | None = None) -> Itera
         yield from things
     elif sys.stderr.isatty():
         from rich.console import Console
-        from rich.progress import track as bar
+        from rich.progress import track
 
-        yield from bar(things, what, total, console=Console(stderr=True), transient=True)
+        yield from track(things, what, total, console=Console(stderr=True), transient=True)
     else:
         log.info("%s", what)
         said = time.monotonic()

@@ -23,7 +23,7 @@ from admire.files import read_table
 from admire.items import Item
 from admire.llm import ChatModel, open_llm
 from admire.machine import cores
-from admire.progress import track
+from admire.progress import show_progress
 from admire.prompts import Prompts
 from admire.storage import Cache, cache_dir, write_whole
 
@@ -165,7 +165,7 @@ def _cached(captions: Sequence[str], rewriter: Rewriter, cache: Cache) -> list[s
     kept = {caption: cache.get(key(caption)) for caption in captions}
     missing = [caption for caption, value in kept.items() if value is None]
     starts = range(0, len(missing), CAPTIONS_AT_ONCE)
-    for start in track(starts, f"Rewriting captions with {rewriter.name}"):
+    for start in show_progress(starts, f"Rewriting captions with {rewriter.name}"):
         asked = missing[start : start + CAPTIONS_AT_ONCE]
         texts = [text.encode(errors="replace") for text in rewriter.rewrite(asked)]
         new = dict(zip(asked, texts, strict=True))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from admire.choices import Number, check_setting
 from admire.encoders.images import read_bytes, read_image
 from admire.errors import UserError, needs_extra
-from admire.progress import track
+from admire.progress import show_progress
 from admire.storage import MARKER, check_addition, mark_folder, write_whole
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
     _mark_out(out)
     # Every setting, the library's defaults and its version included.
     settings = json.dumps(albumentations.to_dict(_pipeline(CROP, CROP)), sort_keys=True)
-    for source, variants in track(plan.items(), "Augmenting pictures", len(plan)):
+    for source, variants in show_progress(plan.items(), "Augmenting pictures", len(plan)):
         content = hashlib.sha256(read_bytes(source)).hexdigest()
         picture = None
         for k, variant in enumerate(variants, start=1):

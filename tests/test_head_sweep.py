@@ -160,7 +160,7 @@ def test_ctrl_c_leaves_whole_lines_and_the_sweep_goes_on(
             if __name__ == "__main__":
                 # Shells start background jobs with SIGINT ignored, and CI may be one.
                 signal.signal(signal.SIGINT, signal.default_int_handler)
-                sweep.track = interrupted
+                sweep.show_progress = interrupted
                 quick = HeadTraining(hidden=8, soft_negatives=5, epochs=5)
                 every = [replace(quick, seed=seed) for seed in range(20)]
                 sweep_heads(made(40), every, Path(sys.argv[3]), processes=2)

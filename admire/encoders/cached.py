@@ -17,7 +17,7 @@ from admire.encoders.images import read_bytes
 from admire.encoders.protocols import Query, Role, TextEncoder, Towers, Vectors
 from admire.errors import UserError
 from admire.machine import cores
-from admire.progress import track
+from admire.progress import show_progress
 from admire.storage import Cache, cache_dir
 
 if TYPE_CHECKING:
@@ -72,7 +72,9 @@ class CachedEncoder:
         # The iterator that prepares gets no name: so it is closed when an error or Ctrl-C ends the
         # loop, and not only when the traceback is deleted.
         for done, one in enumerate(
-            track(zip(missing, prepare(missing.values()), strict=True), message, len(missing)),
+            show_progress(
+                zip(missing, prepare(missing.values()), strict=True), message, len(missing)
+            ),
             start=1,
         ):
             waiting.append(one)

@@ -22,7 +22,7 @@ from admire.head.training import fit_and_test_head
 from admire.head.triplets import Indices, Triplets, split_compounds
 from admire.items import Item
 from admire.machine import cores
-from admire.progress import track
+from admire.progress import show_progress
 from admire.scorer import Scores, rank_names
 from admire.storage import write_whole
 from admire.submission import Prediction
@@ -208,7 +208,7 @@ def _outcomes(
     )
     with joblib.parallel_config("loky", inner_max_num_threads=1):
         results = work(joblib.delayed(_outcome)(data, job) for job in waiting)
-        for key, outcome in track(results, f"Training {len(waiting)} heads", len(waiting)):
+        for key, outcome in show_progress(results, f"Training {len(waiting)} heads", len(waiting)):
             done[key] = outcome
             if out:
                 _append(out, json.dumps({"data": digest, "job": key, "outcome": outcome}) + "\n")

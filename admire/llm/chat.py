@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 from admire.errors import UserError
-from admire.progress import track
+from admire.progress import show_progress
 
 Thing = TypeVar("Thing")
 Answer = TypeVar("Answer")
@@ -71,6 +71,6 @@ def ask_each(
     pool = ThreadPoolExecutor(llm.parallel)
     try:
         answers = pool.map(named, things)
-        return list(track(answers, f"Asking {llm.name} for {what}", len(things)))
+        return list(show_progress(answers, f"Asking {llm.name} for {what}", len(things)))
     finally:  # after an error or Ctrl-C, what has not begun is dropped
         pool.shutdown(cancel_futures=True)
