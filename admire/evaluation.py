@@ -26,7 +26,7 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
     compound and sentence stand in several rows, the first belongs to the first, and so on.
 
     Columns: ``compound``, ``sentence``, ``sentence_type``, ``top1``, ``dcg``, ``corr_official``,
-    ``corr_rank``. ``name`` is what messages call the submission.
+    ``corr_rank``. ``name`` is the submission's name in messages.
 
     Raises:
         UserError: an item has no gold order or no prediction, or an order does not fit its item.

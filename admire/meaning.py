@@ -10,14 +10,14 @@ from admire.prompts import Prompts
 
 GLOSS_TOKENS = 60
 ATTEMPTS = 3
-"""How often a model is asked again, with another seed, when its reply holds no gloss."""
+"""How often a model is asked, each time with another seed, until a reply holds a gloss."""
 
 
 def gloss(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) -> str | None:
-    """The compound's idiomatic meaning in the model's words, None where it gave none.
+    """The compound's idiomatic meaning in the model's words, or None if it gave none.
 
-    The first reply is the model's likeliest one; an empty reply, a refusal or the bare compound is
-    asked for again at temperature 1.
+    The model is first asked for its likeliest reply. If that is empty, a refusal or the bare
+    compound, it is asked again at temperature 1.
 
     Raises:
         UserError: the model cannot be asked.
@@ -40,7 +40,7 @@ def clean_gloss(reply: str, compound: str) -> str | None:
     """The definition alone, without markup and without an opening like 'A pipe dream is'.
 
     The compound's own words in the query would draw it to literal pictures, which is what the
-    gloss is there to prevent. Returns None where no definition is left.
+    gloss is there to prevent. Returns None if no definition is left.
     """
     for line in reply.splitlines():
         text = re.sub(r"[*_`#\"“”«»]+", "", line).strip()  # markup and double quotes

@@ -27,22 +27,21 @@ class Settings:
     """What a run is made with. The defaults are the embedded profile.
 
     Attributes:
-        llms: chat models, by name; their scores are averaged.
-        encoder: the encoder of queries and candidates, by name.
-        caption_encoder: an encoder of its own for captions and the queries that they are compared
-            with; None takes ``encoder``.
-        device, precision: where encoders that run on torch do so, and how finely they compute.
-        query: ``meaning`` is the method; ``compound`` and ``sentence`` are baselines without LLM.
-        sense: how the sense is decided, see :data:`admire.interpretation.SenseMethod`.
-        votes: how often each chat model is asked for the sense, the paper's T.
-        track: what candidates are compared by; None takes images and captions as far as they
-            are there and the encoder reads them.
+        llms: names of chat models. Their scores are averaged.
+        encoder: the name of the encoder of queries and candidates.
+        caption_encoder: another encoder for captions and the queries that they are compared with;
+            None takes ``encoder``.
+        device, precision: of encoders that run on torch.
+        query: ``meaning`` is the method; ``compound`` and ``sentence`` are baselines without a chat model.
+        sense: how the sense is decided, see :data:`admire.choices.SenseMethod`.
+        votes: how often each chat model is asked for the sense (the paper's T).
+        track: what of the candidates is compared; None takes all of their images and captions
+            that the encoder can read.
         scoring: how similarities become scores.
-        head: a folder that ``admire train head`` wrote, to compare queries and candidates in its
-            space.
+        head: a folder of ``admire train head``; queries and candidates are compared in its space.
         prompts: a folder of templates that replace the built-in ones of the same name.
-        detector: what ``admire train detector`` or ``admire train classifier`` wrote; None is the
-            built-in one.
+        detector: a file of ``admire train detector`` or a folder of ``admire train classifier``;
+            None is the built-in detector.
         llm_url: the address of an OpenAI-compatible server; None is the official one.
         seed: of the sampled replies.
     """
