@@ -32,7 +32,8 @@ class Settings:
         caption_encoder: another encoder for captions and the queries that they are compared with;
             None takes ``encoder``.
         device, precision: of encoders that run on torch.
-        query: ``meaning`` is the method; ``compound`` and ``sentence`` are baselines without a chat model.
+        query: ``meaning`` is the method; ``compound`` and ``sentence`` are baselines without a chat
+            model.
         sense: how the sense is decided, see :data:`admire.choices.SenseMethod`.
         votes: how often each chat model is asked for the sense (the paper's T).
         track: what of the candidates is compared; None takes all of their images and captions
