@@ -1,4 +1,4 @@
-"""How fast and how large: ``pytest -m bench -s`` on a quiet machine, about two minutes."""
+"""How fast and how large: ``pytest -m bench -n 0 -s`` on a quiet machine, about two minutes."""
 
 from __future__ import annotations
 
