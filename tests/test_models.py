@@ -66,7 +66,7 @@ def test_a_misspelt_model_is_told_the_closest(name: str, close: str):
 def test_an_unknown_model_is_told_all(name: str):
     with pytest.raises(UserError) as caught:
         find_model(name)
-    assert "There are: embedded, gguf:PATH, openai:MODEL, e5, mclip:" in str(caught.value)
+    assert "There are: embedded, gguf:PATH, openai:MODEL, e5, sight, mclip:" in str(caught.value)
 
 
 # ----------------------------------------------------------------------------------- status
