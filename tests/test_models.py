@@ -20,7 +20,7 @@ EXTRA = f"no: {pip_install('embedded')}"
 
 def test_the_rows_name_what_the_options_take():
     families = {model.name.partition(":")[0] for model in MODELS}
-    assert families == {"embedded", "gguf", "openai", "e5", "mclip", "openclip", "sbert"}
+    assert families == {"embedded", "gguf", "openai", "e5", "sight", "mclip", "openclip", "sbert"}
     rows = {model.name for model in MODELS}
     assert {f"mclip:{name}" for name in mclip.NAMES} <= rows
 
