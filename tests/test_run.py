@@ -123,7 +123,7 @@ def test_images_and_captions_count_as_far_as_the_encoder_reads_them(tmp_path, ca
         (
             None,
             (Candidate("1", Path("1.png")), Candidate("2", Path("2.png"))),
-            "'words' reads no images; there are no captions. Use the encoder mclip:NAME",
+            "'words' reads no images; there are no captions. Use the encoder sight, mclip:NAME",
         ),
         (
             "image+caption",

@@ -54,7 +54,7 @@ def rank(
     encoder: Annotated[
         str | None,
         typer.Option(
-            help="Encoder of queries and candidates: e5, mclip:NAME, openclip:MODEL/TAG, "
+            help="Encoder of queries and candidates: e5, sight, mclip:NAME, openclip:MODEL/TAG, "
             "sbert:REPOSITORY, or a family and a folder."
         ),
     ] = None,

@@ -23,6 +23,13 @@ def _e5(source: str, placement: Placement) -> CachedEncoder:
     return CachedEncoder(E5Encoder())
 
 
+def _sight(source: str, placement: Placement) -> CachedTowers:
+    from admire.encoders.cached import CachedTowers
+    from admire.encoders.sight import SightEncoder
+
+    return CachedTowers(SightEncoder())
+
+
 def _embedded_state(source: str, placement: Placement) -> CachedEncoder:
     from admire.encoders.cached import CachedEncoder
     from admire.encoders.last_state import LastStateEncoder
@@ -73,6 +80,7 @@ FAMILIES = {
     "mclip": Family("mclip:NAME", _mclip),
     "openclip": Family("openclip:MODEL/TAG", _openclip),
     "sbert": Family("sbert:REPOSITORY", _sbert),
+    "sight": Family("sight", _sight),
 }
 
 
@@ -81,10 +89,11 @@ def open_encoder(
 ) -> CachedEncoder:
     """Open the encoder of that name. Every vector that it computes is cached on disk.
 
-    With the extra ``embedded`` there are, for texts only:
+    With the extra ``embedded`` there are:
 
-    - ``e5``: multilingual-e5-small at 4 bits;
-    - ``embedded-state``: the embedded chat model's hidden state, which the light detector reads.
+    - ``e5``: multilingual-e5-small at 4 bits, for texts only;
+    - ``embedded-state``: the embedded chat model's hidden state, which the light detector reads;
+    - ``sight``: ``e5`` for texts, and for images the labels of a small network in e5's space.
 
     With the extra ``clip`` there are, each from a folder, the hub's cache or the hub:
 
