@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 from admire.choices import Number, QueryText, check_settings
 from admire.encoders import TextEncoder, open_encoder
@@ -97,8 +97,7 @@ def search_texts(
             "encoder",
         )
     if built is None:
-        assert isinstance(index, Path)
-        built = index_texts(read_texts(index), encoder)
+        built = index_texts(read_texts(cast(Path, index)), encoder)
     reading: Interpretation | None = None
     if settings.query == "meaning":
         (reading,) = understand([Item(span, text, settings.lang)], settings, llm)
