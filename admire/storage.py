@@ -72,7 +72,7 @@ def replace_folder(folder: Path, what: str) -> Iterator[Path]:
     """
     check_folder(folder, what)
     folder = folder.resolve()
-    part, old = folder.with_name(f".{folder.name}.part"), _old(folder)
+    part, old = folder.with_name(f".{folder.name}.admire-part"), _old(folder)
     try:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
@@ -170,13 +170,13 @@ def mark_folder(folder: Path, what: str) -> None:
 
 
 def _old(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.old")
+    return folder.with_name(f".{folder.name}.admire-old")
 
 
 def _restore(folder: Path) -> None:
     """Give the old folder its name back where a replacement ended between its two renames."""
     with suppress(OSError):
-        if _old(folder).is_dir() and not folder.exists():
+        if (_old(folder) / MARKER).is_file() and not folder.exists():
             _old(folder).rename(folder)
 
 

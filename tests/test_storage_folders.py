@@ -139,6 +139,17 @@ def test_a_process_that_dies_leaves_one_of_the_two_whole(tmp_path, monkeypatch, 
     assert list(tmp_path.iterdir()) == [folder]
 
 
+def test_hidden_folders_of_ones_own_with_like_names_are_left_alone(tmp_path):
+    """They once could have been taken for what a replacement had left behind."""
+    for name in (".place.old", ".place.part", ".place.admire-old"):
+        thesis(tmp_path / name)
+    check_folder(tmp_path / "place", "index")
+    assert not (tmp_path / "place").exists()
+    for name in (".place.old", ".place.part"):
+        write(tmp_path / "place")
+        assert content(tmp_path / name) == {"thesis.txt": "years of work"}
+
+
 def test_the_marker_names_what_it_is_and_holds(tmp_path):
     write(tmp_path / "place")
     marker = json.loads((tmp_path / "place" / MARKER).read_text())
