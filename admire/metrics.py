@@ -92,3 +92,17 @@ def bootstrap_interval(
     means = array[rng.integers(0, len(array), size=(resamples, len(array)))].mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def calibration_error(
+    probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int = 10
+) -> float:
+    """The expected calibration error of probabilities, from 0 to 1 (Naeini et al. 2015).
+
+    The probabilities are put into bins of equal width. It is the mean difference between a bin's
+    mean probability and the share of its cases that happened, weighted by the bins' sizes.
+    """
+    told, came = np.asarray(probabilities, float), np.asarray(happened, float)
+    bin_of = np.minimum((told * bins).astype(int), bins - 1)
+    gaps = [abs((told - came)[bin_of == k].sum()) for k in range(bins)]
+    return float(sum(gaps) / len(told))

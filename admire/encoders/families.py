@@ -30,11 +30,11 @@ def _sight(source: str, placement: Placement) -> CachedTowers:
     return CachedTowers(SightEncoder())
 
 
-def _embedded_state(source: str, placement: Placement) -> CachedEncoder:
-    from admire.encoders.cached import CachedEncoder
-    from admire.encoders.last_state import LastStateEncoder
+def _embedded_state(source: str, placement: Placement) -> CachedSentences:
+    from admire.encoders.cached import CachedSentences
+    from admire.encoders.state import StateEncoder
 
-    return CachedEncoder(LastStateEncoder())
+    return CachedSentences(StateEncoder())
 
 
 def _mclip(source: str, placement: Placement) -> CachedTowers:
@@ -92,7 +92,8 @@ def open_encoder(
     With the extra ``embedded`` there are:
 
     - ``e5``: multilingual-e5-small at 4 bits, for texts only;
-    - ``embedded-state``: the embedded chat model's hidden state, which the light detector reads;
+    - ``embedded-state``: the embedded chat model's states at words in a text, which the light
+      detector reads;
     - ``sight``: ``e5`` for texts, and for images the labels of a small network in e5's space.
 
     With the extra ``clip`` there are, each from a folder, the hub's cache or the hub:

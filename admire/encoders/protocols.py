@@ -64,7 +64,7 @@ class Query:
 
 
 @runtime_checkable
-class QueryEncoder(Protocol):
+class QueryEncoder(TextEncoder, Protocol):
     """A text encoder that also takes prompts and spans."""
 
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from admire.errors import UserError, needs_extra, pip_install
 from admire.llm.openai import OpenAIChat
@@ -19,6 +27,8 @@ EMBEDDED_REPOSITORY = "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF"
 EMBEDDED_SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 EMBEDDED_BYTES = 1_117_320_768
 CHUNKS = 22
+CONTEXT = 4096
+"""Tokens that a model in this process reads and writes."""
 
 Progress = Callable[[int], None]
 """Called with the number of bytes since the last call."""
@@ -48,26 +58,49 @@ class LlamaServer:
             ) from error
         settings = xllamacpp.CommonParams()
         settings.model.path = str(path)
-        settings.n_ctx = 4096
+        settings.n_ctx = CONTEXT
         settings.n_parallel = 1
         settings.cpuparams.n_threads = cores()
         settings.verbosity = 0
         if states:
             settings.embedding = True
-            settings.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_LAST
+            settings.n_batch = settings.n_ubatch = CONTEXT  # a text is read in one piece
+            settings.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_NONE
         try:
             self._server = xllamacpp.Server(settings)
         except Exception as error:
             raise UserError(f"{path}: llama.cpp cannot load this file ({error}).") from error
-        self.url = f"{self._server.listening_address}/v1"
+        self._address = self._server.listening_address
+        self.url = f"{self._address}/v1"
 
-    def state(self, text: str) -> list[float]:
-        """The final layer's state at the text's last token, a vector of unit length."""
-        answer = self._server.handle_embeddings({"input": text})
-        if "data" not in answer:
-            raise UserError(f"llama.cpp gives no hidden state: {answer.get('error', answer)}")
-        state: list[float] = answer["data"][0]["embedding"]
-        return state
+    def states(self, text: str) -> tuple[list[bytes], npt.NDArray[np.float32]]:
+        """The text's tokens in UTF-8, and the last layer's state at each, shape (tokens, width).
+
+        Raises:
+            UserError: llama.cpp refuses the text, which is too long, for example.
+        """
+        asked = {"content": text, "add_special": True, "with_pieces": True}
+        tokens = self._post("tokenize", asked)["tokens"]
+        # A token that is a part of a character only is given as a list of numbers.
+        pieces = [
+            piece.encode() if isinstance(piece, str) else bytes(piece)
+            for piece in (token["piece"] for token in tokens)
+        ]
+        (answer,) = self._post("embedding", {"content": text, "embd_normalize": -1})
+        return pieces, np.array(answer["embedding"], dtype=np.float32)
+
+    def _post(self, route: str, question: Mapping[str, object]) -> Any:
+        request = urllib.request.Request(
+            f"{self._address}/{route}",
+            json.dumps(question).encode(),
+            {"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace")
+            raise UserError(f"llama.cpp gives no hidden states: {said}") from None
 
 
 class LocalChat:
@@ -185,6 +218,46 @@ def embedded_weights(progress: Progress | None = None) -> Path:
         _assemble(chunks, path, progress)
         return path
     return _from_hub()
+
+
+def lower_layers(layers: int) -> Path:
+    """A file with the first layers of the embedded model alone, made if it is not there yet.
+
+    Its last states are those of the whole model after that layer, and take less time to compute.
+
+    Raises:
+        UserError: the package gguf or the embedded model is missing, or the file cannot be written.
+    """
+    path = cache_dir() / "models" / f"{Path(EMBEDDED_FILE).stem}-layers-{layers}.gguf"
+    if not path.is_file():
+        _cut(embedded_weights(), path, layers)
+    return path
+
+
+def _cut(whole: Path, path: Path, layers: int) -> None:
+    with needs_extra("embedded", "The embedded model's lower layers"):
+        import gguf
+    reader = gguf.GGUFReader(whole)
+    with write_whole(path, "wb") as file:
+        architecture = reader.fields["general.architecture"].contents()
+        writer = gguf.GGUFWriter(file.name, architecture)
+        for name, field in reader.fields.items():
+            if name.startswith("GGUF.") or name == "general.architecture":
+                continue  # the writer writes these itself
+            if name == f"{architecture}.block_count":
+                writer.add_uint32(name, layers)
+            elif field.types[0] == gguf.GGUFValueType.ARRAY:
+                writer.add_array(name, field.contents())
+            else:
+                writer.add_key_value(name, field.contents(), field.types[0])
+        for tensor in reader.tensors:
+            block = re.match(r"blk\.(\d+)\.", tensor.name)
+            if block is None or int(block[1]) < layers:
+                writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
 
 
 def _is_whole(path: Path) -> bool:

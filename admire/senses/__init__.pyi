@@ -6,7 +6,13 @@ from .classifier import (
     train_classifier,
 )
 from .detector import BUILT_IN, Detector, open_detector
-from .light import DetectorTraining, LightDetector, train_detector
+from .light import (
+    DetectorTraining,
+    LightDetector,
+    find_compound,
+    open_context_encoder,
+    train_detector,
+)
 from .sense import Sense, given, known_senses, majority, sense_table
 from .task2a import (
     Score,
@@ -36,11 +42,13 @@ __all__ = [
     "Use",
     "context_columns",
     "detect_uses",
+    "find_compound",
     "given",
     "hold_out_compounds",
     "known_senses",
     "macro_f1",
     "majority",
+    "open_context_encoder",
     "open_detector",
     "paper_fit",
     "read_compounds",

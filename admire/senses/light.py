@@ -1,12 +1,15 @@
-"""The light detector: linear heads on a frozen encoder's vector of a sentence, with five votes."""
+"""The light detector: linear heads on a frozen encoder's vectors of a compound in context."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,32 +17,37 @@ import numpy as np
 import numpy.typing as npt
 
 from admire.choices import Number, check_settings
-from admire.encoders import open_encoder
+from admire.encoders import Query, QueryEncoder, open_encoder
 from admire.errors import UserError, needs_extra
 from admire.files import read_text
+from admire.metrics import calibration_error
 from admire.prompts import Prompts
 from admire.senses.sense import Sense, majority
 from admire.storage import write_whole
 
 if TYPE_CHECKING:
-    from admire.encoders import TextEncoder
     from admire.items import Item
     from admire.senses.task2a import Use
 
 HEADS = 5
-STRENGTHS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 """Inverse regularisation strengths to choose from, the strongest regularisation first."""
+
+Features = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class LightDetector:
-    """Logistic heads on an encoder's vectors; each head has one vote.
+    """Logistic heads on an encoder's vectors of a compound; each head has one vote.
+
+    A head scores the compound in its sentence and in neutral sentences. The difference says what
+    the context adds; what the encoder knows of the compound itself is in both and falls out.
 
     Attributes:
         encoder: the encoder's name.
         encoder_identity: the encoder's exact version; the heads only suit its vectors.
-        weights: shape (heads, width).
-        biases: shape (heads,).
+        weights: shape (heads, 2 * width), see :func:`read_contexts`.
+        biases: shape (heads,). With them the probabilities are calibrated.
         card: how it was made.
         identity: SHA-256 of its file; of a new detector, of the file that :meth:`save` writes.
     """
@@ -58,7 +66,7 @@ class LightDetector:
         if not self.identity:
             object.__setattr__(self, "identity", _sha256(self._content().encode()))
 
-    def classify(self, uses: Sequence[Use], encoder: TextEncoder | None = None) -> list[Sense]:
+    def classify(self, uses: Sequence[Use], encoder: QueryEncoder | None = None) -> list[Sense]:
         """The sense of each use: the majority of the heads, and their mean probability.
 
         Args:
@@ -69,15 +77,16 @@ class LightDetector:
         """
         if not uses:
             return []
-        encoder = encoder or open_encoder(self.encoder)
+        encoder = encoder or open_context_encoder(self.encoder)
         if encoder.identity != self.encoder_identity:
             raise UserError(
                 f"The detector was trained on '{self.encoder_identity}', not on "
                 f"'{encoder.identity}'. Train it again.",
                 "detector",
             )
-        vectors = encoder.encode_texts(_texts([use.item for use in uses]), role="query")
-        probabilities = 1 / (1 + np.exp(-(vectors @ self.weights.T + self.biases)))
+        items = [use.item for use in uses]
+        added = read_contexts(items, encoder) - read_neutral(items, encoder)
+        probabilities = 1 / (1 + np.exp(-(added @ self.weights.T + self.biases)))
         return [_sense(row) for row in probabilities]
 
     def save(self, path: Path) -> None:
@@ -110,9 +119,78 @@ def _sense(probabilities: npt.NDArray[np.float64]) -> Sense:
     return Sense(majority(idiomatic, literal), float(probabilities.mean()), idiomatic, literal)
 
 
-def _texts(items: Sequence[Item]) -> list[str]:
+def open_context_encoder(name: str) -> QueryEncoder:
+    """Open an encoder that gives vectors of words in their context.
+
+    Raises:
+        UserError: there is no such encoder, or it gives no such vectors.
+    """
+    encoder = open_encoder(name)
+    if not isinstance(encoder, QueryEncoder):
+        raise UserError(
+            f"The encoder '{name}' gives no vectors of words in their context. Use embedded-state "
+            "or one of sbert:….",
+            "encoder",
+        )
+    return encoder
+
+
+def read_contexts(items: Sequence[Item], encoder: QueryEncoder) -> Features:
+    """Each item's compound in its sentence, shape (items, 2 * width).
+
+    The prompt ``detect`` gives the sentence and repeats the compound. First comes the encoder's
+    vector of the compound's words in the sentence, then that of the words where they are repeated.
+    """
     prompts = Prompts()
-    return [prompts.about(item, "detect") for item in items]
+    queries = [query for item in items for query in _places(item, prompts)]
+    return encoder.encode_queries(queries).astype(float).reshape(len(items), -1)
+
+
+def read_neutral(items: Sequence[Item], encoder: QueryEncoder) -> Features:
+    """Each item's compound in neutral sentences, as :func:`read_contexts` gives it: their mean.
+
+    The sentences are the lines of the template ``neutral`` and say nothing of what the compound
+    means, so they are read once for each compound of a language.
+    """
+    prompts = Prompts()
+    places = {(item.compound, item.language): item for item in items}
+    sentences = {
+        place: [
+            replace(item, sentence=line) for line in prompts.about(item, "neutral").splitlines()
+        ]
+        for place, item in places.items()
+    }
+    vectors = read_contexts(list(chain.from_iterable(sentences.values())), encoder)
+    ends = np.cumsum([len(lines) for lines in sentences.values()])[:-1]
+    means = [part.mean(axis=0) for part in np.split(vectors, ends)]
+    known = dict(zip(sentences, means, strict=True))
+    return np.array([known[item.compound, item.language] for item in items])
+
+
+def _places(item: Item, prompts: Prompts) -> tuple[Query, Query]:
+    """The two places where the prompt has the compound."""
+    text = prompts.about(item, "detect")
+    start, end = find_compound(item.sentence, item.compound)
+    before = text.index(item.sentence)
+    repeated = text.rindex(item.compound)
+    return (
+        Query(text, span=(before + start, before + end)),
+        Query(text, span=(repeated, repeated + len(item.compound))),
+    )
+
+
+def find_compound(sentence: str, compound: str) -> tuple[int, int]:
+    """Where a sentence has a compound, in characters, also if its words are inflected or apart.
+
+    Words count as the same if they begin alike, and up to two others may stand between them. If
+    the compound is not there, the place is the whole sentence.
+    """
+    found = re.search(re.escape(compound) + r"[a-zà-öø-ÿ]{0,3}", sentence, re.IGNORECASE)
+    if found is None:
+        stems = [re.escape(word[: max(3, len(word) - 3)]) for word in re.findall(r"\w+", compound)]
+        between = r"\W+(?:\w+\W+){0,2}?"
+        found = re.search(between.join(rf"\b{stem}\w*" for stem in stems), sentence, re.IGNORECASE)
+    return found.span() if found else (0, len(sentence))
 
 
 def open_light_detector(path: Path) -> LightDetector:
@@ -168,33 +246,40 @@ def sample_items(
     Many compounds teach more than many sentences of one.
 
     Args:
-        leave_out: compounds to drop, whatever their case, so that data with them stay unseen.
+        leave_out: compounds to drop, so that data with them stay unseen. Case, spaces, hyphens and
+            a plural's s make no difference.
     """
-    unwanted = {compound.casefold() for compound in leave_out}
+    unwanted = {_plain(compound) for compound in leave_out}
     taken: dict[tuple[str, str | None], int] = {}
     chosen = []
     for k in np.random.default_rng(settings.seed).permutation(len(items)):
         item = items[k]
-        key = (item.compound.casefold(), item.sentence_type)
+        key = (_plain(item.compound), item.sentence_type)
         if key[0] not in unwanted and taken.get(key, 0) < settings.per_compound:
             taken[key] = taken.get(key, 0) + 1
             chosen.append(item)
     return chosen
 
 
+def _plain(compound: str) -> str:
+    return re.sub(r"[\W_]+", "", compound.casefold()).removesuffix("s")
+
+
 def train_detector(
     items: Sequence[Item],
-    encoder: TextEncoder,
+    encoder: QueryEncoder,
     settings: DetectorTraining | None = None,
     *,
     leave_out: Sequence[str] = (),
 ) -> LightDetector:
     """Train a light detector on a sample of the items, see :func:`sample_items`.
 
-    Each of the heads is trained on four fifths of the compounds; the fifth that is left out serves
-    to choose the regularisation. The strongest one is taken whose area under the ROC curve is
-    within one standard error of the best. The card holds that area and the accuracy, so both are
-    of compounds that a head never saw.
+    Each of the heads is trained on four fifths of the compounds, with the senses balanced. The
+    fifth that is left out serves to choose the regularisation and to calibrate. Only its compounds
+    that occur in both senses count there, each with each of its senses alike: so nothing can be
+    gained by knowing which compounds are usually idioms. The strongest regularisation is taken
+    whose area under the ROC curve is within one standard error of the best. The card's figures are
+    of these compounds, which a head never saw.
 
     Args:
         items: labelled sentences.
@@ -209,51 +294,63 @@ def train_detector(
         from sklearn.linear_model import LogisticRegression
         from sklearn.metrics import roc_auc_score
         from sklearn.model_selection import StratifiedGroupKFold
-        from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
     items = sample_items(items, settings, leave_out=leave_out)
-    compounds = [item.compound.casefold() for item in items]
-    if len(set(compounds)) < HEADS or len({item.sentence_type for item in items}) < 2:
-        raise UserError(
-            f"A detector needs both senses and at least {HEADS} compounds to learn from."
-        )
-    vectors = encoder.encode_texts(_texts(items), role="query")
+    compounds = np.array([_plain(item.compound) for item in items])
     labels = np.array([item.sentence_type == "idiomatic" for item in items])
+    senses_of = {c: set(labels[compounds == c]) for c in set(compounds)}
+    both = np.array([len(senses_of[compound]) == 2 for compound in compounds], dtype=bool)
+    if len(set(compounds[both])) < HEADS:
+        raise UserError(
+            f"A detector needs at least {HEADS} compounds that occur in both senses to learn from."
+        )
+    vectors = read_contexts(items, encoder)
+    added = np.zeros_like(vectors)
+    added[both] = vectors[both] - read_neutral(
+        [item for item, chosen in zip(items, both, strict=True) if chosen], encoder
+    )
+    counts = Counter(zip(compounds, labels, strict=True))
+    alike = np.array([1 / counts[pair] for pair in zip(compounds, labels, strict=True)])
     folds = list(
         StratifiedGroupKFold(HEADS, shuffle=True, random_state=settings.seed).split(
             vectors, labels, compounds
         )
     )
-    fitted = {
-        strength: [
-            make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=5000)).fit(
-                vectors[train], labels[train]
-            )
-            for train, _ in folds
+
+    def fit(strength: float) -> Features:
+        """The heads' weights, shape (heads, 2 * width), for vectors as they are."""
+        heads = []
+        for train, _ in folds:
+            scaler = StandardScaler().fit(vectors[train])
+            head = LogisticRegression(C=strength, max_iter=5000, class_weight="balanced")
+            head.fit(scaler.transform(vectors[train]), labels[train])
+            weights = head.coef_[0] / scaler.scale_
+            heads.append(weights / (vectors[train] @ weights).std())
+        return np.array(heads)
+
+    unseen = [test[both[test]] for _, test in folds]  # what each head's figures are of
+
+    def areas(heads: Features) -> list[float]:
+        return [
+            roc_auc_score(labels[test], added[test] @ head, sample_weight=alike[test])
+            for head, test in zip(heads, unseen, strict=True)
         ]
-        for strength in STRENGTHS
-    }
-    areas = {
-        strength: [
-            roc_auc_score(labels[test], head.decision_function(vectors[test]))
-            for head, (_, test) in zip(heads, folds, strict=True)
-        ]
-        for strength, heads in fitted.items()
-    }
-    best = max(areas.values(), key=np.mean)
+
+    fitted = {strength: fit(strength) for strength in STRENGTHS}
+    found = {strength: areas(heads) for strength, heads in fitted.items()}
+    best = max(found.values(), key=np.mean)
     tolerance = np.std(best, ddof=1) / np.sqrt(HEADS)
-    strength = next(s for s in STRENGTHS if np.mean(areas[s]) >= np.mean(best) - tolerance)
+    strength = next(s for s in STRENGTHS if np.mean(found[s]) >= np.mean(best) - tolerance)
     heads = fitted[strength]
-    right = [
-        head.score(vectors[test], labels[test])
-        for head, (_, test) in zip(heads, folds, strict=True)
-    ]
-    # The scaling is folded into the heads, which then apply to the encoder's vectors as they are.
-    weights = np.array([logistic.coef_[0] / scaler.scale_ for scaler, logistic in heads])
-    offsets = [logistic.intercept_[0] for _, logistic in heads]
-    means = [scaler.mean_ for scaler, _ in heads]
-    biases = np.array(offsets) - (weights * means).sum(axis=1)
+    scores = np.concatenate([added[test] @ head for head, test in zip(heads, unseen, strict=True)])
+    told = np.concatenate(unseen)
+    scale = LogisticRegression(C=np.inf).fit(
+        scores[:, None], labels[told], sample_weight=alike[told]
+    )
+    heads, biases = heads * scale.coef_[0, 0], np.full(HEADS, scale.intercept_[0])
+    probabilities = scale.predict_proba(scores[:, None])[:, 1]
+    right = (probabilities > 0.5) == labels[told]
     card = {
         "made": datetime.now(UTC).date().isoformat(),
         "items": len(items),
@@ -261,10 +358,16 @@ def train_detector(
         "languages": sorted({item.language for item in items}),
         "strength": strength,
         "unseen compounds": {
-            "accuracy": round(float(np.mean(right)), 4),
-            "auc": round(float(np.mean(areas[strength])), 4),
+            "items": len(told),
+            "accuracy": round(float(np.average(right, weights=alike[told])), 4),
+            "auc": round(float(np.mean(found[strength])), 4),
+            "calibration error": round(calibration_error(probabilities, labels[told]), 4),
         },
         "seed": settings.seed,
-        "prompt": Prompts().fingerprints()["detect_en.j2"],
+        "prompts": {
+            name: digest
+            for name, digest in Prompts().fingerprints().items()
+            if name.startswith(("detect_", "neutral_"))
+        },
     }
-    return LightDetector(encoder.name, encoder.identity, weights, biases, card)
+    return LightDetector(encoder.name, encoder.identity, heads, biases, card)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from admire.errors import UserError, needs_extra
-from admire.files import read_table
+from admire.files import read_table, read_text
 from admire.items import Item, SenseLabel, read_items
 from admire.languages import check_language
 from admire.senses.sense import Sense
@@ -99,24 +99,41 @@ def _sense_of(label: str, where: str) -> SenseLabel:
 
 
 def read_idiomaticity(path: Path, gold: Path | None = None) -> list[Item]:
-    """Labelled items of a Task 2A file, with its labels or those of a gold file, joined on ID.
+    """Items whose sense is known, from a Task 2A file or one that ``admire rank`` reads.
+
+    Args:
+        gold: see :func:`read_uses`.
 
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
-    required = () if gold else ("Label",)
-    return [use.item for use in read_uses(path, gold, required=required)]
+    if gold or _is_task2a(path):
+        required = () if gold else ("Label",)
+        return [use.item for use in read_uses(path, gold, required=required)]
+    items = read_items(path)
+    for number, item in enumerate(items, start=1):
+        if item.sentence_type is None:
+            raise UserError(f"{path}, row {number}, sentence_type: is empty or missing.")
+    return items
 
 
 def read_compounds(path: Path) -> list[str]:
-    """The compounds of a file of Task 2A, or of a file that ``admire rank`` reads.
+    """The compounds of a file of Task 2A, of one that ``admire rank`` reads, or of a ``.txt``.
+
+    A text file has one compound a line.
 
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
-    if path.suffix == ".csv" and "MWE" in read_table(path, ()):
+    if path.suffix == ".txt":
+        return [line.strip() for line in read_text(path).splitlines() if line.strip()]
+    if _is_task2a(path):
         return [use.item.compound for use in read_uses(path)]
     return [item.compound for item in read_items(path)]
+
+
+def _is_task2a(path: Path) -> bool:
+    return path.suffix == ".csv" and "MWE" in read_table(path, ())
 
 
 def context_columns(setting: Setting) -> tuple[str, ...]:
