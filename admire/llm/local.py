@@ -99,8 +99,8 @@ class LlamaServer:
             with urllib.request.urlopen(request) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")
-            raise UserError(f"llama.cpp gives no hidden states: {said}") from None
+            said = json.load(error)["error"]["message"]
+            raise UserError(f"llama.cpp gives no hidden states: {said}.") from None
 
 
 class LocalChat:
