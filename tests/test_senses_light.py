@@ -30,7 +30,7 @@ learning = pytest.mark.skipif(
 
 
 class MarkedEncoder:
-    """Two noisy numbers a place: the first tells whether the text holds the word 'really'.
+    """Two noisy numbers a place: the first tells whether the text says 'really' or 'hardly'.
 
     ``asked`` are the words that were asked for, with the sentence of the prompt around them.
     """
@@ -51,7 +51,7 @@ class MarkedEncoder:
 
     def vector(self, text: str) -> np.ndarray:
         noise = np.random.default_rng(zlib.crc32(text.encode())).normal(size=2)
-        noise[0] += 4.0 * ("really" in text)
+        noise[0] += 4.0 * ("really" in text) - 4.0 * ("hardly" in text)
         return noise
 
 
@@ -74,7 +74,7 @@ def uses(items: list[Item]) -> list[Use]:
 def test_five_heads_vote_and_their_probabilities_are_averaged():
     # The heads see nothing: their log-odds are the biases, three above zero and two below.
     detector = LightDetector(
-        "marked", "marked:1", np.zeros((5, 4)), np.log([3, 3, 3, 1 / 3, 1 / 3]), {}
+        "marked", "marked:1", np.zeros((5, 4)), np.log([3, 3, 3, 1 / 3, 1 / 3]), True, {}
     )
     sense = detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())[0]
     assert (sense.label, sense.idiomatic, sense.literal, sense.unparsed) == ("idiomatic", 3, 2, 0)
@@ -90,7 +90,7 @@ def test_a_score_is_what_the_context_adds_to_neutral_sentences():
 
     # Before the compound stand: Sentence: "A grumpy | Sentence: "They mentioned | … It was about
     # 11 characters and then 9, 15 and 13; the second place has a weight of 0.
-    detector = LightDetector("marked", "marked:1", np.array([[1.0, 0.0]]), np.zeros(1), {})
+    detector = LightDetector("marked", "marked:1", np.array([[1.0, 0.0]]), np.zeros(1), True, {})
     (sense,) = detector.classify([Use(Item("owl", "A grumpy owl."))], Lengths())
     assert sense.probability == pytest.approx(1 / (1 + np.exp(-(9 - (15 + 13) / 2))))
 
@@ -98,7 +98,7 @@ def test_a_score_is_what_the_context_adds_to_neutral_sentences():
 def test_a_compound_is_read_in_its_sentence_where_it_is_repeated_and_once_in_neutral_ones():
     encoder = MarkedEncoder()
     sentences = ["Night owls sleep late.", "No night owl is here."]
-    detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.zeros(1), {})
+    detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.zeros(1), True, {})
     detector.classify([Use(Item("night owl", text)) for text in sentences], encoder)
     words = [word for word, _ in encoder.asked]
     assert words == ["Night owls", "night owl"] + ["night owl"] * 6
@@ -108,7 +108,7 @@ def test_a_compound_is_read_in_its_sentence_where_it_is_repeated_and_once_in_neu
 
 def test_neutral_sentences_are_of_the_items_language():
     encoder = MarkedEncoder()
-    detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.zeros(1), {})
+    detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.zeros(1), True, {})
     detector.classify([Use(Item("pé frio", "Ele é um pé frio.", "pt-br"))], encoder)
     assert "Eles mencionaram pé frio." in encoder.asked[2][1]
 
@@ -172,21 +172,38 @@ def test_what_is_known_of_a_compound_does_not_raise_the_figure_on_the_card():
     assert detector.card["unseen compounds"]["accuracy"] == pytest.approx(0.5)
 
 
-@learning
-def test_probabilities_are_of_a_compound_whose_senses_are_equally_frequent():
-    # Nine of ten sentences are idiomatic; where the context says nothing, that must not show.
-    class Blind(MarkedEncoder):
-        def vector(self, text: str) -> np.ndarray:
-            return np.random.default_rng(zlib.crc32(text.encode())).normal(size=2)
+class Blind(MarkedEncoder):
+    """Sees nothing: noise alone."""
 
+    def vector(self, text: str) -> np.ndarray:
+        return np.random.default_rng(zlib.crc32(text.encode())).normal(size=2)
+
+
+@learning
+def test_without_neutral_sentences_what_is_usual_counts_and_with_them_it_does_not():
+    # Eight of nine sentences are idiomatic, and the context says nothing.
     mostly = [
         Item(f"c{k}", f"A c{k} {j}.", sentence_type="idiomatic" if j else "literal")
-        for k in range(30)
-        for j in range(10)
+        for k in range(40)
+        for j in range(9)
     ]
-    detector = train_detector(mostly, Blind(), DetectorTraining(per_compound=9))
-    senses = detector.classify(uses(mostly), Blind())
-    assert np.mean([sense.probability for sense in senses]) == pytest.approx(0.5, abs=0.1)
+
+    def mean_probability(neutral: bool) -> float:
+        settings = DetectorTraining(per_compound=9, neutral=neutral)
+        detector = train_detector(mostly, Blind(), settings)
+        return np.mean([s.probability for s in detector.classify(uses(mostly), Blind())])
+
+    assert mean_probability(True) == pytest.approx(0.5, abs=0.05)
+    assert mean_probability(False) == pytest.approx(8 / 9, abs=0.05)
+
+
+@learning
+def test_without_neutral_sentences_none_is_read(tmp_path):
+    encoder = MarkedEncoder()
+    train_detector(items(), encoder, DetectorTraining(neutral=False)).save(tmp_path / "light.json")
+    detector = open_detector(tmp_path / "light.json")
+    detector.classify(uses(items()), encoder)
+    assert not any("mentioned" in text for _, text in encoder.asked)
 
 
 def test_the_sample_is_capped_for_each_compound_and_sense_and_leaves_out_what_it_is_told():
@@ -215,7 +232,7 @@ def test_an_encoder_without_vectors_of_words_is_refused():
 
 
 def test_a_detector_refuses_vectors_of_another_encoder():
-    detector = LightDetector("marked", "marked:0", np.zeros((5, 4)), np.zeros(5), {})
+    detector = LightDetector("marked", "marked:0", np.zeros((5, 4)), np.zeros(5), True, {})
     with pytest.raises(UserError, match="trained on 'marked:0', not on 'marked:1'"):
         detector.classify(uses(items()), MarkedEncoder())
 
@@ -247,7 +264,7 @@ def test_the_built_in_detector_was_fitted_with_todays_prompts():
 
 def test_a_detectors_identity_is_of_the_file_as_it_was_opened(tmp_path: Path):
     file = tmp_path / "detector.json"
-    LightDetector("words", "words:1", np.zeros((5, 512)), np.zeros(5), {}).save(file)
+    LightDetector("words", "words:1", np.zeros((5, 4)), np.zeros(5), True, {}).save(file)
     detector = open_detector(file)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
 

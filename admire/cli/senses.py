@@ -130,6 +130,13 @@ def train_detector(
     per_compound: Annotated[
         int, typer.Option(help="Sentences for each compound and sense, at most.")
     ] = 4,
+    neutral: Annotated[
+        bool,
+        typer.Option(
+            help="Learn from what a sentence adds to neutral ones; without it, what is known of "
+            "the compound counts too, as suits Task 2A."
+        ),
+    ] = True,
     encoder: Annotated[
         str, typer.Option(help="Encoder of words in their context: embedded-state or sbert:….")
     ] = "embedded-state",
@@ -144,7 +151,7 @@ def train_detector(
         train_detector,
     )
 
-    settings = DetectorTraining(per_compound, seed)
+    settings = DetectorTraining(per_compound, neutral, seed)
     unseen = [compound for path in leave_out or [] for compound in read_compounds(path)]
     items = [item for path in data for item in read_idiomaticity(path)]
     trained = train_detector(items, open_context_encoder(encoder), settings, leave_out=unseen)

@@ -40,14 +40,13 @@ Features = npt.NDArray[np.float64]
 class LightDetector:
     """Logistic heads on an encoder's vectors of a compound; each head has one vote.
 
-    A head scores the compound in its sentence and in neutral sentences. The difference says what
-    the context adds; what the encoder knows of the compound itself is in both and falls out.
-
     Attributes:
         encoder: the encoder's name.
         encoder_identity: the encoder's exact version; the heads only suit its vectors.
-        weights: shape (heads, 2 * width), see :func:`read_contexts`.
-        biases: shape (heads,). With them the probabilities are calibrated.
+        weights: shape (heads, 2 * width), see :func:`read_contexts`; they give calibrated log-odds
+            of the idiomatic sense.
+        biases: shape (heads,), added to the log-odds.
+        neutral: whether neutral contexts are subtracted, see :class:`DetectorTraining`.
         card: how it was made.
         identity: SHA-256 of its file; of a new detector, of the file that :meth:`save` writes.
     """
@@ -56,6 +55,7 @@ class LightDetector:
     encoder_identity: str
     weights: npt.NDArray[np.float64]
     biases: npt.NDArray[np.float64]
+    neutral: bool
     card: dict[str, Any]
     identity: str = ""
 
@@ -84,9 +84,8 @@ class LightDetector:
                 f"'{encoder.identity}'. Train it again.",
                 "detector",
             )
-        items = [use.item for use in uses]
-        added = read_contexts(items, encoder) - read_neutral(items, encoder)
-        probabilities = 1 / (1 + np.exp(-(added @ self.weights.T + self.biases)))
+        contexts = read_contexts([use.item for use in uses], encoder, neutral=self.neutral)
+        probabilities = 1 / (1 + np.exp(-(contexts @ self.weights.T + self.biases)))
         return [_sense(row) for row in probabilities]
 
     def save(self, path: Path) -> None:
@@ -104,6 +103,7 @@ class LightDetector:
             "identity": self.encoder_identity,
             "weights": np.round(self.weights, 5).tolist(),
             "biases": np.round(self.biases, 5).tolist(),
+            "neutral": self.neutral,
             "card": self.card,
         }
         return json.dumps(content, separators=(",", ":"))
@@ -135,36 +135,35 @@ def open_context_encoder(name: str) -> QueryEncoder:
     return encoder
 
 
-def read_contexts(items: Sequence[Item], encoder: QueryEncoder) -> Features:
+def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool) -> Features:
     """Each item's compound in its sentence, shape (items, 2 * width).
 
     The prompt ``detect`` gives the sentence and repeats the compound. First comes the encoder's
     vector of the compound's words in the sentence, then that of the words where they are repeated.
+
+    Args:
+        neutral: subtract the mean over neutral sentences, which are the lines of the template
+            ``neutral`` and say nothing of what the compound means. What the encoder knows of the
+            compound itself is in both and falls out; what the sentence adds is left. Neutral
+            sentences are read once for each compound of a language.
     """
     prompts = Prompts()
-    queries = [query for item in items for query in _places(item, prompts)]
-    return encoder.encode_queries(queries).astype(float).reshape(len(items), -1)
-
-
-def read_neutral(items: Sequence[Item], encoder: QueryEncoder) -> Features:
-    """Each item's compound in neutral sentences, as :func:`read_contexts` gives it: their mean.
-
-    The sentences are the lines of the template ``neutral`` and say nothing of what the compound
-    means, so they are read once for each compound of a language.
-    """
-    prompts = Prompts()
-    places = {(item.compound, item.language): item for item in items}
-    sentences = {
-        place: [
+    lines = {
+        (item.compound, item.language): [
             replace(item, sentence=line) for line in prompts.about(item, "neutral").splitlines()
         ]
-        for place, item in places.items()
+        for item in items
     }
-    vectors = read_contexts(list(chain.from_iterable(sentences.values())), encoder)
-    ends = np.cumsum([len(lines) for lines in sentences.values()])[:-1]
-    means = [part.mean(axis=0) for part in np.split(vectors, ends)]
-    known = dict(zip(sentences, means, strict=True))
-    return np.array([known[item.compound, item.language] for item in items])
+    asked = [*items, *chain.from_iterable(lines.values())] if neutral else items
+    queries = [query for item in asked for query in _places(item, prompts)]
+    vectors = encoder.encode_queries(queries).astype(float).reshape(len(asked), -1)
+    if not neutral:
+        return vectors
+    ends = np.cumsum([len(items), *map(len, lines.values())])[:-1]
+    contexts, *others = np.split(vectors, ends)
+    means = {place: part.mean(axis=0) for place, part in zip(lines, others, strict=True)}
+    added: Features = contexts - np.array([means[i.compound, i.language] for i in items])
+    return added
 
 
 def _places(item: Item, prompts: Prompts) -> tuple[Query, Query]:
@@ -210,6 +209,7 @@ def open_light_detector(path: Path) -> LightDetector:
             content["identity"],
             weights,
             biases,
+            content["neutral"],
             content["card"],
             identity=_sha256(text.encode()),
         )
@@ -228,14 +228,23 @@ class DetectorTraining:
 
     Attributes:
         per_compound: how many sentences of each compound and sense are used at most.
+        neutral: learn from what a sentence adds to neutral ones, so that a compound which is
+            usually an idiom counts no more than another; without it, what is known of the compound
+            counts too, as suits Task 2A, where most compounds occur in one sense only.
         seed: of the sample and of the folds.
     """
 
     per_compound: int = 4
+    neutral: bool = True
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_settings(self, per_compound=Number(1, whole=True), seed=Number(0, whole=True))
+        check_settings(
+            self,
+            per_compound=Number(1, whole=True),
+            neutral=bool,
+            seed=Number(0, whole=True),
+        )
 
 
 def sample_items(
@@ -275,11 +284,13 @@ def train_detector(
     """Train a light detector on a sample of the items, see :func:`sample_items`.
 
     Each of the heads is trained on four fifths of the compounds, with the senses balanced. The
-    fifth that is left out serves to choose the regularisation and to calibrate. Only its compounds
-    that occur in both senses count there, each with each of its senses alike: so nothing can be
-    gained by knowing which compounds are usually idioms. The strongest regularisation is taken
-    whose area under the ROC curve is within one standard error of the best. The card's figures are
-    of these compounds, which a head never saw.
+    fifth that is left out serves to choose the regularisation and to calibrate: the strongest
+    regularisation is taken whose area under the ROC curve is within one standard error of the
+    best. The card's figures are of these compounds, which a head never saw.
+
+    With ``settings.neutral``, only compounds that occur in both senses count there, with as much
+    weight for one sense as for the other, and the log-odds are scaled without an offset. So
+    nothing can be gained by knowing which compounds are usually idioms.
 
     Args:
         items: labelled sentences.
@@ -287,70 +298,61 @@ def train_detector(
         leave_out: compounds that the detector must not see.
 
     Raises:
-        UserError: scikit-learn is missing, or there are too few compounds or only one sense.
+        UserError: scikit-learn is missing, or there are too few compounds in both senses.
     """
     settings = settings or DetectorTraining()
     with needs_extra("train", "Training a detector"):
         from sklearn.linear_model import LogisticRegression
         from sklearn.metrics import roc_auc_score
         from sklearn.model_selection import StratifiedGroupKFold
-        from sklearn.preprocessing import StandardScaler
 
     items = sample_items(items, settings, leave_out=leave_out)
     compounds = np.array([_plain(item.compound) for item in items])
     labels = np.array([item.sentence_type == "idiomatic" for item in items])
-    senses_of = {c: set(labels[compounds == c]) for c in set(compounds)}
+    senses_of = {compound: set(labels[compounds == compound]) for compound in set(compounds)}
     both = np.array([len(senses_of[compound]) == 2 for compound in compounds], dtype=bool)
     if len(set(compounds[both])) < HEADS:
         raise UserError(
             f"A detector needs at least {HEADS} compounds that occur in both senses to learn from."
         )
-    vectors = read_contexts(items, encoder)
-    added = np.zeros_like(vectors)
-    added[both] = vectors[both] - read_neutral(
-        [item for item, chosen in zip(items, both, strict=True) if chosen], encoder
-    )
-    counts = Counter(zip(compounds, labels, strict=True))
-    alike = np.array([1 / counts[pair] for pair in zip(compounds, labels, strict=True)])
+    contexts = read_contexts(items, encoder, neutral=settings.neutral)
     folds = list(
         StratifiedGroupKFold(HEADS, shuffle=True, random_state=settings.seed).split(
-            vectors, labels, compounds
+            contexts, labels, compounds
         )
     )
-
-    def fit(strength: float) -> Features:
-        """The heads' weights, shape (heads, 2 * width), for vectors as they are."""
-        heads = []
-        for train, _ in folds:
-            scaler = StandardScaler().fit(vectors[train])
-            head = LogisticRegression(C=strength, max_iter=5000, class_weight="balanced")
-            head.fit(scaler.transform(vectors[train]), labels[train])
-            weights = head.coef_[0] / scaler.scale_
-            heads.append(weights / (vectors[train] @ weights).std())
-        return np.array(heads)
-
-    unseen = [test[both[test]] for _, test in folds]  # what each head's figures are of
+    if settings.neutral:
+        sizes = Counter(zip(compounds, labels, strict=True))
+        weights = np.array([1 / sizes[pair] for pair in zip(compounds, labels, strict=True)])
+        unseen = [test[both[test]] for _, test in folds]
+    else:
+        weights = np.ones(len(items))
+        unseen = [test for _, test in folds]
 
     def areas(heads: Features) -> list[float]:
         return [
-            roc_auc_score(labels[test], added[test] @ head, sample_weight=alike[test])
+            roc_auc_score(labels[test], contexts[test] @ head, sample_weight=weights[test])
             for head, test in zip(heads, unseen, strict=True)
         ]
 
-    fitted = {strength: fit(strength) for strength in STRENGTHS}
+    fitted = {
+        strength: np.array([_fit(contexts[train], labels[train], strength) for train, _ in folds])
+        for strength in STRENGTHS
+    }
     found = {strength: areas(heads) for strength, heads in fitted.items()}
     best = max(found.values(), key=np.mean)
     tolerance = np.std(best, ddof=1) / np.sqrt(HEADS)
     strength = next(s for s in STRENGTHS if np.mean(found[s]) >= np.mean(best) - tolerance)
     heads = fitted[strength]
-    scores = np.concatenate([added[test] @ head for head, test in zip(heads, unseen, strict=True)])
     told = np.concatenate(unseen)
-    scale = LogisticRegression(C=np.inf).fit(
-        scores[:, None], labels[told], sample_weight=alike[told]
+    scores = np.concatenate(
+        [contexts[test] @ head for head, test in zip(heads, unseen, strict=True)]
     )
-    heads, biases = heads * scale.coef_[0, 0], np.full(HEADS, scale.intercept_[0])
+    scale = LogisticRegression(C=np.inf, fit_intercept=not settings.neutral)
+    scale.fit(scores[:, None], labels[told], sample_weight=weights[told])
     probabilities = scale.predict_proba(scores[:, None])[:, 1]
     right = (probabilities > 0.5) == labels[told]
+    prompts = Prompts().fingerprints()
     card = {
         "made": datetime.now(UTC).date().isoformat(),
         "items": len(items),
@@ -359,15 +361,41 @@ def train_detector(
         "strength": strength,
         "unseen compounds": {
             "items": len(told),
-            "accuracy": round(float(np.average(right, weights=alike[told])), 4),
+            "accuracy": round(float(np.average(right, weights=weights[told])), 4),
             "auc": round(float(np.mean(found[strength])), 4),
             "calibration error": round(calibration_error(probabilities, labels[told]), 4),
         },
         "seed": settings.seed,
         "prompts": {
             name: digest
-            for name, digest in Prompts().fingerprints().items()
+            for name, digest in prompts.items()
             if name.startswith(("detect_", "neutral_"))
         },
     }
-    return LightDetector(encoder.name, encoder.identity, heads, biases, card)
+    return LightDetector(
+        encoder.name,
+        encoder.identity,
+        heads * scale.coef_[0, 0],
+        np.full(HEADS, np.ravel(scale.intercept_)[0]),
+        settings.neutral,
+        card,
+    )
+
+
+def _fit(contexts: Features, labels: npt.NDArray[np.bool_], strength: float) -> Features:
+    """One head's weights, shape (2 * width,), for contexts as they are.
+
+    Each place of the compound has weights of its own; they are scaled so that the scores of both
+    have the same spread.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    found = []
+    for place in np.split(contexts, 2, axis=1):
+        scaler = StandardScaler().fit(place)
+        head = LogisticRegression(C=strength, max_iter=5000, class_weight="balanced")
+        head.fit(scaler.transform(place), labels)
+        weights = head.coef_[0] / scaler.scale_
+        found.append(weights / ((place @ weights).std() or 1))
+    return np.concatenate(found)
