@@ -20,7 +20,7 @@ QueryText = Literal["meaning", "compound", "sentence"]
 
 SenseMethod = Literal["auto", "vote", "detector", "given"]
 """How the sense is decided: ``vote`` asks the chat model, ``detector`` reads it off the embedded
-model's hidden state, ``given`` takes the data's own. ``auto`` is the detector for the embedded
+model's hidden states, ``given`` takes the data's own. ``auto`` is the detector for the embedded
 chat model, which calls nearly every use idiomatic when it is asked, and votes for every other."""
 
 Gate = Literal["hard", "soft"]

@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from admire.metrics import METRICS, bootstrap_interval, corr_official, corr_rank, dcg, top1
+from admire.metrics import (
+    METRICS,
+    bootstrap_interval,
+    calibration_error,
+    corr_official,
+    corr_rank,
+    dcg,
+    top1,
+)
 
 ORDERS = list(itertools.permutations("abcde"))
 
@@ -187,3 +195,17 @@ def test_bootstrap_interval_holds_the_mean_and_stays_within_the_values(values):
 @given(st.floats(-5, 5), st.integers(1, 20))
 def test_bootstrap_interval_of_equal_values_is_that_value(value, n):
     assert bootstrap_interval([value] * n, resamples=50) == pytest.approx((value, value))
+
+
+def test_the_calibration_error_is_worked_out_by_hand():
+    # Bin 0.6 to 0.7: told 0.6 and 0.68, one of two happened: |1.28 - 1| = 0.28.
+    # Bin 0.9 to 1: told 0.9 and 1, both happened: |1.9 - 2| = 0.1. In all 0.38 / 4.
+    error = calibration_error([0.6, 0.9, 0.68, 1.0], [True, True, False, True])
+    assert error == pytest.approx(0.38 / 4)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1))
+def test_the_calibration_error_is_at_most_one_and_nil_if_what_was_certain_happened(pairs):
+    told, happened = zip(*pairs, strict=True)
+    assert 0 <= calibration_error(told, happened) <= 1
+    assert calibration_error(np.array(happened, float), happened) == 0

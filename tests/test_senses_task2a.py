@@ -240,3 +240,20 @@ def test_compounds_are_read_of_both_kinds_of_files(tmp_path, write_table):
     data, _ = dev(tmp_path, [])
     assert read_compounds(data) == ["big fish", "pé frio"]
     assert read_compounds(write_table(admire_row("pipe dream"))) == ["pipe dream"]
+
+
+def test_senses_are_read_from_an_admire_file_too(tmp_path: Path):
+    path = tmp_path / "items.tsv"
+    rows = [("owl", "An owl.", "literal"), ("night owl", "A night owl.", "idiomatic")]
+    table = pd.DataFrame(rows, columns=["compound", "sentence", "sentence_type"])
+    table.to_csv(path, sep="\t", index=False)
+    assert [i.sentence_type for i in read_idiomaticity(path)] == ["literal", "idiomatic"]
+    table.assign(sentence_type=["literal", ""]).to_csv(path, sep="\t", index=False)
+    with pytest.raises(UserError, match=r"items\.tsv, row 2, sentence_type: is empty"):
+        read_idiomaticity(path)
+
+
+def test_compounds_are_read_from_a_list(tmp_path: Path):
+    path = tmp_path / "compounds.txt"
+    path.write_text("night owl\n\n pé-frio \n", encoding="utf-8")
+    assert read_compounds(path) == ["night owl", "pé-frio"]

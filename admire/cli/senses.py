@@ -52,6 +52,7 @@ def sense(
     from admire.interpretation import interpret
     from admire.items import read_items
     from admire.llm import open_llm
+    from admire.metrics import calibration_error
     from admire.prompts import Prompts
     from admire.senses import known_senses, open_detector, sense_table
     from admire.storage import write_whole
@@ -74,6 +75,11 @@ def sense(
     known = known_senses(table)
     if not known.empty:
         print_summary(summarise(known, columns=["accuracy"], seed=seed), f"Sense, {llm}", json)
+        error = calibration_error(
+            [readings[k].sense.probability for k in known.index],
+            known["sentence_type"] == "idiomatic",
+        )
+        log.info("The probabilities' expected calibration error: %.3f", error)
 
 
 def detect(
