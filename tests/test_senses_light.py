@@ -137,7 +137,8 @@ def test_a_trained_detector_recovers_the_signal_and_tells_how_well_on_unseen_com
     assert figures["accuracy"] > 0.9
     assert figures["calibration error"] < 0.1
     assert detector.card["compounds"] == 20
-    assert (detector.weights[:, [0, 2]] > abs(detector.weights[:, [1, 3]])).all()
+    signal, _, repeated, _ = detector.weights.mean(axis=0)
+    assert min(signal, repeated) > abs(detector.weights.mean(axis=0)[[1, 3]]).max()
 
 
 @learning

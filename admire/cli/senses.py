@@ -139,7 +139,7 @@ def train_detector(
     neutral: Annotated[
         bool,
         typer.Option(
-            help="Learn from what a sentence adds to neutral ones; without it, what is known of "
+            help="Score what a sentence adds to neutral ones; without it, what is known of "
             "the compound counts too, as suits Task 2A."
         ),
     ] = True,
