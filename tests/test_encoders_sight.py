@@ -193,6 +193,6 @@ def test_a_set_without_captions_is_ranked(sight: SightEncoder, tmp_path: Path):
         for compound in shown
     ]
     (tmp_path / "manifest.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    settings = admire.Settings(llms=(), encoder="sight", query="compound")
+    settings = admire.Settings(llms=(), query="compound")  # the profile's own encoder
     rankings = admire.rank(admire.read_items(tmp_path), settings).rankings
     assert [ranking.order[0] for ranking in rankings] == list(shown.values())
