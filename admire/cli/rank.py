@@ -55,7 +55,7 @@ def rank(
         str | None,
         typer.Option(
             help="Encoder of queries and candidates: e5, sight, mclip:NAME, openclip:MODEL/TAG, "
-            "sbert:REPOSITORY, or a family and a folder."
+            "dual:REPOSITORY, sbert:REPOSITORY, or a family and a folder."
         ),
     ] = None,
     caption_encoder: Annotated[
