@@ -67,6 +67,14 @@ def test_vectors_are_those_of_transformers(model, pictures):
     assert same(np.concatenate([images_of(encoder, [path]) for path in pictures]), images)
 
 
+def test_siglip_reads_lower_case_as_it_was_trained(model):
+    kind, folder = model
+    encoder = DualEncoder(str(folder), None, CPU)
+    cased = [text.upper() for text in TEXTS]
+    alike = same(texts_of(encoder, cased), texts_of(encoder, TEXTS), 1e-4)
+    assert alike == kind.startswith("siglip")
+
+
 def test_the_first_part_of_a_long_text_is_read(model):
     kind, folder = model
     encoder = DualEncoder(str(folder), None, CPU)

@@ -19,8 +19,9 @@ class DualEncoder:
 
     It can be any model that ``AutoModel`` opens and that has ``get_text_features`` and
     ``get_image_features``. Texts beyond its context (77 tokens for CLIP and MetaCLIP 2, 64 for
-    SigLIP 2) are cut at their end. SigLIP's texts are padded to the whole context, as it was
-    trained; others to the longest of the batch.
+    SigLIP 2) are cut at their end. SigLIP gets texts as it was trained: in lower case, which not
+    all of its tokenizers see to, and padded to the whole context. For others they are padded to
+    the longest of the batch.
 
     Args:
         source: a repository on the hub, or a folder as ``save_pretrained`` writes it.
@@ -55,12 +56,9 @@ class DualEncoder:
         def load() -> tuple[Any, Any]:
             from transformers import AutoModel, AutoProcessor
 
-            return (
-                AutoModel.from_pretrained(place, revision=revision, dtype=dtype),
-                AutoProcessor.from_pretrained(  # type: ignore[no-untyped-call]
-                    place, revision=revision
-                ),
-            )
+            options: Any = {"revision": revision, "trust_remote_code": False}  # nor ask whether to
+            model = AutoModel.from_pretrained(place, dtype=dtype, **options)
+            return model, AutoProcessor.from_pretrained(place, **options)  # type: ignore[no-untyped-call]
 
         try:
             model, processor = load_cached_first(load, place)
@@ -76,19 +74,21 @@ class DualEncoder:
                 "own for texts and for images.",
                 "encoder",
             )
-        siglip = "siglip" in model.config.model_type
-        limit = getattr(model.config.text_config, "max_position_embeddings", None)
+        limits = [processor.tokenizer.model_max_length]
+        if hasattr(model.config, "text_config"):
+            limits.append(model.config.text_config.max_position_embeddings)
         reading = {
-            "padding": "max_length" if siglip else True,
+            "padding": "max_length" if _is_siglip(model) else True,
             "truncation": True,
-            "max_length": limit or processor.tokenizer.model_max_length,
+            "max_length": min(limits),  # a tokenizer may know none, or a shorter one
         }
         return model.to(device).eval(), processor, reading
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`. Roles make no difference."""
         model, processor, reading = self._loaded
-        ready = processor(text=list(texts), return_tensors="pt", **reading)
+        read = [text.lower() for text in texts] if _is_siglip(model) else list(texts)
+        ready = processor(text=read, return_tensors="pt", **reading)
         return self._features(model.get_text_features, dict(ready))
 
     def prepare_image(self, path: Path) -> Any:
@@ -119,3 +119,8 @@ class DualEncoder:
             found = features(**moved)
         # Some models give the vectors themselves, others put them into an object.
         return to_numpy(found if isinstance(found, torch.Tensor) else found.pooler_output)
+
+
+def _is_siglip(model: Any) -> bool:
+    """Whether it is a SigLIP; google's SigLIP 2 of fixed resolution has the first one's type."""
+    return "siglip" in model.config.model_type
