@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ class Model:
 
     Attributes:
         name: what the user calls it; a word in capitals is a placeholder.
+        licence: of the weights. With NC in it, it forbids commercial use.
         status: says whether the model can be used now, or how to get it.
         pull: fetches the model of the name that the user gave, reports its progress, and returns
             where the model is; None if there is nothing to fetch.
@@ -34,6 +36,11 @@ class Model:
     status: Callable[[], str]
     pull: Callable[[str, Progress | None], Path] | None = None
     bytes: int | None = None
+
+    @property
+    def commercial(self) -> bool:
+        """Whether its licence lets it be used commercially, as far as admire knows it."""
+        return "-NC" not in self.licence
 
 
 def _embedded_status() -> str:
@@ -71,9 +78,17 @@ def _clip_status(weights: Mapping[str, Sequence[str]]) -> str:
         return f"no: {pip_install('clip')}"
     from huggingface_hub import try_to_load_from_cache
 
+    def here(repository: str, file: str) -> bool:
+        path = try_to_load_from_cache(repository, file)
+        if not isinstance(path, str):
+            return False
+        if not file.endswith(".index.json"):
+            return True
+        shards = set(json.loads(Path(path).read_text(encoding="utf-8"))["weight_map"].values())
+        return all(here(repository, shard) for shard in shards)
+
     def cached(repository: str) -> bool:
-        files = weights[repository]
-        return any(isinstance(try_to_load_from_cache(repository, f), str) for f in files)
+        return any(here(repository, file) for file in weights[repository])
 
     if not weights:
         return "fetched at first use"
@@ -89,15 +104,18 @@ def _pull_encoder(name: str, progress: Progress | None) -> Path:
 
 
 def _encoder(
-    name: str, what: str, size: str, licence: str, *, text: str = "", towers: str = ""
+    name: str, what: str, size: str, licence: str, *, whole: str = "", towers: str = ""
 ) -> Model:
     """A row whose weights are in a repository of transformers, of open_clip, or in one of each."""
-    known: dict[str, Sequence[str]] = {text: TEXT_WEIGHTS, towers: WEIGHTS}
+    known: dict[str, Sequence[str]] = {whole: WHOLE_WEIGHTS, towers: WEIGHTS}
     weights = {repository: files for repository, files in known.items() if repository}
     return Model(name, what, size, licence, lambda: _clip_status(weights), _pull_encoder)
 
 
-TEXT_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+WHOLE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+OWN = "the model's"
+"""Size and licence of a row that stands for many models."""
+
 VIT_B_32 = "timm/vit_base_patch32_clip_224.openai"
 VIT_L_14 = "timm/vit_large_patch14_clip_224.openai"
 
@@ -111,44 +129,44 @@ MODELS = (
         _pull_embedded,
         EMBEDDED_BYTES,
     ),
-    Model("gguf:PATH", "chat model: any GGUF file", "–", "its own", lambda: "a file of your own"),
+    Model("gguf:PATH", "chat model: any GGUF file", OWN, OWN, lambda: "a file of your own"),
     Model(
         "openai:MODEL",
         "chat model: the OpenAI API, or a compatible server",
-        "–",
-        "its own",
+        "none here",
+        "the service's terms",
         _openai_status,
     ),
     Model("e5", "texts: multilingual-e5-small, 4 bits", "72 MB", "MIT", _e5_status),
     Model(
         "sight",
         "texts and images: e5 and EfficientNet-Lite0",
-        "9 MB and e5",
-        "Apache-2.0",
+        "10 MB and e5",
+        "Apache-2.0, e5 MIT",
         _sight_status,
     ),
     _encoder(
         "mclip:XLM-Roberta-Large-Vit-B-32",
         "texts and images, the paper's XLM-32",
         "2.9 GB",
-        "MIT",
-        text="M-CLIP/XLM-Roberta-Large-Vit-B-32",
+        "MIT, Apache-2.0",
+        whole="M-CLIP/XLM-Roberta-Large-Vit-B-32",
         towers=VIT_B_32,
     ),
     _encoder(
         "mclip:XLM-Roberta-Large-Vit-L-14",
         "texts and images, the paper's XLM-14",
         "4.0 GB",
-        "MIT",
-        text="M-CLIP/XLM-Roberta-Large-Vit-L-14",
+        "MIT, Apache-2.0",
+        whole="M-CLIP/XLM-Roberta-Large-Vit-L-14",
         towers=VIT_L_14,
     ),
     _encoder(
         "mclip:LABSE-Vit-L-14",
         "texts and images, the paper's LABSE-14",
         "3.6 GB",
-        "MIT",
-        text="M-CLIP/LABSE-Vit-L-14",
+        "MIT, Apache-2.0",
+        whole="M-CLIP/LABSE-Vit-L-14",
         towers=VIT_L_14,
     ),
     _encoder(
@@ -179,15 +197,42 @@ MODELS = (
         "CC-BY-NC-4.0",
         towers="visheratin/nllb-clip-base-oc",
     ),
-    _encoder("openclip:MODEL/TAG", "texts and images, any of open_clip's list", "–", "its own"),
+    _encoder("openclip:MODEL/TAG", "texts and images, any of open_clip's list", OWN, OWN),
+    _encoder(
+        "dual:google/siglip2-so400m-patch14-384",
+        "texts and images, SigLIP 2 by transformers",
+        "4.5 GB",
+        "Apache-2.0",
+        whole="google/siglip2-so400m-patch14-384",
+    ),
+    _encoder(
+        "dual:facebook/metaclip-2-worldwide-huge-quickgelu",
+        "texts and images, MetaCLIP 2, 300 languages",
+        "7.4 GB",
+        "CC-BY-NC-4.0",
+        whole="facebook/metaclip-2-worldwide-huge-quickgelu",
+    ),
+    _encoder("dual:REPOSITORY", "texts and images, any dual encoder of transformers", OWN, OWN),
+    _encoder(
+        "sbert:Qwen/Qwen3-VL-Embedding-2B",
+        "texts and images, a language model that sees",
+        "4.3 GB",
+        "Apache-2.0",
+        whole="Qwen/Qwen3-VL-Embedding-2B",
+    ),
     _encoder(
         "sbert:intfloat/multilingual-e5-large",
         "texts, about 100 languages",
         "2.2 GB",
         "MIT",
-        text="intfloat/multilingual-e5-large",
+        whole="intfloat/multilingual-e5-large",
     ),
-    _encoder("sbert:REPOSITORY", "texts, any sentence-transformers model", "–", "its own"),
+    _encoder(
+        "sbert:REPOSITORY",
+        "any sentence-transformers model: texts, and images if it reads them",
+        OWN,
+        OWN,
+    ),
 )
 
 

@@ -12,6 +12,7 @@ import open_clip
 import pytest
 import torch
 from clips import CPU, TAGS, TINY, XLM, Hub, labse
+from duals import save_dual, save_seeing
 from PIL import Image, ImageDraw
 from towers import (
     VISION,
@@ -68,8 +69,27 @@ def sbert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def folders(mclip_folder: Path, openclip_folder: Path, sbert_folder: Path) -> dict[str, Path]:
-    return {"mclip": mclip_folder, "openclip": openclip_folder, "sbert": sbert_folder}
+def dual_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_dual(tmp_path_factory.mktemp("towers") / "dual", "siglip")
+
+
+@pytest.fixture(scope="session")
+def seeing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CLIP as a sentence-transformers model, which reads images."""
+    folder = tmp_path_factory.mktemp("towers")
+    return save_seeing(folder / "seeing", save_dual(folder / "clip", "clip"))
+
+
+@pytest.fixture(scope="session")
+def folders(
+    mclip_folder: Path, openclip_folder: Path, dual_folder: Path, sbert_folder: Path
+) -> dict[str, Path]:
+    return {
+        "mclip": mclip_folder,
+        "openclip": openclip_folder,
+        "dual": dual_folder,
+        "sbert": sbert_folder,
+    }
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from towers import PREPROCESS, TEXT, VISION
 
 from admire import UserError
 from admire.encoders import CachedEncoder, Device, Precision, Role, Vectors, open_encoder
+from admire.encoders.dual import DualEncoder
 from admire.encoders.mclip import MClipEncoder
 from admire.encoders.openclip import OpenClipEncoder
 from admire.encoders.placement import Placement
@@ -35,8 +36,8 @@ TEXTS = [
 ]
 LONG = " ".join((TEXT.split() * 4)[:150])
 CPU = Placement("cpu")
-Encoder = MClipEncoder | OpenClipEncoder | SentenceEncoder
-FAMILIES = pytest.mark.parametrize("family", ["mclip", "openclip", "sbert"])
+Encoder = MClipEncoder | OpenClipEncoder | DualEncoder | SentenceEncoder
+FAMILIES = pytest.mark.parametrize("family", ["mclip", "openclip", "dual", "sbert"])
 
 
 def unit(vectors: object) -> Vectors:
@@ -49,7 +50,7 @@ def texts_of(encoder: Encoder, texts: Sequence[str], role: Role = "document") ->
     return unit(encoder.encode_texts(texts, role=role))
 
 
-def images_of(encoder: MClipEncoder | OpenClipEncoder, images: Sequence[Path]) -> Vectors:
+def images_of(encoder: Encoder, images: Sequence[Path]) -> Vectors:
     return unit(encoder.encode_prepared([encoder.prepare_image(image) for image in images]))
 
 

@@ -78,11 +78,15 @@ def tried() -> Iterator[list[tuple]]:
 
 @dataclass(frozen=True)
 class Demo:
-    """What ``admire demo`` left: its run folder and cache, what it printed, how long it took."""
+    """What ``admire demo`` left: its run folder and cache, what it printed, how long it took.
+
+    ``said`` is what went to stderr.
+    """
 
     folder: str
     cache: str
     printed: str
+    said: str
     seconds: float
 
 
@@ -97,7 +101,8 @@ def run_demo(folder: Path, cache: Path) -> Demo:
         env=os.environ | {"ADMIRE_CACHE": str(cache)},
     )
     assert done.returncode == 0, done.stderr
-    return Demo(str(folder), str(cache), done.stdout, time.monotonic() - started)
+    took = time.monotonic() - started
+    return Demo(str(folder), str(cache), done.stdout, done.stderr, took)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -28,6 +29,9 @@ def embedded(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_demo_ranks_the_samples_and_a_second_run_takes_seconds(demo, tmp_path):
     items = read_items(SAMPLES)
     assert all(item.compound in demo.printed for item in items)
+    if importlib.util.find_spec("onnxruntime"):
+        assert "looked at the 40 pictures, too. It is more than half sure of 3:" in demo.said
+        assert "(bucket)" in demo.said
     assert demo.seconds < 300
     first = Path(demo.folder)
     for language in ("en", "pt"):
@@ -71,11 +75,13 @@ def test_the_python_of_every_readme_runs_as_it_stands(path, tmp_path, monkeypatc
 
 @pytest.mark.usefixtures("embedded")
 def test_the_readmes_manifests_are_read_as_they_stand(tmp_path):
+    image = pytest.importorskip("PIL.Image", reason="needs the extra 'embedded'")
+    pytest.importorskip("onnxruntime", reason="needs the extra 'embedded'")  # one has no caption
     for language, name in (("csv", "manifest.csv"), ("json", "manifest.jsonl")):
         folder = tmp_path / name
         (folder / "pictures").mkdir(parents=True)
         for picture in ("desk.jpg", "owl.jpg"):
-            (folder / "pictures" / picture).write_bytes(b"any")
+            image.new("RGB", (40, 40)).save(folder / "pictures" / picture)
         (folder / name).write_text(README.split(f"```{language}\n")[1].split("```")[0])
         run = rank(read_items(folder), Settings(query="compound"))
         assert {r.item.compound for r in run.rankings} == {"night owl"}

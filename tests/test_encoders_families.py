@@ -46,14 +46,14 @@ def test_an_incomplete_or_unknown_name_is_told_the_forms(name: str):
     with pytest.raises(UserError) as caught:
         open_encoder(name)
     said = str(caught.value)
-    assert "e5, embedded-state, mclip:NAME, openclip:MODEL/TAG, sbert:REPOSITORY" in said
+    assert "dual:REPOSITORY, e5, embedded-state, mclip:NAME, openclip:MODEL/TAG, sbert:REP" in said
     assert f"mean '{name.rstrip(':')}'" not in said  # it would not help
     assert caught.value.settings == ("encoder",)
 
 
 @pytest.mark.parametrize("place", ["./nowhere", "~/no/such/model", "../no"])
 def test_a_path_without_a_folder_is_no_name_on_the_hub(hub, place: str):
-    for family in ("mclip", "openclip", "sbert"):
+    for family in ("mclip", "openclip", "dual", "sbert"):
         assert complaint(f"{family}:{place}") == f"{place}: is no folder of a model."
     assert not hub.asked
 
@@ -63,6 +63,7 @@ def test_a_path_without_a_folder_is_no_name_on_the_hub(hub, place: str):
     [
         ("mclip:LABSE-Vit-L-14", "M-CLIP/LABSE-Vit-L-14"),
         ("openclip:ViT-B-32/openai", "timm/vit_base_patch32_clip_224.openai"),
+        ("dual:google/siglip2-base-patch16-224", "google/siglip2-base-patch16-224"),
         ("sbert:intfloat/multilingual-e5-small", "intfloat/multilingual-e5-small"),
     ],
 )
@@ -72,7 +73,7 @@ def test_a_model_that_is_not_here_is_asked_of_the_hub_once(hub, name: str, repos
     assert len(hub.asked) == 1
 
 
-@pytest.mark.parametrize("family", ["openclip", "mclip"])
+@pytest.mark.parametrize("family", ["openclip", "mclip", "dual"])
 def test_vectors_do_not_change_with_batch_or_order(
     folders, family, pictures, tmp_path, monkeypatch
 ):
@@ -150,6 +151,7 @@ def test_the_device_is_that_of_the_placement(folders, family: str, monkeypatch, 
     [
         ("mclip", "multilingual_clip"),
         ("openclip", "open_clip"),
+        ("dual", "transformers"),
         ("sbert", "sentence_transformers"),
         ("sbert", "torch"),
     ],

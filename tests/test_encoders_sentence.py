@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from admire import UserError
-from admire.encoders import Vectors, open_encoder
+from admire import Candidate, Item, Settings, UserError, rank
+from admire.encoders import ImageEncoder, QueryEncoder, Vectors, open_encoder
 from admire.encoders.sentence import SentenceEncoder, open_trainable
 
 torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
@@ -26,15 +29,18 @@ from clips import (  # noqa: E402
     complaint,
     distinct,
     encode,
+    images_of,
     opened,
     plain_sbert,
     same,
     texts_of,
+    unit,
 )
+from duals import save_vlm  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 pytest_plugins = ("clip_fixtures",)
-pytestmark = pytest.mark.usefixtures("one_thread", "network")
+pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "network")
 
 
 def test_sbert_gives_what_sentence_transformers_gives(sbert_folder):
@@ -185,3 +191,115 @@ def test_only_a_sentence_transformer_can_be_fine_tuned(openclip_folder):
     with pytest.raises(UserError, match="cannot be fine-tuned") as caught:
         open_trainable(f"openclip:{openclip_folder}", device="cpu")
     assert caught.value.settings == ("encoder",)
+
+
+# -------------------------------------------------------------------------- models that see
+
+
+def test_a_model_that_sees_gives_what_sentence_transformers_gives(seeing_folder, pictures):
+    from sentence_transformers import SentenceTransformer
+
+    plain = SentenceTransformer(str(seeing_folder), device="cpu", local_files_only=True)
+    wanted = unit(plain.encode([str(path) for path in pictures]))
+    assert distinct(wanted)
+    encoder = opened(f"sbert:{seeing_folder}")
+    assert isinstance(encoder, ImageEncoder)
+    assert isinstance(encoder, QueryEncoder)
+    assert same(encoder.encode_images(pictures), wanted)
+    assert same(encoder.encode_texts(TEXTS, role="query"), unit(plain.encode(TEXTS)))
+    assert same(encoder.encode_images(pictures[::-1])[::-1], wanted)
+    assert encoder.encoded == len(pictures) + len(TEXTS)
+
+
+def test_a_vlm_embeds_pictures_and_texts_with_its_prompts(tmp_path, pictures):
+    from sentence_transformers import SentenceTransformer
+
+    folder = save_vlm(tmp_path / "vlm")
+    plain = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    images = [str(path) for path in pictures]
+    encoder = SentenceEncoder(str(folder), None, CPU)
+    found = images_of(encoder, pictures)
+    assert same(found, unit(plain.encode_document(images)))
+    assert not same(found, unit(plain.encode(images)), 1e-3)
+    assert same(np.concatenate([images_of(encoder, [path]) for path in pictures]), found)
+    assert same(texts_of(encoder, TEXTS, "query"), unit(plain.encode_query(TEXTS)))
+    assert distinct(found)
+
+
+def test_pictures_and_captions_are_ranked_like_by_any_clip(seeing_folder, sbert_folder, pictures):
+    from sentence_transformers import SentenceTransformer
+
+    captions = [f"a {path.stem} circle" for path in pictures]
+    candidates = [Candidate(p.name, p, c) for p, c in zip(pictures, captions, strict=True)]
+    item = Item("night owl", "A night owl.", candidates=tuple(candidates))
+    settings = Settings(query="compound", track="image+caption", device="cpu")
+    seeing = replace(settings, encoder=f"sbert:{seeing_folder}")
+    parts = rank([item], seeing).rankings[0].parts
+    plain = SentenceTransformer(str(seeing_folder), device="cpu", local_files_only=True)
+    query = unit(plain.encode("night owl"))
+    for track, given in (("image", [str(path) for path in pictures]), ("caption", captions)):
+        cosines = unit(plain.encode(given)) @ query
+        assert [part[f"{track}_compound"] for part in parts] == pytest.approx(cosines, abs=1e-5)
+    with pytest.raises(UserError, match=r"reads no images\. Use the track 'caption'"):
+        rank([item], replace(settings, encoder=f"sbert:{sbert_folder}"))
+
+
+def router(folder: Path, first: Path) -> Path:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Router, Transformer
+
+    routes = {"text": [Transformer(str(first))], "image": [Transformer(str(first))]}
+    module = Router(routes, default_route="text", route_mappings={(None, "image"): "image"})
+    SentenceTransformer(modules=[module]).save(str(folder))
+    return folder
+
+
+def legacy(folder: Path, model: Path) -> Path:
+    """As versions before 5.4 saved a CLIP."""
+    shutil.copytree(model, folder)
+    path = folder / "modules.json"
+    (module,) = json.loads(path.read_text())
+    path.write_text(json.dumps([module | {"type": "sentence_transformers.models.CLIPModel"}]))
+    (folder / "sentence_bert_config.json").unlink()
+    return folder
+
+
+def test_whether_a_model_sees_is_known_before_it_is_loaded(
+    seeing_folder, sbert_folder, tmp_path, pictures
+):
+    models = {
+        seeing_folder: True,
+        legacy(tmp_path / "legacy", seeing_folder): True,
+        router(tmp_path / "router", seeing_folder): True,
+        sbert_folder: False,
+    }
+    for folder, sees in models.items():
+        encoder = SentenceEncoder(str(folder), None, CPU)
+        assert encoder.sees == sees
+        assert "model" not in encoder.__dict__
+        assert encoder.model.supports("image") == sees
+        assert isinstance(opened(f"sbert:{folder}"), ImageEncoder) == sees
+
+
+@pytest.mark.parametrize("file", ["modules.json", "sentence_bert_config.json"])
+@pytest.mark.parametrize("content", ["{", "[]", "{}", "7", None])
+def test_a_damaged_configuration_is_no_reason_to_fail_before_loading(
+    seeing_folder, tmp_path, file: str, content: str | None
+):
+    folder = Path(shutil.copytree(seeing_folder, tmp_path / "model"))
+    (folder / file).unlink()
+    if content:
+        (folder / file).write_text(content)
+    assert not isinstance(opened(f"sbert:{folder}"), ImageEncoder)
+
+
+def test_a_repository_that_sees_is_known_by_two_small_files(hub, seeing_folder, pictures):
+    names = ("modules.json", "sentence_bert_config.json")
+    hub.online = {"tests/seeing": seeing_folder}
+    assert isinstance(opened("sbert:tests/seeing"), ImageEncoder)
+    assert [name for _, name, _ in hub.asked] == list(names)
+    shutil.rmtree(hub.cache / "models--tests--seeing")
+    hub.add("tests/seeing", seeing_folder)
+    found = opened("sbert:tests/seeing").encode_images(pictures)
+    assert same(found, opened(f"sbert:{seeing_folder}").encode_images(pictures))
+    assert len(hub.asked) == len(names)

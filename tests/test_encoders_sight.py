@@ -17,7 +17,7 @@ from toys import WordEncoder
 import admire
 from admire.encoders import ImageEncoder, Role, Vectors, open_encoder
 from admire.encoders.e5 import E5Encoder
-from admire.encoders.sight import VECTORS, SightEncoder, conse
+from admire.encoders.sight import VECTORS, SightEncoder, conse, likeliest_labels
 from admire.errors import UserError
 from admire.models import find_model
 
@@ -112,6 +112,18 @@ def test_the_network_names_what_it_sees(sight: SightEncoder, picture: str, shown
     assert shown in sight.labels[seen.mean(axis=0).argmax()]
 
 
+def test_the_likeliest_labels_are_told_with_their_probability_and_cached(
+    sight: SightEncoder, monkeypatch: pytest.MonkeyPatch
+):
+    pictures = [IMAGES / "balde_de_agua_fria_1.png", IMAGES / "dor_de_cotovelo_4.png"]
+    found = likeliest_labels(pictures)
+    seen = sight.seen([sight.prepare_image(picture) for picture in pictures])
+    assert [label for label, _ in found] == ["bucket", "balloon"]
+    assert [p for _, p in found] == pytest.approx(seen.max(axis=1), abs=1e-4)
+    monkeypatch.setattr(SightEncoder, "probabilities", None)  # nothing is looked at again
+    assert likeliest_labels(pictures) == found
+
+
 def test_a_damaged_picture_gives_one_message(sight: SightEncoder, tmp_path: Path):
     damaged = tmp_path / "damaged.png"
     damaged.write_bytes(PICTURES[0].read_bytes()[:900])
@@ -193,6 +205,6 @@ def test_a_set_without_captions_is_ranked(sight: SightEncoder, tmp_path: Path):
         for compound in shown
     ]
     (tmp_path / "manifest.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    settings = admire.Settings(llms=(), encoder="sight", query="compound")
+    settings = admire.Settings(llms=(), query="compound")  # the profile's own encoder
     rankings = admire.rank(admire.read_items(tmp_path), settings).rankings
     assert [ranking.order[0] for ranking in rankings] == list(shown.values())

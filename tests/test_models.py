@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from commands import TORCH, hide, loaded, run
 from toys import WordEncoder
 
 from admire.cli import main
-from admire.encoders import Role, Vectors, mclip, open_encoder
+from admire.encoders import FAMILIES, Role, Vectors, mclip, open_encoder
 from admire.encoders.cached import CachedEncoder
 from admire.errors import UserError, pip_install
 from admire.llm.local import EMBEDDED_BYTES, embedded_file
@@ -20,9 +21,21 @@ EXTRA = f"no: {pip_install('embedded')}"
 
 def test_the_rows_name_what_the_options_take():
     families = {model.name.partition(":")[0] for model in MODELS}
-    assert families == {"embedded", "gguf", "openai", "e5", "sight", "mclip", "openclip", "sbert"}
+    chats = {"embedded", "gguf", "openai"}
+    assert families == chats | set(FAMILIES) - {"embedded-state"}
     rows = {model.name for model in MODELS}
     assert {f"mclip:{name}" for name in mclip.NAMES} <= rows
+
+
+def test_every_row_tells_size_and_licence_and_which_forbid_commercial_use(capsys):
+    assert all(model.size.strip("–") and model.licence.strip("–") for model in MODELS)
+    forbidden = {model.name for model in MODELS if not model.commercial}
+    assert forbidden == {
+        "openclip:nllb-clip-base/v1",
+        "dual:facebook/metaclip-2-worldwide-huge-quickgelu",
+    }
+    _, out, _ = run(capsys, "models")
+    assert out.count("not commercially") == len(forbidden)
 
 
 def test_the_embedded_model_tells_its_size_for_the_progress():
@@ -38,6 +51,7 @@ def test_the_embedded_model_tells_its_size_for_the_progress():
         ("openai:gpt-4o", "openai:MODEL"),
         ("openai:llama3.2:1b", "openai:MODEL"),
         ("openclip:ViT-B-32/openai", "openclip:MODEL/TAG"),
+        ("dual:openai/clip-vit-base-patch32", "dual:REPOSITORY"),
         ("sbert:sentence-transformers/LaBSE", "sbert:REPOSITORY"),
     ],
 )
@@ -128,14 +142,14 @@ def test_a_file_that_is_not_there_is_not_called_usable(
 # ------------------------------------------------------------------- encoders from the hub
 
 ABSENT = "no: fetched at first use"
-HUB_ROWS = [m.name for m in MODELS if m.name.startswith(("mclip:", "openclip:", "sbert:"))]
+HUB_ROWS = [m.name for m in MODELS if m.name.startswith(("mclip:", "openclip:", "dual:", "sbert:"))]
 NAMED = [name for name in HUB_ROWS if not name.rpartition(":")[2].isupper() and "TAG" not in name]
 
 
 def towers(name: str) -> list[tuple[str, str]]:
     """Repository and file of weights of all that a row's encoder reads, as its family says."""
     family, _, source = name.partition(":")
-    if family == "sbert":
+    if family in ("sbert", "dual"):
         return [(source, "model.safetensors")]
     text = []
     if family == "mclip":
@@ -192,6 +206,19 @@ def test_weights_may_be_of_an_older_form(hub: Path, name: str, file: str):
     assert find_model(name).status() == "yes"
 
 
+def test_weights_in_parts_are_here_when_all_parts_are(hub: Path):
+    name = "dual:facebook/metaclip-2-worldwide-huge-quickgelu"
+    repository = name.partition(":")[2]
+    parts = [f"model-0000{k}-of-00002.safetensors" for k in (1, 2)]
+    index = "model.safetensors.index.json"
+    put(hub, repository, index, parts[0])
+    (written,) = hub.rglob(index)
+    written.write_text(json.dumps({"weight_map": {"a": parts[0], "b": parts[1], "c": parts[0]}}))
+    assert find_model(name).status() == ABSENT
+    put(hub, repository, parts[1])
+    assert find_model(name).status() == "yes"
+
+
 def test_another_models_weights_do_not_count(hub: Path):
     for name in NAMED:
         for repository, file in towers(name):
@@ -200,7 +227,7 @@ def test_another_models_weights_do_not_count(hub: Path):
 
 
 def test_rows_that_stand_for_many_promise_nothing(hub: Path):
-    for name in ("openclip:MODEL/TAG", "sbert:REPOSITORY"):
+    for name in ("openclip:MODEL/TAG", "dual:REPOSITORY", "sbert:REPOSITORY"):
         assert find_model(name).status() == "fetched at first use"
 
 

@@ -409,6 +409,63 @@ def test_candidates_may_lack_an_image_or_a_caption(tmp_path):
     assert (cells["caption_compound"] == "").tolist() == [c[1] == "-" for c in cells["candidate"]]
 
 
+@pytest.fixture
+def embedded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that the embedded profile opens: e5 reads, sight reads the same and sees."""
+    opened: list[str] = []
+
+    def open_encoder(name: str, **_: str) -> TextEncoder:
+        opened.append(name)
+        known = one_space().vectors
+        return Seer(name, known) if name == "sight" else Reader(name, known)
+
+    monkeypatch.setattr("admire.run.open_encoder", open_encoder)
+    return opened
+
+
+def test_pictures_without_any_caption_are_looked_at(embedded, caplog):
+    run = rank([item("a-", "b-", "c-")], BASELINE)
+    assert run.rankings[0].order == ("a-", "c-", "b-")
+    assert embedded == ["sight"]
+    assert run.record["settings"]["encoder"] == "sight"
+    assert run.record["settings"]["scoring"]["image_weight"] == 1
+    (line,) = [one.getMessage() for one in caplog.records]
+    assert line == "3 of 3 candidates have no caption: the encoder sight looks at the pictures."
+
+
+def test_where_some_captions_are_missing_pictures_count_half(embedded, caplog):
+    # The compound's cosines: images 0.8, 0 and 0.4; captions B and C 0.6, A 0.
+    mixed = item("a-", "bB", "cA")
+    run = rank([mixed], BASELINE)
+    half = sqrt(1.5) / 2
+    assert run.rankings[0].scores == pytest.approx([half, 1 - half, -1], abs=1e-5)
+    assert embedded == ["sight"]
+    kept = run.record["settings"]
+    assert (kept["track"], kept["scoring"]["image_weight"]) == ("image+caption", 0.5)
+    assert "1 of 3 candidates have no caption" in caplog.text
+    assert "count half as much as captions" in caplog.text
+    # A weight of the user's own is halved, not replaced.
+    heavy = Settings(query="compound", scoring=Scoring(image_weight=4, standardise=True))
+    assert rank([mixed], heavy).rankings[0].scores[0] == pytest.approx(2 * sqrt(1.5), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ranked", "settings", "objects"),
+    [
+        (PAIRS, BASELINE, {}),
+        (item("-A", "-B"), BASELINE, {}),
+        (item("a-", "bB", "cA"), Settings(query="compound", track="caption"), {}),
+        (item("a-", "bB", "cA"), Settings(query="compound", caption_encoder="reader"), {}),
+        (item("a-", "bB", "cA"), BASELINE, {"encoder": one_space()}),
+    ],
+)
+def test_nobody_looks_where_captions_are_whole_or_something_was_chosen(
+    embedded, ranked, settings, objects
+):
+    rank([ranked], settings, **objects)
+    assert "sight" not in embedded
+
+
 @pytest.mark.parametrize("track", ["image", "caption"])
 def test_towers_of_two_widths_are_refused(track):
     broken = one_space()

@@ -11,7 +11,7 @@ from admire.errors import UserError
 
 
 def list_models(context: typer.Context) -> None:
-    """List what is here, what is missing and how to get it."""
+    """List models with size and licence: what is here, what is missing and how to get it."""
     if context.invoked_subcommand:
         return
     from rich.table import Table
@@ -23,7 +23,8 @@ def list_models(context: typer.Context) -> None:
     for heading in ("What it is", "Size", "Licence", "Here?"):
         table.add_column(heading, overflow="fold")
     for model in MODELS:
-        table.add_row(model.name, model.what, model.size, model.licence, model.status())
+        licence = model.licence if model.commercial else f"{model.licence}\nnot commercially"
+        table.add_row(model.name, model.what, model.size, licence, model.status())
     print_table(table)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -25,6 +26,9 @@ from admire.cli.options import (
 from admire.cli.output import finish, print_summaries, print_summary
 from admire.errors import UserError
 
+if TYPE_CHECKING:
+    from admire.items import Item
+
 log = logging.getLogger("admire")
 
 
@@ -37,7 +41,34 @@ def demo(
     from admire.storage import check_folder
 
     check_folder(out, "run")
-    finish(rank_items(read_items(SAMPLES), source=SAMPLES), out)
+    items = read_items(SAMPLES)
+    finish(rank_items(items, source=SAMPLES), out)
+    _look_at_pictures(items)
+
+
+def _look_at_pictures(items: Sequence[Item]) -> None:
+    """Tell which pictures the embedded encoder that sees can name."""
+    from admire.encoders.sight import likeliest_labels
+
+    pictures = [c.image for item in items for c in item.candidates if c.image]
+    pictures = list(dict.fromkeys(pictures))
+    try:
+        labels = likeliest_labels(pictures)
+    except UserError as error:  # not all of the extra is installed; the ranking needs none of it
+        log.warning("%s", error)
+        return
+    seen = [
+        f"{picture.name} ({label})"
+        for picture, (label, probability) in zip(pictures, labels, strict=True)
+        if probability > 0.5
+    ]
+    log.info(
+        "The encoder sight looked at the %d pictures, too. It is more than half sure of %d: %s. "
+        "It knows photographs better than drawings, so here captions decide.",
+        len(pictures),
+        len(seen),
+        ", ".join(seen) or "none",
+    )
 
 
 def rank(
@@ -55,7 +86,7 @@ def rank(
         str | None,
         typer.Option(
             help="Encoder of queries and candidates: e5, sight, mclip:NAME, openclip:MODEL/TAG, "
-            "sbert:REPOSITORY, or a family and a folder."
+            "dual:REPOSITORY, sbert:REPOSITORY, or a family and a folder."
         ),
     ] = None,
     caption_encoder: Annotated[

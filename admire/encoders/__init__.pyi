@@ -1,4 +1,4 @@
-from .cached import CachedEncoder, CachedSentences, CachedTowers
+from .cached import CachedEncoder, CachedSeers, CachedSentences, CachedTowers
 from .families import FAMILIES, open_encoder
 from .protocols import (
     Device,
@@ -15,6 +15,7 @@ from .protocols import (
 __all__ = [
     "FAMILIES",
     "CachedEncoder",
+    "CachedSeers",
     "CachedSentences",
     "CachedTowers",
     "Device",

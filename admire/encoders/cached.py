@@ -172,6 +172,12 @@ class CachedTowers(CachedEncoder):
         )
 
 
+class CachedSeers(CachedSentences, CachedTowers):
+    """A sentence encoder that also reads images, with its vectors cached on disk."""
+
+    encoder: SentenceEncoder
+
+
 def _ahead(
     function: Callable[[Thing], Ready], things: Iterable[Thing], depth: int
 ) -> Iterator[Ready]:

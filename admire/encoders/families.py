@@ -55,10 +55,19 @@ def _openclip(source: str, placement: Placement) -> CachedTowers:
 
 def _sbert(source: str, placement: Placement) -> CachedSentences:
     _check_clip(f"sbert:{source}")
-    from admire.encoders.cached import CachedSentences
+    from admire.encoders.cached import CachedSeers, CachedSentences
     from admire.encoders.sentence import SentenceEncoder
 
-    return CachedSentences(SentenceEncoder(*_at_revision(source), placement))
+    encoder = SentenceEncoder(*_at_revision(source), placement)
+    return (CachedSeers if encoder.sees else CachedSentences)(encoder)
+
+
+def _dual(source: str, placement: Placement) -> CachedTowers:
+    _check_clip(f"dual:{source}")
+    from admire.encoders.cached import CachedTowers
+    from admire.encoders.dual import DualEncoder
+
+    return CachedTowers(DualEncoder(*_at_revision(source), placement))
 
 
 @dataclass(frozen=True)
@@ -75,6 +84,7 @@ class Family:
 
 
 FAMILIES = {
+    "dual": Family("dual:REPOSITORY", _dual),
     "e5": Family("e5", _e5),
     "embedded-state": Family("embedded-state", _embedded_state),
     "mclip": Family("mclip:NAME", _mclip),
@@ -100,7 +110,8 @@ def open_encoder(
 
     - ``mclip:NAME``: M-CLIP's text tower with OpenAI's image tower, as in the UoR-NCL paper;
     - ``openclip:MODEL/TAG``: any model and weights that open_clip knows;
-    - ``sbert:REPOSITORY``: any sentence-transformers model, for texts only.
+    - ``dual:REPOSITORY``: any dual encoder of transformers (SigLIP 2, MetaCLIP 2, CLIP);
+    - ``sbert:REPOSITORY``: any sentence-transformers model; for images too if it reads them.
 
     ``@REVISION`` after the name takes that revision from the hub. No weights are loaded before the
     first text or image that is not cached.
@@ -126,7 +137,7 @@ def open_encoder(
 
 
 def _check_clip(name: str) -> None:
-    packages = ("torch", "open_clip", "multilingual_clip", "sentence_transformers")
+    packages = ("torch", "open_clip", "multilingual_clip", "sentence_transformers", "transformers")
     check_extra("clip", f"The encoder '{name}'", *packages)
 
 

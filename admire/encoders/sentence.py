@@ -1,7 +1,8 @@
-"""Any sentence-transformers model, for queries and captions."""
+"""Any sentence-transformers model, for queries and captions, and for images if it reads them."""
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import numpy as np
 from admire.choices import Device
 from admire.encoders.families import open_encoder
 from admire.encoders.hub import hub_file, load_cached_first, resolve_source
+from admire.encoders.images import read_image
 from admire.encoders.placement import Placement
 from admire.encoders.protocols import Query, Role, Vectors
 from admire.errors import UserError
@@ -21,6 +23,7 @@ from admire.errors import UserError
 log = logging.getLogger("admire")
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
     from sentence_transformers import SentenceTransformer
 
 ENCODING: dict[str, Any] = {
@@ -37,7 +40,11 @@ class SentenceEncoder:
     """A sentence-transformers model with its own pooling and prompts.
 
     Models with ``e5`` in their name get E5's prompts, unless they bring their own. Texts beyond
-    the model's limit are cut at their end.
+    the model's limit are cut at their end. Images are documents: a model that puts an instruction
+    before documents puts it before them too.
+
+    Attributes:
+        sees: whether it also reads images, as its configuration says.
 
     Args:
         source: a repository on the hub, or a folder as sentence-transformers saves them.
@@ -49,14 +56,14 @@ class SentenceEncoder:
 
     def __init__(self, source: str, revision: str | None, placement: Placement):
         self.name = f"sbert:{source}"
-        self.batch = 32
         self._placement = placement
         self._found = found = resolve_source(
             source, "modules.json", "config.json", revision=revision
         )
+        modules = found.folder / "modules.json" if found.folder else found.config
         if found.config and found.config.name != "modules.json":
             try:  # other programs leave a model without it in the hub's cache
-                hub_file(source, "modules.json", revision=found.revision)
+                modules = hub_file(source, "modules.json", revision=found.revision)
             except UserError:
                 log.warning(
                     "%s: there is no modules.json, so the mean of the last states is taken. "
@@ -68,6 +75,41 @@ class SentenceEncoder:
         named = re.search(r"(?<![a-z0-9])e5(?![a-z0-9])", name)
         self._e5 = bool(named) and "instruct" not in name
         self.identity = f"sbert:{found.identity}:{placement.precision}{':e5' * self._e5}"
+        try:
+            self.sees = self._reads_images(_json(modules)[0])
+        except (TypeError, LookupError, AttributeError):  # loading it will tell what is wrong
+            self.sees = False
+        self.batch = 8 if self.sees else 32  # images wait for their batch whole
+
+    def _reads_images(self, module: dict[str, Any]) -> bool:
+        """Whether an input module reads images: what ``model.supports("image")`` will say.
+
+        Args:
+            module: its row in ``modules.json``.
+        """
+        kind, path = module["type"].rpartition(".")[2], module["path"]
+        if kind == "Router":
+            router = _json(self._file(path, "router_config.json"))
+            return any(
+                self._reads_images(
+                    {"type": router["types"][first], "path": f"{path}/{first}".strip("/")}
+                )
+                for first, *_ in router["structure"].values()
+            )
+        if kind == "Transformer":
+            settings = _json(self._file(path, "sentence_bert_config.json")) or {}
+            return "image" in settings.get("modality_config", {})
+        return bool(kind == "CLIPModel")  # as older versions of the package save a CLIP
+
+    def _file(self, path: str, name: str) -> Path | None:
+        """A file of one of the model's modules; None if it has none."""
+        place, found = f"{path}/{name}".strip("/"), self._found
+        if found.folder:
+            return found.folder / place
+        try:
+            return hub_file(found.place, place, revision=found.revision)
+        except UserError:
+            return None
 
     @cached_property
     def model(self) -> SentenceTransformer:
@@ -98,6 +140,15 @@ class SentenceEncoder:
         """See :class:`admire.encoders.TextEncoder`."""
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         vectors: Vectors = encode(list(texts), **ENCODING)
+        return vectors.astype("float32")
+
+    def prepare_image(self, path: Path) -> Image:
+        """See :class:`admire.encoders.Towers`; the model's own processor does the rest."""
+        return read_image(path)
+
+    def encode_prepared(self, images: Sequence[Image]) -> Vectors:
+        """See :class:`admire.encoders.Towers`. Only for a model that sees."""
+        vectors: Vectors = self.model.encode_document(list(images), **ENCODING)
         return vectors.astype("float32")
 
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:
@@ -147,6 +198,14 @@ class SentenceEncoder:
         states = torch.nn.functional.normalize(states, dim=-1)
         vectors: Vectors = states.float().cpu().numpy()
         return vectors
+
+
+def _json(file: Path | None) -> Any:
+    """What the file holds; None if there is none, or it is damaged."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8")) if file else None
+    except (OSError, ValueError):
+        return None
 
 
 def open_trainable(name: str, *, device: Device) -> SentenceEncoder:
