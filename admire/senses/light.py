@@ -289,8 +289,7 @@ def train_detector(
 
     With ``settings.neutral``, what a head says of neutral sentences is subtracted there, as it is
     in use. Only compounds that occur in both senses count, with as much weight for one sense as
-    for the other, and the log-odds are scaled without an offset. So nothing can be gained by
-    knowing which compounds are usually idioms.
+    for the other. So nothing can be gained by knowing which compounds are usually idioms.
 
     Args:
         items: labelled sentences.
@@ -346,7 +345,7 @@ def train_detector(
     heads = fitted[strength]
     told = np.concatenate(unseen)
     scores = np.concatenate([scored[test] @ head for head, test in zip(heads, unseen, strict=True)])
-    scale = LogisticRegression(C=np.inf, fit_intercept=not settings.neutral)
+    scale = LogisticRegression(C=np.inf)
     scale.fit(scores[:, None], labels[told], sample_weight=weights[told])
     probabilities = scale.predict_proba(scores[:, None])[:, 1]
     right = (probabilities > 0.5) == labels[told]

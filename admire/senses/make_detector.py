@@ -85,8 +85,15 @@ def read_magpie(*paths: Path) -> list[Item]:
     ]
 
 
-def main(data: Path) -> None:
-    """Train on the sources below the folder, and write the detector beside this file."""
+def is_name(item: Item) -> bool:
+    """Whether the sentence writes the compound as a name, like "the band Silver Spoon"."""
+    start, end = find_compound(item.sentence, item.compound)
+    words = item.sentence[start:end].split()
+    return len(words) > 1 and all(word[0].isupper() for word in words)
+
+
+def read_sources(data: Path) -> list[Item]:
+    """The labelled sentences of all sources, without names, which Task 2A counts as literal."""
     task, senses = data / "semeval2022_task2" / "subtask_a", data / "senses"
     items = [
         *read_idiomaticity(task / "train_zero_shot.csv"),
@@ -94,10 +101,15 @@ def main(data: Path) -> None:
         *read_bicontext(senses / "bicontext_English.txt"),
         *read_magpie(*(senses / f"magpie_typebased_{part}.csv" for part in ("dev", "test"))),
     ]
+    return [item for item in items if not is_name(item)]
+
+
+def main(data: Path) -> None:
+    """Train on the sources below the folder, and write the detector beside this file."""
     detector = train_detector(
-        items,
+        read_sources(data),
         open_context_encoder("embedded-state"),
-        DetectorTraining(per_compound=2),
+        DetectorTraining(per_compound=3),
         leave_out=read_compounds(data / "leave_out_compounds.txt"),
     )
     detector = replace(detector, card=detector.card | {"sources": SOURCES}, identity="")
