@@ -31,11 +31,11 @@ PAPER = Scoring()
     ],
 )
 def test_the_sense_decides_what_gloss_and_compound_count(scoring, sense, expected):
-    assert query_weights(scoring, sense, has_gloss=True) == pytest.approx(expected)
+    assert query_weights(scoring, sense, ("gloss", "compound")) == pytest.approx(expected)
 
 
 def test_without_a_gloss_the_compound_is_the_query():
-    assert query_weights(PAPER, Sense("idiomatic", 1.0), has_gloss=False) == {"compound": 1.0}
+    assert query_weights(PAPER, Sense("idiomatic", 1.0), ["compound"]) == {"compound": 1.0}
 
 
 def test_the_default_score_is_the_papers_sum_of_cosines():

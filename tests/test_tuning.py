@@ -37,8 +37,8 @@ def owl(k: int) -> Item:
 
 @pytest.fixture
 def folder(tmp_path):
-    chat = ScriptedChat(lambda p: "Idiomatic" if "literally" in p else "A person awake late.")
-    settings = Settings(sense="vote", scoring=Scoring())
+    chat = ScriptedChat(lambda p: "Idiomatic" if "or literally" in p else "A person awake late.")
+    settings = Settings(sense="vote", meanings="gloss", scoring=Scoring())
     run = rank([owl(k) for k in range(4)], settings, llms=[chat], encoder=WordEncoder())
     write_run(run, tmp_path / "run")
     return run, tmp_path / "run"
@@ -54,9 +54,9 @@ def test_the_runs_own_scoring_gives_the_runs_own_orders(folder):
 def test_every_scoring_of_the_grid_agrees_with_a_run_made_with_it(folder):
     _, path = folder
     _, parts, _ = read_run(path)
-    chat = ScriptedChat(lambda p: "Idiomatic" if "literally" in p else "A person awake late.")
+    chat = ScriptedChat(lambda p: "Idiomatic" if "or literally" in p else "A person awake late.")
     for scoring in scorings():
-        settings = Settings(sense="vote", scoring=scoring)
+        settings = Settings(sense="vote", meanings="gloss", scoring=scoring)
         run = rank([owl(k) for k in range(4)], settings, llms=[chat], encoder=WordEncoder())
         assert [rescore(part, scoring) for part in parts] == [r.order for r in run.rankings]
 
@@ -192,20 +192,20 @@ def chats() -> list[ScriptedChat]:
     votes = count()
 
     def answer(prompt: str) -> str:
-        if "literally" not in prompt:
+        if "or literally" not in prompt:
             return "A person awake late."
         usual = ("Idiomatic", "Literal")["owl0" in prompt or "owl3" in prompt]
         unusual = "Idiomatic" if usual == "Literal" else "Literal"
         return unusual if next(votes) % 3 == 2 else usual
 
-    second = ScriptedChat(lambda p: "Idiomatic" if "literally" in p else "Red, late.", "second")
+    second = ScriptedChat(lambda p: "Idiomatic" if "or literally" in p else "Red, late.", "second")
     return [ScriptedChat(answer), second]
 
 
 def pictured_run(folder: Path, track: Track | None, scoring: Scoring, encoders: int = 1) -> Run:
     return rank(
         [pictured(folder, k) for k in range(5)],
-        Settings(sense="vote", votes=3, track=track, scoring=scoring),
+        Settings(sense="vote", meanings="gloss", votes=3, track=track, scoring=scoring),
         llms=chats(),
         encoder=PictureEncoder(),
         caption_encoder=OtherWords() if encoders == 2 else None,

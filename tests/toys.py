@@ -66,11 +66,11 @@ OWL = Item(
     ),
     expected_order=("person.png", "bird.png", "bike.png"),
 )
-PAPER = Settings(llms=(), sense="vote", scoring=Scoring())
+PAPER = Settings(llms=(), sense="vote", meanings="gloss", scoring=Scoring())
 
 
 def says(sense: str, gloss: str = "A person who is awake late."):
     """A chat model that answers every question about the sense alike."""
     return ScriptedChat(
-        lambda prompt: sense if "literally" in prompt else gloss, name=f"says {sense}"
+        lambda prompt: sense if "or literally" in prompt else gloss, name=f"says {sense}"
     )
