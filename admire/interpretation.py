@@ -23,7 +23,7 @@ log = logging.getLogger("admire")
 
 
 Glosses = Literal["all", "idiomatic", "none"]
-"""Whose idiomatic meaning is asked for: of all items, of those taken as idiomatic, or of none."""
+"""Whose gloss is asked for: of all items, of those taken as idiomatic, or of none."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def interpret(
         votes: how often a model is asked for a sense, with the method ``vote``.
         detector: what the method ``detector`` asks; None is the built-in one.
         meanings: what is asked for; see :data:`admire.choices.Meanings`.
-        glosses: the items whose idiomatic meaning is asked for. Of these and all others, ``both``
-            asks for the literal one, unless this is ``none``.
+        glosses: the items whose gloss is asked for; ``both`` meanings are asked for of all items,
+            unless this is ``none``.
 
     Raises:
         UserError: a model cannot be asked; the message names the item.
@@ -100,15 +100,18 @@ def interpret(
             if method not in common:
                 common[method] = _without_asking(items, method, detector)
             senses = common[method]
-        wanted = [
-            item
-            for item, one in zip(items, senses, strict=True)
-            if glosses == "all" or (glosses == "idiomatic" and one.label == "idiomatic")
-        ]
-        both = meanings == "both"
-        idiomatic = _asked(wanted, "idiomatic" if both else "gloss", llm, prompts, seed)
-        wanted = list(items) if both and glosses != "none" else []
-        literal = _asked(wanted, "literal", llm, prompts, seed)
+        if glosses == "none":
+            idiomatic, literal = {}, {}
+        elif meanings == "both":
+            idiomatic = _asked(items, "idiomatic", llm, prompts, seed)
+            literal = _asked(items, "literal", llm, prompts, seed)
+        else:
+            wanted = [
+                item
+                for item, one in zip(items, senses, strict=True)
+                if glosses == "all" or one.label == "idiomatic"
+            ]
+            idiomatic, literal = _asked(wanted, "gloss", llm, prompts, seed), {}
         found.append(
             [
                 Interpretation(

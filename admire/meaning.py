@@ -181,7 +181,7 @@ def clean_gloss(reply: str, compound: str) -> str | None:
     """
     for line in reply.splitlines():
         text = _plain(line)
-        if text.endswith(":"):
+        if text.endswith(":") or _CHATTER.match(text):
             continue
         text = _without_opening(text, compound)
         if re.search(r"\w", text) and text.strip(" .").casefold() != compound.casefold():
@@ -195,6 +195,7 @@ def _plain(text: str) -> str:
 
 
 _QUOTES = "'‘’"
+_CHATTER = re.compile(r"(?:sure|certainly|okay|of course|no problem)\s*[,.!]", re.IGNORECASE)
 _REFUSAL = re.compile(
     r"(?:i['’]m sorry|i am sorry|sorry[,.!]|i cannot|i can['’]t|as an ai|desculpe)", re.IGNORECASE
 )

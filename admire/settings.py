@@ -20,7 +20,7 @@ from admire.choices import (
 from admire.errors import UserError
 from admire.scorer import QUERIES, Scoring
 
-OURS = Scoring(gate="soft", contrast=1.0, standardise=True, queries=QUERIES)
+OURS = Scoring(contrast=1.0, standardise=True, queries=QUERIES)
 
 
 @dataclass(frozen=True)

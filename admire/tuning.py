@@ -27,7 +27,6 @@ from admire.scorer import (
 from admire.senses.sense import Sense
 
 GLOSS = ("gloss", "compound")
-DEFINITIONS = tuple(role for role in QUERIES if "scene" not in role)
 GATES: tuple[Gate, ...] = ("hard", "soft")
 WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
 """Weights of images and captions that are tried where both are there."""
@@ -63,8 +62,7 @@ def sides(parts: Sequence[pd.DataFrame]) -> tuple[tuple[str, ...], ...]:
     """The queries that can be tried on a run's rows: the paper's, and all if there are more."""
     columns = set(parts[0].columns)
     there = [role for role in QUERIES if any(f"{track}_{role}" in columns for track in TRACKS)]
-    more = [tried for tried in (DEFINITIONS, QUERIES) if set(there) - set(GLOSS)]
-    return (GLOSS, *more)
+    return (GLOSS, QUERIES) if set(there) - set(GLOSS) else (GLOSS,)
 
 
 def scorings(

@@ -237,6 +237,7 @@ def test_definitions_and_scene_are_read(reply: str, expected: Meaning):
         # Seen: another phrase, which the model finds more like an idiom.
         '{"idiom": "old hat", "definitions": ["a person who is out of date"], "scene": "a mirror"}',
         "I'm sorry, but I can't help with that.",
+        "No problem, but I need the JSON data for the next line.",  # seen
         "Scene: a lamp",
         # Copies of the sentence and of the prompt's examples.
         '{"definitions": ["my sister is a night owl who writes at midnight"]}',

@@ -83,7 +83,7 @@ def test_embedded_is_what_settings_are_where_nothing_is_said():
         votes=5,
         meanings="both",
         track=None,
-        scoring=Scoring(gate="soft", contrast=1.0, standardise=True, queries=QUERIES),
+        scoring=Scoring(gate="hard", contrast=1.0, standardise=True, queries=QUERIES),
     )
 
 
