@@ -51,7 +51,8 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, Scoring]:
 def gates(parts: Sequence[pd.DataFrame]) -> tuple[Gate, ...]:
     """The gates that can be tried on a run's rows.
 
-    A run with a hard gate did not ask for the glosses of literal uses, which the soft gate needs.
+    A run with a hard gate that asked for glosses alone did not ask for those of literal uses, which
+    the soft gate needs.
     """
     rows = pd.concat(parts)
     literal = rows[rows["predicted_type"] != "idiomatic"]
