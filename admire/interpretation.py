@@ -13,7 +13,7 @@ from admire.items import Item
 from admire.llm import ChatModel, ask_each
 from admire.meaning import DEFINITIONS, UNSAID, Meaning, gloss, meaning
 from admire.prompts import Prompts
-from admire.scorer import QUERIES
+from admire.scorer import TEXTS
 from admire.senses import Detector, open_detector
 from admire.senses.sense import Sense, given
 from admire.senses.task2a import Use
@@ -46,13 +46,13 @@ class Interpretation:
         meaning = self.idiomatic if self.sense.label == "idiomatic" else self.literal
         return next(iter(meaning.definitions), None)
 
-    def queries(self) -> dict[str, str]:
-        """What there is to compare candidates with, by role; see :data:`admire.scorer.QUERIES`."""
+    def texts(self) -> dict[str, str]:
+        """What there is to compare candidates with, by role; see :data:`admire.scorer.TEXTS`."""
         said: list[str | None] = []
         for one in (self.idiomatic, self.literal):
             said += [*one.definitions, None, None][:DEFINITIONS]
             said.append(one.scene)
-        roles = zip(QUERIES, said, strict=False)  # the compound is the last role
+        roles = zip(TEXTS, said, strict=False)  # the compound is the last role
         return {role: text for role, text in roles if text}
 
 

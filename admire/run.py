@@ -320,7 +320,7 @@ def _queries(
         return [_Query({settings.query: text}, {settings.query: 1.0})]
     found = []
     for reading in interpretations:
-        texts = {"compound": item.compound} | reading.queries()
+        texts = {"compound": item.compound} | reading.texts()
         found.append(_Query(texts, query_weights(settings.scoring, reading.sense, texts), reading))
     return found
 

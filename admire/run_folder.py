@@ -109,7 +109,7 @@ def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
             ),
         }
         scoring = {f"scoring.{name}": value for name, value in settings["scoring"].items()}
-        scoring["scoring.queries"] = ",".join(scoring.get("scoring.queries", ()))
+        scoring["scoring.texts"] = ",".join(scoring.get("scoring.texts", ()))
         flat = settings | scoring
         flat = {name: value for name, value in flat.items() if name not in ("llms", "scoring")}
         for language in dict.fromkeys(item.language for item in items):

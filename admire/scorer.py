@@ -20,15 +20,15 @@ Scores = npt.NDArray[np.float64]
 
 IDIOMATIC = ("gloss", "gloss2", "scene")
 LITERAL = ("literal", "literal2", "literal_scene", "compound")
-QUERIES = IDIOMATIC + LITERAL
-"""The roles of queries: two definitions and a scene of each sense, and the compound itself."""
+TEXTS = IDIOMATIC + LITERAL
+"""What candidates are compared with, by role: definitions and scene of each sense, the compound."""
 
 
 @dataclass(frozen=True)
 class Scoring:
     """How similarities become a score.
 
-    With p the probability of the idiomatic sense, I the mean over the queries of that sense, L the
+    With p the probability of the idiomatic sense, I the mean over the texts of that sense, L the
     mean over those of the literal sense and C the compound, the score is
 
         p · (I − contrast · L) + (1 − p) · C.
@@ -48,8 +48,8 @@ class Scoring:
             candidates before they are added, so that no track or query outweighs another by its
             spread alone. Where images and captions have encoders of their own, only this gives
             their sum a meaning: cosines of a CLIP lie about 0.2, those of an E5 about 0.8.
-        queries: which of :data:`QUERIES` I and L are made of. What an item lacks is left out; I
-            without any query is C, and nothing is subtracted.
+        texts: which of :data:`TEXTS` I and L are made of. What an item lacks is left out; I
+            without any text is C, and nothing is subtracted.
     """
 
     image_weight: float = 1.0
@@ -57,7 +57,7 @@ class Scoring:
     gate: Gate = "hard"
     contrast: float = 0.0
     standardise: bool = False
-    queries: tuple[str, ...] = ("gloss", "compound")
+    texts: tuple[str, ...] = ("gloss", "compound")
 
     def __post_init__(self) -> None:
         check_settings(
@@ -67,15 +67,15 @@ class Scoring:
             gate=get_args(Gate),
             contrast=Number(),
             standardise=bool,
-            queries=tuple,
+            texts=tuple,
         )
-        for role in self.queries:
-            check_setting("queries", role, QUERIES)
+        for role in self.texts:
+            check_setting("texts", role, TEXTS)
 
 
 def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dict[str, float]:
-    """What each query counts, of those that there are; see :class:`Scoring`."""
-    counted = [role for role in scoring.queries if role in roles]
+    """What each text counts, of those that there are; see :class:`Scoring`."""
+    counted = [role for role in scoring.texts if role in roles]
     idiomatic = [role for role in counted if role in IDIOMATIC]
     literal = [role for role in counted if role in LITERAL]
     weights = dict.fromkeys([*counted, "compound"], 0.0)

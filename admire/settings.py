@@ -18,9 +18,9 @@ from admire.choices import (
     check_settings,
 )
 from admire.errors import UserError
-from admire.scorer import QUERIES, Scoring
+from admire.scorer import TEXTS, Scoring
 
-OURS = Scoring(contrast=1.0, standardise=True, queries=QUERIES)
+OURS = Scoring(contrast=1.0, standardise=True, texts=TEXTS)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from admire.items import Item
 from admire.run import TRACKS
 from admire.run_folder import read_run
 from admire.scorer import (
-    QUERIES,
+    TEXTS,
     Scores,
     Scoring,
     ensemble,
@@ -60,10 +60,10 @@ def gates(parts: Sequence[pd.DataFrame]) -> tuple[Gate, ...]:
 
 
 def sides(parts: Sequence[pd.DataFrame]) -> tuple[tuple[str, ...], ...]:
-    """The queries that can be tried on a run's rows: the paper's, and all if there are more."""
+    """The texts that can be tried on a run's rows: the paper's, and all if there are more."""
     columns = set(parts[0].columns)
-    there = [role for role in QUERIES if any(f"{track}_{role}" in columns for track in TRACKS)]
-    return (GLOSS, QUERIES) if set(there) - set(GLOSS) else (GLOSS,)
+    there = [role for role in TEXTS if any(f"{track}_{role}" in columns for track in TRACKS)]
+    return (GLOSS, TEXTS) if set(there) - set(GLOSS) else (GLOSS,)
 
 
 def scorings(
@@ -78,11 +78,11 @@ def scorings(
         tracks: with two, images and captions, their weights are tried as well.
         encoders: with two, plain sums are left out, whose terms are on different scales.
         gates: those to try, see :func:`gates`.
-        sides: the queries to try, see :func:`sides`.
+        sides: the texts to try, see :func:`sides`.
     """
     return tuple(
-        Scoring(image, caption, gate, contrast, standardise, queries)
-        for queries in sides
+        Scoring(image, caption, gate, contrast, standardise, texts)
+        for texts in sides
         for standardise in ((False, True) if encoders == 1 else (True,))
         for image, caption in (WEIGHTS if tracks == 2 else WEIGHTS[:1])
         for gate in gates
@@ -112,12 +112,12 @@ def _recorded(part: pd.DataFrame) -> list[_Recorded]:
         table = {
             (track, role): pd.to_numeric(rows[f"{track}_{role}"]).to_numpy(float)
             for track in TRACKS
-            for role in QUERIES
+            for role in TEXTS
             if f"{track}_{role}" in rows
         }
         # What a model did not say, or was not asked, has no cosine with any candidate.
         there = {role for (_, role), values in table.items() if not np.isnan(values).all()}
-        roles = [role for role in QUERIES if role in there]
+        roles = [role for role in TEXTS if role in there]
         cosines = {
             track: np.array([table[track, role] for role in roles])
             for track in TRACKS

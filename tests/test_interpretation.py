@@ -74,7 +74,7 @@ def test_each_sense_is_described_and_the_meant_one_is_shown(sense, meant):
     assert (found.idiomatic, found.literal) == (LATE, BIRD)
     assert (found.gloss, found.meant) == ("person awake late", meant)
     assert asked(chat) == ["sense", "idiomatic", "literal"]
-    assert found.queries() == {
+    assert found.texts() == {
         "gloss": "person awake late",
         "gloss2": "late worker",
         "scene": "a lamp at night",
@@ -90,7 +90,7 @@ def test_the_paper_asks_for_one_gloss_of_idiomatic_uses_and_no_more():
         assert asked(chat) == questions
         assert found.literal == Meaning()
         assert found.meant == (found.gloss if sense == "Idiomatic" else None)
-    assert found.queries() == {}
+    assert found.texts() == {}
 
 
 def test_a_gloss_of_every_use_and_none_at_all():
@@ -99,7 +99,7 @@ def test_a_gloss_of_every_use_and_none_at_all():
     assert asked(chat) == ["sense", "gloss"]
     for meanings in ("gloss", "both"):
         chat = explains("Idiomatic")
-        assert read(OWL, chat=chat, glosses="none", meanings=meanings)[0].queries() == {}
+        assert read(OWL, chat=chat, glosses="none", meanings=meanings)[0].texts() == {}
         assert asked(chat) == ["sense"]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admire import Candidate, Scoring
-from admire.scorer import QUERIES, ensemble, query_weights, rank_names, score, similarities
+from admire.scorer import TEXTS, ensemble, query_weights, rank_names, score, similarities
 from admire.senses.sense import Sense
 
 PAPER = Scoring()
@@ -34,8 +34,8 @@ def test_the_sense_decides_what_gloss_and_compound_count(scoring, sense, expecte
     assert query_weights(scoring, sense, ("gloss", "compound")) == pytest.approx(expected)
 
 
-ALL = Scoring(contrast=0.5, queries=QUERIES)
-SOFT = Scoring(gate="soft", contrast=0.5, queries=QUERIES)
+ALL = Scoring(contrast=0.5, texts=TEXTS)
+SOFT = Scoring(gate="soft", contrast=0.5, texts=TEXTS)
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ SOFT = Scoring(gate="soft", contrast=0.5, queries=QUERIES)
         (
             ALL,
             0.9,
-            QUERIES,
+            TEXTS,
             [1 / 3, 1 / 3, 1 / 3, -1 / 8, -1 / 8, -1 / 8, -1 / 8],
         ),
         # Literal: the compound alone.
-        (ALL, 0.1, QUERIES, [0, 0, 0, 0, 0, 0, 1]),
+        (ALL, 0.1, TEXTS, [0, 0, 0, 0, 0, 0, 1]),
         # p = 0.6: 0.6 · I − 0.3 · L + 0.4 · C
-        (SOFT, 0.6, QUERIES, [0.2, 0.2, 0.2, -0.075, -0.075, -0.075, 0.325]),
+        (SOFT, 0.6, TEXTS, [0.2, 0.2, 0.2, -0.075, -0.075, -0.075, 0.325]),
         # What is not there leaves its share to the others of its side.
         (SOFT, 0.6, ("gloss", "literal_scene", "compound"), [0.6, -0.15, 0.25]),
         # The literal meaning is missing: the last default, 0.6 · G + (1 − 0.6 − 0.3) · C.
@@ -61,7 +61,7 @@ SOFT = Scoring(gate="soft", contrast=0.5, queries=QUERIES)
         (SOFT, 0.6, ("literal", "literal_scene", "compound"), [0, 0, 1]),
         # Only some queries count; the compound stays what a literal use is compared with.
         (
-            Scoring(gate="soft", contrast=1, queries=("scene", "literal")),
+            Scoring(gate="soft", contrast=1, texts=("scene", "literal")),
             0.6,
             ("gloss", "scene", "literal", "compound"),
             [0, 0.6, -0.6, 0.4],
@@ -87,7 +87,7 @@ def test_both_sides_of_a_score_worked_out_by_hand():
         "compound": -1,
     }
     cosines = {"caption": np.array([[0.5 + 0.1 * way, 0.5 - 0.1 * way] for way in likes.values()])}
-    scoring = Scoring(gate="soft", contrast=1, standardise=True, queries=QUERIES)
+    scoring = Scoring(gate="soft", contrast=1, standardise=True, texts=TEXTS)
     weights = query_weights(scoring, Sense("idiomatic", 0.75), likes)
     found = score(cosines, [weights[role] for role in likes], scoring)
     # I = (1 + 1 - 1) / 3, L = (-1 + 1 - 1) / 3, C = -1: 3/4 (1/3 + 1/3) - 1/4 = 1/4

@@ -8,7 +8,7 @@ from commands import run
 import admire
 from admire import PROFILES, Scoring, Settings, UserError
 from admire.models import find_model
-from admire.scorer import QUERIES
+from admire.scorer import TEXTS
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ from admire.scorer import QUERIES
             "contrast cannot be inf: it is a number, and finite.",
         ),
         (
-            lambda: Scoring(queries=("gloss", "sceen")),
-            ("--queries", "gloss,sceen"),
-            "queries cannot be 'sceen'. Did you mean 'scene'? "
+            lambda: Scoring(texts=("gloss", "sceen")),
+            ("--texts", "gloss,sceen"),
+            "texts cannot be 'sceen'. Did you mean 'scene'? "
             "There are: gloss, gloss2, scene, literal, literal2, literal_scene, compound.",
         ),
     ],
@@ -83,7 +83,7 @@ def test_embedded_is_what_settings_are_where_nothing_is_said():
         votes=5,
         meanings="both",
         track=None,
-        scoring=Scoring(gate="hard", contrast=1.0, standardise=True, queries=QUERIES),
+        scoring=Scoring(gate="hard", contrast=1.0, standardise=True, texts=TEXTS),
     )
 
 
@@ -102,7 +102,7 @@ def test_paper_is_the_papers_stack():
             gate="hard",
             contrast=0.0,
             standardise=False,
-            queries=("gloss", "compound"),
+            texts=("gloss", "compound"),
         ),
     )
 

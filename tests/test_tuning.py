@@ -17,7 +17,7 @@ from admire.choices import Track
 from admire.cli import main
 from admire.evaluation import score_items
 from admire.run_folder import read_run
-from admire.scorer import QUERIES
+from admire.scorer import TEXTS
 from admire.tuning import WEIGHTS, cross_validate_scoring, gates, rescore, scorings, sides
 
 
@@ -260,7 +260,7 @@ def described_run(folder: Path, scoring: Scoring) -> Run:
 def test_a_run_that_describes_both_senses_can_be_rescored_by_all_of_its_queries(tmp_path):
     write_run(described_run(tmp_path, Scoring()), tmp_path / "run")
     _, parts, _ = read_run(tmp_path / "run")
-    assert sides(parts) == (("gloss", "compound"), QUERIES)
+    assert sides(parts) == (("gloss", "compound"), TEXTS)
     assert gates(parts) == ("hard", "soft")
     tried = scorings(2, 1, gates(parts), sides(parts))
     assert len(tried) == len(set(tried)) == 120
@@ -268,7 +268,7 @@ def test_a_run_that_describes_both_senses_can_be_rescored_by_all_of_its_queries(
     orders = set()
     for scoring in [
         *tried[::17],
-        Scoring(contrast=1, queries=("scene", "literal2", "literal_scene")),
+        Scoring(contrast=1, texts=("scene", "literal2", "literal_scene")),
     ]:
         run = described_run(tmp_path, scoring)
         rescored = [rescore(part, scoring) for part in parts]

@@ -125,7 +125,7 @@ def rank(
             help="Bring each query's cosines to one scale before they are added.",
         ),
     ] = None,
-    queries: Annotated[
+    texts: Annotated[
         str | None,
         typer.Option(
             help="Which texts count, with commas: gloss, gloss2, scene, literal, literal2, "
@@ -163,7 +163,7 @@ def rank(
         "gate": gate,
         "contrast": contrast,
         "standardise": standardise,
-        "queries": tuple(queries.split(",")) if queries else None,
+        "texts": tuple(texts.split(",")) if texts else None,
         "image_weight": image_weight,
         "caption_weight": caption_weight,
     }
@@ -226,10 +226,10 @@ def tune(
     print_summary(summarise(scored, seed=seed), f"{run}, scored as other compounds choose", json)
     weights = f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
     log.info(
-        "All items together choose --gate %s --contrast %g %s --queries %s%s",
+        "All items together choose --gate %s --contrast %g %s --texts %s%s",
         best.gate,
         best.contrast,
         "--standardise" if best.standardise else "--no-standardise",
-        ",".join(best.queries),
+        ",".join(best.texts),
         weights if (best.image_weight, best.caption_weight) != (1, 1) else "",
     )
