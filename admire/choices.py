@@ -23,6 +23,10 @@ SenseMethod = Literal["auto", "vote", "detector", "given"]
 model's hidden states, ``given`` takes the data's own. ``auto`` is the detector for the embedded
 chat model, which calls nearly every use idiomatic when it is asked, and votes for every other."""
 
+Meanings = Literal["gloss", "both"]
+"""What chat models say of a compound: ``gloss`` is one definition of the idiomatic sense, as in the
+paper; ``both`` is definitions and a scene of each sense."""
+
 Gate = Literal["hard", "soft"]
 """Whether one sense is followed, or both are weighed by their probability."""
 

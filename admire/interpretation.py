@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
 
-from admire.choices import SenseMethod
+from admire.choices import Meanings, SenseMethod
 from admire.items import Item
 from admire.llm import ChatModel, ask_each
-from admire.meaning import gloss
+from admire.meaning import DEFINITIONS, UNSAID, Meaning, gloss, meaning
 from admire.prompts import Prompts
+from admire.scorer import TEXTS
 from admire.senses import Detector, open_detector
 from admire.senses.sense import Sense, given
 from admire.senses.task2a import Use
@@ -22,16 +23,37 @@ log = logging.getLogger("admire")
 
 
 Glosses = Literal["all", "idiomatic", "none"]
-"""Whose meaning is asked for: of all items, of those taken as idiomatic, or of none."""
+"""Whose gloss is asked for: of all items, of those taken as idiomatic, or of none."""
 
 
 @dataclass(frozen=True)
 class Interpretation:
-    """How one chat model understands one item. ``gloss`` is None where it has none to offer."""
+    """How one chat model understands one item: which sense is meant, and what each one means."""
 
     llm: str
     sense: Sense
-    gloss: str | None
+    idiomatic: Meaning = UNSAID
+    literal: Meaning = UNSAID
+
+    @property
+    def gloss(self) -> str | None:
+        """The first definition of the idiomatic sense."""
+        return next(iter(self.idiomatic.definitions), None)
+
+    @property
+    def meant(self) -> str | None:
+        """The first definition of the sense that is meant."""
+        meaning = self.idiomatic if self.sense.label == "idiomatic" else self.literal
+        return next(iter(meaning.definitions), None)
+
+    def texts(self) -> dict[str, str]:
+        """What there is to compare candidates with, by role; see :data:`admire.scorer.TEXTS`."""
+        said: list[str | None] = []
+        for one in (self.idiomatic, self.literal):
+            said += [*one.definitions, None, None][:DEFINITIONS]
+            said.append(one.scene)
+        roles = zip(TEXTS, said, strict=False)  # the compound is the last role
+        return {role: text for role, text in roles if text}
 
 
 def sense_method(wanted: SenseMethod, llm: ChatModel) -> SenseMethod:
@@ -50,6 +72,7 @@ def interpret(
     votes: int = 5,
     seed: int = 0,
     detector: Detector | None = None,
+    meanings: Meanings = "gloss",
     glosses: Glosses = "idiomatic",
 ) -> list[list[Interpretation]]:
     """How each chat model understands each item: a list for each model, in the items' order.
@@ -60,7 +83,9 @@ def interpret(
         sense: how the sense is decided.
         votes: how often a model is asked for a sense, with the method ``vote``.
         detector: what the method ``detector`` asks; None is the built-in one.
-        glosses: the items whose meaning is asked for.
+        meanings: what is asked for; see :data:`admire.choices.Meanings`.
+        glosses: the items whose gloss is asked for; ``both`` meanings are asked for of all items,
+            unless this is ``none``.
 
     Raises:
         UserError: a model cannot be asked; the message names the item.
@@ -75,9 +100,25 @@ def interpret(
             if method not in common:
                 common[method] = _without_asking(items, method, detector)
             senses = common[method]
-        meanings = _meanings(items, senses, llm, prompts, glosses, seed)
+        if glosses == "none":
+            idiomatic, literal = {}, {}
+        elif meanings == "both":
+            idiomatic = _asked(items, "idiomatic", llm, prompts, seed)
+            literal = _asked(items, "literal", llm, prompts, seed)
+        else:
+            wanted = [
+                item
+                for item, one in zip(items, senses, strict=True)
+                if glosses == "all" or one.label == "idiomatic"
+            ]
+            idiomatic, literal = _asked(wanted, "gloss", llm, prompts, seed), {}
         found.append(
-            [Interpretation(llm.name, one, meanings.get(k)) for k, one in enumerate(senses)]
+            [
+                Interpretation(
+                    llm.name, one, idiomatic.get(item, UNSAID), literal.get(item, UNSAID)
+                )
+                for item, one in zip(items, senses, strict=True)
+            ]
         )
     return found
 
@@ -102,31 +143,29 @@ def _without_asking(
     return (detector or open_detector()).classify([Use(item) for item in items])
 
 
-def _meanings(
+def _asked(
     items: Sequence[Item],
-    senses: Sequence[Sense],
+    what: Literal["gloss", "idiomatic", "literal"],
     llm: ChatModel,
     prompts: Prompts,
-    glosses: Glosses,
     seed: int,
-) -> dict[int, str | None]:
-    """The glosses that are wanted, by the item's place; None where the model gave none."""
-    wanted = [
-        k
-        for k, sense in enumerate(senses)
-        if glosses == "all" or (glosses == "idiomatic" and sense.label == "idiomatic")
-    ]
+) -> dict[Item, Meaning]:
+    """What the model says of the items; those whose prompt is the same are asked about once."""
 
-    def meaning(item: Item) -> str | None:
-        return gloss(item, llm, prompts, seed=seed)
+    def ask(item: Item) -> Meaning:
+        if what == "gloss":
+            return gloss(item, llm, prompts, seed=seed)
+        return meaning(item, what, llm, prompts, seed=seed)
 
-    asked = [items[k] for k in wanted]
-    answers = ask_each(meaning, asked, llm, "meanings", called=attrgetter("compound"))
-    meanings = dict(zip(wanted, answers, strict=True))
-    for k, text in meanings.items():
-        if text is None:
-            log.warning("%s gave no meaning of '%s'.", llm.name, items[k].compound)
-    return meanings
+    asked = {item: prompts.about(item, what) for item in items}
+    first = {prompt: item for item, prompt in reversed(asked.items())}
+    called = "literal meanings" if what == "literal" else "meanings"
+    answers = ask_each(ask, list(first.values()), llm, called, called=attrgetter("compound"))
+    known = dict(zip(first, answers, strict=True))
+    for prompt, item in first.items():
+        if not known[prompt]:
+            log.warning("%s gave no %s of '%s'.", llm.name, called.removesuffix("s"), item.compound)
+    return {item: known[prompt] for item, prompt in asked.items()}
 
 
 def _votes(

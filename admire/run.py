@@ -152,6 +152,7 @@ def rank(
             votes=settings.votes,
             seed=settings.seed,
             detector=detector,
+            meanings=settings.meanings,
             glosses="all" if settings.scoring.gate == "soft" else "idiomatic",
         )
         timings["senses and meanings"] = time.perf_counter() - started
@@ -347,14 +348,11 @@ def _queries(
     if settings.query != "meaning":
         text = item.compound if settings.query == "compound" else item.sentence
         return [_Query({settings.query: text}, {settings.query: 1.0})]
-    return [
-        _Query(
-            {"compound": item.compound} | ({"gloss": i.gloss} if i.gloss else {}),
-            query_weights(settings.scoring, i.sense, i.gloss is not None),
-            i,
-        )
-        for i in interpretations
-    ]
+    found = []
+    for reading in interpretations:
+        texts = {"compound": item.compound} | reading.texts()
+        found.append(_Query(texts, query_weights(settings.scoring, reading.sense, texts), reading))
+    return found
 
 
 def _rank_item(

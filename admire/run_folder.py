@@ -24,7 +24,7 @@ def write_run(run: Run, folder: str | Path) -> list[Path]:
 
     ``submission_<language>.tsv`` for each language; ``scores.csv``, one row for each item, chat
     model and candidate with its cosines and scores; ``items.jsonl``, one object an item with
-    senses, votes, glosses and order; ``run.json``, source, settings, model identities, prompt
+    senses, votes, every wording and order; ``run.json``, source, settings, model identities, prompt
     hashes, versions and timings.
 
     Raises:
@@ -108,7 +108,9 @@ def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
                 dict.fromkeys(one["name"] for one in record["models"]["encoders"].values())
             ),
         }
-        flat = settings | {f"scoring.{name}": v for name, v in settings["scoring"].items()}
+        scoring = {f"scoring.{name}": value for name, value in settings["scoring"].items()}
+        scoring["scoring.texts"] = ",".join(scoring.get("scoring.texts", ()))
+        flat = settings | scoring
         flat = {name: value for name, value in flat.items() if name not in ("llms", "scoring")}
         for language in dict.fromkeys(item.language for item in items):
             chosen = [k for k, item in enumerate(items) if item.language == language]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -10,7 +10,7 @@ from typing import get_args
 import numpy as np
 import numpy.typing as npt
 
-from admire.choices import Gate, Number, check_settings
+from admire.choices import Gate, Number, check_setting, check_settings
 from admire.encoders import Vectors
 from admire.items import Candidate
 from admire.senses.sense import Sense
@@ -18,24 +18,38 @@ from admire.senses.sense import Sense
 Vector = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
 
+IDIOMATIC = ("gloss", "gloss2", "scene")
+LITERAL = ("literal", "literal2", "literal_scene", "compound")
+TEXTS = IDIOMATIC + LITERAL
+"""What candidates are compared with, by role: definitions and scene of each sense, the compound."""
+
 
 @dataclass(frozen=True)
 class Scoring:
     """How similarities become a score.
+
+    With p the probability of the idiomatic sense, I the mean over the texts of that sense, L the
+    mean over those of the literal sense and C the compound, the score is
+
+        p · (I − contrast · L) + (1 − p) · C.
+
+    For a literal use the compound says itself what to look for. The words for the literal sense
+    tell what not to look for where the idiomatic one is meant.
 
     The defaults are the UoR-NCL paper's: the query is the gloss where the sense is idiomatic and
     the compound where it is literal, and the cosines to image and caption are added (section 2.2).
 
     Attributes:
         image_weight, caption_weight: what a track's cosines are multiplied by before the sum.
-        gate: ``hard`` follows the decided sense; ``soft`` weighs gloss and compound by the
-            probability of the idiomatic sense.
-        contrast: how much similarity to the bare compound counts *against* a candidate in the
-            idiomatic sense, which pushes literal pictures down; 0 is the paper's.
+        gate: with ``hard``, p is 1 or 0, as the sense was decided.
+        contrast: how much likeness to the literal sense counts *against* a candidate where the
+            idiomatic one is meant; 0 is the paper's.
         standardise: bring each query's cosines to mean 0 and deviation 1 over the item's
             candidates before they are added, so that no track or query outweighs another by its
             spread alone. Where images and captions have encoders of their own, only this gives
             their sum a meaning: cosines of a CLIP lie about 0.2, those of an E5 about 0.8.
+        texts: which of :data:`TEXTS` I and L are made of. What an item lacks is left out; I
+            without any text is C, and nothing is subtracted.
     """
 
     image_weight: float = 1.0
@@ -43,6 +57,7 @@ class Scoring:
     gate: Gate = "hard"
     contrast: float = 0.0
     standardise: bool = False
+    texts: tuple[str, ...] = ("gloss", "compound")
 
     def __post_init__(self) -> None:
         check_settings(
@@ -52,15 +67,27 @@ class Scoring:
             gate=get_args(Gate),
             contrast=Number(),
             standardise=bool,
+            texts=tuple,
         )
+        for role in self.texts:
+            check_setting("texts", role, TEXTS)
 
 
-def query_weights(scoring: Scoring, sense: Sense, has_gloss: bool) -> dict[str, float]:
-    """What the gloss and the compound count as queries; without a gloss, the compound alone."""
-    if not has_gloss:
-        return {"compound": 1.0}
-    idiomatic = sense.probability if scoring.gate == "soft" else float(sense.label == "idiomatic")
-    return {"gloss": idiomatic, "compound": 1 - idiomatic - scoring.contrast * idiomatic}
+def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dict[str, float]:
+    """What each text counts, of those that there are; see :class:`Scoring`."""
+    counted = [role for role in scoring.texts if role in roles]
+    idiomatic = [role for role in counted if role in IDIOMATIC]
+    literal = [role for role in counted if role in LITERAL]
+    weights = dict.fromkeys([*counted, "compound"], 0.0)
+    if not idiomatic:
+        return weights | {"compound": 1.0}
+    p = sense.probability if scoring.gate == "soft" else float(sense.label == "idiomatic")
+    for role in idiomatic:
+        weights[role] += p / len(idiomatic)
+    for role in literal:
+        weights[role] -= scoring.contrast * p / len(literal)
+    weights["compound"] += 1 - p
+    return weights
 
 
 def similarities(

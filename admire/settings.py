@@ -8,6 +8,7 @@ from typing import get_args
 
 from admire.choices import (
     Device,
+    Meanings,
     Number,
     Precision,
     ProfileName,
@@ -17,9 +18,9 @@ from admire.choices import (
     check_settings,
 )
 from admire.errors import UserError
-from admire.scorer import Scoring
+from admire.scorer import TEXTS, Scoring
 
-EMBEDDED_SCORING = Scoring(gate="soft", contrast=1.0, standardise=True)
+OURS = Scoring(contrast=1.0, standardise=True, texts=TEXTS)
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Settings:
             model.
         sense: how the sense is decided, see :data:`admire.choices.SenseMethod`.
         votes: how often each chat model is asked for the sense (the paper's T).
+        meanings: what the chat models say of each compound, see :data:`admire.choices.Meanings`.
         track: what of the candidates is compared; None takes all of their images and captions
             that the encoder can read.
         scoring: how similarities become scores.
@@ -55,8 +57,9 @@ class Settings:
     query: QueryText = "meaning"
     sense: SenseMethod = "auto"
     votes: int = 5
+    meanings: Meanings = "both"
     track: Track | None = None
-    scoring: Scoring = field(default=EMBEDDED_SCORING)
+    scoring: Scoring = field(default=OURS)
     head: str | Path | None = None
     prompts: str | Path | None = None
     detector: str | Path | None = None
@@ -74,6 +77,7 @@ class Settings:
             query=get_args(QueryText),
             sense=get_args(SenseMethod),
             votes=Number(1, whole=True),
+            meanings=get_args(Meanings),
             track=(*get_args(Track), None),
             scoring=Scoring,
             head=str | Path | None,
@@ -91,6 +95,7 @@ PROFILES: dict[ProfileName, Settings] = {
     "paper": Settings(
         llms=("openai:gpt-3.5-turbo", "openai:gpt-4", "openai:gpt-4o"),
         encoder="mclip:XLM-Roberta-Large-Vit-B-32",
+        meanings="gloss",
         track="image",
         scoring=Scoring(),
     ),

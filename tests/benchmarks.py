@@ -99,7 +99,7 @@ class Listener(WordEncoder):
 
 def told(prompt: str) -> str:
     """A chat model's answers: idiomatic where codes are written, else literal; one gloss."""
-    if "literally" in prompt:
+    if "or literally" in prompt:
         return "Idiomatic" if "codes" in prompt else "Literal"
     return "someone who works late"
 

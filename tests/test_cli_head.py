@@ -46,7 +46,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def open_llm(name: str, *, url: str | None = None) -> ScriptedChat:
         opened.append((name, url))
         return ScriptedChat(
-            lambda prompt: "Idiomatic" if "literally" in prompt else "a woman awake late"
+            lambda prompt: "Idiomatic" if "or literally" in prompt else "a woman awake late"
         )
 
     for module in ("head.triplets", "run"):

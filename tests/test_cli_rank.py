@@ -66,6 +66,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--query sentence": {"query": "sentence"},
     "--sense given": {"sense": "given"},
     "--votes 3": {"votes": 3},
+    "--meanings gloss": {"meanings": "gloss"},
+    "--meanings both": {"meanings": "both"},
     "--track caption": {"track": "caption"},
     "--track image+caption": {"track": "image+caption"},
     "--gate soft": {"scoring": {"gate": "soft"}},
@@ -74,6 +76,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--contrast 0": {"scoring": {"contrast": 0.0}},
     "--standardise": {"scoring": {"standardise": True}},
     "--no-standardise": {"scoring": {"standardise": False}},
+    "--texts gloss": {"scoring": {"texts": ("gloss",)}},
+    "--texts gloss,scene,compound": {"scoring": {"texts": ("gloss", "scene", "compound")}},
     "--image-weight 2": {"scoring": {"image_weight": 2.0}},
     "--image-weight 0": {"scoring": {"image_weight": 0.0}},
     "--caption-weight 0.5": {"scoring": {"caption_weight": 0.5}},
@@ -164,7 +168,7 @@ def pictured(tmp_path: Path, write_table) -> Path:
 
 
 def answer(prompt: str) -> str:
-    if "literally" not in prompt:
+    if "or literally" not in prompt:
         return "person awake late"
     return "Literal" if "hooted" in prompt else "Idiomatic"
 
@@ -193,9 +197,9 @@ def test_the_papers_profile_asks_its_three_models_and_looks_at_the_images(
     assert {request["model"] for request in requests} == set(models)
     for model in models:
         own = [request for request in requests if request["model"] == model]
-        votes = [(r["seed"], "hooted" in prompt(r)) for r in own if "literally" in prompt(r)]
+        votes = [(r["seed"], "hooted" in prompt(r)) for r in own if "or literally" in prompt(r)]
         assert sorted(votes) == [(seed, item) for seed in range(5) for item in (False, True)]
-        glosses = [prompt(request) for request in own if "literally" not in prompt(request)]
+        glosses = [prompt(request) for request in own if "or literally" not in prompt(request)]
         assert len(glosses) == 1
         assert "My sister is a night owl" in glosses[0]
     sent = {request.headers["Authorization"] for request, _ in httpserver.log}
@@ -309,7 +313,7 @@ def test_the_embedded_profiles_encoder_needs_no_torch(
 
 
 def literal(prompt: str) -> str:
-    return "Literal" if "literally" in prompt else "Someone who is awake at night."
+    return "Literal" if "or literally" in prompt else "Someone who is awake at night."
 
 
 @pytest.fixture
@@ -350,7 +354,7 @@ def test_a_second_run_asks_and_encodes_nothing(capsys, tmp_path, write_table, ht
     data = write_table(admire_row())
     run(capsys, "rank", data, "--out", tmp_path / "one", *model)
     asked = len(prompts)
-    assert asked == 6  # five votes and a gloss
+    assert asked == 7  # five votes, and what each sense means
     code, _, err = run(capsys, "rank", data, "--out", tmp_path / "two", *model)
     assert code == 0
     assert len(prompts) == asked
@@ -479,4 +483,4 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver, model
     prompts.clear()
     subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True)
     assert (out / "submission_en.tsv").is_file()
-    assert sum("night owl" in prompt and "literally" in prompt for prompt in prompts) == 0
+    assert sum("night owl" in prompt and "or literally" in prompt for prompt in prompts) == 0

@@ -7,7 +7,17 @@ from toys import ScriptedChat
 
 from admire.errors import UserError
 from admire.items import Item
-from admire.meaning import ATTEMPTS, clean_gloss, gloss
+from admire.meaning import (
+    ATTEMPTS,
+    DEFINITIONS,
+    UNSAID,
+    Meaning,
+    clean_gloss,
+    copied,
+    gloss,
+    meaning,
+    read_meaning,
+)
 from admire.prompts import Prompts
 
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
@@ -170,26 +180,157 @@ def test_the_bare_compound_is_never_a_gloss(reply: str):
     assert text.strip(" .").casefold() != "night owl"
 
 
+# ------------------------------------------------------------------------- both senses at once
+
+OBJECT = '{"idiom": "night owl", "definitions": ["awake late", "up at night"], "scene": "a lamp"}'
+WHOLE = Meaning(("awake late", "up at night"), "a lamp")
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (OBJECT, WHOLE),
+        (f"```json\n{OBJECT}\n```", WHOLE),
+        (f"Sure! Here is the line:\n{OBJECT}\nI hope this helps.", WHOLE),
+        (OBJECT.replace("idiom", "phrase").replace("night owl", "Night Owl"), WHOLE),
+        (OBJECT.replace("], ", "}, "), WHOLE),  # seen: the list closed by a brace
+        # The examples written once more before the line that was asked for.
+        (f'{{"phrase": "red tape", "definitions": ["forms"], "scene": "a desk"}}\n{OBJECT}', WHOLE),
+        # Cut off within the scene, before it, and within the definitions.
+        (OBJECT[:-3], Meaning(("awake late", "up at night"), "a lam")),
+        (OBJECT[: OBJECT.index("scene")], Meaning(("awake late", "up at night"))),
+        (OBJECT[: OBJECT.index(" night")], Meaning(("awake late",))),
+        # One definition, which is no list; the same one twice; more than are kept.
+        ('{"definitions": "awake late", "scene": "a lamp"}', Meaning(("awake late",), "a lamp")),
+        ('{"definitions": ["Awake late.", "awake late"]}', Meaning(("Awake late.",))),
+        ('{"definitions": ["one", "two", "three"]}', Meaning(("one", "two"))),
+        (
+            '{"definitions": ["says \\"no\\"", "caf\\u00e9 guest"]}',
+            Meaning(("says no", "café guest")),
+        ),
+        # The compound's own words lead up to a definition; in a scene they are its subject.
+        (
+            '{"definitions": ["Night owl: someone awake late"], "scene": "a night owl is awake"}',
+            Meaning(("someone awake late",), "a night owl is awake"),
+        ),
+        # Lines, for templates and models that write no JSON.
+        ("1. awake late\n2. up at night\nScene: a lamp", WHOLE),
+        ("Here you are:\n\n1) **awake late**\n2) up at night\n**Scene:** a lamp", WHOLE),
+        ("- awake late\n- up at night\n\nCena: a lamp", WHOLE),
+        ("A night owl is someone awake late.", Meaning(("someone awake late.",))),
+    ],
+)
+def test_definitions_and_scene_are_read(reply: str, expected: Meaning):
+    assert read_meaning(reply, ITEM) == expected
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "{",
+        "{}",
+        '{"phrase": "night owl"}',
+        '{"phrase": "night owl", "definitions": []}',
+        '{"phrase": "night owl", "definitions": [], "scene": "a lamp"}',
+        '{"phrase": "night owl", "definitions": ["night owl", "A night owl."]}',
+        # Seen: another phrase, which the model finds more like an idiom.
+        '{"idiom": "old hat", "definitions": ["a person who is out of date"], "scene": "a mirror"}',
+        "I'm sorry, but I can't help with that.",
+        "No problem, but I need the JSON data for the next line.",  # seen
+        "Scene: a lamp",
+        # Copies of the sentence and of the prompt's examples.
+        '{"definitions": ["my sister is a night owl who writes at midnight"]}',
+        '{"definitions": ["a reckless person whom nobody can control"]}',
+    ],
+)
+def test_a_reply_without_a_usable_definition(reply: str):
+    assert read_meaning(reply, ITEM, Prompts().about(ITEM, "idiomatic")) == UNSAID
+
+
+def test_a_scene_that_copies_the_sentence_is_left_out():
+    reply = '{"definitions": ["awake late"], "scene": "my sister, who writes at midnight"}'
+    assert read_meaning(reply, ITEM) == Meaning(("awake late",))
+
+
+PARTS = [
+    *PIECES,
+    "{",
+    "}",
+    "[",
+    "]",
+    "\\",
+    '"definitions": ',
+    '"scene": ',
+    '"phrase": ',
+    "1. ",
+    ", ",
+]
+
+
+@given(st.text() | st.lists(st.sampled_from(PARTS), max_size=30).map("".join), COMPOUNDS)
+def test_every_reply_gives_a_meaning_or_none(reply: str, compound: str):
+    found = read_meaning(reply, Item(compound, f"This is {compound}."))
+    assert len(found.definitions) <= DEFINITIONS
+    assert all(text.strip() for text in found.definitions)
+    assert found.scene is None or found.scene.strip()
+    assert found.definitions or not found.scene
+
+
+SENTENCE = "The concentrate is then passed through a tower of hot air to dry it."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The concentrate is then passed through a tower", True),
+        ("It is what is then passed through a tower, as one says", True),  # five in a row
+        ("a tower of hot water", True),  # three of its five words and no more: a run of four
+        ("hot air to dry", True),
+        ("hot air", False),
+        ("air that is hot", False),
+        ("promises that come to nothing", False),
+        ("a tower in which wet things are dried by warm wind", False),
+        ("", False),
+    ],
+)
+def test_a_copy_of_the_sentence_is_told_by_its_runs_of_words(text: str, expected: bool):
+    assert copied(text, SENTENCE) == expected
+
+
+@pytest.mark.parametrize("sense", ["idiomatic", "literal"])
+def test_the_prompt_of_a_sense_is_asked_until_a_reply_can_be_used(sense):
+    llm = Dictionary("", "I'm sorry.", OBJECT)
+    assert meaning(ITEM, sense, llm, Prompts(), seed=7) == WHOLE
+    assert llm.asked == [(0.0, 7), (1.0, 8), (1.0, 9)]
+    chat = ScriptedChat(lambda _: "")
+    assert meaning(ITEM, sense, chat, Prompts()) == UNSAID
+    assert chat.prompts == [Prompts().about(ITEM, sense)] * ATTEMPTS
+
+
 # -------------------------------------------------------------------------------------- gloss
 
 
 def test_the_first_reply_is_the_likeliest_one():
     llm = Dictionary("A night owl is someone awake at night.")
-    assert gloss(ITEM, llm, Prompts(), seed=7) == "someone awake at night."
+    assert gloss(ITEM, llm, Prompts(), seed=7) == Meaning(("someone awake at night.",))
     assert llm.asked == [(0.0, 7)]
 
 
-@pytest.mark.parametrize("useless", ["", "night owl", "I'm sorry, I cannot help.", "**"])
+@pytest.mark.parametrize(
+    "useless",
+    ["", "night owl", "I'm sorry, I cannot help.", "**", "A night owl who writes at midnight"],
+)
 def test_a_useless_reply_is_asked_for_again_with_another_seed(useless: str):
     # At temperature 0 the second reply would be the first one again.
     llm = Dictionary(useless, useless, "someone awake at night")
-    assert gloss(ITEM, llm, Prompts(), seed=7) == "someone awake at night"
+    assert gloss(ITEM, llm, Prompts(), seed=7) == Meaning(("someone awake at night",))
     assert llm.asked == [(0.0, 7), (1.0, 8), (1.0, 9)]
 
 
 def test_after_the_attempts_there_is_no_gloss():
     llm = Dictionary(*[""] * 9)
-    assert gloss(ITEM, llm, Prompts()) is None
+    assert gloss(ITEM, llm, Prompts()) == UNSAID
     assert len(llm.asked) == ATTEMPTS
 
 

@@ -25,14 +25,27 @@ def test_a_shipped_prompt_holds_what_it_asks_about(file: str):
     prompt, language = file.removesuffix(".j2").split("_")
     text = Prompts().render(prompt, language, **VALUES)
     assert '"night owl"' in text
-    assert '"My sister is a night owl."' in text
-    assert "{" not in text
+    # What a compound's words say does not depend on the sentence.
+    assert ('"My sister is a night owl."' in text) == (prompt != "literal")
+    assert "{{" not in text
+    assert "{%" not in text
     assert text == text.strip()
 
 
 def test_the_prompt_for_a_rating_holds_both_sentences_in_their_order():
     text = Prompts().render("similarity", "en", first="One owl.", second="Two owls.")
     assert text.endswith('Sentence 1: "One owl."\nSentence 2: "Two owls."\nSimilarity:')
+
+
+LEFT_OUT = Path(__file__).parents[2] / "shared" / "data" / "leave_out_compounds.txt"
+
+
+@pytest.mark.skipif(not LEFT_OUT.is_file(), reason="needs ../shared/data/leave_out_compounds.txt")
+@pytest.mark.parametrize("file", ["idiomatic_en.j2", "literal_en.j2"])
+def test_no_example_in_a_prompt_is_a_compound_that_is_measured_on(file: str):
+    text = (FOLDER / file).read_text().casefold()
+    named = LEFT_OUT.read_text(encoding="utf-8").casefold().splitlines()
+    assert [compound for compound in named if compound in text] == []
 
 
 def test_the_sense_prompt_names_both_answers():

@@ -13,6 +13,7 @@ from toys import ScriptedChat, WordEncoder
 
 from admire.errors import UserError
 from admire.interpretation import Interpretation
+from admire.meaning import Meaning
 from admire.retrieval.evaluation import score_queries, write_trec
 from admire.retrieval.modes import MODES
 from admire.retrieval.passages import Split, write_split
@@ -79,7 +80,9 @@ def test_by_meaning_a_chat_model_or_the_data_tells_the_senses(data, sense, first
     settings = RetrieveSettings(query="meaning", sense=sense, contrast=0.5)
     found = retrieve_split(data, settings, llm=ScriptedChat(told), encoder=WordEncoder())
     readings = [
-        Interpretation("toy", Sense(usage, float(usage == "idiomatic")), "someone who works late")
+        Interpretation(
+            "toy", Sense(usage, float(usage == "idiomatic")), Meaning(("someone who works late",))
+        )
         for usage in usages
     ]
     assert usages[0] == first

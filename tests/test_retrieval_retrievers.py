@@ -18,6 +18,7 @@ from admire.encoders import Query
 from admire.errors import UserError
 from admire.interpretation import Interpretation, interpret
 from admire.items import Candidate, Item
+from admire.meaning import Meaning
 from admire.prompts import Prompts
 from admire.retrieval.evaluation import ranked, score_queries
 from admire.retrieval.modes import MODES
@@ -262,11 +263,11 @@ def test_an_encoder_without_spans_says_what_to_use_instead(mode):
 def wavering() -> Callable[[str], str]:
     """Answers of which every third vote is another one."""
     votes = itertools.cycle(["Idiomatic", "Literal", "Idiomatic"])
-    return lambda prompt: next(votes) if "literally" in prompt else "someone who works late"
+    return lambda prompt: next(votes) if "or literally" in prompt else "someone who works late"
 
 
 def silent(prompt: str) -> str:
-    return "Idiomatic" if "literally" in prompt else ""
+    return "Idiomatic" if "or literally" in prompt else ""
 
 
 @pytest.mark.parametrize(
@@ -305,15 +306,15 @@ def test_by_meaning_is_rank_with_the_documents_as_candidates(chat, scoring):
 
 
 def test_without_a_gloss_documents_are_compared_with_the_pie_alone():
-    readings = [Interpretation("toy", Sense("idiomatic", 0.9), None)] * 2
+    readings = [Interpretation("toy", Sense("idiomatic", 0.9))] * 2
     found = by_meaning(OWLS, WordEncoder(), readings, Scoring(gate="soft", contrast=1.0))
     np.testing.assert_allclose(found, bags(["night owl"] * 2) @ bags(SENTENCES).T, atol=1e-12)
 
 
 def test_a_probability_weighs_the_gloss_against_the_pie():
     readings = [
-        Interpretation("toy", Sense("idiomatic", 0.75), "she codes"),
-        Interpretation("toy", Sense("literal", 0.25), "she codes"),
+        Interpretation("toy", Sense("idiomatic", 0.75), Meaning(("she codes",))),
+        Interpretation("toy", Sense("literal", 0.25), Meaning(("she codes",))),
     ]
     found = by_meaning(OWLS, WordEncoder(), readings, Scoring(gate="soft"))
     gloss, pie = bags(["she codes", "night owl"]) @ bags(SENTENCES).T

@@ -34,7 +34,7 @@ def test_a_literal_sense_asks_for_no_gloss_with_a_hard_gate_and_for_one_with_a_s
         chat = says("Literal")
         rank(
             [OWL],
-            Settings(sense="vote", scoring=Scoring(gate=gate)),
+            Settings(sense="vote", meanings="gloss", scoring=Scoring(gate=gate)),
             llms=[chat],
             encoder=WordEncoder(),
         )
@@ -43,7 +43,7 @@ def test_a_literal_sense_asks_for_no_gloss_with_a_hard_gate_and_for_one_with_a_s
 
 def test_votes_are_asked_for_as_often_as_set():
     chat = says("Literal")
-    settings = Settings(sense="vote", votes=3, scoring=Scoring())
+    settings = Settings(sense="vote", meanings="gloss", votes=3, scoring=Scoring())
     run = rank([OWL], settings, llms=[chat], encoder=WordEncoder())
     assert run.rankings[0].interpretations[0].sense.literal == 3
 
@@ -67,7 +67,7 @@ def test_baselines_ask_no_model(query, best):
 
 
 def test_given_senses_are_taken_as_they_are_and_missing_ones_refused():
-    settings = Settings(sense="given", scoring=Scoring())
+    settings = Settings(sense="given", meanings="gloss", scoring=Scoring())
     known = Item(OWL.compound, OWL.sentence, candidates=OWL.candidates, sentence_type="literal")
     run = rank([known], settings, llms=[says("Idiomatic")], encoder=WordEncoder())
     assert run.rankings[0].predicted_type == "literal"
@@ -102,7 +102,7 @@ def test_images_and_captions_count_as_far_as_the_encoder_reads_them(tmp_path, ca
     by_caption = rank([item], PAPER, llms=[says("Literal")], encoder=WordEncoder())
     assert by_caption.rankings[0].order[0] == "person.png"
     assert caplog.text.count("captions alone decide") == 1
-    images = Settings(sense="vote", track="image", scoring=Scoring())
+    images = Settings(sense="vote", meanings="gloss", track="image", scoring=Scoring())
     by_image = rank([item], images, llms=[says("Literal")], encoder=PictureEncoder())
     assert by_image.rankings[0].order[0] == "bird.png"
     both = rank([item], PAPER, llms=[says("Idiomatic")], encoder=PictureEncoder())
@@ -178,7 +178,7 @@ def test_many_asks_under_way_at_once_give_the_same_run():
     items = [Item(f"owl{k}", f"An owl{k}.", candidates=OWL.candidates) for k in range(20)]
 
     def answer(prompt: str) -> str:
-        return "Literal" if "literally" in prompt else "A person awake late."
+        return "Literal" if "or literally" in prompt else "A person awake late."
 
     one = rank(items, PAPER, llms=[ScriptedChat(answer)], encoder=WordEncoder())
     many = rank(items, PAPER, llms=[ScriptedChat(answer, parallel=8)], encoder=WordEncoder())
@@ -278,11 +278,16 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize("by_name", [True, False])
 def test_images_and_captions_are_compared_by_encoders_of_their_own(opened, by_name):
     settings = Settings(
-        encoder="eyes", caption_encoder="reader", sense="vote", scoring=WEIGHTED, device="cpu"
+        encoder="eyes",
+        caption_encoder="reader",
+        sense="vote",
+        meanings="gloss",
+        scoring=WEIGHTED,
+        device="cpu",
     )
     objects = {} if by_name else {"encoder": eyes(), "caption_encoder": reader()}
     if not by_name:
-        settings = Settings(sense="vote", scoring=WEIGHTED, device="cpu")
+        settings = Settings(sense="vote", meanings="gloss", scoring=WEIGHTED, device="cpu")
     run = rank([PAIRS], settings, llms=[says("Idiomatic", "late person")], **objects)
     parts = pd.DataFrame(run.rankings[0].parts).set_index("candidate")
     for column, cosines in [
@@ -307,7 +312,7 @@ def test_images_and_captions_are_compared_by_encoders_of_their_own(opened, by_na
 
 def test_one_encoder_weighs_the_plain_cosines_of_images_and_captions():
     scoring = Scoring(image_weight=2, caption_weight=0.5)
-    settings = Settings(sense="vote", scoring=scoring)
+    settings = Settings(sense="vote", meanings="gloss", scoring=scoring)
     run = rank([PAIRS], settings, llms=[says("Idiomatic", "late person")], encoder=one_space())
     # gloss: 2 · (0, 0.8, 0.4) + 0.5 · (0.6, 0.6, 0)
     assert run.rankings[0].scores == pytest.approx([0.3, 1.9, 0.8], abs=1e-6)
@@ -396,7 +401,7 @@ def test_a_caption_encoder_does_not_make_a_blind_one_see():
 def test_candidates_may_lack_an_image_or_a_caption(tmp_path):
     ranked = [item("aA", "-B", "c-"), item("-A", "-C"), item("a-", "b-")]
     scoring = Scoring(image_weight=2, caption_weight=0.5, standardise=True)
-    settings = Settings(sense="vote", scoring=scoring)
+    settings = Settings(sense="vote", meanings="gloss", scoring=scoring)
     run = rank(ranked, settings, llms=[says("Literal")], encoder=eyes(), caption_encoder=reader())
     # Images a and c, captions A and B: 1 and -1 each; what is not there adds nothing.
     assert run.rankings[0].scores == pytest.approx([2 - 0.5, 0.5, -2], abs=1e-5)
@@ -506,7 +511,13 @@ IMAGES = [("image", "a.png"), ("image", "b.png"), ("image", "c.png")]
 def test_two_encoders_are_given_each_text_and_image_once(tmp_path):
     see, read = eyes(), reader()
     llms = [says("Idiomatic", "late person"), says("Literal", "late person")]
-    rank(pictures(tmp_path), Settings(sense="vote"), llms=llms, encoder=see, caption_encoder=read)
+    rank(
+        pictures(tmp_path),
+        Settings(sense="vote", meanings="gloss"),
+        llms=llms,
+        encoder=see,
+        caption_encoder=read,
+    )
     assert sorted(see.read) == sorted(QUERIES + IMAGES)
     assert sorted(read.read) == sorted(QUERIES + CAPTIONS)
 
@@ -516,14 +527,16 @@ def test_one_cached_encoder_is_given_each_text_and_image_once(tmp_path):
     llms = [says("Idiomatic", "late person"), says("Literal", "late person")]
     for _ in range(2):
         encoder = CachedTowers(towers)
-        rank(pictures(tmp_path), Settings(sense="vote"), llms=llms, encoder=encoder)
+        rank(
+            pictures(tmp_path), Settings(sense="vote", meanings="gloss"), llms=llms, encoder=encoder
+        )
     assert sorted(towers.read) == sorted(QUERIES + CAPTIONS + IMAGES)
 
 
 def test_one_encoder_of_ones_own_is_given_each_text_and_image_once(tmp_path):
     see = Seer("both", one_space().vectors)
     llms = [says("Idiomatic", "late person"), says("Literal", "late person")]
-    rank(pictures(tmp_path), Settings(sense="vote"), llms=llms, encoder=see)
+    rank(pictures(tmp_path), Settings(sense="vote", meanings="gloss"), llms=llms, encoder=see)
     assert sorted(see.read) == sorted(QUERIES + CAPTIONS + IMAGES)
 
 

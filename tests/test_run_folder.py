@@ -3,12 +3,13 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from toys import OWL, PAPER, WordEncoder, says
+from toys import OWL, PAPER, WordEncoder, explains, says
 
 from admire import (
     Candidate,
@@ -72,6 +73,36 @@ def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
     assert set(record["seconds"]) == {"senses and meanings", "encoding and scores"}
 
 
+def test_a_run_folder_holds_every_wording_of_both_senses_and_its_cosines(tmp_path):
+    literal = replace(OWL, sentence="A night owl hooted.")
+    chat = explains("Idiomatic", literal="I'm sorry.")
+    run = rank(
+        [OWL, literal],
+        Settings(sense="vote", votes=1),
+        llms=[chat, explains("Literal")],
+        encoder=WordEncoder(),
+    )
+    write_run(run, tmp_path)
+    lines = (tmp_path / "items.jsonl").read_text(encoding="utf-8").splitlines()
+    silent, whole = json.loads(lines[0])["interpretations"]
+    said = {"definitions": ["person awake late", "late worker"], "scene": "a lamp at night"}
+    assert silent["idiomatic"] == whole["idiomatic"] == said
+    assert silent["literal"] == {"definitions": [], "scene": None}
+    assert whole["literal"] == {"definitions": ["bird with wings"], "scene": "an owl in a tree"}
+
+    scores = pd.read_csv(tmp_path / "scores.csv").set_index(["item", "llm", "candidate"])
+    shown = scores.loc[(1, "explains Literal", "person.png")]
+    # Its caption is "a person awake late"; the first definition has three of its four words.
+    assert shown["caption_gloss"] == pytest.approx(3 / sqrt(4 * 3))
+    assert shown["caption_gloss2"] == pytest.approx(1 / sqrt(4 * 2))
+    assert shown["caption_literal_scene"] == pytest.approx(1 / sqrt(4 * 5))  # "a"
+    assert shown["gloss"] == "person awake late"
+    missing = scores.loc[(1, "explains Idiomatic")]
+    assert missing[["caption_literal", "caption_literal_scene"]].isna().all(axis=None)
+    assert missing["caption_scene"].notna().all()
+    assert json.loads((tmp_path / "run.json").read_text())["settings"]["meanings"] == "both"
+
+
 def test_a_run_folder_is_replaced_by_a_run_and_nothing_else_is(tmp_path):
     run = rank([OWL], Settings(query="compound"), encoder=WordEncoder())
     write_run(run, tmp_path / "run")
@@ -102,7 +133,7 @@ def runs(tmp_path: Path) -> list[Path]:
     items = [replace(OWL, sentence_type="idiomatic"), CORUJA]
     write_run(rank(items, Settings(query="compound"), encoder=WordEncoder()), folders[0])
     chat = says("Idiomatic", "A person awake late, uma pessoa.")
-    settings = Settings(llms=("a", "b"), sense="vote", scoring=Scoring())
+    settings = Settings(llms=("a", "b"), sense="vote", meanings="gloss", scoring=Scoring())
     write_run(rank(items, settings, llms=[chat, chat], encoder=WordEncoder()), folders[1])
     return folders
 
@@ -110,12 +141,12 @@ def runs(tmp_path: Path) -> list[Path]:
 def test_runs_are_compared_by_language_with_their_settings(runs: list[Path]):
     table = compare_runs(runs)
     shown = table[(table["metric"] == "top1") & (table["group"] == "all")]
-    columns = ["run", "language", "method", "llm", "encoder", "n", "mean", "scoring.gate"]
+    columns = ["run", "language", "method", "llm", "encoder", "n", "mean", "scoring.contrast"]
     assert shown[columns].to_numpy().tolist() == [
-        [str(runs[0]), "en", "compound", "–", "words", 1, 0.0, "soft"],
-        [str(runs[0]), "pt", "compound", "–", "words", 1, 0.0, "soft"],
-        [str(runs[1]), "en", "CC", "a + b", "words", 1, 1.0, "hard"],
-        [str(runs[1]), "pt", "CC", "a + b", "words", 1, 1.0, "hard"],
+        [str(runs[0]), "en", "compound", "–", "words", 1, 0.0, 1.0],
+        [str(runs[0]), "pt", "compound", "–", "words", 1, 0.0, 1.0],
+        [str(runs[1]), "en", "CC", "a + b", "words", 1, 1.0, 0.0],
+        [str(runs[1]), "pt", "CC", "a + b", "words", 1, 1.0, 0.0],
     ]
     assert set(table["metric"]) == {"top1", "dcg", "corr_official", "corr_rank"}
     assert not {"llms", "scoring"} & set(table.columns)

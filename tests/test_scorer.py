@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admire import Candidate, Scoring
-from admire.scorer import ensemble, query_weights, rank_names, score, similarities
+from admire.scorer import TEXTS, ensemble, query_weights, rank_names, score, similarities
 from admire.senses.sense import Sense
 
 PAPER = Scoring()
@@ -31,11 +31,71 @@ PAPER = Scoring()
     ],
 )
 def test_the_sense_decides_what_gloss_and_compound_count(scoring, sense, expected):
-    assert query_weights(scoring, sense, has_gloss=True) == pytest.approx(expected)
+    assert query_weights(scoring, sense, ("gloss", "compound")) == pytest.approx(expected)
+
+
+ALL = Scoring(contrast=0.5, texts=TEXTS)
+SOFT = Scoring(gate="soft", contrast=0.5, texts=TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("scoring", "p", "roles", "expected"),
+    [
+        # All there, idiomatic: a third for each of three wordings, and half of a quarter against
+        # each of the literal side's four.
+        (
+            ALL,
+            0.9,
+            TEXTS,
+            [1 / 3, 1 / 3, 1 / 3, -1 / 8, -1 / 8, -1 / 8, -1 / 8],
+        ),
+        # Literal: the compound alone.
+        (ALL, 0.1, TEXTS, [0, 0, 0, 0, 0, 0, 1]),
+        # p = 0.6: 0.6 · I − 0.3 · L + 0.4 · C
+        (SOFT, 0.6, TEXTS, [0.2, 0.2, 0.2, -0.075, -0.075, -0.075, 0.325]),
+        # What is not there leaves its share to the others of its side.
+        (SOFT, 0.6, ("gloss", "literal_scene", "compound"), [0.6, -0.15, 0.25]),
+        # The literal meaning is missing: the last default, 0.6 · G + (1 − 0.6 − 0.3) · C.
+        (SOFT, 0.6, ("gloss", "compound"), [0.6, 0.1]),
+        # The idiomatic one is missing: the compound, and nothing against it.
+        (SOFT, 0.6, ("literal", "literal_scene", "compound"), [0, 0, 1]),
+        # Only some queries count; the compound stays what a literal use is compared with.
+        (
+            Scoring(gate="soft", contrast=1, texts=("scene", "literal")),
+            0.6,
+            ("gloss", "scene", "literal", "compound"),
+            [0, 0.6, -0.6, 0.4],
+        ),
+    ],
+)
+def test_the_meant_sense_counts_for_a_candidate_and_the_literal_one_against(
+    scoring, p, roles, expected
+):
+    sense = Sense("idiomatic" if p > 0.5 else "literal", p)
+    weights = query_weights(scoring, sense, roles)
+    assert [weights.get(role, 0.0) for role in roles] == pytest.approx(expected)
+
+
+def test_both_sides_of_a_score_worked_out_by_hand():
+    # Over two candidates each query standardises to (1, -1) or (-1, 1).
+    likes = {
+        "gloss": 1,
+        "gloss2": 1,
+        "scene": -1,
+        "literal": -1,
+        "literal_scene": 1,
+        "compound": -1,
+    }
+    cosines = {"caption": np.array([[0.5 + 0.1 * way, 0.5 - 0.1 * way] for way in likes.values()])}
+    scoring = Scoring(gate="soft", contrast=1, standardise=True, texts=TEXTS)
+    weights = query_weights(scoring, Sense("idiomatic", 0.75), likes)
+    found = score(cosines, [weights[role] for role in likes], scoring)
+    # I = (1 + 1 - 1) / 3, L = (-1 + 1 - 1) / 3, C = -1: 3/4 (1/3 + 1/3) - 1/4 = 1/4
+    assert found == pytest.approx([0.25, -0.25])
 
 
 def test_without_a_gloss_the_compound_is_the_query():
-    assert query_weights(PAPER, Sense("idiomatic", 1.0), has_gloss=False) == {"compound": 1.0}
+    assert query_weights(PAPER, Sense("idiomatic", 1.0), ["compound"]) == {"compound": 1.0}
 
 
 def test_the_default_score_is_the_papers_sum_of_cosines():

@@ -8,6 +8,7 @@ from commands import run
 import admire
 from admire import PROFILES, Scoring, Settings, UserError
 from admire.models import find_model
+from admire.scorer import TEXTS
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,12 @@ from admire.models import find_model
             lambda: Scoring(contrast=math.inf),
             ("--contrast", "inf"),
             "contrast cannot be inf: it is a number, and finite.",
+        ),
+        (
+            lambda: Scoring(texts=("gloss", "sceen")),
+            ("--texts", "gloss,sceen"),
+            "texts cannot be 'sceen'. Did you mean 'scene'? "
+            "There are: gloss, gloss2, scene, literal, literal2, literal_scene, compound.",
         ),
     ],
 )
@@ -74,8 +81,9 @@ def test_embedded_is_what_settings_are_where_nothing_is_said():
         query="meaning",
         sense="auto",
         votes=5,
+        meanings="both",
         track=None,
-        scoring=Scoring(gate="soft", contrast=1.0, standardise=True),
+        scoring=Scoring(gate="hard", contrast=1.0, standardise=True, texts=TEXTS),
     )
 
 
@@ -86,9 +94,15 @@ def test_paper_is_the_papers_stack():
         caption_encoder=None,
         query="meaning",
         votes=5,
+        meanings="gloss",
         track="image",
         scoring=Scoring(
-            image_weight=1.0, caption_weight=1.0, gate="hard", contrast=0.0, standardise=False
+            image_weight=1.0,
+            caption_weight=1.0,
+            gate="hard",
+            contrast=0.0,
+            standardise=False,
+            texts=("gloss", "compound"),
         ),
     )
 

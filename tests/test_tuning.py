@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from toys import PictureEncoder, ScriptedChat, WordEncoder
+from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
 
 from admire import SAMPLES, Candidate, Item, Run, Scoring, Settings, UserError, rank, write_run
 from admire.choices import Track
 from admire.cli import main
 from admire.evaluation import score_items
 from admire.run_folder import read_run
-from admire.tuning import WEIGHTS, cross_validate_scoring, gates, rescore, scorings
+from admire.scorer import TEXTS
+from admire.tuning import WEIGHTS, cross_validate_scoring, gates, rescore, scorings, sides
 
 
 def owl(k: int) -> Item:
@@ -37,8 +38,8 @@ def owl(k: int) -> Item:
 
 @pytest.fixture
 def folder(tmp_path):
-    chat = ScriptedChat(lambda p: "Idiomatic" if "literally" in p else "A person awake late.")
-    settings = Settings(sense="vote", scoring=Scoring())
+    chat = ScriptedChat(lambda p: "Idiomatic" if "or literally" in p else "A person awake late.")
+    settings = Settings(sense="vote", meanings="gloss", scoring=Scoring())
     run = rank([owl(k) for k in range(4)], settings, llms=[chat], encoder=WordEncoder())
     write_run(run, tmp_path / "run")
     return run, tmp_path / "run"
@@ -54,9 +55,9 @@ def test_the_runs_own_scoring_gives_the_runs_own_orders(folder):
 def test_every_scoring_of_the_grid_agrees_with_a_run_made_with_it(folder):
     _, path = folder
     _, parts, _ = read_run(path)
-    chat = ScriptedChat(lambda p: "Idiomatic" if "literally" in p else "A person awake late.")
+    chat = ScriptedChat(lambda p: "Idiomatic" if "or literally" in p else "A person awake late.")
     for scoring in scorings():
-        settings = Settings(sense="vote", scoring=scoring)
+        settings = Settings(sense="vote", meanings="gloss", scoring=scoring)
         run = rank([owl(k) for k in range(4)], settings, llms=[chat], encoder=WordEncoder())
         assert [rescore(part, scoring) for part in parts] == [r.order for r in run.rankings]
 
@@ -192,20 +193,20 @@ def chats() -> list[ScriptedChat]:
     votes = count()
 
     def answer(prompt: str) -> str:
-        if "literally" not in prompt:
+        if "or literally" not in prompt:
             return "A person awake late."
         usual = ("Idiomatic", "Literal")["owl0" in prompt or "owl3" in prompt]
         unusual = "Idiomatic" if usual == "Literal" else "Literal"
         return unusual if next(votes) % 3 == 2 else usual
 
-    second = ScriptedChat(lambda p: "Idiomatic" if "literally" in p else "Red, late.", "second")
+    second = ScriptedChat(lambda p: "Idiomatic" if "or literally" in p else "Red, late.", "second")
     return [ScriptedChat(answer), second]
 
 
 def pictured_run(folder: Path, track: Track | None, scoring: Scoring, encoders: int = 1) -> Run:
     return rank(
         [pictured(folder, k) for k in range(5)],
-        Settings(sense="vote", votes=3, track=track, scoring=scoring),
+        Settings(sense="vote", meanings="gloss", votes=3, track=track, scoring=scoring),
         llms=chats(),
         encoder=PictureEncoder(),
         caption_encoder=OtherWords() if encoders == 2 else None,
@@ -236,6 +237,48 @@ def test_rescoring_gives_what_a_run_with_that_scoring_gives(tmp_path, track, enc
         assert rescored == [ranking.order for ranking in run.rankings]
         orders.add(tuple(rescored))
     assert len(orders) > 3  # else nothing would have been compared
+
+
+def described_run(folder: Path, scoring: Scoring) -> Run:
+    """Two models describe both senses; one of them says nothing of the idiomatic sense of owl1."""
+
+    def answer(prompt: str) -> str:
+        if "or literally" in prompt:
+            return "Literal" if "owl3" in prompt else "Idiomatic"
+        if "idiom of the sentence" not in prompt:
+            return '{"definitions": ["owl with wings"], "scene": "a tree at night"}'
+        return "" if "owl1" in prompt else "1. A person awake late.\n2. late\nScene: red bicycle"
+
+    return rank(
+        [pictured(folder, k) for k in range(5)],
+        Settings(sense="vote", votes=1, scoring=scoring),
+        llms=[ScriptedChat(answer), explains("Idiomatic")],
+        encoder=PictureEncoder(),
+    )
+
+
+def test_a_run_that_describes_both_senses_can_be_rescored_by_all_of_its_queries(tmp_path):
+    write_run(described_run(tmp_path, Scoring()), tmp_path / "run")
+    _, parts, _ = read_run(tmp_path / "run")
+    assert sides(parts) == (("gloss", "compound"), TEXTS)
+    assert gates(parts) == ("hard", "soft")
+    tried = scorings(2, 1, gates(parts), sides(parts))
+    assert len(tried) == len(set(tried)) == 120
+    assert set(scorings(2)) < set(tried)
+    orders = set()
+    for scoring in [
+        *tried[::17],
+        Scoring(contrast=1, texts=("scene", "literal2", "literal_scene")),
+    ]:
+        run = described_run(tmp_path, scoring)
+        rescored = [rescore(part, scoring) for part in parts]
+        assert rescored == [ranking.order for ranking in run.rankings]
+        orders.add(tuple(rescored))
+    assert len(orders) > 3
+
+
+def test_of_a_run_with_glosses_alone_the_papers_sides_are_tried(folder):
+    assert sides(read_run(folder[1])[1]) == (("gloss", "compound"),)
 
 
 def test_two_tracks_of_one_encoder_are_counted_as_one_encoder(tmp_path):

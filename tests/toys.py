@@ -70,11 +70,26 @@ OWL = Item(
     ),
     expected_order=("person.png", "bird.png", "bike.png"),
 )
-PAPER = Settings(llms=(), sense="vote", scoring=Scoring())
+PAPER = Settings(llms=(), sense="vote", meanings="gloss", scoring=Scoring())
 
 
 def says(sense: str, gloss: str = "A person who is awake late."):
     """A chat model that answers every question about the sense alike."""
     return ScriptedChat(
-        lambda prompt: sense if "literally" in prompt else gloss, name=f"says {sense}"
+        lambda prompt: sense if "or literally" in prompt else gloss, name=f"says {sense}"
     )
+
+
+IDIOMATIC = '{"definitions": ["person awake late", "late worker"], "scene": "a lamp at night"}'
+LITERAL = '{"definitions": ["bird with wings"], "scene": "an owl in a tree"}'
+
+
+def explains(sense: str, idiomatic: str = IDIOMATIC, literal: str = LITERAL) -> ScriptedChat:
+    """A chat model that takes every use alike, and gives these replies about the two senses."""
+
+    def answer(prompt: str) -> str:
+        if "or literally" in prompt:
+            return sense
+        return idiomatic if "idiom of the sentence" in prompt else literal
+
+    return ScriptedChat(answer, name=f"explains {sense}")

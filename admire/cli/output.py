@@ -69,7 +69,7 @@ def print_rankings(rankings: Sequence[Ranking]) -> None:
         table.add_row(
             escape(ranking.item.compound),
             "\n".join(_sense_cell(i.sense) for i in ranking.interpretations) or "–",
-            escape("\n".join(i.gloss or "–" for i in ranking.interpretations) or "–"),
+            escape("\n".join(i.meant or "–" for i in ranking.interpretations) or "–"),
             escape("\n".join(_candidate_lines(ranking))),
         )
     print_table(table)

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from admire.choices import Device, Gate, Precision, ProfileName, QueryText, SenseMethod, Track
+from admire.choices import (
+    Device,
+    Gate,
+    Meanings,
+    Precision,
+    ProfileName,
+    QueryText,
+    SenseMethod,
+    Track,
+)
 from admire.cli.options import (
     SENSE_OPTION,
     VOTES_OPTION,
@@ -111,6 +120,15 @@ def rank(
     ] = None,
     sense: Annotated[SenseMethod | None, SENSE_OPTION] = None,
     votes: Annotated[int | None, VOTES_OPTION] = None,
+    meanings: Annotated[
+        Meanings | None,
+        choice(
+            "meanings",
+            get_args(Meanings),
+            "What each chat model says: one gloss of the idiom (the paper's), or definitions and "
+            "a scene of both senses.",
+        ),
+    ] = None,
     track: Annotated[
         Track | None,
         choice(
@@ -124,18 +142,25 @@ def rank(
         choice(
             "gate",
             get_args(Gate),
-            "Weigh gloss and compound by the sense's probability, or choose one of them.",
+            "Weigh the senses by their probability (soft), or follow the likelier one.",
         ),
     ] = None,
     contrast: Annotated[
         float | None,
-        typer.Option(help="Weight of the compound against literal pictures (0: the paper's)."),
+        typer.Option(help="Weight of the literal sense against literal pictures (0: the paper's)."),
     ] = None,
     standardise: Annotated[
         bool | None,
         typer.Option(
             "--standardise/--no-standardise",
             help="Bring each query's cosines to one scale before they are added.",
+        ),
+    ] = None,
+    texts: Annotated[
+        str | None,
+        typer.Option(
+            help="Which texts count, with commas: gloss, gloss2, scene, literal, literal2, "
+            "literal_scene, compound (the paper's: gloss,compound)."
         ),
     ] = None,
     image_weight: Annotated[float | None, typer.Option(help="Weight of the image term.")] = None,
@@ -169,6 +194,7 @@ def rank(
         "gate": gate,
         "contrast": contrast,
         "standardise": standardise,
+        "texts": tuple(texts.split(",")) if texts else None,
         "image_weight": image_weight,
         "caption_weight": caption_weight,
     }
@@ -181,6 +207,7 @@ def rank(
         "query": query,
         "sense": sense,
         "votes": votes,
+        "meanings": meanings,
         "track": track,
         "scoring": replace(stack.scoring, **given(scoring)),
         "head": str(head) if head else None,
@@ -230,9 +257,10 @@ def tune(
     print_summary(summarise(scored, seed=seed), f"{run}, scored as other compounds choose", json)
     weights = f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
     log.info(
-        "All items together choose --gate %s --contrast %g %s%s",
+        "All items together choose --gate %s --contrast %g %s --texts %s%s",
         best.gate,
         best.contrast,
         "--standardise" if best.standardise else "--no-standardise",
+        ",".join(best.texts),
         weights if (best.image_weight, best.caption_weight) != (1, 1) else "",
     )

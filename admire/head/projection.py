@@ -71,7 +71,7 @@ class Projection:
 
     def projects(self, role: str) -> bool:
         """Whether queries of this role (``gloss``, ``compound``, …) are compared in its space."""
-        return role == "gloss" or not self.head.glosses_only
+        return role.startswith("gloss") or not self.head.glosses_only
 
     def project(self, vectors: Vectors) -> Vectors:
         """Project vectors of shape (n, width) to unit vectors of shape (n, output)."""

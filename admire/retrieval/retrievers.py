@@ -109,8 +109,9 @@ def by_meaning(
     rows = []
     for reading, gloss, pie in zip(readings, *vectors, strict=True):
         cosines = np.stack([gloss, pie]).astype(float) @ documents.astype(float).T
-        weights = query_weights(scoring, reading.sense, reading.gloss is not None)
-        given = [weights.get(role, 0.0) for role in ("gloss", "compound")]
+        roles = ("gloss", "compound")
+        weights = query_weights(scoring, reading.sense, roles if reading.gloss else roles[1:])
+        given = [weights.get(role, 0.0) for role in roles]
         rows.append(score({"caption": cosines}, given, scoring))
     return np.array(rows)
 

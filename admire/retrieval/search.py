@@ -102,7 +102,7 @@ def search_texts(
     if settings.query == "meaning":
         (reading,) = understand([Item(span, text, settings.lang)], settings, llm)
         asked = {"compound": span} | ({"gloss": reading.gloss} if reading.gloss else {})
-        weights = query_weights(settings.scoring, reading.sense, reading.gloss is not None)
+        weights = query_weights(settings.scoring, reading.sense, asked)
     else:
         asked = {settings.query: text if settings.query == "sentence" else span}
         weights = {settings.query: 1.0}
