@@ -88,11 +88,11 @@ def test_a_score_is_what_the_context_adds_to_neutral_sentences():
         def encode_queries(self, queries):
             return np.array([[query.span[0]] for query in queries], dtype=float)
 
-    # Before the compound stand: Sentence: "A grumpy | Sentence: "They mentioned | … It was about
-    # 11 characters and then 9, 15 and 13; the second place has a weight of 0.
+    # Before the compound stand 'A grumpy ' and 'It was about ', after the same beginning; the
+    # second place has a weight of 0.
     detector = LightDetector("marked", "marked:1", np.array([[1.0, 0.0]]), np.zeros(1), True, {})
     (sense,) = detector.classify([Use(Item("owl", "A grumpy owl."))], Lengths())
-    assert sense.probability == pytest.approx(1 / (1 + np.exp(-(9 - (15 + 13) / 2))))
+    assert sense.probability == pytest.approx(1 / (1 + np.exp(-(9 - 13))))
 
 
 def test_a_compound_is_read_in_its_sentence_where_it_is_repeated_and_once_in_neutral_ones():
@@ -101,16 +101,15 @@ def test_a_compound_is_read_in_its_sentence_where_it_is_repeated_and_once_in_neu
     detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.zeros(1), True, {})
     detector.classify([Use(Item("night owl", text)) for text in sentences], encoder)
     words = [word for word, _ in encoder.asked]
-    assert words == ["Night owls", "night owl"] + ["night owl"] * 6
-    texts = [text for _, text in encoder.asked[4:]]
-    assert ["They mentioned night owl." in text for text in texts] == [True, True, False, False]
+    assert words == ["Night owls", "night owl"] + ["night owl"] * 4
+    assert all("It was about night owl." in text for _, text in encoder.asked[4:])
 
 
 def test_neutral_sentences_are_of_the_items_language():
     encoder = MarkedEncoder()
     detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.zeros(1), True, {})
     detector.classify([Use(Item("pé frio", "Ele é um pé frio.", "pt-br"))], encoder)
-    assert "Eles mencionaram pé frio." in encoder.asked[2][1]
+    assert "Era sobre pé frio." in encoder.asked[2][1]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +203,7 @@ def test_without_neutral_sentences_none_is_read(tmp_path):
     train_detector(items(), encoder, DetectorTraining(neutral=False)).save(tmp_path / "light.json")
     detector = open_detector(tmp_path / "light.json")
     detector.classify(uses(items()), encoder)
-    assert not any("mentioned" in text for _, text in encoder.asked)
+    assert not any("It was about" in text for _, text in encoder.asked)
 
 
 def test_the_sample_is_capped_for_each_compound_and_sense_and_leaves_out_what_it_is_told():
@@ -287,7 +286,9 @@ def test_nothing_is_decided_of_no_uses():
     assert open_detector().classify([]) == []
 
 
-@pytest.mark.parametrize("changes", [{"per_compound": 0}, {"per_compound": 1.5}, {"seed": -1}])
+@pytest.mark.parametrize(
+    "changes", [{"per_compound": 0}, {"per_compound": 1.5}, {"strength": 0}, {"seed": -1}]
+)
 def test_settings_are_checked(changes: dict):
     ((name, value),) = changes.items()
     with pytest.raises(UserError, match=f"{name} cannot be {value}"):

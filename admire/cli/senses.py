@@ -143,6 +143,9 @@ def train_detector(
             "the compound counts too, as suits Task 2A."
         ),
     ] = True,
+    strength: Annotated[
+        float, typer.Option(help="Inverse of the regularisation, scikit-learn's C.")
+    ] = 1e-3,
     encoder: Annotated[
         str, typer.Option(help="Encoder of words in their context: embedded-state or sbert:….")
     ] = "embedded-state",
@@ -157,7 +160,7 @@ def train_detector(
         train_detector,
     )
 
-    settings = DetectorTraining(per_compound, neutral, seed)
+    settings = DetectorTraining(per_compound, neutral, strength, seed)
     unseen = [compound for path in leave_out or [] for compound in read_compounds(path)]
     items = [item for path in data for item in read_idiomaticity(path)]
     trained = train_detector(items, open_context_encoder(encoder), settings, leave_out=unseen)

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from admire.senses.task2a import Use
 
 HEADS = 5
-STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
-"""Inverse regularisation strengths to choose from, the strongest regularisation first."""
-
 Features = npt.NDArray[np.float64]
 
 
@@ -231,11 +228,13 @@ class DetectorTraining:
         neutral: score what a sentence adds to neutral ones, so that a compound which is usually an
             idiom counts no more than another; without it, what is known of the compound counts
             too, as suits Task 2A, where most compounds occur in one sense only.
+        strength: the inverse of the regularisation, scikit-learn's C.
         seed: of the sample and of the folds.
     """
 
     per_compound: int = 4
     neutral: bool = True
+    strength: float = 1e-3
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -243,6 +242,7 @@ class DetectorTraining:
             self,
             per_compound=Number(1, whole=True),
             neutral=bool,
+            strength=Number(0, above=True),
             seed=Number(0, whole=True),
         )
 
@@ -284,8 +284,8 @@ def train_detector(
     """Train a light detector on a sample of the items, see :func:`sample_items`.
 
     Each of the heads is trained on four fifths of the compounds, with the senses balanced. The
-    fifth that is left out serves to choose the regularisation (by the mean area under the ROC
-    curve) and to calibrate. The card's figures are of these compounds, which a head never saw.
+    fifth that is left out serves to calibrate. The card's figures are of these compounds, which a
+    head never saw.
 
     With ``settings.neutral``, what a head says of neutral sentences is subtracted there, as it is
     in use. Only compounds that occur in both senses count, with as much weight for one sense as
@@ -330,24 +330,17 @@ def train_detector(
         sizes = Counter(zip(compounds, labels, strict=True))
         weights = np.array([1 / sizes[pair] for pair in zip(compounds, labels, strict=True)])
 
-    def areas(heads: Features) -> list[float]:
-        return [
-            roc_auc_score(labels[test], scored[test] @ head, sample_weight=weights[test])
-            for head, test in zip(heads, unseen, strict=True)
-        ]
-
-    fitted = {
-        strength: np.array([_fit(contexts[train], labels[train], strength) for train, _ in folds])
-        for strength in STRENGTHS
-    }
-    found = {strength: areas(heads) for strength, heads in fitted.items()}
-    strength = max(STRENGTHS, key=lambda one: np.mean(found[one]))
-    heads = fitted[strength]
+    heads = [_fit(contexts[train], labels[train], settings.strength) for train, _ in folds]
+    scores = [scored[test] @ head for head, test in zip(heads, unseen, strict=True)]
+    areas = [
+        roc_auc_score(labels[test], score, sample_weight=weights[test])
+        for score, test in zip(scores, unseen, strict=True)
+    ]
     told = np.concatenate(unseen)
-    scores = np.concatenate([scored[test] @ head for head, test in zip(heads, unseen, strict=True)])
+    found = np.concatenate(scores)[:, None]
     scale = LogisticRegression(C=np.inf)
-    scale.fit(scores[:, None], labels[told], sample_weight=weights[told])
-    probabilities = scale.predict_proba(scores[:, None])[:, 1]
+    scale.fit(found, labels[told], sample_weight=weights[told])
+    probabilities = scale.predict_proba(found)[:, 1]
     right = (probabilities > 0.5) == labels[told]
     prompts = Prompts().fingerprints()
     card = {
@@ -355,11 +348,11 @@ def train_detector(
         "items": len(items),
         "compounds": len(set(compounds)),
         "languages": sorted({item.language for item in items}),
-        "strength": strength,
+        "strength": settings.strength,
         "unseen compounds": {
             "items": len(told),
             "accuracy": round(float(np.average(right, weights=weights[told])), 4),
-            "auc": round(float(np.mean(found[strength])), 4),
+            "auc": round(float(np.mean(areas)), 4),
             "calibration error": round(calibration_error(probabilities, labels[told]), 4),
         },
         "seed": settings.seed,
@@ -372,7 +365,7 @@ def train_detector(
     return LightDetector(
         encoder.name,
         encoder.identity,
-        heads * scale.coef_[0, 0],
+        np.array(heads) * scale.coef_[0, 0],
         np.full(HEADS, np.ravel(scale.intercept_)[0]),
         settings.neutral,
         card,
