@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from commands import HEAVY, chat_server, loaded, run
 from conftest import admire_row
 from toys import WordEncoder
 
+from admire.encoders import Query, Vectors
 from admire.senses import LightDetector
 
 pytest.importorskip("sklearn", reason="macro F1 needs the extra 'train'")
@@ -30,11 +31,17 @@ def without(column: str, rows: list[dict[str, str]] = ROWS) -> list[dict[str, st
     return [{name: cell for name, cell in row.items() if name != column} for row in rows]
 
 
+class ContextEncoder(WordEncoder):
+    """Words in context as the bag of the whole text's words."""
+
+    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
+        return self.encode_texts([query.text for query in queries], role="query")
+
+
 @pytest.fixture(autouse=True)
 def words(monkeypatch: pytest.MonkeyPatch) -> None:
     """The encoder of the light detectors here is a bag of words."""
-    for place in ("admire.encoders", "admire.senses.light"):
-        monkeypatch.setattr(f"{place}.open_encoder", lambda name: WordEncoder())
+    monkeypatch.setattr("admire.senses.light.open_encoder", lambda name: ContextEncoder())
 
 
 @pytest.fixture

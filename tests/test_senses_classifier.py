@@ -392,7 +392,13 @@ def test_rank_follows_a_fine_tuned_detector_and_records_it(made):
     candidates = tuple(Candidate(f"{name}.png", caption=f"a {name}") for name in ("owl", "woman"))
     items = [replace(use.item, candidates=candidates) for use in HELD]
     chat = ScriptedChat(lambda _: "a woman")
-    settings = Settings(llms=(), sense="detector", detector=str(folder), scoring=Scoring())
+    settings = Settings(
+        llms=(),
+        sense="detector",
+        meanings="gloss",
+        detector=str(folder),
+        scoring=Scoring(),
+    )
     ranked = rank(items, settings, llms=[chat], encoder=WordEncoder())
     assert [r.predicted_type for r in ranked.rankings] == [item.sentence_type for item in items]
     assert not any("literally" in prompt for prompt in chat.prompts)

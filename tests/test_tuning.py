@@ -295,7 +295,7 @@ def tune(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], str]:
             main(["tune", str(folder)])
         assert not stopped.value.code
         output = capsys.readouterr()
-        assert "scored as other compounds choose" in output.out
+        assert "scored as other compounds choose" in " ".join(output.out.split())
         found = re.search("All items together choose (.*)\n", output.err)
         assert found
         return found[1]

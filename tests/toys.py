@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from admire import Candidate, Item, Scoring, Settings
-from admire.encoders import Query, Role, Vectors
+from admire.encoders import Role, Vectors
 
 
 class WordEncoder:
@@ -27,10 +27,6 @@ class WordEncoder:
                 row[zlib.crc32(word.encode()) % 512] += 1
             row /= np.linalg.norm(row) or 1
         return vectors
-
-    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
-        """The whole text counts, wherever the words stand."""
-        return self.encode_texts([query.text for query in queries], role="query")
 
 
 class PictureEncoder(WordEncoder):
