@@ -140,9 +140,9 @@ def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool
 
     Args:
         neutral: subtract the mean over neutral sentences, which are the lines of the template
-            ``neutral`` and say nothing of what the compound means. What the encoder knows of the
-            compound itself is in both and falls out; what the sentence adds is left. Neutral
-            sentences are read once for each compound of a language.
+            ``neutral`` (one, as it comes with admire) and say nothing of what the compound means.
+            What the encoder knows of the compound itself is in both and falls out; what the
+            sentence adds is left. They are read once for each compound of a language.
     """
     prompts = Prompts()
     lines = {

@@ -33,8 +33,8 @@ from admire.senses.light import (
 from admire.senses.task2a import LABELS, read_compounds, read_idiomaticity
 
 SOURCES = {
-    "SemEval-2022 Task 2A": "Tayyar Madabushi et al. 2022, the task's own release; English, "
-    "Portuguese and Galician compounds",
+    "SemEval-2022 Task 2A": "Tayyar Madabushi et al. 2022, the task's own release; English and "
+    "Portuguese compounds",
     "Geometry of Compositionality": "Gong et al. 2017, no licence stated; English compounds",
     "MAGPIE": "Haagsma et al. 2020, CC-BY-4.0; English idioms that occur in both senses",
 }
