@@ -69,7 +69,13 @@ class Ranking:
 
     @property
     def predicted_type(self) -> SenseLabel | None:
-        """The majority of all models' votes; None for a baseline or where none could be read."""
+        """The sense that all models give, or else the majority of their votes.
+
+        None for a baseline, or where no vote could be read.
+        """
+        labels = {i.sense.label for i in self.interpretations}
+        if len(labels) == 1:
+            return labels.pop()
         idiomatic = sum(i.sense.idiomatic for i in self.interpretations)
         literal = sum(i.sense.literal for i in self.interpretations)
         return majority(idiomatic, literal)

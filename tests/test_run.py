@@ -20,6 +20,9 @@ from admire import (
 )
 from admire.encoders import Role, TextEncoder, Vectors
 from admire.encoders.cached import CachedEncoder, CachedTowers
+from admire.interpretation import Interpretation
+from admire.run import Ranking
+from admire.senses import Sense
 
 
 def test_an_idiomatic_sense_ranks_by_the_gloss_and_a_literal_one_by_the_compound():
@@ -558,3 +561,15 @@ def test_a_caption_encoder_shares_no_vectors_with_the_image_encoder(tmp_path):
     assert ("query", "night owl") in read.read
     captions = [part["caption_compound"] for part in run.rankings[0].parts]
     assert captions == pytest.approx([0, 0.6, 0.6], abs=1e-6)
+
+
+def test_the_predicted_type_is_the_models_label_and_of_several_that_differ_the_votes():
+    def predicted(*senses: Sense) -> str | None:
+        readings = tuple(Interpretation("m", sense) for sense in senses)
+        return Ranking(OWL, readings, np.zeros(3), (), ()).predicted_type
+
+    sure = Sense("idiomatic", 0.6, idiomatic=2, literal=3)  # two of a detector's heads, but surer
+    assert predicted(sure) == "idiomatic"
+    assert predicted(sure, Sense("literal", 0.4, idiomatic=2, literal=3)) == "literal"
+    assert predicted(sure, Sense("literal", 0.4, idiomatic=3, literal=1)) == "idiomatic"
+    assert predicted() is None

@@ -81,6 +81,15 @@ def test_five_heads_vote_and_their_probabilities_are_averaged():
     assert sense.probability == pytest.approx((3 * 0.75 + 2 * 0.25) / 5)
 
 
+def test_the_mean_probability_decides_also_against_the_votes():
+    # Two heads are nearly certain, three hardly lean to the other side.
+    biases = np.log([99, 99, 0.9, 0.9, 0.9])
+    detector = LightDetector("marked", "marked:1", np.zeros((5, 4)), biases, True, {})
+    sense = detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())[0]
+    assert (sense.label, sense.idiomatic, sense.literal) == ("idiomatic", 2, 3)
+    assert sense.probability == pytest.approx((2 * 0.99 + 3 * 0.9 / 1.9) / 5)
+
+
 def test_a_score_is_what_the_context_adds_to_neutral_sentences():
     class Lengths(MarkedEncoder):
         """One number a place: the length of the text before it."""

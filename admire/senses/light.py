@@ -22,11 +22,11 @@ from admire.errors import UserError, needs_extra
 from admire.files import read_text
 from admire.metrics import calibration_error
 from admire.prompts import Prompts
-from admire.senses.sense import Sense, majority
+from admire.senses.sense import Sense
 from admire.storage import write_whole
 
 if TYPE_CHECKING:
-    from admire.items import Item
+    from admire.items import Item, SenseLabel
     from admire.senses.task2a import Use
 
 HEADS = 5
@@ -64,7 +64,10 @@ class LightDetector:
             object.__setattr__(self, "identity", _sha256(self._content().encode()))
 
     def classify(self, uses: Sequence[Use], encoder: QueryEncoder | None = None) -> list[Sense]:
-        """The sense of each use: the majority of the heads, and their mean probability.
+        """The sense of each use, by the mean of the heads' probabilities.
+
+        It can differ from the majority of their votes where the heads are nearly divided. The mean
+        knows how sure each of them is, and it is what is calibrated.
 
         Args:
             encoder: the encoder; None opens it by its name.
@@ -111,9 +114,10 @@ def _sha256(content: bytes) -> str:
 
 
 def _sense(probabilities: npt.NDArray[np.float64]) -> Sense:
+    mean = float(probabilities.mean())
     idiomatic = int((probabilities > 0.5).sum())
-    literal = len(probabilities) - idiomatic
-    return Sense(majority(idiomatic, literal), float(probabilities.mean()), idiomatic, literal)
+    label: SenseLabel = "idiomatic" if mean > 0.5 else "literal"
+    return Sense(label, mean, idiomatic, len(probabilities) - idiomatic)
 
 
 def open_context_encoder(name: str) -> QueryEncoder:
