@@ -207,6 +207,14 @@ def test_without_neutral_sentences_what_is_usual_counts_and_with_them_it_does_no
 
 
 @learning
+def test_few_compounds_in_both_senses_among_many_in_one_are_enough():
+    usual = [
+        i for i in items(compounds=60, each=2) if int(i.compound[1:]) < 5 or "1." in i.sentence
+    ]
+    assert train_detector(usual, MarkedEncoder()).card["unseen compounds"]["items"] == 10
+
+
+@learning
 def test_without_neutral_sentences_none_is_read(tmp_path):
     encoder = MarkedEncoder()
     train_detector(items(), encoder, DetectorTraining(neutral=False)).save(tmp_path / "light.json")
