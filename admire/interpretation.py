@@ -171,10 +171,7 @@ def _asked(
 def _votes(
     items: Sequence[Item], llm: ChatModel, prompts: Prompts, votes: int, seed: int
 ) -> list[Sense]:
-    def decide(item: Item) -> Sense:
-        return vote(item, llm, prompts, votes=votes, seed=seed)
-
-    senses = ask_each(decide, items, llm, "senses", called=attrgetter("compound"))
+    senses = vote(items, llm, prompts, votes=votes, seed=seed)
     for item, sense in zip(items, senses, strict=True):
         if sense.label is None:
             log.warning("%s: no vote on '%s' could be read.", llm.name, item.compound)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from admire.items import Item, SenseLabel
-from admire.llm import ChatModel
+from admire.llm import ChatModel, Question
 from admire.prompts import Prompts
 
 GLOSS_TOKENS = 60
@@ -77,13 +77,14 @@ def _ask(
     prompt: str, read: Callable[[str], Meaning], llm: ChatModel, max_tokens: int, seed: int
 ) -> Meaning:
     for attempt in range(ATTEMPTS):
-        reply = llm.ask(
+        question = Question(
             prompt,
             temperature=0.0 if attempt == 0 else 1.0,
             max_tokens=max_tokens,
             seed=seed + attempt,
+            purpose="meanings",
         )
-        found = read(reply)
+        found = read(llm.ask(question).text)
         if found:
             return found
     return UNSAID

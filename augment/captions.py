@@ -21,7 +21,7 @@ from admire.encoders.placement import Placement
 from admire.errors import UserError, check_extra
 from admire.files import read_table
 from admire.items import Item
-from admire.llm import ChatModel, open_llm
+from admire.llm import ChatModel, Question, open_llm
 from admire.machine import cores
 from admire.progress import show_progress
 from admire.prompts import Prompts
@@ -342,7 +342,7 @@ class ChatRewriter:
 
     def _paraphrase(self, text: str) -> str:
         prompt = self._prompts.render("paraphrase", "en", caption=text)
-        return clean_paraphrase(self._llm.ask(prompt, max_tokens=CHAT_TOKENS))
+        return clean_paraphrase(self._llm.ask(Question(prompt, max_tokens=CHAT_TOKENS)).text)
 
 
 _LEAD_IN = re.compile(

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from pytest_httpserver import HTTPServer
+from toys import said
 from werkzeug import Request, Response
 
 from admire.errors import UserError
@@ -57,5 +58,5 @@ def asked(server: HTTPServer) -> list[str]:
 
 def failure(model: OpenAIChat) -> str:
     with pytest.raises(UserError) as caught:
-        model.ask("hi")
+        said(model, "hi")
     return str(caught.value)

@@ -24,6 +24,7 @@ from admire.head import (
     split_compounds,
 )
 from admire.items import Candidate, Item
+from admire.llm import Reply
 from admire.prompts import Prompts
 
 
@@ -336,9 +337,9 @@ def test_the_seed_is_that_of_the_replies_that_are_asked_for_again():
     class Hesitant(ScriptedChat):
         seeds: tuple[int, ...] = ()
 
-        def ask(self, prompt, *, temperature=0.0, max_tokens=64, seed=0):
-            self.seeds += (seed,)
-            return "" if len(self.seeds) == 1 else "a late worker"
+        def ask(self, question):
+            self.seeds += (question.seed,)
+            return Reply("" if len(self.seeds) == 1 else "a late worker")
 
     hesitant = Hesitant(str)
     items = [captioned("night owl", ["one", "two"])]

@@ -17,7 +17,7 @@ from chats import (
     serve,
 )
 from pytest_httpserver import HTTPServer
-from toys import ScriptedChat
+from toys import ScriptedChat, said
 from werkzeug import Request, Response
 
 from admire.errors import UserError
@@ -38,30 +38,30 @@ def chat(httpserver: HTTPServer) -> Callable[..., OpenAIChat]:
 def test_the_second_ask_is_answered_by_the_cache(httpserver: HTTPServer, chat):
     echo(httpserver)
     llm = CachedChat(chat())
-    assert [llm.ask("hi"), llm.ask("hi")] == ["HI", "HI"]
+    assert [said(llm, "hi"), said(llm, "hi")] == ["HI", "HI"]
     assert asked(httpserver) == ["hi"]
     assert llm.asked == 1
 
 
 def test_replies_outlive_the_object(httpserver: HTTPServer, chat):
     echo(httpserver)
-    CachedChat(chat()).ask("Pé-frio?")
+    said(CachedChat(chat()), "Pé-frio?")
     later = CachedChat(chat())
-    assert later.ask("Pé-frio?") == "PÉ-FRIO?"
+    assert said(later, "Pé-frio?") == "PÉ-FRIO?"
     assert asked(httpserver) == ["Pé-frio?"]
     assert later.asked == 0
 
 
 def test_an_empty_reply_is_kept_too(httpserver: HTTPServer, chat):
     serve(httpserver, completion(None))
-    assert [CachedChat(chat()).ask("hi") for _ in range(2)] == ["", ""]
+    assert [said(CachedChat(chat()), "hi") for _ in range(2)] == ["", ""]
     assert asked(httpserver) == ["hi"]
 
 
 def test_half_of_a_two_part_character_does_not_stop_the_cache(httpserver: HTTPServer, chat):
     # What max_tokens leaves of an emoji's JSON escapes, "\ud83d" without "\ude42".
     serve(httpserver, completion("Literal \ud83d"))
-    first, second = (CachedChat(chat()).ask("hi") for _ in range(2))
+    first, second = (said(CachedChat(chat()), "hi") for _ in range(2))
     assert first == second
     assert first.startswith("Literal")
 
@@ -72,8 +72,8 @@ def test_half_of_a_two_part_character_does_not_stop_the_cache(httpserver: HTTPSe
 def test_another_question_is_asked(httpserver: HTTPServer, chat, change: dict[str, object]):
     echo(httpserver)
     llm = CachedChat(chat())
-    llm.ask("hi")
-    llm.ask(**({"prompt": "hi"} | change))
+    said(llm, "hi")
+    said(llm, **({"prompt": "hi"} | change))
     assert len(httpserver.log) == 2
 
 
@@ -81,14 +81,14 @@ def test_another_model_or_server_is_asked(httpserver: HTTPServer, chat):
     echo(httpserver)
     echo(httpserver, "/other/v1/chat/completions")
     for model in (chat(), chat("other"), chat(url=httpserver.url_for("/other/v1"))):
-        CachedChat(model).ask("hi")
+        said(CachedChat(model), "hi")
     assert len(httpserver.log) == 3
 
 
 def test_another_key_or_timeout_is_not_another_question(httpserver: HTTPServer, chat):
     echo(httpserver)
     for settings in ({}, {"key": "another"}, {"timeout": 5.0}):
-        CachedChat(chat(**settings)).ask("hi")
+        said(CachedChat(chat(**settings)), "hi")
     assert asked(httpserver) == ["hi"]
 
 
@@ -103,7 +103,7 @@ def test_after_an_error_a_rerun_asks_only_what_is_missing(httpserver: HTTPServer
 
     def work() -> list[str]:
         llm = CachedChat(chat())
-        return [llm.ask(prompt) for prompt in "abc"]
+        return [said(llm, prompt) for prompt in "abc"]
 
     with pytest.raises(UserError):
         work()

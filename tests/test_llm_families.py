@@ -11,7 +11,7 @@ from chats import (
     echo,
 )
 from pytest_httpserver import HTTPServer
-from toys import ScriptedChat
+from toys import ScriptedChat, said
 
 from admire.errors import UserError
 from admire.llm import ask_each, open_llm
@@ -37,7 +37,7 @@ def test_an_incomplete_or_unknown_name_is_told_the_three_forms(name: str):
 def test_a_model_name_may_hold_colons(httpserver: HTTPServer):
     echo(httpserver)
     llm = open_llm("openai:llama3.2:1b", url=httpserver.url_for("/v1"))
-    assert llm.ask("hi") == "HI"
+    assert said(llm, "hi") == "HI"
     assert llm.name == "openai:llama3.2:1b"
     assert httpserver.log[0][0].get_json()["model"] == "llama3.2:1b"
 
@@ -45,7 +45,7 @@ def test_a_model_name_may_hold_colons(httpserver: HTTPServer):
 def test_open_llm_caches_the_replies(httpserver: HTTPServer):
     echo(httpserver)
     for _ in range(2):
-        assert open_llm("openai:tiny", url=httpserver.url_for("/v1")).ask("hi") == "HI"
+        assert said(open_llm("openai:tiny", url=httpserver.url_for("/v1")), "hi") == "HI"
     assert asked(httpserver) == ["hi"]
 
 

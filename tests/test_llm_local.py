@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from commands import hide
 from pytest_httpserver import HTTPServer
+from toys import said
 from werkzeug import Response
 
 from admire.errors import UserError
@@ -286,13 +287,13 @@ def test_the_embedded_model_is_known_without_being_read(parts: list[Path]):
 def test_a_model_is_loaded_once_and_at_the_first_question(llama: SimpleNamespace, model: Path):
     llm = LocalChat(model)
     assert llama.loaded == []
-    assert [llm.ask("one"), llm.ask("two")] == ["Literal", "Literal"]
+    assert [said(llm, "one"), said(llm, "two")] == ["Literal", "Literal"]
     assert [settings.model.path for settings in llama.loaded] == [str(model)]
 
 
 def test_a_run_that_the_cache_answers_loads_nothing(llama: SimpleNamespace, model: Path):
     for _ in range(2):
-        assert open_llm(f"gguf:{model}").ask("hi") == "Literal"
+        assert said(open_llm(f"gguf:{model}"), "hi") == "Literal"
     assert len(llama.loaded) == 1
 
 
@@ -304,7 +305,7 @@ def test_the_settings_reach_the_model_and_the_users_key_does_not(
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
-    LocalChat(model).ask("hi", temperature=0.7, max_tokens=40, seed=3)
+    said(LocalChat(model), "hi", temperature=0.7, max_tokens=40, seed=3)
     request = httpserver.log[0][0]
     body = request.get_json()
     assert (body["temperature"], body["max_tokens"], body["seed"]) == (0.7, 40, 3)
@@ -318,7 +319,7 @@ def test_an_error_names_the_model_as_the_user_does(
     too_long = Response('{"error": {"message": "exceeds the context size"}}', 400)
     httpserver.expect_request("/v1/chat/completions").respond_with_response(too_long)
     with pytest.raises(UserError, match="exceeds the context size") as caught:
-        LocalChat(model).ask("hi")
+        said(LocalChat(model), "hi")
     assert f"gguf:{model}" in str(caught.value)
     assert "openai:" not in str(caught.value)
 
@@ -329,7 +330,7 @@ def test_without_llama_cpp_the_message_names_the_package_and_the_way_round(
     hide(monkeypatch, "xllamacpp")
     llm = LocalChat(model)
     with pytest.raises(UserError) as caught:
-        llm.ask("hi")
+        said(llm, "hi")
     for words in ("xllamacpp", "pip install", "'embedded'", "openai:MODEL"):
         assert words in str(caught.value)
 
@@ -337,7 +338,7 @@ def test_without_llama_cpp_the_message_names_the_package_and_the_way_round(
 def test_a_file_that_llama_cpp_refuses_is_named(llama: SimpleNamespace, model: Path):
     llama.error = RuntimeError("unknown architecture")
     with pytest.raises(UserError, match="unknown architecture") as caught:
-        LocalChat(model).ask("hi")
+        said(LocalChat(model), "hi")
     assert str(model) in str(caught.value)
 
 
@@ -448,7 +449,7 @@ def test_a_corrupt_model_is_a_message_and_no_crash(tmp_path: Path, content: byte
         "from pathlib import Path\n"
         "from admire.errors import UserError\n"
         "from admire.llm.local import LocalChat\n"
-        "try: LocalChat(Path(sys.argv[1])).ask('hi')\n"
+        "try: said(LocalChat(Path(sys.argv[1])), 'hi')\n"
         "except UserError as error: print(error)\n"
     )
     done = subprocess.run(

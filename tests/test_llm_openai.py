@@ -29,6 +29,7 @@ from chats import (
     serve,
 )
 from pytest_httpserver import HTTPServer
+from toys import said
 from werkzeug import Request, Response
 
 from admire.errors import UserError
@@ -72,8 +73,8 @@ def test_the_key_of_the_environment_is_sent(
 ):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     echo(httpserver)
-    chat().ask("hi")
-    chat(key="of-the-call").ask("hi")
+    said(chat(), "hi")
+    said(chat(key="of-the-call"), "hi")
     sent = [request.headers["Authorization"] for request, _ in httpserver.log]
     assert sent == [f"Bearer {KEY}", "Bearer of-the-call"]
 
@@ -84,8 +85,8 @@ def test_the_address_is_the_argument_or_else_of_the_environment(
     echo(httpserver)
     echo(httpserver, "/given/v1/chat/completions")
     monkeypatch.setenv("OPENAI_BASE_URL", httpserver.url_for("/v1"))
-    OpenAIChat("tiny").ask("hi")
-    OpenAIChat("tiny", url=httpserver.url_for("/given/v1")).ask("hi")
+    said(OpenAIChat("tiny"), "hi")
+    said(OpenAIChat("tiny", url=httpserver.url_for("/given/v1")), "hi")
     assert [request.path for request, _ in httpserver.log] == [
         CHAT,
         "/given/v1/chat/completions",
@@ -114,7 +115,7 @@ def test_the_server_is_part_of_the_identity_but_a_slash_at_its_end_is_not(chat):
 )
 def test_an_address_that_is_none_is_shown_as_it_was_given(url: str):
     with pytest.raises(UserError) as caught:
-        open_llm("openai:tiny", url=url).ask("hi")
+        said(open_llm("openai:tiny", url=url), "hi")
     assert f"'{url}'" in str(caught.value)
     assert "address" in str(caught.value)
 
@@ -136,7 +137,7 @@ def test_an_address_that_is_none_is_shown_without_its_secrets(url: str):
 
 def test_a_request_holds_the_prompt_and_the_settings(httpserver: HTTPServer, chat):
     echo(httpserver)
-    chat().ask("Idiomático?", temperature=0.7, max_tokens=40, seed=3)
+    said(chat(), "Idiomático?", temperature=0.7, max_tokens=40, seed=3)
     assert httpserver.log[0][0].get_json() == {
         "model": "tiny",
         "messages": [{"role": "user", "content": "Idiomático?"}],
@@ -157,7 +158,7 @@ def test_a_request_holds_the_prompt_and_the_settings(httpserver: HTTPServer, cha
 )
 def test_a_reply_is_the_message_as_it_is(httpserver: HTTPServer, chat, content, text):
     serve(httpserver, completion(content))
-    assert chat().ask("hi") == text
+    assert said(chat(), "hi") == text
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def options_of(server: HTTPServer) -> list[dict[str, object]]:
 
 def test_options_that_a_model_does_not_take_are_left_out(httpserver: HTTPServer, chat):
     particular(httpserver, "max_tokens", "temperature")
-    assert chat().ask("hi", temperature=0.7, max_tokens=40, seed=3) == "HI"
+    assert said(chat(), "hi", temperature=0.7, max_tokens=40, seed=3) == "HI"
     room = 40 + THINKING_TOKENS
     assert options_of(httpserver) == [
         {"temperature": 0.7, "max_tokens": 40, "seed": 3},
@@ -228,9 +229,9 @@ def test_options_that_a_model_does_not_take_are_left_out(httpserver: HTTPServer,
 def test_what_was_refused_is_not_tried_again(httpserver: HTTPServer, chat):
     particular(httpserver, "max_tokens", "temperature", "seed")
     model = chat()
-    assert [model.ask(prompt) for prompt in ("a", "b", "c")] == ["A", "B", "C"]
+    assert [said(model, prompt) for prompt in ("a", "b", "c")] == ["A", "B", "C"]
     assert asked(httpserver) == ["a"] * 4 + ["b", "c"]
-    model.ask("d", max_tokens=500)  # the room is each question's own
+    said(model, "d", max_tokens=500)  # the room is each question's own
     assert options_of(httpserver)[-1] == {"max_completion_tokens": 500 + THINKING_TOKENS}
 
 
@@ -252,7 +253,7 @@ def test_threads_that_are_refused_at_once_all_get_their_replies():
         llm = CachedChat(OpenAIChat("tiny", url=server.url_for("/v1"), timeout=20))
         assert list(threads.map(llm.ask, prompts)) == [prompt.upper() for prompt in prompts]
         assert len(server.log) == 3 * 8
-        assert llm.ask("later") == "LATER"
+        assert said(llm, "later") == "LATER"
         assert len(server.log) == 3 * 8 + 1
 
 
@@ -317,7 +318,7 @@ def test_a_passing_failure_is_tried_again(
     httpserver: HTTPServer, chat, waits: list[float], status: int
 ):
     serve(httpserver, refusal(status), refusal(status), completion("Literal"))
-    assert chat().ask("hi") == "Literal"
+    assert said(chat(), "hi") == "Literal"
     assert asked(httpserver) == ["hi"] * 3
     assert len(waits) == 2
 
@@ -326,7 +327,7 @@ def test_a_passing_failure_is_tried_again(
 def test_retry_after_is_honoured(httpserver: HTTPServer, chat, waits: list[float], status: int):
     busy = {"Retry-After": "7"}
     serve(httpserver, refusal(status, **busy), refusal(status, **busy), completion("Literal"))
-    assert chat().ask("hi") == "Literal"
+    assert said(chat(), "hi") == "Literal"
     assert waits == [7, 7]
 
 
@@ -393,7 +394,7 @@ def test_a_line_break_after_the_key_is_no_part_of_it(
 ):
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
     echo(httpserver)
-    assert chat(retries=0).ask("hi") == "HI"
+    assert said(chat(retries=0), "hi") == "HI"
     assert httpserver.log[0][0].headers["Authorization"] == f"Bearer {KEY}"
 
 
@@ -404,7 +405,7 @@ def test_a_key_that_no_request_can_carry_is_no_fault_of_the_server(
     monkeypatch.setenv("OPENAI_API_KEY", key)
     echo(httpserver)
     with pytest.raises(UserError, match="OPENAI_API_KEY") as caught:
-        chat(retries=0).ask("hi")
+        said(chat(retries=0), "hi")
     assert key not in str(caught.value)
 
 
@@ -438,7 +439,7 @@ def test_no_secret_is_told_or_kept(
     llm = open_llm("openai:tiny", url=url)
     said = [llm.identity, llm.name]
     try:
-        said.append(llm.ask("hi"))
+        said.append(said(llm, "hi"))
     except UserError as error:
         said.append(str(error))
     assert httpserver.log

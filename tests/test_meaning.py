@@ -7,6 +7,7 @@ from toys import ScriptedChat
 
 from admire.errors import UserError
 from admire.items import Item
+from admire.llm import Question, Reply
 from admire.meaning import (
     ATTEMPTS,
     DEFINITIONS,
@@ -28,16 +29,15 @@ class Dictionary:
 
     name = identity = "dictionary"
     parallel = 1
+    sees = False
 
     def __init__(self, *replies: str):
         self.replies = list(replies)
         self.asked: list[tuple[float, int]] = []
 
-    def ask(
-        self, prompt: str, *, temperature: float = 0.0, max_tokens: int = 64, seed: int = 0
-    ) -> str:
-        self.asked.append((temperature, seed))
-        return self.replies.pop(0)
+    def ask(self, question: Question) -> Reply:
+        self.asked.append((question.temperature, question.seed))
+        return Reply(self.replies.pop(0))
 
 
 # --------------------------------------------------------------------------- cleaning replies

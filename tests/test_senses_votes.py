@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from toys import ScriptedChat
 
 from admire.items import Item
+from admire.llm import Question, Reply
 from admire.prompts import Prompts
 from admire.senses import Sense, read_label, vote
 
@@ -18,20 +19,20 @@ class Voter:
 
     name = identity = "voter"
     parallel = 1
+    sees = False
 
     def __init__(self, *replies: str):
         self.replies = list(replies)
-        self.asked: list[dict[str, object]] = []
+        self.asked: list[Question] = []
 
-    def ask(
-        self, prompt: str, *, temperature: float = 0.0, max_tokens: int = 64, seed: int = 0
-    ) -> str:
-        self.asked.append({"prompt": prompt, "temperature": temperature, "seed": seed})
-        return self.replies.pop(0)
+    def ask(self, question: Question) -> Reply:
+        self.asked.append(question)
+        return Reply(self.replies.pop(0))
 
 
 def decide(*replies: str) -> Sense:
-    return vote(ITEM, Voter(*replies), Prompts(), votes=len(replies))
+    (sense,) = vote([ITEM], Voter(*replies), Prompts(), votes=len(replies))
+    return sense
 
 
 I, L, NEITHER = "Idiomatic", "Literal", "I cannot say."  # noqa: E741
@@ -61,11 +62,11 @@ def test_the_majority_of_the_readable_votes_decides(replies: list[str], expected
 def test_each_vote_has_a_seed_of_its_own(votes: int, seed: int):
     # With one seed, or at temperature 0, every vote would be the same and come from the cache.
     voter = Voter(*[I] * votes)
-    vote(ITEM, voter, Prompts(), votes=votes, seed=seed)
-    assert [ask["seed"] for ask in voter.asked] == list(range(seed, seed + votes))
-    assert all(ask["temperature"] > 0 for ask in voter.asked)
+    vote([ITEM], voter, Prompts(), votes=votes, seed=seed)
+    assert [ask.seed for ask in voter.asked] == list(range(seed, seed + votes))
+    assert all(ask.temperature > 0 for ask in voter.asked)
     expected = Prompts().render("sense", "en", compound=ITEM.compound, sentence=ITEM.sentence)
-    assert {ask["prompt"] for ask in voter.asked} == {expected}
+    assert {ask.text for ask in voter.asked} == {expected}
 
 
 @pytest.mark.parametrize(("tag", "prompt"), [("pt-br", "pt"), ("xp", "pt"), ("xe", "en")])
@@ -73,7 +74,7 @@ def test_the_prompt_is_in_the_language_of_the_item(tmp_path, tag: str, prompt: s
     for language in ("en", "pt"):
         (tmp_path / f"sense_{language}.j2").write_text(f"{language} {{{{ compound }}}}")
     chat = ScriptedChat(lambda _: I)
-    vote(Item("pé-frio", "Ele é pé-frio.", tag), chat, Prompts(tmp_path), votes=1)
+    vote([Item("pé-frio", "Ele é pé-frio.", tag)], chat, Prompts(tmp_path), votes=1)
     assert chat.prompts == [f"{prompt} pé-frio"]
 
 

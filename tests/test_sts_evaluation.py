@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +15,7 @@ from sentences import pair
 from toys import WordEncoder
 
 from admire.errors import UserError
+from admire.llm import Question, Reply
 from admire.prompts import Prompts
 from admire.sts.evaluation import (
     compare,
@@ -246,16 +246,15 @@ class Moody:
 
     name = identity = "moody"
     parallel = 1
+    sees = False
 
     def __init__(self, *replies: str):
         self.replies = iter(replies)
         self.asked: list[tuple[str, float, int]] = []
 
-    def ask(
-        self, prompt: str, *, temperature: float = 0.0, max_tokens: int = 64, seed: int = 0
-    ) -> str:
-        self.asked.append((prompt, temperature, seed))
-        return next(self.replies)
+    def ask(self, question: Question) -> Reply:
+        self.asked.append((question.text, question.temperature, question.seed))
+        return Reply(next(self.replies))
 
 
 def test_a_reply_without_a_rating_is_asked_for_again_with_another_seed_and_temperature():
@@ -287,7 +286,7 @@ def test_references_are_rated_too_and_equal_pairs_once():
 
 def test_an_error_names_the_pair_and_says_how_to_go_on():
     class Broken(Moody):
-        def ask(self, prompt: str, **options: Any) -> str:
+        def ask(self, question: Question) -> Reply:
             raise UserError("The server is gone.")
 
     wanted = "'An owl.': The server is gone. The answers so far are kept"

@@ -6,11 +6,13 @@ import re
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from admire import Candidate, Item, Scoring, Settings
 from admire.encoders import Role, Vectors
+from admire.llm import ChatModel, Question, Reply
 
 
 class WordEncoder:
@@ -47,13 +49,19 @@ class ScriptedChat:
         self.name = name
         self.identity = name
         self.parallel = parallel
+        self.sees = False
         self.prompts: list[str] = []
+        self.questions: list[Question] = []
 
-    def ask(
-        self, prompt: str, *, temperature: float = 0.0, max_tokens: int = 64, seed: int = 0
-    ) -> str:
-        self.prompts.append(prompt)
-        return self.answer(prompt)
+    def ask(self, question: Question) -> Reply:
+        self.questions.append(question)
+        self.prompts.append(question.text)
+        return Reply(self.answer(question.text))
+
+
+def said(llm: ChatModel, text: str, **settings: Any) -> str:
+    """What a chat model answers."""
+    return llm.ask(Question(text, **settings)).text
 
 
 OWL = Item(

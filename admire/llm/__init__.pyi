@@ -1,5 +1,15 @@
 from .cached import CachedChat
-from .chat import ChatModel, ask_each
+from .chat import ChatModel, Image, Question, Reply, Usage, ask_each
 from .families import FAMILIES, open_llm
 
-__all__ = ["FAMILIES", "CachedChat", "ChatModel", "ask_each", "open_llm"]
+__all__ = [
+    "FAMILIES",
+    "CachedChat",
+    "ChatModel",
+    "Image",
+    "Question",
+    "Reply",
+    "Usage",
+    "ask_each",
+    "open_llm",
+]

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from admire.llm.chat import ChatModel
 
 
-def _openai(source: str, url: str | None, timeout: float) -> ChatModel:
-    from admire.llm.openai import OpenAIChat
+def _openai(source: str, url: str | None, timeout: float, parallel: int | None) -> ChatModel:
+    from admire.llm.openai import PARALLEL, OpenAIChat
 
-    return OpenAIChat(source, url=url, timeout=timeout)
+    return OpenAIChat(source, url=url, timeout=timeout, parallel=parallel or PARALLEL)
 
 
-def _gguf(source: str, url: str | None, timeout: float) -> ChatModel:
+def _gguf(source: str, url: str | None, timeout: float, parallel: int | None) -> ChatModel:
     from admire.llm.local import LocalChat
 
     return LocalChat(Path(source).expanduser())
 
 
-def _embedded(source: str, url: str | None, timeout: float) -> ChatModel:
+def _embedded(source: str, url: str | None, timeout: float, parallel: int | None) -> ChatModel:
     from admire.llm.local import embedded_chat
 
     return embedded_chat()
@@ -38,11 +38,12 @@ class Family:
 
     Attributes:
         written: how one of them is named, with a placeholder after the colon.
-        open: opens it by what stands after the colon, a server's address and a time limit.
+        open: opens it by what stands after the colon, a server's address, a time limit and how
+            many questions to ask it at the same time.
     """
 
     written: str
-    open: Callable[[str, str | None, float], ChatModel]
+    open: Callable[[str, str | None, float, int | None], ChatModel]
 
 
 FAMILIES = {
@@ -52,7 +53,9 @@ FAMILIES = {
 }
 
 
-def open_llm(name: str, *, url: str | None = None, timeout: float = 60.0) -> ChatModel:
+def open_llm(
+    name: str, *, url: str | None = None, timeout: float = 60.0, parallel: int | None = None
+) -> ChatModel:
     """Open the chat model of that name. Every reply is cached on disk.
 
     - ``embedded``: the model that comes with the extra ``embedded``;
@@ -60,11 +63,12 @@ def open_llm(name: str, *, url: str | None = None, timeout: float = 60.0) -> Cha
     - ``openai:MODEL``: the official API, or the compatible server at ``url`` or
       ``OPENAI_BASE_URL``.
 
-    Nothing is loaded or asked before the first prompt that is not cached.
+    Nothing is loaded or asked before the first question that is not cached.
 
     Args:
         url: the address of a server, for ``openai:`` models.
         timeout: how many seconds a server may take for a reply.
+        parallel: how many questions to ask a server at the same time; None is 8.
 
     Raises:
         UserError: no chat model has that name, or a file or key is missing.
@@ -74,7 +78,7 @@ def open_llm(name: str, *, url: str | None = None, timeout: float = 60.0) -> Cha
     family, colon, source = name.partition(":")
     known = FAMILIES.get(family)
     if known and (source if ":" in known.written else not colon):
-        return CachedChat(known.open(source, url, timeout))
+        return CachedChat(known.open(source, url, timeout, parallel))
     raise UserError(
         f"'{name}' names no chat model.{nearest(family, list(FAMILIES))} There are: "
         f"{', '.join(one.written for one in FAMILIES.values())}.",

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from admire.errors import UserError, needs_extra, pip_install
-from admire.llm.openai import OpenAIChat
+from admire.llm.chat import Question, Reply
+from admire.llm.openai import SEEING, OpenAIChat
 from admire.machine import cores
 from admire.storage import cache_dir, write_whole
 
@@ -114,7 +115,8 @@ class LocalChat:
         sha256: of the file; None reads it.
     """
 
-    parallel = 1  # one prompt keeps every core busy
+    parallel = 1  # one question keeps every core busy
+    sees = False
 
     def __init__(
         self, path: Path | Callable[[], Path], name: str | None = None, sha256: str | None = None
@@ -134,11 +136,16 @@ class LocalChat:
         client.name = self.name
         return client
 
-    def ask(
-        self, prompt: str, *, temperature: float = 0.0, max_tokens: int = 64, seed: int = 0
-    ) -> str:
+    def ask(self, question: Question) -> Reply:
         """See :class:`admire.llm.ChatModel`."""
-        return self._client.ask(prompt, temperature=temperature, max_tokens=max_tokens, seed=seed)
+        if question.images:
+            raise UserError(
+                f"{self.name} cannot see images. Show it captions alone, or take a model that "
+                f"sees: {SEEING}.",
+                "track",
+                "llms",
+            )
+        return self._client.ask(question)
 
 
 def _check_gguf(path: Path) -> None:

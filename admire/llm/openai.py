@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import time
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from admire.errors import UserError
+from admire.llm.chat import Question, Reply, Usage
+from admire.llm.pictures import data_uri
 
 if TYPE_CHECKING:
     import openai
 
 OFFICIAL = "https://api.openai.com/v1"
 RETRIES = 6
+PARALLEL = 8
 THINKING_TOKENS = 4096
 """How many tokens of reasoning a model may use before it answers."""
+OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
+"""What a question can be asked without, where a server refuses it."""
+WORDS = {"response_format": "json_schema", "logprobs": "top_logprobs"}
+"""Other words by which servers name these."""
+IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
+SEEING = "openai:gpt-4o, or a server with a model that sees, such as Gemma or Qwen-VL"
+"""Models that can be shown images, for messages."""
 
 
 class OpenAIChat:
@@ -29,7 +42,7 @@ class OpenAIChat:
         url: the server's address; None is that of ``OPENAI_BASE_URL``, or else the official one.
         key: None is that of ``OPENAI_API_KEY``.
         timeout: in seconds, of each try.
-        parallel: how many prompts may be asked at the same time.
+        parallel: how many questions may be asked at the same time.
 
     Raises:
         UserError: the address or the key cannot be right, or the official API has no key.
@@ -43,7 +56,7 @@ class OpenAIChat:
         key: str | None = None,
         timeout: float = 60.0,
         retries: int = RETRIES,
-        parallel: int = 8,
+        parallel: int = PARALLEL,
     ):
         self.model = model
         self.name = f"openai:{model}"
@@ -69,6 +82,7 @@ class OpenAIChat:
                 "llms",
             )
         self._timeout, self._retries = timeout, retries
+        self.sees = True
         self._refused: set[str] = set()  # options that this model refuses
 
     @cached_property
@@ -84,49 +98,88 @@ class OpenAIChat:
             max_retries=self._retries,
         )
 
-    def ask(
-        self, prompt: str, *, temperature: float = 0.0, max_tokens: int = 64, seed: int = 0
-    ) -> str:
-        """See :class:`admire.llm.ChatModel`."""
+    def ask(self, question: Question) -> Reply:
+        """See :class:`admire.llm.ChatModel`.
+
+        What the model refuses is left out, now and later: a temperature, a seed, log-probabilities.
+        In place of a schema that it refuses, the question ends with that schema as text.
+        """
         import openai
 
-        options = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+        started = time.perf_counter()
         try:
-            answer = self._complete(prompt, options)
+            answer = self._complete(question)
             # A compatible server may send anything, whatever the types say.
-            return str(answer.choices[0].message.content or "")
+            (choice, *_) = answer.choices
+            return Reply(
+                str(choice.message.content or ""),
+                _usage(answer),
+                time.perf_counter() - started,
+                choice.finish_reason == "length",
+                _logprobs(choice) if question.logprobs else None,
+            )
         except openai.OpenAIError as error:
-            raise self._explained(error) from error
+            raise self._explained(error, question) from error
         except (ValueError, AttributeError, IndexError, TypeError) as error:
             raise UserError(
                 f"{self.name}: the answer holds no message. Is {without_secrets(self.url)} the "
                 "address of an OpenAI-compatible API? (It often ends in /v1.)"
             ) from error
 
-    def _complete(self, prompt: str, options: dict[str, Any]) -> Any:
-        """The server's answer; options that the model refuses are left out.
+    def request(self, question: Question) -> dict[str, Any]:
+        """The body of a request to ``/chat/completions``.
 
         OpenAI's models since o1 reason first. They refuse a temperature, because they always
         sample, and their reasoning counts towards the tokens of the answer.
+
+        Raises:
+            UserError: an image cannot be read.
         """
+        refused = set(self._refused)  # once, because other threads add to it
+        body: dict[str, Any] = {"temperature": question.temperature, "seed": question.seed}
+        if "max_tokens" in refused:
+            body["max_completion_tokens"] = question.max_tokens + THINKING_TOKENS
+        else:
+            body["max_tokens"] = question.max_tokens
+        parts = list(question.parts) if question.images else [question.text]
+        if question.schema is not None:
+            schema = {"name": "answer", "strict": True, "schema": question.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+            if "response_format" in refused:
+                parts.append(f"{IN_THIS_FORM}\n{json.dumps(question.schema)}")
+        if question.logprobs and "logprobs" not in refused:
+            body |= {"logprobs": True, "top_logprobs": question.logprobs}
+        content: str | list[dict[str, Any]] = "\n\n".join(map(str, parts))
+        if question.images:
+            content = [
+                {"type": "text", "text": part}
+                if isinstance(part, str)
+                else {"type": "image_url", "image_url": {"url": data_uri(part)}}
+                for part in parts
+            ]
+        taken = {name: value for name, value in body.items() if name not in refused}
+        return {"model": self.model, "messages": [{"role": "user", "content": content}], **taken}
+
+    def _complete(self, question: Question) -> Any:
         import openai
 
         while True:
-            # Read once, because other threads add to what is refused.
-            sent = [name for name in options if name not in self._refused]
-            taken = {name: options[name] for name in sent}
-            if "max_tokens" not in sent:
-                taken["max_completion_tokens"] = options["max_tokens"] + THINKING_TOKENS
+            body = self.request(question)
             try:
-                return self._client.chat.completions.create(
-                    model=self.model, messages=[{"role": "user", "content": prompt}], **taken
-                )
-            except openai.BadRequestError as error:
-                if error.param not in sent:  # a list, because a server may send anything
+                return self._client.chat.completions.create(**body)
+            except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+                if not self.refuse(error.param, str(error.message), body):
                     raise
-                self._refused.add(error.param)
 
-    def _explained(self, error: openai.OpenAIError) -> UserError:
+    def refuse(self, param: object, message: str, body: Mapping[str, Any]) -> bool:
+        """Remember what of a request the server refused, and say whether there was such a thing."""
+        named = [option for option in OPTIONAL if option in body and param == option]
+        named += [option for option in OPTIONAL if option in body and option in message]
+        named += [o for o, word in WORDS.items() if o in body and word in message]
+        self._refused.update(named[:1])
+        return bool(named)
+
+    def _explained(self, error: openai.OpenAIError, question: Question) -> UserError:
         """The error in words that say what to do, without the key or the server's web page."""
         import openai
 
@@ -134,8 +187,24 @@ class OpenAIChat:
         settings: list[str] = []
         response = getattr(error, "response", None)
         far_off = response is not None and "retry-after" in response.headers
+        said = self._redacted(str(error))[:300]
         again = f" after {self._retries} retries" if self._retries and not far_off else ""
-        if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
+        if isinstance(error, openai.APIStatusError) and _CONTEXT.search(said):
+            reason = (
+                f"the question is too long for {where} ({said}). Give the server more context "
+                "(llama-server -c 16384), show smaller images, or captions alone."
+            )
+            settings = ["image_side", "track"]
+        elif question.images and isinstance(error, openai.APIStatusError) and _BLIND.search(said):
+            reason = (
+                f"it cannot see images ({said}). Show it captions alone, or take a model that "
+                f"sees: {SEEING}."
+            )
+            settings = ["track", "llms"]
+        elif question.images and isinstance(error, openai.BadRequestError):
+            shown = ", ".join(str(image.path) for image in question.images)
+            reason = f"{where} refused a question with images ({said}). They are: {shown}."
+        elif isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
             reason = f"{where} refused the key. Check OPENAI_API_KEY."
         elif isinstance(error, openai.NotFoundError):
             reason = (
@@ -159,7 +228,7 @@ class OpenAIChat:
                 "Try again later, or look at the server's log."
             )
         else:
-            reason = f"{where} refused the request: {self._redacted(str(error))[:300]}"
+            reason = f"{where} refused the request: {said}"
         return UserError(f"{self.name}: {reason}", *settings)
 
     def _redacted(self, text: str) -> str:
@@ -169,6 +238,41 @@ class OpenAIChat:
         for secret in filter(None, secrets):
             text = text.replace(secret, "***").replace(unquote(secret), "***")
         return text
+
+
+_CONTEXT = re.compile(
+    r"context[ _](?:length|size|window)|maximum context|too many tokens", re.IGNORECASE
+)
+_BLIND = re.compile(
+    r"mmproj|not (?:a )?(?:multimodal|vision)|"
+    r"(?:image|vision|multimodal)[\w ]*\b(?:not|n['’]t) (?:\w+ )?support|"
+    r"(?:not|n['’]t) support[\w ]*\b(?:image|vision)",
+    re.IGNORECASE,
+)
+
+
+def _usage(answer: Any) -> Usage | None:
+    """What the server says that an answer took, if it does."""
+    told = getattr(answer, "usage", None)
+    if told is None:
+        return None
+    details = getattr(told, "prompt_tokens_details", None)
+    counts = (
+        (told, "prompt_tokens"),
+        (details, "cached_tokens"),
+        (told, "completion_tokens"),
+        (details, "image_tokens"),
+    )
+    found = [getattr(where, name, None) for where, name in counts]
+    return Usage(*(count if isinstance(count, int) else 0 for count in found))
+
+
+def _logprobs(choice: Any) -> tuple[dict[str, float], ...] | None:
+    """The likeliest tokens at each place of an answer, if the server tells them."""
+    told = getattr(choice.logprobs, "content", None)
+    if not told:
+        return None
+    return tuple({one.token: one.logprob for one in place.top_logprobs} for place in told)
 
 
 def _is_address(url: str) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from admire.items import Item, SenseLabel
-from admire.llm import ChatModel
+from admire.llm import ChatModel, Question, ask_each
 from admire.prompts import Prompts
 from admire.senses.sense import Sense, majority
 
@@ -13,8 +14,10 @@ VOTE_TEMPERATURE = 0.7
 VOTE_TOKENS = 40
 
 
-def vote(item: Item, llm: ChatModel, prompts: Prompts, *, votes: int, seed: int = 0) -> Sense:
-    """Ask the chat model several times for the sense of a compound, and follow the majority.
+def vote(
+    items: Sequence[Item], llm: ChatModel, prompts: Prompts, *, votes: int, seed: int = 0
+) -> list[Sense]:
+    """Ask the chat model several times for the sense of each compound, and follow the majority.
 
     Replies that name neither sense, or both, count as unparsed and for neither side.
 
@@ -23,18 +26,31 @@ def vote(item: Item, llm: ChatModel, prompts: Prompts, *, votes: int, seed: int 
         seed: of the first reply; each further vote has the next number.
 
     Raises:
-        UserError: the model cannot be asked.
+        UserError: the model cannot be asked; the message names the item.
     """
-    prompt = prompts.about(item, "sense")
-    replies = [
-        llm.ask(prompt, temperature=VOTE_TEMPERATURE, max_tokens=VOTE_TOKENS, seed=seed + turn)
-        for turn in range(votes)
-    ]
-    labels = [read_label(reply) for reply in replies]
+
+    def ask(turn: tuple[Item, int]) -> SenseLabel | None:
+        item, seed = turn
+        question = Question(
+            prompts.about(item, "sense"),
+            temperature=VOTE_TEMPERATURE,
+            max_tokens=VOTE_TOKENS,
+            seed=seed,
+            purpose="senses",
+        )
+        return read_label(llm.ask(question).text)
+
+    turns = [(item, seed + turn) for item in items for turn in range(votes)]
+    labels = ask_each(ask, turns, llm, "senses", called=lambda turn: turn[0].compound)
+    return [counted(labels[first : first + votes]) for first in range(0, len(labels), votes)]
+
+
+def counted(labels: Sequence[SenseLabel | None]) -> Sense:
+    """The sense with the majority of the votes, of which None could not be read."""
     idiomatic, literal = labels.count("idiomatic"), labels.count("literal")
     read = idiomatic + literal
     probability = idiomatic / read if read else 0.5
-    return Sense(majority(idiomatic, literal), probability, idiomatic, literal, votes - read)
+    return Sense(majority(idiomatic, literal), probability, idiomatic, literal, len(labels) - read)
 
 
 _LABEL = re.compile(

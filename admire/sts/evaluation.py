@@ -15,7 +15,7 @@ import pandas as pd
 from admire.choices import check_setting
 from admire.encoders import TextEncoder
 from admire.errors import UserError
-from admire.llm import ChatModel, ask_each
+from admire.llm import ChatModel, Question, ask_each
 from admire.prompts import Prompts
 from admire.storage import write_whole
 from admire.sts.objectives import TrainingSetting
@@ -72,10 +72,10 @@ def rate(
     def rating(asked: tuple[str, str]) -> float | None:
         prompt = prompts.render("similarity", "en", first=asked[0], second=asked[1])
         for attempt in range(ATTEMPTS):
-            reply = llm.ask(
+            question = Question(
                 prompt, temperature=float(attempt > 0), max_tokens=20, seed=seed + attempt
             )
-            found = read_rating(reply)
+            found = read_rating(llm.ask(question).text)
             if found is not None:
                 return found
         return None
