@@ -160,7 +160,9 @@ def _asked(
     asked = {item: prompts.about(item, what) for item in items}
     first = {prompt: item for item, prompt in reversed(asked.items())}
     called = "literal meanings" if what == "literal" else "meanings"
-    answers = ask_each(ask, list(first.values()), llm, called, called=attrgetter("compound"))
+    answers = ask_each(
+        ask, list(first.values()), llm, called, called=attrgetter("compound"), stand_in=UNSAID
+    )
     known = dict(zip(first, answers, strict=True))
     for prompt, item in first.items():
         if not known[prompt]:

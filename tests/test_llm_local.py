@@ -448,8 +448,9 @@ def test_a_corrupt_model_is_a_message_and_no_crash(tmp_path: Path, content: byte
         "import sys\n"
         "from pathlib import Path\n"
         "from admire.errors import UserError\n"
+        "from admire.llm import Question\n"
         "from admire.llm.local import LocalChat\n"
-        "try: said(LocalChat(Path(sys.argv[1])), 'hi')\n"
+        "try: LocalChat(Path(sys.argv[1])).ask(Question('hi'))\n"
         "except UserError as error: print(error)\n"
     )
     done = subprocess.run(

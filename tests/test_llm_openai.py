@@ -251,7 +251,8 @@ def test_threads_that_are_refused_at_once_all_get_their_replies():
     with HTTPServer(threaded=True) as server, ThreadPoolExecutor(8) as threads:
         server.expect_request(CHAT).respond_with_handler(handle)
         llm = CachedChat(OpenAIChat("tiny", url=server.url_for("/v1"), timeout=20))
-        assert list(threads.map(llm.ask, prompts)) == [prompt.upper() for prompt in prompts]
+        replies = threads.map(lambda prompt: said(llm, prompt), prompts)
+        assert list(replies) == [prompt.upper() for prompt in prompts]
         assert len(server.log) == 3 * 8
         assert said(llm, "later") == "LATER"
         assert len(server.log) == 3 * 8 + 1
@@ -437,13 +438,13 @@ def test_no_secret_is_told_or_kept(
     httpserver.expect_request(re.compile(".*")).respond_with_response(answer)
     url = f"http://user:{PASSWORD}@127.0.0.1:{httpserver.port}/v1?token={TOKEN}"
     llm = open_llm("openai:tiny", url=url)
-    said = [llm.identity, llm.name]
+    told = [llm.identity, llm.name]
     try:
-        said.append(said(llm, "hi"))
+        told.append(said(llm, "hi"))
     except UserError as error:
-        said.append(str(error))
+        told.append(str(error))
     assert httpserver.log
-    said += [record.getMessage() for record in caplog.records if record.name.startswith("admire")]
-    for place in (*said, everything_kept().decode(errors="replace")):
+    told += [record.getMessage() for record in caplog.records if record.name.startswith("admire")]
+    for place in (*told, everything_kept().decode(errors="replace")):
         for secret in (KEY, KEY[:8], PASSWORD, TOKEN):
             assert secret not in place

@@ -1,5 +1,5 @@
 from .cached import CachedChat
-from .chat import ChatModel, Image, Question, Reply, Usage, ask_each
+from .chat import ChatModel, Image, Question, Reply, Unanswered, Usage, ask_each
 from .families import FAMILIES, open_llm
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "Image",
     "Question",
     "Reply",
+    "Unanswered",
     "Usage",
     "ask_each",
     "open_llm",

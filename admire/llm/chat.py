@@ -112,6 +112,10 @@ class Reply:
     kept: bool = field(default=False, compare=False)
 
 
+class Unanswered(Exception):
+    """A question that has no reply yet, because it waits in a batch or is only counted."""
+
+
 class ChatModel(Protocol):
     """A model that answers one question at a time.
 
@@ -133,6 +137,7 @@ class ChatModel(Protocol):
         Raises:
             UserError: the model cannot be reached, does not exist, refuses the question, or keeps
                 failing.
+            Unanswered: the reply comes later.
         """
         ...
 
@@ -144,12 +149,14 @@ def ask_each(
     what: str,
     *,
     called: Callable[[Thing], str],
+    stand_in: Answer,
 ) -> list[Answer]:
     """Ask a question about each thing, several at a time if the model allows it.
 
     Args:
         what: what is asked for, to show the progress: "meanings".
         called: what a message calls a thing.
+        stand_in: what stands for an answer that comes later.
 
     Returns:
         The answers, in the things' order.
@@ -161,6 +168,8 @@ def ask_each(
     def named(thing: Thing) -> Answer:
         try:
             return question(thing)
+        except Unanswered:
+            return stand_in
         except UserError as error:
             raise UserError(
                 f"'{called(thing)}': {error} The answers so far are kept: run the same "

@@ -25,8 +25,8 @@ THINKING_TOKENS = 4096
 """How many tokens of reasoning a model may use before it answers."""
 OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
 """What a question can be asked without, where a server refuses it."""
-WORDS = {"response_format": "json_schema", "logprobs": "top_logprobs"}
-"""Other words by which servers name these."""
+WORDS = {"response_format": ("response_format", "json_schema"), "logprobs": ("logprobs",)}
+"""What the message has where a server that lacks these does not say which one it refused."""
 IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
 SEEING = "openai:gpt-4o, or a server with a model that sees, such as Gemma or Qwen-VL"
 """Models that can be shown images, for messages."""
@@ -174,8 +174,11 @@ class OpenAIChat:
     def refuse(self, param: object, message: str, body: Mapping[str, Any]) -> bool:
         """Remember what of a request the server refused, and say whether there was such a thing."""
         named = [option for option in OPTIONAL if option in body and param == option]
-        named += [option for option in OPTIONAL if option in body and option in message]
-        named += [o for o, word in WORDS.items() if o in body and word in message]
+        named += [
+            option
+            for option, words in WORDS.items()
+            if option in body and any(word in message for word in words)
+        ]
         self._refused.update(named[:1])
         return bool(named)
 
