@@ -28,6 +28,16 @@ def refusal(status: int, message: str = "no", **headers: str) -> Response:
     return Response(body, status, headers, content_type="application/json")
 
 
+def not_taken(name: str | None, **more: object) -> Response:
+    error = {
+        "message": f"Unsupported value: '{name}' does not support 0.7 with this model.",
+        "type": "invalid_request_error",
+        "param": name,
+        "code": "unsupported_parameter" if name == "max_tokens" else "unsupported_value",
+    }
+    return Response(json.dumps({"error": error | more}), 400, content_type="application/json")
+
+
 def serve(server: HTTPServer, *responses: Response) -> None:
     """Give the responses one after the other, and the last one from then on."""
     rest = list(responses)

@@ -24,6 +24,7 @@ from chats import (
     completion,
     echo,
     failure,
+    not_taken,
     prompt_of,
     refusal,
     serve,
@@ -196,16 +197,6 @@ def particular(server: HTTPServer, *refused: str) -> None:
         return completion(prompt_of(request).upper())
 
     server.expect_request(CHAT, method="POST").respond_with_handler(handle)
-
-
-def not_taken(name: str | None, **more: object) -> Response:
-    error = {
-        "message": f"Unsupported value: '{name}' does not support 0.7 with this model.",
-        "type": "invalid_request_error",
-        "param": name,
-        "code": "unsupported_parameter" if name == "max_tokens" else "unsupported_value",
-    }
-    return Response(json.dumps({"error": error | more}), 400, content_type="application/json")
 
 
 def options_of(server: HTTPServer) -> list[dict[str, object]]:

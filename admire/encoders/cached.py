@@ -40,7 +40,7 @@ class CachedEncoder:
         self.batch = encoder.batch
         self.encoded = 0
         """How many texts and images went to the encoder itself, not to the cache."""
-        self._cache = cache or Cache(cache_dir() / "embeddings.sqlite")
+        self._cache = Cache(cache_dir() / "embeddings.sqlite") if cache is None else cache
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.encoders.TextEncoder`."""

@@ -29,7 +29,7 @@ class CachedChat:
         self.identity = model.identity
         self.parallel = model.parallel
         self.sees = model.sees
-        self._cache = cache or Cache(cache_dir() / "replies.sqlite")
+        self._cache = Cache(cache_dir() / "replies.sqlite") if cache is None else cache
         self._under_way: dict[str, threading.Event] = {}
         self._lock = threading.Lock()
 

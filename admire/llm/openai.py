@@ -83,6 +83,7 @@ class OpenAIChat:
             )
         self._timeout, self._retries = timeout, retries
         self.sees = True
+        self._shown = False  # whether it has been shown an image
         self._refused: set[str] = set()  # options that this model refuses
 
     @cached_property
@@ -165,8 +166,21 @@ class OpenAIChat:
 
         while True:
             body = self.request(question)
+            # llama.cpp says with status 500 that it cannot see: that is not tried again.
+            first = bool(question.images) and not self._shown
+            client = self._client.with_options(max_retries=0) if first else self._client
             try:
-                return self._client.chat.completions.create(**body)
+                answer = client.chat.completions.create(**body)
+                self._shown |= first
+                return answer
+            except (
+                openai.RateLimitError,
+                openai.APIConnectionError,
+                openai.InternalServerError,
+            ) as error:
+                if not first or _BLIND.search(str(error)):
+                    raise
+                self._shown = True
             except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
                 if not self.refuse(error.param, str(error.message), body):
                     raise
