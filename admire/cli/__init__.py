@@ -52,10 +52,11 @@ app.add_typer(variants, name="augment", rich_help_panel=LEARN)
 variants.command("images")(augment.augment_images)
 variants.command("captions")(augment.augment_captions)
 
-known = typer.Typer(help="List the models, or fetch one.", invoke_without_command=True)
+known = typer.Typer(help="List the models, fetch one, or try one.", invoke_without_command=True)
 app.add_typer(known, name="models", rich_help_panel=MODELS)
 known.callback()(models.list_models)
 known.command()(models.pull)
+known.command()(models.check)
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 
 import typer
 
-from admire.cli.output import print_table
+from admire.cli.options import LlmUrl
+from admire.cli.output import print_rankings, print_rows, print_table
 from admire.errors import UserError
+
+log = logging.getLogger("admire")
 
 
 def list_models(context: typer.Context) -> None:
@@ -44,3 +48,34 @@ def pull(name: Annotated[str, typer.Argument(help="A name from the list.")]) -> 
         task = bar.add_task(f"Getting {name}", total=model.bytes)
         place = model.pull(name, lambda count: bar.advance(task, count))
     print(place)
+
+
+def check(
+    name: Annotated[str, typer.Argument(help="A chat model or an encoder, as options take them.")],
+    llm_url: LlmUrl = None,
+) -> None:
+    """Try a model on the samples: an encoder beside its own package, a chat model by questions.
+
+    Downloads what is not here yet.
+    """
+    from admire.llm import FAMILIES
+    from admire.model_check import check_chat, check_encoder
+
+    if name.partition(":")[0] in FAMILIES:
+        found = check_chat(name, url=llm_url)
+        marks = {True: "yes", False: "no", None: "–"}
+        print_rows(
+            ("Question", "As it should be", "Understood", "Tokens", "Seconds"),
+            [
+                (one.kind, marks[one.right], one.answer, one.tokens or "–", f"{one.seconds:.1f}")
+                for one in found
+            ],
+            name,
+        )
+        return
+    done = check_encoder(name)
+    print_rankings(done.run.rankings)
+    for what, difference in done.differences.items():
+        log.info("%s: largest difference from %s: %.1e", what, done.package, difference)
+    if not done.package:
+        log.info("%s has no package of its own to compare it with.", name)

@@ -112,7 +112,7 @@ class Reply:
     kept: bool = field(default=False, compare=False)
 
 
-class Unanswered(Exception):
+class Unanswered(Exception):  # noqa: N818  it is no error
     """A question that has no reply yet, because it waits in a batch or is only counted."""
 
 
