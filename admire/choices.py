@@ -15,6 +15,8 @@ from admire.errors import UserError
 Track = Literal["image", "caption", "image+caption"]
 """What of the candidates is compared: their images (the paper's CI), captions, or both (CIC)."""
 
+TRACKS = ("image", "caption")
+
 QueryText = Literal["meaning", "compound", "sentence"]
 """What candidates are compared with: the meaning is the method, the others are baselines."""
 
@@ -29,6 +31,10 @@ paper; ``both`` is definitions and a scene of each sense."""
 
 Gate = Literal["hard", "soft"]
 """Whether one sense is followed, or both are weighed by their probability."""
+
+Ranker = Literal["embeddings", "listwise", "pointwise", "pairwise"]
+"""What orders the candidates: ``embeddings`` compares vectors; with the others, the chat models
+look at the candidates: at all of them at once, at one at a time, or at two."""
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["float32", "bfloat16", "float16"]

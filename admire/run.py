@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from admire.choices import TRACKS, Ranker
 from admire.encoders import (
     ImageEncoder,
     Role,
@@ -19,14 +20,15 @@ from admire.encoders import (
     open_encoder,
 )
 from admire.errors import UserError
-from admire.interpretation import Interpretation, interpret, sense_method
+from admire.interpretation import Glosses, Interpretation, interpret, sense_method
 from admire.items import Item, SenseLabel
 from admire.llm import ChatModel, open_llm
+from admire.meaning import Meaning
 from admire.prompts import Prompts
+from admire.rankers import Judgement, check_candidates, judge, judge_listwise, standardised
 from admire.record import source_record, take_record
 from admire.scorer import (
     Scores,
-    Scoring,
     Vector,
     ensemble,
     query_weights,
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
-TRACKS = ("image", "caption")
-
 PICTURES_BESIDE_CAPTIONS = 0.5
 """What the pictures that ``sight`` sees weigh where candidates have captions too."""
 
@@ -58,7 +58,9 @@ class Ranking:
         interpretations: one for each chat model; none where the query is a baseline.
         scores: the ensemble's score of each candidate, in the item's order.
         order: the candidates' names from best to worst.
-        parts: for scores.csv, one row for each model and candidate.
+        parts: for scores.csv, one row for each ranker, model and candidate.
+        judgements: what chat models that looked at the candidates made of them, one for each ranker
+            and model.
     """
 
     item: Item
@@ -66,6 +68,7 @@ class Ranking:
     scores: Scores
     order: tuple[str, ...]
     parts: tuple[dict[str, Any], ...] = field(repr=False)
+    judgements: tuple[Judgement, ...] = field(default=(), repr=False)
 
     @property
     def predicted_type(self) -> SenseLabel | None:
@@ -116,7 +119,9 @@ def rank(
         UserError: an item has no candidates, a model is missing or fails, or a head does not suit.
     """
     settings = settings or Settings()
-    if not encoder and not caption_encoder:
+    compares = "embeddings" in settings.rankers
+    looks = any(ranker != "embeddings" for ranker in settings.rankers)
+    if compares and not encoder and not caption_encoder:
         settings = _look_where_no_caption_is(items, settings)
     origin = source_record(source) if source else None
     prompts = Prompts(settings.prompts)
@@ -128,28 +133,38 @@ def rank(
             )
     models: Sequence[ChatModel] = ()
     detector = None
-    if settings.query == "meaning":  # before the encoders, which may have gigabytes to fetch
+    tracks: tuple[str, ...] = ()
+    if looks or settings.query == "meaning":  # before encoders, which may have gigabytes to fetch
         models = llms or [open_llm(name, url=settings.llm_url) for name in settings.llms]
         if not models:
             raise UserError("There is no chat model to ask for meanings.", "llms")
+        if looks:
+            tracks = check_candidates(items, models, settings)
         if any(sense_method(settings.sense, llm) == "detector" for llm in models):
             detector = open_detector(settings.detector)
-    encoders = _encoders(items, settings, encoder, caption_encoder)
-    head = _head(settings, encoders)
+    encoders = _encoders(items, settings, encoder, caption_encoder) if compares else {}
+    head = _head(settings, encoders) if compares else None
     record = take_record(
         settings,
         len(items),
         source=origin,
         llms=models,
         encoders=encoders,
+        tracks=encoders or tracks,
         detector=detector,
         head=head,
         prompts=prompts,
     )
     timings = {}
     readings: list[list[Interpretation]] = []
+    judgements: list[list[tuple[Judgement, ...]]] = [[()] * len(items) for _ in models]
+    listed: dict[str, list[Judgement]] = {}
     if models:
         started = time.perf_counter()
+        for llm in models:
+            if sense_method(settings.sense, llm, settings.rankers) == "listwise":
+                listed[llm.name] = judge_listwise(items, llm, prompts, settings)
+        glosses: Glosses = "all" if settings.scoring.gate == "soft" else "idiomatic"
         readings = interpret(
             items,
             models,
@@ -159,12 +174,19 @@ def rank(
             seed=settings.seed,
             detector=detector,
             meanings=settings.meanings,
-            glosses="all" if settings.scoring.gate == "soft" else "idiomatic",
+            glosses="none" if settings.rankers == ("listwise",) else glosses,
+            known={name: [one.sense for one in said if one.sense] for name, said in listed.items()},
         )
         timings["senses and meanings"] = time.perf_counter() - started
+    if looks:
+        started = time.perf_counter()
+        for k, llm in enumerate(models):
+            judgements[k] = judge(items, llm, prompts, settings, readings[k], listed.get(llm.name))
+            readings[k] = list(map(_explained, readings[k], judgements[k]))
+        timings["rankers"] = time.perf_counter() - started
     started = time.perf_counter()
     queries = [
-        _queries(item, [reading[k] for reading in readings], settings)
+        _queries(item, [reading[k] for reading in readings], settings) if compares else []
         for k, item in enumerate(items)
     ]
     texts = [text for asked in queries for query in asked for text in query.texts.values()]
@@ -183,8 +205,15 @@ def rank(
     roles = {role for asked in queries for query in asked for role in query.texts}
     spaces = {role: headed if head and head.projects(role) else plain for role in roles}
     rankings = tuple(
-        _rank_item(item, asked, spaces, settings.scoring)
-        for item, asked in zip(items, queries, strict=True)
+        _rank_item(
+            item,
+            asked,
+            spaces,
+            settings,
+            [reading[k] for reading in readings],
+            [found[k] for found in judgements],
+        )
+        for k, (item, asked) in enumerate(zip(items, queries, strict=True))
     )
     timings["encoding and scores"] = time.perf_counter() - started
     finished = {
@@ -361,14 +390,28 @@ def _queries(
     return found
 
 
+def _explained(reading: Interpretation, judgements: Sequence[Judgement]) -> Interpretation:
+    """The interpretation with what a ranker's answers say of the meaning, if nothing else does."""
+    said = next((one.meaning for one in judgements if one.meaning), None)
+    if not said or reading.idiomatic or reading.literal:
+        return reading
+    meaning = Meaning((said,))
+    if reading.sense.label == "idiomatic":
+        return replace(reading, idiomatic=meaning)
+    return replace(reading, literal=meaning)
+
+
 def _rank_item(
     item: Item,
     queries: Sequence[_Query],
     spaces: Mapping[str, _Space],
-    scoring: Scoring,
+    settings: Settings,
+    readings: Sequence[Interpretation],
+    judgements: Sequence[Sequence[Judgement]],
 ) -> Ranking:
+    """The item's ranking by its queries, if there are any, and by each chat model's judgements."""
     names = [candidate.name for candidate in item.candidates]
-    scores = []
+    found: dict[Ranker, list[Scores]] = {}
     parts: list[dict[str, Any]] = []
     for query in queries:
         compared = [
@@ -381,7 +424,8 @@ def _rank_item(
         ]
         cosines = {track: np.concatenate([one[track] for one in compared]) for track in compared[0]}
         weights = [query.weights.get(role, 0.0) for role in query.texts]
-        scores.append(score(cosines, weights, scoring))
+        scores = score(cosines, weights, settings.scoring)
+        found.setdefault("embeddings", []).append(scores)
         for j, name in enumerate(names):
             columns = {
                 f"{track}_{role}": values[q, j]
@@ -391,20 +435,37 @@ def _rank_item(
             parts.append(
                 {
                     "candidate": name,
+                    "ranker": "embeddings",
                     **_columns(query.interpretation),
                     **columns,
-                    "llm_score": scores[-1][j],
+                    "llm_score": scores[j],
                 }
             )
-    mean = ensemble(scores)
+    for reading, said in zip(readings, judgements, strict=True):
+        for one in said:
+            found.setdefault(one.ranker, []).append(standardised(one.scores))
+            for name, points in zip(names, one.scores, strict=True):
+                parts.append(
+                    {
+                        "candidate": name,
+                        "ranker": one.ranker,
+                        **_columns(reading),
+                        "llm_score": points,
+                        "agreement": one.agreement,
+                        "unread": one.unread,
+                    }
+                )
+    means = [ensemble(scores) for scores in found.values()]
+    mean = means[0] if len(means) == 1 else ensemble([standardised(one) for one in means])
     order = rank_names(names, mean)
     total = dict(zip(names, mean, strict=True))
     rows = tuple(
         part | {"score": total[part["candidate"]], "rank": 1 + order.index(part["candidate"])}
         for part in parts
     )
-    interpretations = tuple(q.interpretation for q in queries if q.interpretation)
-    return Ranking(item, interpretations, mean, order, rows)
+    return Ranking(
+        item, tuple(readings), mean, order, rows, tuple(one for said in judgements for one in said)
+    )
 
 
 def _columns(reading: Interpretation | None) -> dict[str, Any]:

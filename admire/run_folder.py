@@ -22,10 +22,10 @@ from admire.submission import Prediction, write_submission
 def write_run(run: Run, folder: str | Path) -> list[Path]:
     """Write a run folder, which appears when it is complete, and return the submissions in it.
 
-    ``submission_<language>.tsv`` for each language; ``scores.csv``, one row for each item, chat
-    model and candidate with its cosines and scores; ``items.jsonl``, one object an item with
-    senses, votes, every wording and order; ``run.json``, source, settings, model identities, prompt
-    hashes, versions and timings.
+    ``submission_<language>.tsv`` for each language; ``scores.csv``, one row for each item,
+    ranker, chat model and candidate with its cosines and scores; ``items.jsonl``, one object an
+    item with senses, votes, every wording and order, and all that rankers answered; ``run.json``,
+    source, settings, model identities, prompt hashes, versions and timings.
 
     Raises:
         UserError: the folder cannot be written, or holds something other than a run; see
@@ -65,18 +65,29 @@ def _item_row(ranking: Ranking) -> dict[str, Any]:
         "expected_order": item.expected_order,
         "order": ranking.order,
         "interpretations": [asdict(i) for i in ranking.interpretations],
+        "judgements": [judgement.row() for judgement in ranking.judgements],
     }
 
 
 def read_run(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
-    """A run folder's items, for each the rows that scores.csv has for it, and how many encoders
-    made them.
+    """A run folder's items, for each the rows of cosines that scores.csv has for it, and how many
+    encoders made them.
 
     Raises:
-        UserError: the folder is not a run of :func:`admire.rank` with chat models, or lacks gold.
+        UserError: the folder is not a run of :func:`admire.rank` with chat models, lacks gold, or
+            was ranked without embeddings.
     """
     items, _ = _read_items(folder)
     table = read_table(folder / "scores.csv", ("item", "candidate", "llm", "probability"))
+    if "ranker" in table:
+        rankers = dict.fromkeys(table["ranker"])
+        table = table[table["ranker"] == "embeddings"]
+        if table.empty:
+            raise UserError(
+                f"{folder}: was ranked by {' and '.join(rankers)} alone, so it has no cosines. "
+                "Add the ranker embeddings.",
+                "rankers",
+            )
     parts = {int(number): part for number, part in table.groupby(table["item"].astype(int))}
     record = _read_json(folder / "run.json")
     encoders = {one["identity"] for one in record["models"]["encoders"].values()}
@@ -91,7 +102,7 @@ def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
     ``method``, ``llm``, ``encoder`` and every setting of the run (``sense``, ``head``,
     ``scoring.gate``, …). ``method`` is the paper's name: CI for images, CIC for images and
     captions, and so CC for captions alone, with -F in a head's space; the baselines are
-    ``compound`` and ``sentence``.
+    ``compound`` and ``sentence``. Other rankers are called by their names.
 
     Raises:
         UserError: a folder is not a run, or an item of it has no gold order.
@@ -103,7 +114,7 @@ def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
         items, orders = _read_items(folder)
         what = {
             "method": _method(settings),
-            "llm": " + ".join(settings["llms"]) if settings["query"] == "meaning" else "–",
+            "llm": " + ".join(settings["llms"]) if record["models"]["llms"] else "–",
             "encoder": " + ".join(
                 dict.fromkeys(one["name"] for one in record["models"]["encoders"].values())
             ),
@@ -111,7 +122,8 @@ def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
         scoring = {f"scoring.{name}": value for name, value in settings["scoring"].items()}
         scoring["scoring.texts"] = ",".join(scoring.get("scoring.texts", ()))
         flat = settings | scoring
-        flat = {name: value for name, value in flat.items() if name not in ("llms", "scoring")}
+        left_out = ("llms", "rankers", "scoring")
+        flat = {name: value for name, value in flat.items() if name not in left_out}
         for language in dict.fromkeys(item.language for item in items):
             chosen = [k for k, item in enumerate(items) if item.language == language]
             scored = score_items(
@@ -125,6 +137,13 @@ def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
 
 
 def _method(settings: dict[str, Any]) -> str:
+    names = list(settings.get("rankers", ["embeddings"]))  # older runs have no others
+    if "embeddings" in names:
+        names[names.index("embeddings")] = _compared(settings)
+    return " + ".join(names)
+
+
+def _compared(settings: dict[str, Any]) -> str:
     if settings["query"] != "meaning":
         return str(settings["query"])
     name = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]

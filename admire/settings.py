@@ -13,11 +13,14 @@ from admire.choices import (
     Precision,
     ProfileName,
     QueryText,
+    Ranker,
     SenseMethod,
     Track,
+    check_setting,
     check_settings,
 )
 from admire.errors import UserError
+from admire.llm.chat import IMAGE_SIDE
 from admire.scorer import TEXTS, Scoring
 
 OURS = Scoring(contrast=1.0, standardise=True, texts=TEXTS)
@@ -28,6 +31,10 @@ class Settings:
     """What a run is made with. The defaults are the embedded profile.
 
     Attributes:
+        rankers: what orders the candidates, see :data:`admire.choices.Ranker`; of several, the mean
+            of their standardised scores.
+        shuffles: in how many orders ``listwise`` shows the candidates.
+        image_side: the longest side of an image that a chat model is shown, in pixels.
         llms: names of chat models. Their scores are averaged.
         encoder: the name of the encoder of queries and candidates.
         caption_encoder: another encoder for captions and the queries that they are compared with;
@@ -49,6 +56,9 @@ class Settings:
         seed: of the sampled replies.
     """
 
+    rankers: tuple[Ranker, ...] = ("embeddings",)
+    shuffles: int = 5
+    image_side: int = IMAGE_SIDE
     llms: tuple[str, ...] = ("embedded",)
     encoder: str = "e5"
     caption_encoder: str | None = None
@@ -69,6 +79,9 @@ class Settings:
     def __post_init__(self) -> None:
         check_settings(
             self,
+            rankers=tuple,
+            shuffles=Number(1, whole=True),
+            image_side=Number(32, whole=True),
             llms=tuple,
             encoder=str,
             caption_encoder=str | None,
@@ -88,6 +101,12 @@ class Settings:
         )
         if not all(isinstance(name, str) for name in self.llms):
             raise UserError(f"llms cannot be {self.llms!r}: it is a tuple of names.", "llms")
+        for ranker in self.rankers:
+            check_setting("rankers", ranker, get_args(Ranker))
+        if not self.rankers or len(set(self.rankers)) < len(self.rankers):
+            raise UserError(
+                f"rankers cannot be {self.rankers!r}: it names one or more, each once.", "rankers"
+            )
 
 
 PROFILES: dict[ProfileName, Settings] = {

@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 
 from admire import metrics
-from admire.choices import Gate
+from admire.choices import TRACKS, Gate
 from admire.errors import UserError
 from admire.items import Item
-from admire.run import TRACKS
 from admire.run_folder import read_run
 from admire.scorer import (
     TEXTS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import jinja2
@@ -41,11 +42,12 @@ class Prompts:
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        self._templates.filters["quoted"] = quoted
 
-    def about(self, item: Item, prompt: str) -> str:
+    def about(self, item: Item, prompt: str, **values: object) -> str:
         """The prompt about an item, in the item's language. See :meth:`render`."""
-        language = base_language(item.language)
-        return self.render(prompt, language, compound=item.compound, sentence=item.sentence)
+        known = {"compound": item.compound, "sentence": item.sentence}
+        return self.render(prompt, base_language(item.language), **known | values)
 
     def render(self, prompt: str, language: str, **values: object) -> str:
         """The prompt's text in the given language, in English where there is no template for it.
@@ -62,6 +64,16 @@ class Prompts:
     def fingerprints(self) -> dict[str, str]:
         """File name → SHA-256 of each template as it was read, for the run's record."""
         return dict(self._fingerprints)
+
+
+def quoted(text: str) -> str:
+    """A text of the data as a JSON string, from which it cannot break out.
+
+    The signs that tokens of chat templates begin with, as ``<|im_end|>``, ``<<SYS>>`` and
+    ``[INST]`` do, are written as JSON escapes. In a template it is the filter ``quoted``.
+    """
+    written = json.dumps(text, ensure_ascii=False)
+    return written.replace("<", "\\u003c").replace("[", "\\u005b")
 
 
 def _read(file: Path) -> bytes:

@@ -88,7 +88,7 @@ TrainingPrecision = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
-FLAGS = {"llms": "--llm"}
+FLAGS = {"llms": "--llm", "rankers": "--ranker"}
 """Options that are not called as the settings that they set."""
 
 

@@ -16,6 +16,7 @@ from admire.choices import (
     Precision,
     ProfileName,
     QueryText,
+    Ranker,
     SenseMethod,
     Track,
 )
@@ -89,6 +90,22 @@ def rank(
         ProfileName,
         choice("profile", get_args(ProfileName), "The stack that the other options change."),
     ] = "embedded",
+    ranker: Annotated[
+        list[str] | None,
+        choice(
+            "rankers",
+            get_args(Ranker),
+            "What orders the candidates: vectors, or the chat models by looking at all of them, at "
+            "one, or at two. Repeat to fuse several.",
+        ),
+    ] = None,
+    shuffles: Annotated[
+        int | None, typer.Option(help="In how many orders listwise shows the candidates.")
+    ] = None,
+    image_side: Annotated[
+        int | None,
+        typer.Option(help="Longest side of an image that a chat model is shown, in pixels."),
+    ] = None,
     llm: Llm = None,
     llm_url: LlmUrl = None,
     encoder: Annotated[
@@ -199,6 +216,9 @@ def rank(
         "caption_weight": caption_weight,
     }
     changes = {
+        "rankers": tuple(ranker) if ranker else None,
+        "shuffles": shuffles,
+        "image_side": image_side,
         "llms": tuple(llm) if llm else None,
         "encoder": encoder,
         "caption_encoder": caption_encoder,

@@ -1,0 +1,111 @@
+"""From several orders or comparisons of the same candidates to one score for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import combinations, permutations
+
+import numpy as np
+import numpy.typing as npt
+
+from admire.errors import needs_extra
+from admire.scorer import Scores
+
+Places = npt.NDArray[np.int64]
+"""The place of each candidate in each order, 0 for the best; shape (orders, candidates)."""
+
+KEMENY_MOST = 8
+"""Candidates up to which all orders are gone through: 40,320 of them."""
+PRIOR = 0.1
+"""How much Bradley-Terry holds strengths near 0: the weight of the sum of their squares. It is a
+normal prior with a deviation of 2.2."""
+DECIMALS = 6
+"""To which strengths are rounded: the search for them ends a little beside the best."""
+
+
+def places(orders: Sequence[Sequence[str]], names: Sequence[str]) -> Places:
+    """Orders of names, best first, as :data:`Places` of the candidates with these names."""
+    return np.array([[order.index(name) for name in names] for order in orders], dtype=np.int64)
+
+
+def aggregate(places: Places) -> Scores:
+    """Kemeny's order where it can be found exactly, else Borda's points; shape (candidates,)."""
+    return kemeny(places) if places.shape[1] <= KEMENY_MOST else borda(places)
+
+
+def borda(places: Places) -> Scores:
+    """How many other candidates each one is before, the mean over the orders."""
+    points: Scores = places.shape[1] - 1 - places.mean(axis=0)
+    return points
+
+
+def kemeny(places: Places) -> Scores:
+    """How many others each candidate is before in the order that is nearest to all orders.
+
+    The nearest one contradicts the fewest of the orders' statements "a before b" (Kemeny 1959);
+    permutation self-consistency aggregates with it (arXiv 2310.07712, section 2). A candidate that
+    beats every other by majority comes first. Of several nearest orders those count that agree most
+    with Borda's points, and of these the mean.
+    """
+    count = places.shape[1]
+    tried = _orders(count)
+    before = (places[:, :, None] < places[:, None, :]).sum(axis=0)
+    contradicted = np.zeros(len(tried), dtype=np.int64)
+    for first, second in combinations(range(count), 2):
+        contradicted += before[tried[:, second], tried[:, first]]
+    nearest = tried[contradicted == contradicted.min()]
+    points = places.shape[0] * (count - 1) - places.sum(axis=0)  # whole numbers: equal is equal
+    alike = (points[nearest] * np.arange(count, 0, -1)).sum(axis=1)
+    nearest = nearest[alike == alike.max()]
+    scores: Scores = count - 1 - np.argsort(nearest, axis=1).mean(axis=0)
+    return scores
+
+
+@lru_cache(maxsize=KEMENY_MOST)
+def _orders(count: int) -> npt.NDArray[np.int64]:
+    """Every order of so many candidates, shape (orders, candidates)."""
+    return np.array(list(permutations(range(count))), dtype=np.int64)
+
+
+def bradley_terry(wins: Scores) -> Scores:
+    """The strength of each candidate, of which the logistic of a difference is a chance to win.
+
+    It is the likeliest under a normal prior, so that it is finite and the only one where candidates
+    beat each other in a circle, where one wins always, and where some were never compared.
+
+    Args:
+        wins: how often the candidate of a row won against that of a column, shape
+            (candidates, candidates), in halves: a tie is half a win for both.
+
+    Raises:
+        UserError: choix is not installed.
+    """
+    with needs_extra("rankers", "The ranker pairwise"):
+        import choix
+    # choix takes whole wins: each counts twice, and so does the prior.
+    won = np.repeat(np.argwhere(wins > 0), np.rint(2 * wins[wins > 0]).astype(int), axis=0)
+    fitted = choix.opt_pairwise(len(wins), won.tolist(), alpha=2 * PRIOR, tol=1e-10)
+    strengths: Scores = np.round(fitted - fitted.mean(), DECIMALS)
+    return strengths
+
+
+def agreement(places: Places) -> float | None:
+    """How often two of the orders say the same of two candidates, from 0 to 1.
+
+    Orders drawn by lot agree in half of the cases. None where there are no two orders.
+    """
+    if len(places) < 2:
+        return None
+    signs = np.sign(places[:, :, None] - places[:, None, :])
+    first, second = np.triu_indices(places.shape[1], 1)
+    said = signs[:, first, second]
+    same = [(said[one] == said[other]).mean() for one, other in combinations(range(len(said)), 2)]
+    return float(np.mean(same))
+
+
+def standardised(scores: Scores) -> Scores:
+    """The scores with mean 0 and deviation 1; all 0 where they are equal."""
+    spread = scores.std()
+    centred: Scores = scores - scores.mean()
+    return centred / spread if spread > 1e-12 else np.zeros_like(centred)

@@ -1,0 +1,194 @@
+"""What a ranker leaves: every answer of a chat model, and the scores that follow from them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from admire.choices import Ranker
+from admire.errors import UserError
+from admire.items import Item, SenseLabel
+from admire.llm import ChatModel, Question
+from admire.scorer import Scores
+from admire.senses.sense import Sense
+
+log = logging.getLogger("admire")
+
+SECOND_TEMPERATURE = 0.7
+"""Of a question that is asked again: at 0, another seed would bring the same reply."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one question about an item's candidates brought.
+
+    Attributes:
+        shown: the names of the candidates in the order in which the chat model saw them.
+        order: of these, best first; empty where the answer could not be read, and where the
+            candidates were found equal.
+        sense: the sense that it takes to be meant, if it was asked.
+        meaning: what the compound means there, in its words.
+        reasons: why, by candidate.
+        grades: the probability of ``idiomatic``, ``literal`` and ``neither``, if it was graded.
+        unread: the reply, where it could not be read.
+    """
+
+    shown: tuple[str, ...]
+    order: tuple[str, ...] = ()
+    sense: SenseLabel | None = None
+    meaning: str | None = None
+    reasons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    grades: Mapping[str, float] = field(default_factory=dict)
+    unread: str | None = None
+
+
+WAITING = Answer((), unread="")
+"""Stands for an answer that comes later."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one chat model makes of one item's candidates.
+
+    Attributes:
+        scores: of the candidates, higher is better, shape (candidates,).
+        answers: one for each question, in the order in which they were asked.
+        agreement: how far the answers agree, from 0 to 1; None where no two can be compared.
+        sense: which one is meant, if the answers say it.
+    """
+
+    ranker: Ranker
+    llm: str
+    scores: Scores
+    answers: tuple[Answer, ...]
+    agreement: float | None = None
+    sense: Sense | None = None
+
+    @property
+    def unread(self) -> int:
+        """How many answers could not be read."""
+        return sum(answer.unread is not None for answer in self.answers)
+
+    @property
+    def meaning(self) -> str | None:
+        """What the first answer that took the meant sense says that the compound means."""
+        meant = self.sense and self.sense.label
+        found = (answer.meaning for answer in self.answers if answer.sense == meant)
+        return next(filter(None, found), None)
+
+    def row(self) -> dict[str, Any]:
+        """The judgement for items.jsonl, without what is empty in its answers."""
+        answers = [
+            {name: value for name, value in asdict(one).items() if value or name == "order"}
+            for one in self.answers
+        ]
+        return {
+            "ranker": self.ranker,
+            "llm": self.llm,
+            "scores": np.round(self.scores, 9).tolist(),
+            "agreement": self.agreement,
+            "unread": self.unread,
+            "answers": answers,
+        }
+
+
+def ask_twice(
+    llm: ChatModel, question: Callable[[int, int], Question], read: Callable[[str], Answer | None]
+) -> Answer | str:
+    """What the reply says, or that to a second question if the first cannot be read.
+
+    Args:
+        question: the question of an attempt, with so many times the tokens. The second has twice as
+            many, if the first reply was cut off.
+
+    Returns:
+        The answer; the second reply, if it cannot be read either.
+    """
+    reply = llm.ask(question(0, 1))
+    found = read(reply.text)
+    if found is None:
+        reply = llm.ask(question(1, 2 if reply.cut else 1))
+        found = read(reply.text)
+    return reply.text if found is None else found
+
+
+def check_answers(
+    items: Sequence[Item], answers: Sequence[Sequence[Answer]], llm: ChatModel
+) -> None:
+    """Warn of items of which no answer could be read.
+
+    Nothing is said where answers come later.
+
+    Raises:
+        UserError: this is so of all items.
+    """
+    if any(answer is WAITING for given in answers for answer in given):
+        return
+    lost = [all(answer.unread is not None for answer in given) for given in answers]
+    if items and all(lost):
+        example = " ".join((answers[0][0].unread or "").split())[:80]
+        raise UserError(
+            f"{llm.name}: none of its {sum(map(len, answers))} answers could be read (the first "
+            f"is “{example}”). Does its server honour response_format with a JSON schema? A "
+            "small model does better one candidate at a time, with the ranker pointwise.",
+            "rankers",
+            "llms",
+            "llm_url",
+        )
+    for item, nothing in zip(items, lost, strict=True):
+        if nothing:
+            log.warning(
+                "%s: no answer on '%s' could be read: its candidates count as equal.",
+                llm.name,
+                item.compound,
+            )
+
+
+def read_object(reply: str, key: str) -> dict[str, Any] | None:
+    """The JSON object in a reply that has this key.
+
+    A fence of Markdown, thoughts before it and words around it do no harm. None if there is none,
+    or if there are several that differ: one of them may be a repeated caption.
+    """
+    thoughtless = re.sub(r"(?s)^.*</think>", "", reply)
+    found = [one for one in _objects(thoughtless) if key in one]
+    return found[0] if found and all(one == found[0] for one in found) else None
+
+
+def _objects(reply: str) -> Iterator[dict[str, Any]]:
+    decoder = json.JSONDecoder(strict=False)
+    at = reply.find("{")
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(reply, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            yield value
+        at = reply.find("{", end)
+
+
+def read_text(value: object) -> str:
+    """What a reply's field says, on one line; empty if it is no text."""
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def strict(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of an object with exactly these properties, in OpenAI's strict dialect."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def texts(names: Sequence[str]) -> dict[str, Any]:
+    """Properties that are texts."""
+    return {name: {"type": "string"} for name in names}

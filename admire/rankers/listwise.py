@@ -1,0 +1,186 @@
+"""Listwise: a chat model sees all candidates at once, in several orders, and puts them in order.
+
+The K orders that it gives are aggregated: permutation self-consistency (Tang et al. 2023,
+arXiv 2310.07712). What it thinks of the place or the letter of a candidate falls out, because every
+candidate stands in every place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from admire.errors import UserError
+from admire.interpretation import Interpretation
+from admire.items import Candidate, Item, SenseLabel
+from admire.llm import ChatModel, Question, ask_each
+from admire.prompts import Prompts
+from admire.rankers.aggregate import aggregate, agreement, places
+from admire.rankers.judgement import (
+    SECOND_TEMPERATURE,
+    WAITING,
+    Answer,
+    Judgement,
+    ask_twice,
+    check_answers,
+    read_object,
+    read_text,
+    strict,
+    texts,
+)
+from admire.rankers.shown import LETTERS, show, shuffled, tracks_shown
+from admire.senses.votes import counted
+from admire.settings import Settings
+
+SENSES: tuple[SenseLabel, ...] = ("idiomatic", "literal")
+ROLES = ("meant", "related", "other", "other_related", "unrelated")
+"""What a candidate can be: it shows the meant sense, something related to it, the other sense,
+something related to that, or nothing of these."""
+TOKENS, TOKENS_EACH = 300, 100
+"""Of a reply: for the senses and the order, and for each candidate."""
+
+
+def judge_listwise(
+    items: Sequence[Item],
+    llm: ChatModel,
+    prompts: Prompts,
+    settings: Settings,
+    readings: Sequence[Interpretation] | None = None,
+) -> list[Judgement]:
+    """Let a chat model put each item's candidates in order, ``settings.shuffles`` times.
+
+    One reply writes down, in this order: an example of literal and of idiomatic use, the sense, the
+    meaning; for each candidate what matters in it, what that expresses and its role; and the order.
+    The temperature is 0: each reply is then the likeliest one for the order shown, and what differs
+    between them is owed to that order, not to sampling. A reply that cannot be read, or whose order
+    is no permutation, is asked for once more, at a temperature above 0.
+
+    Args:
+        readings: which sense is meant in each item; None lets the majority of the replies decide.
+
+    Raises:
+        UserError: the model cannot be asked, cannot see what it must, no reply could be read, or an
+            item has more candidates than there are letters.
+    """
+    tracks = tracks_shown(items, llm, settings.track)
+    for item in items:
+        if len(item.candidates) > len(LETTERS):
+            raise UserError(
+                f"'{item.compound}' has {len(item.candidates)} candidates; listwise takes at most "
+                f"{len(LETTERS)}. The ranker pointwise takes any number.",
+                "rankers",
+            )
+    told = {item: reading.sense.label for item, reading in zip(items, readings or (), strict=False)}
+
+    def ask(turn: tuple[Item, int, tuple[Candidate, ...]]) -> Answer:
+        item, number, shown = turn
+        names = {letter: candidate.name for letter, candidate in zip(LETTERS, shown, strict=False)}
+        sense = told.get(item)
+        parts = show(
+            prompts, "listwise", item, shown, tracks, settings.image_side, sense=sense, roles=ROLES
+        )
+
+        def question(attempt: int, times: int) -> Question:
+            return Question(
+                parts,
+                temperature=attempt * SECOND_TEMPERATURE,
+                max_tokens=times * (TOKENS + TOKENS_EACH * len(shown)),
+                seed=settings.seed + number + attempt * settings.shuffles,
+                schema=schema(list(names), sense),
+                purpose="ranking",
+            )
+
+        found = ask_twice(llm, question, partial(read_order, names=names, sense=sense))
+        return found if isinstance(found, Answer) else Answer(tuple(names.values()), unread=found)
+
+    turns = [
+        (item, number, shown)
+        for item in items
+        for number, shown in enumerate(shuffled(item, settings.shuffles, settings.seed))
+    ]
+    answers = ask_each(
+        ask, turns, llm, "orders", called=lambda turn: turn[0].compound, stand_in=WAITING
+    )
+    count = settings.shuffles
+    of_items = [tuple(answers[k : k + count]) for k in range(0, len(answers), count)]
+    check_answers(items, of_items, llm)
+    return [
+        _judged(item, llm, given, None if readings is None else readings[k])
+        for k, (item, given) in enumerate(zip(items, of_items, strict=True))
+    ]
+
+
+def _judged(
+    item: Item, llm: ChatModel, answers: tuple[Answer, ...], reading: Interpretation | None
+) -> Judgement:
+    names = [candidate.name for candidate in item.candidates]
+    read = [answer for answer in answers if answer.unread is None]
+    stood = places([answer.order for answer in read], names)
+    return Judgement(
+        "listwise",
+        llm.name,
+        aggregate(stood) if read else np.zeros(len(names)),
+        answers,
+        agreement(stood),
+        reading.sense
+        if reading and reading.sense.label
+        else counted([answer.sense for answer in answers]),
+    )
+
+
+def schema(letters: Sequence[str], sense: SenseLabel | None = None) -> dict[str, Any]:
+    """The JSON schema of a reply about candidates with these letters.
+
+    Args:
+        sense: the one that is meant, if the reply is not to say it.
+    """
+    first: dict[str, Any] = {}
+    if sense is None:
+        first = {
+            **texts(["literal_use", "idiomatic_use"]),
+            "sense": {"type": "string", "enum": list(SENSES)},
+        }
+    one = strict({**texts(["elements", "expresses"]), "role": {"type": "string", "enum": ROLES}})
+    order = {
+        "type": "array",
+        "items": {"type": "string", "enum": list(letters)},
+        "minItems": len(letters),
+        "maxItems": len(letters),
+    }
+    candidates = strict(dict.fromkeys(letters, one))
+    return strict(first | texts(["meaning"]) | {"candidates": candidates, "order": order})
+
+
+def read_order(
+    reply: str, names: Mapping[str, str], sense: SenseLabel | None = None
+) -> Answer | None:
+    """What a reply says of candidates with these names by letter; None if it has no full order.
+
+    Args:
+        sense: the one that the reply was told.
+    """
+    found = read_object(reply, "order")
+    if found is None:
+        return None
+    order = found["order"]
+    said = " ".join(map(str, order)) if isinstance(order, list) else str(order)
+    letters = [letter.upper() for letter in re.findall(r"\b[A-Za-z]\b", said)]
+    if sorted(letters) != sorted(names):
+        return None
+    label = read_text(found.get("sense")).lower()
+    told = found.get("candidates")
+    return Answer(
+        tuple(names.values()),
+        tuple(names[letter] for letter in letters),
+        sense or next((one for one in SENSES if one == label), None),
+        read_text(found.get("meaning")) or None,
+        {
+            name: {field: text for field, value in fields.items() if (text := read_text(value))}
+            for letter, name in names.items()
+            if isinstance(told, dict) and isinstance(fields := told.get(letter), dict)
+        },
+    )

@@ -1,0 +1,132 @@
+"""Pairwise: a chat model compares all candidates two by two, both ways round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import permutations
+
+import numpy as np
+
+from admire.errors import check_extra
+from admire.interpretation import Interpretation
+from admire.items import Candidate, Item
+from admire.llm import ChatModel, Question, ask_each
+from admire.prompts import Prompts
+from admire.rankers.aggregate import bradley_terry
+from admire.rankers.judgement import (
+    SECOND_TEMPERATURE,
+    WAITING,
+    Answer,
+    Judgement,
+    ask_twice,
+    check_answers,
+    read_object,
+    read_text,
+    strict,
+    texts,
+)
+from admire.rankers.shown import show, tracks_shown
+from admire.settings import Settings
+
+ANSWERS = ("A", "B", "equal")
+SCHEMA = strict({**texts(["reason"]), "better": {"type": "string", "enum": ANSWERS}})
+TOKENS = 150
+
+
+def judge_pairwise(
+    items: Sequence[Item],
+    llm: ChatModel,
+    prompts: Prompts,
+    settings: Settings,
+    readings: Sequence[Interpretation],
+) -> list[Judgement]:
+    """Let a chat model say which of two candidates is better, for all pairs both ways round.
+
+    The score is the strength of the model of Bradley and Terry (:func:`bradley_terry`). A tie is
+    half a win for both; an answer that cannot be read is none. The agreement is the share of pairs
+    of which both ways say the same.
+
+    Args:
+        readings: which sense is meant in each item, and what it means, as far as it is known.
+
+    Raises:
+        UserError: the model cannot be asked, cannot see what it must, or no reply could be read; or
+            choix is not installed.
+    """
+    check_extra("rankers", "The ranker pairwise", "choix")
+    tracks = tracks_shown(items, llm, settings.track)
+
+    def ask(turn: tuple[int, tuple[Candidate, Candidate]]) -> Answer:
+        number, pair = turn
+        reading = readings[number]
+        names = (pair[0].name, pair[1].name)
+        parts = show(
+            prompts,
+            "pairwise",
+            items[number],
+            pair,
+            tracks,
+            settings.image_side,
+            sense=reading.sense.label,
+            meaning=reading.meant,
+        )
+
+        def question(attempt: int, times: int) -> Question:
+            return Question(
+                parts,
+                temperature=attempt * SECOND_TEMPERATURE,
+                max_tokens=times * TOKENS,
+                seed=settings.seed + attempt,
+                schema=SCHEMA,
+                purpose="ranking",
+            )
+
+        found = ask_twice(llm, question, partial(read_better, names=names))
+        return found if isinstance(found, Answer) else Answer(names, unread=found)
+
+    turns = [
+        (number, pair)
+        for number, item in enumerate(items)
+        for pair in permutations(sorted(item.candidates, key=lambda one: one.name), 2)
+    ]
+    answers = ask_each(
+        ask, turns, llm, "comparisons", called=lambda t: items[t[0]].compound, stand_in=WAITING
+    )
+    rest = iter(answers)
+    of_items = [tuple(next(rest) for _ in permutations(item.candidates, 2)) for item in items]
+    check_answers(items, of_items, llm)
+    return [_judged(item, llm, given) for item, given in zip(items, of_items, strict=True)]
+
+
+def _judged(item: Item, llm: ChatModel, answers: tuple[Answer, ...]) -> Judgement:
+    at = {candidate.name: k for k, candidate in enumerate(item.candidates)}
+    wins = np.zeros((len(at), len(at)))
+    said: dict[frozenset[str], list[tuple[str, ...]]] = {}
+    for answer in answers:
+        if answer.unread is not None:
+            continue
+        first, second = answer.order or answer.shown
+        wins[at[first], at[second]] += 1 if answer.order else 0.5
+        wins[at[second], at[first]] += 0 if answer.order else 0.5
+        said.setdefault(frozenset(answer.shown), []).append(answer.order)
+    both = [one == other for one, other in (pair for pair in said.values() if len(pair) == 2)]
+    return Judgement(
+        "pairwise",
+        llm.name,
+        bradley_terry(wins),
+        answers,
+        float(np.mean(both)) if both else None,
+    )
+
+
+def read_better(reply: str, names: tuple[str, str]) -> Answer | None:
+    """Which of two candidates a reply finds better; None if it cannot be read."""
+    found = read_object(reply, "better") or {}
+    better = read_text(found.get("better"))
+    reason = read_text(found.get("reason"))
+    orders = {"A": names, "B": names[::-1], "equal": ()}
+    if better not in orders:
+        return None
+    order = orders[better]
+    return Answer(names, order, reasons={order[0]: {"reason": reason}} if order and reason else {})

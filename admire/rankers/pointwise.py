@@ -1,0 +1,171 @@
+"""Pointwise: a chat model grades each candidate alone, under both senses.
+
+It is for small models: they answer a question about one candidate, where one about five brings the
+same reply to everything. How sure the model is of one letter tells more than the letter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from admire.interpretation import Interpretation
+from admire.items import Candidate, Item
+from admire.llm import ChatModel, Question, Reply, Unanswered, ask_each
+from admire.prompts import Prompts
+from admire.rankers.judgement import (
+    SECOND_TEMPERATURE,
+    WAITING,
+    Answer,
+    Judgement,
+    ask_twice,
+    check_answers,
+    read_object,
+    strict,
+)
+from admire.rankers.shown import LETTERS, show, tracks_shown
+from admire.scorer import Scores
+from admire.settings import Settings
+
+GRADES = ("idiomatic", "literal", "neither")
+LIKELIEST = 10
+"""How many of the likeliest tokens are asked for."""
+LETTER_TOKENS = 4
+NUMBER_TOKENS = 60
+NUMBERS = strict({name: {"type": "integer", "minimum": 0, "maximum": 100} for name in GRADES})
+
+
+def judge_pointwise(
+    items: Sequence[Item],
+    llm: ChatModel,
+    prompts: Prompts,
+    settings: Settings,
+    readings: Sequence[Interpretation],
+) -> list[Judgement]:
+    """Let a chat model grade each candidate: it shows the idiomatic sense, the literal, or neither.
+
+    The grades are the probabilities of the three letters at the first place of the reply that is
+    one of them. Where the model tells no probabilities, it is asked for percentages. The score is
+    p · P(idiomatic) + (1 − p) · P(literal), p being the probability of the idiomatic sense, or 1 or
+    0 with a hard gate.
+
+    The letters are the same for every candidate and are not rotated, which would double the cost: a
+    liking for the letter that is meant changes all of an item's probabilities by the same rule,
+    and not their order.
+
+    Args:
+        readings: which sense is meant in each item; and what both mean, as far as it is known.
+
+    Raises:
+        UserError: the model cannot be asked, cannot see what it must, or no reply could be read.
+    """
+    tracks = tracks_shown(items, llm, settings.track)
+    turns = [(k, candidate) for k, item in enumerate(items) for candidate in item.candidates]
+
+    def question(turn: tuple[int, Candidate], letters: bool, attempt: int = 0) -> Question:
+        number, candidate = turn
+        said = readings[number]
+        parts = show(
+            prompts,
+            "pointwise",
+            items[number],
+            [candidate],
+            tracks,
+            settings.image_side,
+            idiomatic=next(iter(said.idiomatic.definitions), None),
+            literal=next(iter(said.literal.definitions), None),
+            letters=letters,
+        )
+        return Question(
+            parts,
+            temperature=attempt * SECOND_TEMPERATURE,
+            max_tokens=LETTER_TOKENS if letters else NUMBER_TOKENS,
+            seed=settings.seed + attempt,
+            schema=None if letters else NUMBERS,
+            logprobs=LIKELIEST if letters else 0,
+            purpose="ranking",
+        )
+
+    def tells() -> bool:
+        """Whether the model tells probabilities, as far as one reply shows."""
+        try:
+            return llm.ask(question(turns[0], letters=True)).logprobs is not None
+        except Unanswered:
+            return True
+
+    def ask(turn: tuple[int, Candidate]) -> Answer:
+        name = turn[1].name
+        if by_letters:
+            grades = read_letters(llm.ask(question(turn, letters=True)))
+            if grades:
+                return Answer((name,), (name,), grades=grades)
+
+        def read(reply: str) -> Answer | None:
+            grades = read_numbers(reply)
+            return Answer((name,), (name,), grades=grades) if grades else None
+
+        found = ask_twice(llm, lambda attempt, _: question(turn, False, attempt), read)
+        return found if isinstance(found, Answer) else Answer((name,), unread=found)
+
+    by_letters = bool(turns) and tells()
+    answers = ask_each(
+        ask, turns, llm, "grades", called=lambda turn: items[turn[0]].compound, stand_in=WAITING
+    )
+    rest = iter(answers)
+    of_items = [tuple(next(rest) for _ in item.candidates) for item in items]
+    check_answers(items, of_items, llm)
+    return [
+        Judgement("pointwise", llm.name, _scores(given, reading, settings), given)
+        for given, reading in zip(of_items, readings, strict=True)
+    ]
+
+
+def _scores(answers: Sequence[Answer], reading: Interpretation, settings: Settings) -> Scores:
+    """The scores of graded candidates; one without grades has the mean of the others."""
+    p = reading.sense.probability
+    if settings.scoring.gate == "hard" and reading.sense.label:
+        p = float(reading.sense.label == "idiomatic")
+    scores = np.array(
+        [
+            p * answer.grades["idiomatic"] + (1 - p) * answer.grades["literal"]
+            if answer.grades
+            else np.nan
+            for answer in answers
+        ]
+    )
+    graded = ~np.isnan(scores)
+    return np.where(graded, scores, scores[graded].mean() if graded.any() else 0.0)
+
+
+def read_letters(reply: Reply) -> dict[str, float] | None:
+    """The grades by the probabilities of the letters A, B and C; None if none is likely.
+
+    The letters are looked for at the first place where they have more than half of the probability:
+    a reply may begin with a line break or a quotation mark.
+    """
+    for place in reply.logprobs or ():
+        mass = dict.fromkeys(LETTERS[: len(GRADES)], 0.0)
+        for token, logprob in place.items():
+            letter = token.strip(" \n\"'*().:")
+            if letter in mass:
+                mass[letter] += math.exp(logprob)
+        total = sum(mass.values())
+        if total > 0.5:
+            return {grade: p / total for grade, p in zip(GRADES, mass.values(), strict=True)}
+    return None
+
+
+def read_numbers(reply: str) -> dict[str, float] | None:
+    """The grades by the percentages in a reply; None if they cannot be read."""
+    found = read_object(reply, GRADES[0]) or {}
+    numbers = [
+        number
+        for name in GRADES
+        if isinstance(number := found.get(name), int | float) and 0 <= number <= 100
+    ]
+    if len(numbers) < len(GRADES) or not sum(numbers):
+        return None
+    total = sum(numbers)
+    return {name: number / total for name, number in zip(GRADES, numbers, strict=True)}

@@ -1,0 +1,113 @@
+"""How a chat model is shown candidates: images and captions, with letters, in shuffled orders."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import string
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from admire.choices import TRACKS, Track
+from admire.errors import UserError
+from admire.items import Candidate, Item
+from admire.llm import ChatModel, Image
+from admire.llm.openai import SEEING
+from admire.prompts import Prompts
+
+LETTERS = string.ascii_uppercase
+
+
+def tracks_shown(items: Sequence[Item], llm: ChatModel, track: Track | None) -> tuple[str, ...]:
+    """What of the candidates a chat model is shown: images, captions or both.
+
+    Args:
+        track: what is wanted; None is all that is there and that the model can see.
+
+    Raises:
+        UserError: the model cannot see the images that it needs, or a candidate has nothing to
+            show.
+    """
+    candidates = [candidate for item in items for candidate in item.candidates]
+    wanted = track.split("+") if track else TRACKS
+    found = [
+        name for name in TRACKS if name in wanted and any(getattr(c, name) for c in candidates)
+    ]
+    if "image" in found and not llm.sees:
+        bare = sum(not candidate.caption for candidate in candidates)
+        if track or bare:
+            without = f"{bare} of {len(candidates)} candidates have no caption. " if bare else ""
+            raise UserError(
+                f"{llm.name} cannot see images. {without}Show it captions alone, or take a model "
+                f"that sees: {SEEING}.",
+                "track",
+                "llms",
+            )
+        found = ["caption"]
+    for item in items:
+        for candidate in item.candidates:
+            if not any(getattr(candidate, name) for name in found):
+                raise UserError(
+                    f"'{item.compound}': the candidate '{candidate.name}' has no "
+                    f"{' and no '.join(wanted)} to show. Use another track.",
+                    "track",
+                )
+    return tuple(found)
+
+
+def shuffled(item: Item, count: int, seed: int) -> list[tuple[Candidate, ...]]:
+    """The candidates in so many orders, which depend on nothing but the item and the seed.
+
+    The orders are the rows of Latin squares, whose rows, columns and candidates are drawn by lot:
+    in as many orders as there are candidates, each candidate stands once in each place.
+    """
+    candidates = sorted(item.candidates, key=lambda candidate: candidate.name)
+    said = json.dumps([seed, item.compound, item.sentence])
+    rng = np.random.default_rng(list(hashlib.sha256(said.encode()).digest()))
+    found: list[tuple[Candidate, ...]] = []
+    while len(found) < count:
+        who, rows, columns = (rng.permutation(len(candidates)) for _ in range(3))
+        found += [
+            tuple(candidates[who[(row + column) % len(who)]] for column in columns) for row in rows
+        ]
+    return found[:count]
+
+
+def show(
+    prompts: Prompts,
+    prompt: str,
+    item: Item,
+    candidates: Sequence[Candidate],
+    tracks: Sequence[str],
+    side: int,
+    **values: object,
+) -> str | tuple[str | Image, ...]:
+    """A question about candidates: the template's text, with images where it has them.
+
+    The template gets the candidates as objects with ``letter``, ``caption`` (None where there is
+    none to show) and ``picture``: whether there is one, and where it is written, its place.
+
+    Args:
+        side: the longest side of an image, in pixels.
+        values: what else the template is given.
+    """
+    images: list[Image] = []
+    told: list[dict[str, Any]] = []
+    for letter, candidate in zip(LETTERS, candidates, strict=False):
+        picture = ""
+        if "image" in tracks and candidate.image:
+            picture = f"\0{len(images)}\0"  # a quoted text cannot hold this
+            images.append(Image(candidate.image, side))
+        caption = candidate.caption if "caption" in tracks else None
+        told.append({"letter": letter, "caption": caption, "picture": picture})
+    text: str = prompts.about(item, prompt, candidates=told, **values)
+    if not images:
+        return text
+    pieces = [piece.strip() for piece in re.split("\0(\\d+)\0", text)]
+    parts = [
+        images[int(piece)] if place % 2 else piece for place, piece in enumerate(pieces) if piece
+    ]
+    return tuple(parts)
