@@ -30,6 +30,9 @@ paper; ``both`` is definitions and a scene of each sense."""
 Gate = Literal["hard", "soft"]
 """Whether one sense is followed, or both are weighed by their probability."""
 
+Fusion = Literal["scores", "borda", "rrf"]
+"""How rankers are fused: by their standardised scores, by Borda's points or by reciprocal ranks."""
+
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["float32", "bfloat16", "float16"]
 ProfileName = Literal["embedded", "paper", "best"]

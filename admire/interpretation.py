@@ -13,6 +13,7 @@ from admire.items import Item
 from admire.llm import ChatModel, ask_each
 from admire.meaning import DEFINITIONS, UNSAID, Meaning, gloss, meaning
 from admire.prompts import Prompts
+from admire.recorded import Recorded
 from admire.scorer import TEXTS
 from admire.senses import Detector, open_detector
 from admire.senses.sense import Sense, given
@@ -57,7 +58,10 @@ class Interpretation:
 
 
 def sense_method(wanted: SenseMethod, llm: ChatModel) -> SenseMethod:
-    """What ``auto`` is for this chat model; any other method is itself."""
+    """What ``auto`` is for this chat model; any other method is itself.
+
+    Recorded replies have votes of their own.
+    """
     if wanted != "auto":
         return wanted
     return "detector" if llm.name == "embedded" else "vote"
@@ -151,6 +155,8 @@ def _asked(
     seed: int,
 ) -> dict[Item, Meaning]:
     """What the model says of the items; those whose prompt is the same are asked about once."""
+    if isinstance(llm, Recorded):
+        return llm.meanings(items, what)
 
     def ask(item: Item) -> Meaning:
         if what == "gloss":
@@ -173,7 +179,10 @@ def _asked(
 def _votes(
     items: Sequence[Item], llm: ChatModel, prompts: Prompts, votes: int, seed: int
 ) -> list[Sense]:
-    senses = vote(items, llm, prompts, votes=votes, seed=seed)
+    if isinstance(llm, Recorded):
+        senses = llm.senses(items)
+    else:
+        senses = vote(items, llm, prompts, votes=votes, seed=seed)
     for item, sense in zip(items, senses, strict=True):
         if sense.label is None:
             log.warning("%s: no vote on '%s' could be read.", llm.name, item.compound)

@@ -21,7 +21,7 @@ from admire.encoders import (
 from admire.errors import UserError
 from admire.interpretation import Interpretation, interpret, sense_method
 from admire.items import Item, SenseLabel
-from admire.llm import ChatModel, open_llm
+from admire.llm import ChatModel, open_llms
 from admire.prompts import Prompts
 from admire.record import source_record, take_record
 from admire.scorer import (
@@ -59,6 +59,7 @@ class Ranking:
         scores: the ensemble's score of each candidate, in the item's order.
         order: the candidates' names from best to worst.
         parts: for scores.csv, one row for each model and candidate.
+        fused: the runs that it is fused from: ``run``, ``weight`` and ``order``.
     """
 
     item: Item
@@ -66,6 +67,7 @@ class Ranking:
     scores: Scores
     order: tuple[str, ...]
     parts: tuple[dict[str, Any], ...] = field(repr=False)
+    fused: tuple[dict[str, Any], ...] = ()
 
     @property
     def predicted_type(self) -> SenseLabel | None:
@@ -129,7 +131,9 @@ def rank(
     models: Sequence[ChatModel] = ()
     detector = None
     if settings.query == "meaning":  # before the encoders, which may have gigabytes to fetch
-        models = llms or [open_llm(name, url=settings.llm_url) for name in settings.llms]
+        models = llms or [
+            model for name in settings.llms for model in open_llms(name, url=settings.llm_url)
+        ]
         if not models:
             raise UserError("There is no chat model to ask for meanings.", "llms")
         if any(sense_method(settings.sense, llm) == "detector" for llm in models):
