@@ -36,6 +36,9 @@ Ranker = Literal["embeddings", "listwise", "pointwise", "pairwise"]
 """What orders the candidates: ``embeddings`` compares vectors; with the others, the chat models
 look at the candidates: at all of them at once, at one at a time, or at two."""
 
+Fusion = Literal["scores", "borda", "rrf"]
+"""How rankers are fused: by their standardised scores, by Borda's points or by reciprocal ranks."""
+
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["float32", "bfloat16", "float16"]
 ProfileName = Literal["embedded", "paper", "best"]

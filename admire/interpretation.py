@@ -13,6 +13,7 @@ from admire.items import Item
 from admire.llm import ChatModel, ask_each
 from admire.meaning import DEFINITIONS, UNSAID, Meaning, gloss, meaning
 from admire.prompts import Prompts
+from admire.recorded import Recorded
 from admire.scorer import TEXTS
 from admire.senses import Detector, open_detector
 from admire.senses.sense import Sense, given
@@ -61,6 +62,8 @@ def sense_method(
 ) -> SenseMethod | Literal["listwise"]:
     """What ``auto`` is for this chat model; any other method is itself.
 
+    Recorded replies have votes of their own.
+
     Args:
         rankers: of the run; where ``listwise`` is among them, its replies say the sense.
     """
@@ -68,7 +71,7 @@ def sense_method(
         return wanted
     if llm.name == "embedded":
         return "detector"
-    return "listwise" if "listwise" in rankers else "vote"
+    return "listwise" if "listwise" in rankers and not isinstance(llm, Recorded) else "vote"
 
 
 def interpret(
@@ -162,6 +165,8 @@ def _asked(
     seed: int,
 ) -> dict[Item, Meaning]:
     """What the model says of the items; those whose prompt is the same are asked about once."""
+    if isinstance(llm, Recorded):
+        return llm.meanings(items, what)
 
     def ask(item: Item) -> Meaning:
         if what == "gloss":
@@ -184,7 +189,10 @@ def _asked(
 def _votes(
     items: Sequence[Item], llm: ChatModel, prompts: Prompts, votes: int, seed: int
 ) -> list[Sense]:
-    senses = vote(items, llm, prompts, votes=votes, seed=seed)
+    if isinstance(llm, Recorded):
+        senses = llm.senses(items)
+    else:
+        senses = vote(items, llm, prompts, votes=votes, seed=seed)
     for item, sense in zip(items, senses, strict=True):
         if sense.label is None:
             log.warning("%s: no vote on '%s' could be read.", llm.name, item.compound)

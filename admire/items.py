@@ -233,7 +233,9 @@ def parse_sentence_type(cell: str, where: str) -> SenseLabel | None:
     return cast(SenseLabel | None, label)
 
 
-def parse_order(value: Any, names: Sequence[str], where: str) -> tuple[str, ...]:
+def parse_order(
+    value: Any, names: Sequence[str], where: str, column: str = "expected_order"
+) -> tuple[str, ...]:
     """The gold or predicted order, a list or the literal of one, checked against the candidates.
 
     Without candidates (``names`` is empty) only its form can be checked.
@@ -244,18 +246,14 @@ def parse_order(value: Any, names: Sequence[str], where: str) -> tuple[str, ...]
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             value = None
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise UserError(
-            f"{where}, expected_order: is not a list of image names like ['1.png', '2.png']."
-        )
+        raise UserError(f"{where}, {column}: is not a list of image names like ['1.png', '2.png'].")
     if len(value) < 2 and not names:
-        raise UserError(f"{where}, expected_order: names {len(value)} candidates, not 2 or more.")
+        raise UserError(f"{where}, {column}: names {len(value)} candidates, not 2 or more.")
     for name in value:
         if value.count(name) > 1:
-            raise UserError(f"{where}, expected_order: names '{name}' more than once.")
+            raise UserError(f"{where}, {column}: names '{name}' more than once.")
         if names and name not in names:
-            raise UserError(f"{where}, expected_order: names '{name}', which is no candidate.")
+            raise UserError(f"{where}, {column}: names '{name}', which is no candidate.")
     if names and len(value) != len(names):
-        raise UserError(
-            f"{where}, expected_order: has {len(value)} names for {len(names)} candidates."
-        )
+        raise UserError(f"{where}, {column}: has {len(value)} names for {len(names)} candidates.")
     return tuple(value)

@@ -95,7 +95,7 @@ def take_record(
             "head": head.identity if head else None,
         },
         "prompts": prompts.fingerprints(),
-        "versions": {"python": platform.python_version()} | {p: _version(p) for p in PACKAGES},
+        "versions": versions(),
     }
 
 
@@ -110,6 +110,11 @@ def source_record(path: str | Path) -> dict[str, str]:
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
     return {"path": str(path), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def versions() -> dict[str, str | None]:
+    """The versions of Python and of :data:`PACKAGES`, None for one that is not installed."""
+    return {"python": platform.python_version()} | {p: _version(p) for p in PACKAGES}
 
 
 def _version(package: str) -> str | None:

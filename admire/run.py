@@ -22,15 +22,17 @@ from admire.encoders import (
 from admire.errors import UserError
 from admire.interpretation import Glosses, Interpretation, interpret, sense_method
 from admire.items import Item, SenseLabel
-from admire.llm import ChatModel, open_llm
+from admire.llm import ChatModel, open_llms
 from admire.meaning import Meaning
 from admire.prompts import Prompts
-from admire.rankers import Judgement, check_candidates, judge, judge_listwise, standardised
+from admire.rankers import Judgement, check_candidates, judge, judge_listwise
 from admire.record import source_record, take_record
 from admire.scorer import (
     Scores,
     Vector,
+    comparable,
     ensemble,
+    fuse_scores,
     query_weights,
     rank_names,
     score,
@@ -61,6 +63,7 @@ class Ranking:
         parts: for scores.csv, one row for each ranker, model and candidate.
         judgements: what chat models that looked at the candidates made of them, one for each ranker
             and model.
+        fused: the runs that it is fused from: ``run``, ``weight`` and ``order``.
     """
 
     item: Item
@@ -69,6 +72,7 @@ class Ranking:
     order: tuple[str, ...]
     parts: tuple[dict[str, Any], ...] = field(repr=False)
     judgements: tuple[Judgement, ...] = field(default=(), repr=False)
+    fused: tuple[dict[str, Any], ...] = ()
 
     @property
     def predicted_type(self) -> SenseLabel | None:
@@ -135,7 +139,9 @@ def rank(
     detector = None
     tracks: tuple[str, ...] = ()
     if looks or settings.query == "meaning":  # before encoders, which may have gigabytes to fetch
-        models = llms or [open_llm(name, url=settings.llm_url) for name in settings.llms]
+        models = llms or [
+            model for name in settings.llms for model in open_llms(name, url=settings.llm_url)
+        ]
         if not models:
             raise UserError("There is no chat model to ask for meanings.", "llms")
         if looks:
@@ -443,7 +449,7 @@ def _rank_item(
             )
     for reading, said in zip(readings, judgements, strict=True):
         for one in said:
-            found.setdefault(one.ranker, []).append(standardised(one.scores))
+            found.setdefault(one.ranker, []).append(comparable(one.scores))
             for name, points in zip(names, one.scores, strict=True):
                 parts.append(
                     {
@@ -456,7 +462,7 @@ def _rank_item(
                     }
                 )
     means = [ensemble(scores) for scores in found.values()]
-    mean = means[0] if len(means) == 1 else ensemble([standardised(one) for one in means])
+    mean = means[0] if len(means) == 1 else fuse_scores(means)
     order = rank_names(names, mean)
     total = dict(zip(names, mean, strict=True))
     rows = tuple(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from admire.errors import UserError
 from admire.evaluation import score_items, summarise
 from admire.files import read_table, read_text
-from admire.items import Item
+from admire.interpretation import Interpretation
+from admire.items import Candidate, Item
+from admire.meaning import Meaning
 from admire.run import Ranking, Run
+from admire.senses.sense import Sense
 from admire.storage import replace_folder, write_whole
 from admire.submission import Prediction, write_submission
 
@@ -57,7 +61,7 @@ def write_run(run: Run, folder: str | Path) -> list[Path]:
 
 def _item_row(ranking: Ranking) -> dict[str, Any]:
     item = ranking.item
-    return {
+    row = {
         "compound": item.compound,
         "sentence": item.sentence,
         "language": item.language,
@@ -67,6 +71,7 @@ def _item_row(ranking: Ranking) -> dict[str, Any]:
         "interpretations": [asdict(i) for i in ranking.interpretations],
         "judgements": [judgement.row() for judgement in ranking.judgements],
     }
+    return row | ({"fused": ranking.fused} if ranking.fused else {})
 
 
 def read_run(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
@@ -89,7 +94,7 @@ def read_run(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
                 "rankers",
             )
     parts = {int(number): part for number, part in table.groupby(table["item"].astype(int))}
-    record = _read_json(folder / "run.json")
+    record = read_record(folder)
     encoders = {one["identity"] for one in record["models"]["encoders"].values()}
     return items, [parts[number] for number in range(1, len(items) + 1)], len(encoders)
 
@@ -102,28 +107,17 @@ def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
     ``method``, ``llm``, ``encoder`` and every setting of the run (``sense``, ``head``,
     ``scoring.gate``, …). ``method`` is the paper's name: CI for images, CIC for images and
     captions, and so CC for captions alone, with -F in a head's space; the baselines are
-    ``compound`` and ``sentence``. Other rankers are called by their names.
+    ``compound`` and ``sentence``. Other rankers are called by their names. What was fused is joined
+    by ``&``, and has ``fusion`` and ``weights`` in place of settings.
 
     Raises:
         UserError: a folder is not a run, or an item of it has no gold order.
     """
     tables = []
     for folder in map(Path, folders):
-        record = _read_json(folder / "run.json")
-        settings = record["settings"]
+        record = read_record(folder)
         items, orders = _read_items(folder)
-        what = {
-            "method": _method(settings),
-            "llm": " + ".join(settings["llms"]) if record["models"]["llms"] else "–",
-            "encoder": " + ".join(
-                dict.fromkeys(one["name"] for one in record["models"]["encoders"].values())
-            ),
-        }
-        scoring = {f"scoring.{name}": value for name, value in settings["scoring"].items()}
-        scoring["scoring.texts"] = ",".join(scoring.get("scoring.texts", ()))
-        flat = settings | scoring
-        left_out = ("llms", "rankers", "scoring")
-        flat = {name: value for name, value in flat.items() if name not in left_out}
+        what, flat = _fused(record) if "fused" in record else _ranked(record)
         for language in dict.fromkeys(item.language for item in items):
             chosen = [k for k, item in enumerate(items) if item.language == language]
             scored = score_items(
@@ -134,6 +128,31 @@ def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
     table = pd.concat(tables, ignore_index=True)
     first = ["run", "language", "method", "llm", "encoder", "group", "n", "metric"]
     return table[[*first, *table.columns.difference(first, sort=False)]]
+
+
+def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """What a run is called by its method and models, and its settings."""
+    settings = record["settings"]
+    encoders = [one["name"] for one in record["models"]["encoders"].values()]
+    what = {
+        "method": _method(settings),
+        "llm": " + ".join(settings["llms"]) if record["models"]["llms"] else "–",
+        "encoder": " + ".join(dict.fromkeys(encoders)),
+    }
+    scoring = {f"scoring.{name}": value for name, value in settings["scoring"].items()}
+    scoring["scoring.texts"] = ",".join(scoring.get("scoring.texts", ()))
+    flat = settings | scoring
+    left_out = ("llms", "rankers", "scoring")
+    return what, {name: value for name, value in flat.items() if name not in left_out}
+
+
+def _fused(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """As :func:`_ranked`, of a run of :func:`admire.fusion.fuse`."""
+    runs = [one["record"] for one in record["fused"]]
+    named = [(_fused(one) if "fused" in one else _ranked(one))[0] for one in runs]
+    what = {name: " & ".join(dict.fromkeys(one[name] for one in named)) for name in named[0]}
+    weights = ",".join(f"{one['weight']:g}" for one in record["fused"])
+    return what, {"fusion": record["fusion"], "weights": weights}
 
 
 def _method(settings: dict[str, Any]) -> str:
@@ -150,28 +169,76 @@ def _compared(settings: dict[str, Any]) -> str:
     return name + "-F" * bool(settings["head"])
 
 
+def read_rankings(folder: Path) -> list[Ranking]:
+    """A run's rankings, as far as its folder holds them: of the candidates their names and scores.
+
+    Raises:
+        UserError: the folder is not a run.
+    """
+    table = read_table(folder / "scores.csv", ("item", "candidate", "score"))
+    rows = _read_rows(folder)
+    try:
+        scores = {
+            int(number): dict(zip(part["candidate"], part["score"].astype(float), strict=True))
+            for number, part in table.groupby(table["item"].astype(int))
+        }
+        return [_ranking(row, scores[number]) for number, row in enumerate(rows, start=1)]
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{folder}: is damaged. Run admire rank again.") from None
+
+
+def _ranking(row: dict[str, Any], scores: dict[str, float]) -> Ranking:
+    item = replace(_item(row), candidates=tuple(map(Candidate, scores)))
+    interpretations = tuple(
+        Interpretation(
+            one["llm"], Sense(**one["sense"]), _meaning(one["idiomatic"]), _meaning(one["literal"])
+        )
+        for one in row["interpretations"]
+    )
+    return Ranking(item, interpretations, np.array([*scores.values()]), tuple(row["order"]), ())
+
+
+def _meaning(said: dict[str, Any]) -> Meaning:
+    return Meaning(tuple(said["definitions"]), said["scene"])
+
+
 def _read_items(folder: Path) -> tuple[list[Item], list[Prediction]]:
     """The items of a run folder, and their orders."""
-    path = folder / "items.jsonl"
     items, orders = [], []
-    for number, line in enumerate(filter(None, read_text(path).split("\n")), start=1):
-        row = _parsed(line, path)
+    for number, row in enumerate(_read_rows(folder), start=1):
         if not row["expected_order"]:
             raise UserError(f"{folder}: item {number} ('{row['compound']}') has no gold order.")
-        item = Item(
-            row["compound"],
-            row["sentence"],
-            row["language"],
-            sentence_type=row["sentence_type"],
-            expected_order=tuple(row["expected_order"]),
-        )
-        items.append(item)
-        orders.append(Prediction(item.compound, item.sentence, tuple(row["order"])))
+        items.append(_item(row))
+        orders.append(Prediction(row["compound"], row["sentence"], tuple(row["order"])))
     return items, orders
 
 
-def _read_json(path: Path) -> Any:
-    return _parsed(read_text(path), path)
+def _read_rows(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "items.jsonl"
+    return [_parsed(line, path) for line in filter(None, read_text(path).split("\n"))]
+
+
+def _item(row: dict[str, Any]) -> Item:
+    """An item without its candidates."""
+    expected = row["expected_order"]
+    return Item(
+        row["compound"],
+        row["sentence"],
+        row["language"],
+        sentence_type=row["sentence_type"],
+        expected_order=tuple(expected) if expected else None,
+    )
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """What run.json says of how a run was made.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    path = folder / "run.json"
+    record: dict[str, Any] = _parsed(read_text(path), path)
+    return record
 
 
 def _parsed(text: str, path: Path) -> Any:

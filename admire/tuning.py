@@ -1,23 +1,27 @@
-"""Choosing how similarities become scores from a run folder, without asking or encoding again."""
+"""Choosing from run folders, without asking or encoding again: a run's scoring, runs' weights."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations, pairwise
+from math import comb, gcd
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from admire import metrics
-from admire.choices import TRACKS, Gate
+from admire.choices import TRACKS, Fusion, Gate
 from admire.errors import UserError
+from admire.fusion import read_same
 from admire.items import Item
 from admire.run_folder import read_run
 from admire.scorer import (
     TEXTS,
     Scores,
     Scoring,
+    comparable,
     ensemble,
     query_weights,
     rank_names,
@@ -45,6 +49,52 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, Scoring]:
     tracks = sum(f"{track}_compound" in parts[0] for track in TRACKS)
     tried = scorings(tracks, encoders, gates(parts), sides(parts))
     return cross_validate_scoring(items, parts, tried, seed=seed)
+
+
+def tune_weights(
+    folders: Sequence[Path], method: Fusion = "scores", *, seed: int = 0
+) -> tuple[pd.DataFrame, tuple[int, ...]]:
+    """Choose what each run counts where they are fused.
+
+    Returns:
+        The figures of :func:`cross_validate`, and the weights that all items together choose.
+
+    Raises:
+        UserError: the runs are not of the same items and candidates, lack gold orders, or have too
+            few compounds.
+    """
+    runs = read_same(folders)
+    items = [ranking.item for ranking in runs[0]]
+    for number, item in enumerate(items, start=1):
+        if not item.expected_order:
+            raise UserError(f"{folders[0]}: item {number} ('{item.compound}') has no gold order.")
+    tried = weightings(len(runs))
+    shares = np.array(tried) / np.sum(tried, axis=1, keepdims=True)
+    orders = []
+    for k, item in enumerate(items):
+        names = [candidate.name for candidate in item.candidates]
+        fused = shares @ np.array([comparable(run[k].scores, method) for run in runs])
+        orders.append([rank_names(names, scores) for scores in fused])
+    table, best = cross_validate(items, orders, seed=seed)
+    return table, tried[best]
+
+
+def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
+    """The weights to try for some runs: equal ones first, then all tenths from near to far.
+
+    With five runs or more the steps are coarser, so that about a thousand are tried at most.
+    """
+    steps = max(k for k in range(1, 11) if k == 1 or comb(k + runs - 1, runs - 1) <= 1001)
+    tried = {(1,) * runs}
+    for cuts in combinations(range(1, steps + runs), runs - 1):
+        weights = [b - a - 1 for a, b in pairwise((0, *cuts, steps + runs))]
+        tried.add(tuple(weight // gcd(*weights) for weight in weights))
+    return tuple(sorted(tried, key=lambda weights: (_unevenness(weights), weights)))
+
+
+def _unevenness(weights: Sequence[int]) -> float:
+    """How far weights are from equal ones; rounded, so that their order does not matter."""
+    return round(sum((weight / sum(weights) - 1 / len(weights)) ** 2 for weight in weights), 9)
 
 
 def gates(parts: Sequence[pd.DataFrame]) -> tuple[Gate, ...]:
@@ -145,13 +195,33 @@ def cross_validate_scoring(
     repeats: int = 50,
     seed: int = 0,
 ) -> tuple[pd.DataFrame, Scoring]:
-    """The figures of items that had no say in how they were scored, and the choice of all items.
+    """:func:`cross_validate`, with the scorings as the ways of ranking; parts as of read_run."""
+    known = map(_recorded, parts)
+    orders = [[_order(models, scoring) for scoring in scorings] for models in known]
+    table, best = cross_validate(items, orders, folds=folds, repeats=repeats, seed=seed)
+    return table, scorings[best]
 
-    The compounds are dealt into folds; each fold is scored as gives the other folds the highest
-    mean DCG, of equals the first in ``scorings``. One deal decides little with as few items as
-    AdMIRe has, so each item's figures are the means over many.
 
-    Returns the columns of :func:`admire.evaluation.score_items`, one row an item.
+def cross_validate(
+    items: Sequence[Item],
+    orders: Sequence[Sequence[tuple[str, ...]]],
+    *,
+    folds: int = 5,
+    repeats: int = 50,
+    seed: int = 0,
+) -> tuple[pd.DataFrame, int]:
+    """The figures of items that had no say in how they were ranked, and what all of them choose.
+
+    The compounds are dealt into folds; each fold is ranked as gives the other folds the highest
+    mean DCG, of equals the first way. One deal decides little with as few items as AdMIRe has, so
+    each item's figures are the means over many.
+
+    Args:
+        orders: of each item one for each way of ranking that is tried.
+
+    Returns:
+        The columns of :func:`admire.evaluation.score_items`, one row an item; and the place of the
+        way that gives all items the highest mean DCG.
 
     Raises:
         UserError: there are fewer compounds than folds.
@@ -160,8 +230,8 @@ def cross_validate_scoring(
     if len(names) < folds:
         raise UserError(f"{folds} folds need at least {folds} compounds; there are {len(names)}.")
     tried = [
-        [metrics.figures(item.expected_order or (), _order(known, scoring)) for scoring in scorings]
-        for item, known in zip(items, map(_recorded, parts), strict=True)
+        [metrics.figures(item.expected_order or (), order) for order in ways]
+        for item, ways in zip(items, orders, strict=True)
     ]
     figures = {
         metric: np.array([[one[metric] for one in row] for row in tried])
@@ -184,4 +254,4 @@ def cross_validate_scoring(
             **means,
         }
     )
-    return table, scorings[int(figures["dcg"].mean(axis=0).argmax())]
+    return table, int(figures["dcg"].mean(axis=0).argmax())

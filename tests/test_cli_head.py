@@ -43,15 +43,18 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         opened.append((name, options))
         return Others() if name == "others" else WordEncoder()
 
-    def open_llm(name: str, *, url: str | None = None) -> ScriptedChat:
+    def open_llms(name: str, *, url: str | None = None) -> list[ScriptedChat]:
         opened.append((name, url))
-        return ScriptedChat(
-            lambda prompt: "Idiomatic" if "or literally" in prompt else "a woman awake late"
-        )
+        return [
+            ScriptedChat(
+                lambda prompt: "Idiomatic" if "or literally" in prompt else "a woman awake late"
+            )
+        ]
 
     for module in ("head.triplets", "run"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
-        monkeypatch.setattr(f"admire.{module}.open_llm", open_llm)
+    monkeypatch.setattr("admire.head.triplets.open_llm", lambda *a, **k: open_llms(*a, **k)[0])
+    monkeypatch.setattr("admire.run.open_llms", open_llms)
     return opened
 
 

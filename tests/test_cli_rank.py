@@ -484,3 +484,87 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver, model
     subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True)
     assert (out / "submission_en.tsv").is_file()
     assert sum("night owl" in prompt and "or literally" in prompt for prompt in prompts) == 0
+
+
+# -------------------------------------------------------------------- recorded replies and fusion
+
+
+@pytest.fixture
+def replies(tmp_path: Path) -> Path:
+    """Meanings of two compounds, and the sense of one item."""
+    path = tmp_path / "replies.csv"
+    path.write_text(
+        "compound,sense,meaning,sentence\n"
+        "night owl,idiomatic,a woman at a desk,\n"
+        "night owl,literal,an owl,\n"
+        "cold feet,idiomatic,a bird asleep,\n"
+        f"night owl,literal,,{admire_row()['sentence']}\n"
+    )
+    return path
+
+
+def test_recorded_replies_rank_without_asking_and_so_does_their_run(
+    capsys, tmp_path, write_table, replies
+):
+    data = write_table(admire_row(), admire_row("cold feet"))
+    llm = f"recorded:{replies}"
+    code, out, err = run(capsys, "rank", data, "--llm", llm, "--out", tmp_path / "one")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith(f"admire: {llm} lacks the sense of 'cold feet' in “My ")
+    assert err.endswith("(--llm, --sense)\n")
+    assert not (tmp_path / "one").exists()
+
+    arguments = ["rank", data, "--sense", "given", "--out"]
+    code, out, err = run(capsys, *arguments, tmp_path / "one", "--llm", llm)
+    assert code == 0
+    assert f"{llm} lacks the literal meaning of 'cold feet' in " in err
+    assert "a woman at a desk" in out
+    code, _, err = run(capsys, *arguments, tmp_path / "two", "--llm", f"run:{tmp_path / 'one'}")
+    assert code == 0
+    one, two = (tmp_path / name / "submission_en.tsv" for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+    assert read_submission(one)[0].order[0] == "a.png"
+    other = ["--contrast", "0", "--texts", "compound"]
+    run(capsys, *arguments, tmp_path / "two", "--llm", f"run:{tmp_path / 'one'}", *other)
+    assert read_submission(two)[0].order[0] == "d.png"
+
+
+def test_a_command_that_has_to_ask_refuses_recorded_replies(capsys, tmp_path, replies):
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("split,sentence1,sentence2,score\ndev,A cat.,A dog.,1\ndev,A cat.,A cow.,2\n")
+    code, out, err = run(capsys, "sts", pairs, "--llm", f"recorded:{replies}")
+    assert (code, out) == (2, "")
+    assert err.endswith("holds recorded replies: it cannot be asked for similarities. (--llm)\n")
+
+
+def test_runs_are_fused_into_a_run(capsys, tmp_path, write_table):
+    data = write_table(admire_row(), admire_row("cold feet"))
+    folders = [tmp_path / query for query in ("compound", "sentence")]
+    for folder in folders:
+        assert run(capsys, "rank", data, "--query", folder.name, "--out", folder)[0] == 0
+    arguments = ["fuse", *folders, "--out", tmp_path / "fused"]
+    for weights in (["--weight", "1,0.5"], ["--weight", "1", "--weight", "0.5"]):
+        code, out, err = run(capsys, *arguments, *weights, "--method", "rrf")
+        assert code == 0
+        record = json.loads((tmp_path / "fused" / "run.json").read_text())
+        assert (record["fusion"], [one["weight"] for one in record["fused"]]) == ("rrf", [1, 0.5])
+        assert "top1" in out
+        assert f"Wrote {tmp_path / 'fused' / 'submission_en.tsv'}" in err
+    submission = tmp_path / "fused" / "submission_en.tsv"
+    assert run(capsys, "score", submission, "--gold", data)[0] == 0
+
+    def refused(*options: object) -> str:
+        code, out, err = run(capsys, *options)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        return err
+
+    assert "weight cannot be '1,x': it is numbers. (--weight)" in refused(
+        *arguments, "--weight", "1,x"
+    )
+    assert "There are 1 weights for 2 runs. (--weight)" in refused(*arguments, "--weight", "1")
+    lost = refused("fuse", *folders, "--out", folders[0])
+    assert "is one of the runs to fuse, and would be lost. (--out)" in lost
+    other = write_table(admire_row(), name="subtask_a_dev.tsv")
+    run(capsys, "rank", other, "--query", "compound", "--out", folders[1])
+    assert "has 1 items" in refused(*arguments)
+    assert json.loads((tmp_path / "fused" / "run.json").read_text()) == record  # as it was

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admire import UserError
-from admire.rankers import agreement, borda, bradley_terry, kemeny, standardised
+from admire.rankers import agreement, borda, bradley_terry, kemeny
 from admire.rankers.aggregate import aggregate, places
 
 ORDERS = st.integers(2, 5).flatmap(
@@ -129,9 +129,3 @@ def test_more_than_eight_candidates_are_put_in_order_by_borda():
     assert aggregate(nine).tolist() == borda(nine).tolist()
     eight = np.array([rng.permutation(8) for _ in range(3)])
     assert aggregate(eight).tolist() == kemeny(eight).tolist()
-
-
-def test_standardised_scores_have_mean_0_and_deviation_1_and_equal_ones_are_0():
-    found = standardised(np.array([1.0, 2.0, 6.0]))
-    assert (found.mean(), found.std()) == (pytest.approx(0), pytest.approx(1))
-    assert standardised(np.full(3, 0.1)).tolist() == [0, 0, 0]

@@ -16,9 +16,19 @@ from admire import SAMPLES, Candidate, Item, Run, Scoring, Settings, UserError, 
 from admire.choices import Track
 from admire.cli import main
 from admire.evaluation import score_items
+from admire.fusion import fuse
 from admire.run_folder import read_run
 from admire.scorer import TEXTS
-from admire.tuning import WEIGHTS, cross_validate_scoring, gates, rescore, scorings, sides
+from admire.tuning import (
+    WEIGHTS,
+    cross_validate_scoring,
+    gates,
+    rescore,
+    scorings,
+    sides,
+    tune_weights,
+    weightings,
+)
 
 
 def owl(k: int) -> Item:
@@ -379,3 +389,101 @@ def test_tune_prints_json_alone_on_stdout(tmp_path, capsys):
     dcg = figures[figures["metric"] == "dcg"].set_index("group")
     assert dcg["n"].to_dict() == {"all": 5, "idiomatic": 3, "literal": 2}
     assert (dcg["low"] <= dcg["mean"]).all()
+
+
+# ------------------------------------------------------------------------------ weights of runs
+
+
+def test_equal_weights_are_tried_first_and_then_those_near_to_them():
+    assert weightings(2)[:3] == ((1, 1), (2, 3), (3, 2))
+    assert len(weightings(2)) == 11
+    assert {(1, 0), (0, 1), (9, 1)} < set(weightings(2))
+    assert weightings(3)[0] == (1, 1, 1)
+    assert len(weightings(3)) == 67  # thirds are no tenths
+    for runs in (4, 5, 6, 12, 50):
+        tried = weightings(runs)
+        assert tried[0] == (1,) * runs
+        assert len(tried) == len(set(tried)) <= 1002
+        assert all(len(weights) == runs and sum(weights) for weights in tried)
+        assert {tuple(int(k == one) for k in range(runs)) for one in range(runs)} <= set(tried)
+
+
+@pytest.fixture
+def two_runs(tmp_path: Path) -> list[Path]:
+    """Of five compounds the first run has three right, the second all."""
+    folders = [tmp_path / name for name in ("half", "right")]
+    words = ["person person awake", "person", "person", "bird bird bike", "bike"]
+    for folder, glosses in zip(folders, (words, ["person person"] * 5), strict=True):
+        said = {f"owl{k}": gloss for k, gloss in enumerate(glosses)}
+
+        def answer(prompt: str, said: dict[str, str] = said) -> str:
+            if "or literally" in prompt:
+                return "Idiomatic"
+            return next(gloss for compound, gloss in said.items() if compound in prompt)
+
+        settings = Settings(sense="vote", votes=1, meanings="gloss", scoring=Scoring())
+        items = [replace(owl(k), candidates=CANDIDATES) for k in range(5)]
+        write_run(rank(items, settings, llms=[ScriptedChat(answer)], encoder=WordEncoder()), folder)
+    return folders
+
+
+CANDIDATES = (
+    Candidate("bird", caption="a bird"),
+    Candidate("person", caption="a person"),
+    Candidate("bike", caption="a bike"),
+)
+
+
+def test_runs_are_weighed_as_other_compounds_choose(two_runs):
+    """Every way of ranking that is right about the others is right about the one left out."""
+    for method in ("scores", "borda", "rrf"):
+        scored, weights = tune_weights(two_runs, method)
+        half, right = weights
+        assert half < right
+        fused = fuse(two_runs, weights=weights, method=method)
+        items = [ranking.item for ranking in fused.rankings]
+        assert score_items(items, fused.predictions(), "fused")["top1"].tolist() == [1] * 5
+        assert scored["compound"].tolist() == [f"owl{k}" for k in range(5)]
+        equal = fuse(two_runs, method=method)
+        assert score_items(items, equal.predictions(), "equal")["top1"].mean() < 1
+
+
+def test_the_figures_of_fused_runs_are_of_items_that_had_no_say(two_runs):
+    """Two want opposite weights, the others any: held out, each gets what the other wants."""
+    for folder in two_runs:
+        rows = [json.loads(line) for line in (folder / "items.jsonl").open()]
+        rows[3]["expected_order"] = ["bird", "bike", "person"]
+        (folder / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scored, _ = tune_weights(two_runs)
+    assert scored["top1"].tolist() == pytest.approx([1, 1, 1, 0, 0])
+
+
+def test_tune_prints_the_command_that_fuses_with_the_weights(two_runs, capsys, tmp_path):
+    with pytest.raises(SystemExit) as stopped:
+        main(["tune", *map(str, two_runs), "--method", "borda", "--json"])
+    assert not stopped.value.code
+    output = capsys.readouterr()
+    figures = pd.DataFrame(json.loads(output.out))
+    assert figures.loc[figures["metric"] == "top1", "mean"].iloc[0] == pytest.approx(1)
+    found = re.search(
+        "All items together choose admire (fuse .* --method borda --weight .*)\n", output.err
+    )
+    assert found
+    with pytest.raises(SystemExit) as stopped:
+        main([*found[1].split(), "--out", str(tmp_path / "fused")])
+    assert not stopped.value.code
+    record = json.loads((tmp_path / "fused" / "run.json").read_text())
+    _, weights = tune_weights(two_runs, "borda")
+    assert tuple(one["weight"] for one in record["fused"]) == weights
+
+
+def test_runs_without_gold_or_of_few_compounds_cannot_be_weighed(two_runs, capsys):
+    for folder in two_runs:
+        path = folder / "items.jsonl"
+        path.write_text(path.read_text().replace('["person", "bird", "bike"]', "null", 1))
+    with pytest.raises(UserError, match=r"half: item 1 \('owl0'\) has no gold order"):
+        tune_weights(two_runs)
+    with pytest.raises(SystemExit) as stopped:
+        main(["tune", str(two_runs[0]), "--method", "rrf"])
+    assert stopped.value.code == 2
+    assert "there is one run. (--method)" in capsys.readouterr().err

@@ -27,6 +27,7 @@ for command, panel in (
     (rank.demo, RANK),
     (rank.rank, RANK),
     (rank.score, RANK),
+    (rank.fuse, RANK),
     (senses.sense, RANK),
     (retrieval.search, TEXTS),
     (retrieval.index, TEXTS),

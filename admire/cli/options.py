@@ -27,7 +27,10 @@ def choice(setting: str, choices: Iterable[str], help: str) -> Any:
 
 Llm = Annotated[
     list[str] | None,
-    typer.Option(help="Chat model: embedded, gguf:PATH or openai:MODEL. Repeat for an ensemble."),
+    typer.Option(
+        help="Chat model: embedded, gguf:PATH or openai:MODEL; or what was said before, "
+        "recorded:FILE or run:FOLDER. Repeat for an ensemble."
+    ),
 ]
 LlmUrl = Annotated[
     str | None, typer.Option(help="Address of an OpenAI-compatible server, for openai: models.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
@@ -11,6 +12,7 @@ import typer
 
 from admire.choices import (
     Device,
+    Fusion,
     Gate,
     Meanings,
     Precision,
@@ -40,6 +42,12 @@ if TYPE_CHECKING:
     from admire.items import Item
 
 log = logging.getLogger("admire")
+
+FUSION_OPTION = choice(
+    "method",
+    get_args(Fusion),
+    "How runs are fused: standardised scores (the default), Borda's points, reciprocal ranks.",
+)
 
 
 def demo(
@@ -264,15 +272,65 @@ def score(
     print_summaries(tables, json)
 
 
+def fuse(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders of the same items.")],
+    out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/fused"),
+    method: Annotated[Fusion, FUSION_OPTION] = "scores",
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(help="What each run counts: 2,1, or once for each run; else they are equal."),
+    ] = None,
+) -> None:
+    """Fuse runs into one: embeddings, rankers and chat models, by a weighted mean."""
+    from admire.fusion import fuse as fuse_runs
+    from admire.storage import check_folder
+
+    check_folder(out, "run")
+    if out.resolve() in [run.resolve() for run in runs]:
+        raise UserError(f"{out}: is one of the runs to fuse, and would be lost.", "out")
+    finish(fuse_runs(runs, weights=_weights(weight), method=method), out)
+
+
+def _weights(given: Sequence[str] | None) -> list[float] | None:
+    """The weights of an option that may be repeated, or hold several with commas."""
+    if given is None:
+        return None
+    try:
+        return [float(word) for word in ",".join(given).split(",")]
+    except ValueError:
+        raise UserError(f"weight cannot be '{','.join(given)}': it is numbers.", "weight") from None
+
+
 def tune(
-    run: Annotated[Path, typer.Argument(help="Run folder of admire rank, with gold orders.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run folder of admire rank, or several; with gold orders.")
+    ],
+    method: Annotated[Fusion | None, FUSION_OPTION] = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Choose gate, contrast, standardising and weights on a run, scored by cross-validation."""
+    """Choose a run's gate, contrast and weights, or the weights of several runs to fuse.
+
+    The figures are of cross-validation: of items that had no say in what was chosen for them.
+    """
     from admire.evaluation import summarise
     from admire.tuning import tune as tune_run
+    from admire.tuning import tune_weights
 
+    if len(runs) > 1:
+        scored, shares = tune_weights(runs, method or "scores", seed=seed)
+        title = f"{' & '.join(map(str, runs))}, fused as other compounds choose"
+        print_summary(summarise(scored, seed=seed), title, json)
+        log.info(
+            "All items together choose admire fuse %s%s --weight %s",
+            shlex.join(map(str, runs)),
+            f" --method {method}" if method else "",
+            ",".join(map(str, shares)),
+        )
+        return
+    if method:
+        raise UserError("The method is of fusing several runs, but there is one run.", "method")
+    (run,) = runs
     scored, best = tune_run(run, seed=seed)
     print_summary(summarise(scored, seed=seed), f"{run}, scored as other compounds choose", json)
     weights = f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"

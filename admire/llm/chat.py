@@ -122,7 +122,8 @@ class ChatModel(Protocol):
     Attributes:
         name: what the user calls it.
         identity: everything that its replies depend on: server, weights.
-        parallel: how many questions may be asked at the same time.
+        parallel: how many questions may be asked at the same time; 0 where there are only recorded
+            replies, so that none may.
         sees: whether it can be shown images, as far as is known before one is shown.
     """
 
@@ -162,8 +163,13 @@ def ask_each(
         The answers, in the things' order.
 
     Raises:
-        UserError: a question raised one; the message names the thing.
+        UserError: a question raised one; the message names the thing. Or the model only has
+            recorded replies.
     """
+    if not llm.parallel:
+        raise UserError(
+            f"{llm.name} holds recorded replies: it cannot be asked for {what}.", "llms"
+        )
 
     def named(thing: Thing) -> Answer:
         try:

@@ -1,4 +1,4 @@
-from .aggregate import agreement, borda, bradley_terry, kemeny, standardised
+from .aggregate import agreement, borda, bradley_terry, kemeny
 from .judge import check_candidates, judge
 from .judgement import Answer, Judgement
 from .listwise import judge_listwise
@@ -17,5 +17,4 @@ __all__ = [
     "judge_pairwise",
     "judge_pointwise",
     "kemeny",
-    "standardised",
 ]

@@ -102,10 +102,3 @@ def agreement(places: Places) -> float | None:
     said = signs[:, first, second]
     same = [(said[one] == said[other]).mean() for one, other in combinations(range(len(said)), 2)]
     return float(np.mean(same))
-
-
-def standardised(scores: Scores) -> Scores:
-    """The scores with mean 0 and deviation 1; all 0 where they are equal."""
-    spread = scores.std()
-    centred: Scores = scores - scores.mean()
-    return centred / spread if spread > 1e-12 else np.zeros_like(centred)
