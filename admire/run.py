@@ -19,9 +19,11 @@ from admire.encoders import (
     open_encoder,
 )
 from admire.errors import UserError
-from admire.interpretation import Interpretation, interpret, sense_method
+from admire.interpretation import Glosses, Interpretation, interpret, sense_method
 from admire.items import Item, SenseLabel
 from admire.llm import ChatModel, open_llm
+from admire.llm.batches import Desk
+from admire.llm.ledger import Ledger
 from admire.prompts import Prompts
 from admire.record import source_record, take_record
 from admire.scorer import (
@@ -34,9 +36,9 @@ from admire.scorer import (
     score,
     similarities,
 )
-from admire.senses import open_detector
+from admire.senses import Detector, open_detector
 from admire.senses.sense import majority
-from admire.settings import Settings
+from admire.settings import Asking, Settings
 from admire.submission import Prediction
 
 if TYPE_CHECKING:
@@ -100,6 +102,7 @@ def rank(
     items: Sequence[Item],
     settings: Settings | None = None,
     *,
+    asking: Asking | None = None,
     llms: Sequence[ChatModel] | None = None,
     encoder: TextEncoder | None = None,
     caption_encoder: TextEncoder | None = None,
@@ -108,32 +111,31 @@ def rank(
     """Rank each item's candidates by how well they show the sense that is meant.
 
     Args:
+        asking: how many questions at a time, for how much, and whether by the Batch API.
         llms, encoder, caption_encoder: models as objects, in place of those that ``settings``
             names.
         source: the file or folder that the items were read from, for the run's record.
 
     Raises:
-        UserError: an item has no candidates, a model is missing or fails, or a head does not suit.
+        UserError: an item has no candidates, a model is missing or fails, a head does not suit, or
+            the budget does not suffice.
+        Waiting: questions wait for the Batch API; called again later, the run goes on.
     """
     settings = settings or Settings()
+    asking = asking or Asking()
+    check_items(items)
     if not encoder and not caption_encoder:
         settings = _look_where_no_caption_is(items, settings)
     origin = source_record(source) if source else None
     prompts = Prompts(settings.prompts)
-    for number, item in enumerate(items, start=1):
-        if not item.candidates:
-            raise UserError(
-                f"row {number} ('{item.compound}') has no candidates to rank. "
-                "For items without candidates, admire sense decides the sense."
-            )
-    models: Sequence[ChatModel] = ()
+    # Before the encoders, which may have gigabytes to fetch.
+    models = chat_models(settings, llms, parallel=asking.parallel)
+    ledger = Ledger(asking.budget)
+    desk = Desk(asking.budget) if asking.batch else None
+    asked = [ledger.watch(desk.take(llm) if desk else llm) for llm in models]
     detector = None
-    if settings.query == "meaning":  # before the encoders, which may have gigabytes to fetch
-        models = llms or [open_llm(name, url=settings.llm_url) for name in settings.llms]
-        if not models:
-            raise UserError("There is no chat model to ask for meanings.", "llms")
-        if any(sense_method(settings.sense, llm) == "detector" for llm in models):
-            detector = open_detector(settings.detector)
+    if any(sense_method(settings.sense, llm) == "detector" for llm in models):
+        detector = open_detector(settings.detector)
     encoders = _encoders(items, settings, encoder, caption_encoder)
     head = _head(settings, encoders)
     record = take_record(
@@ -150,17 +152,9 @@ def rank(
     readings: list[list[Interpretation]] = []
     if models:
         started = time.perf_counter()
-        readings = interpret(
-            items,
-            models,
-            prompts,
-            sense=settings.sense,
-            votes=settings.votes,
-            seed=settings.seed,
-            detector=detector,
-            meanings=settings.meanings,
-            glosses="all" if settings.scoring.gate == "soft" else "idiomatic",
-        )
+        readings = understand(items, asked, prompts, settings, detector=detector)
+        if desk:
+            desk.settle()
         timings["senses and meanings"] = time.perf_counter() - started
     started = time.perf_counter()
     queries = [
@@ -190,8 +184,72 @@ def rank(
     finished = {
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": {stage: round(seconds, 3) for stage, seconds in timings.items()},
+        "asked": [entry.record() for entry in ledger.entries()],
     }
     return Run(rankings, record | finished)
+
+
+def check_items(items: Sequence[Item]) -> None:
+    """Refuse items that cannot be ranked.
+
+    Raises:
+        UserError: an item has no candidates.
+    """
+    for number, item in enumerate(items, start=1):
+        if not item.candidates:
+            raise UserError(
+                f"row {number} ('{item.compound}') has no candidates to rank. "
+                "For items without candidates, admire sense decides the sense."
+            )
+
+
+def chat_models(
+    settings: Settings, llms: Sequence[ChatModel] | None = None, *, parallel: int | None = None
+) -> Sequence[ChatModel]:
+    """The chat models that a run asks: those given, or else those that the settings name.
+
+    Raises:
+        UserError: there is none, or one cannot be opened.
+    """
+    if settings.query != "meaning":
+        return ()
+    models = llms or [
+        open_llm(name, url=settings.llm_url, parallel=parallel) for name in settings.llms
+    ]
+    if not models:
+        raise UserError("There is no chat model to ask for meanings.", "llms")
+    return models
+
+
+def understand(
+    items: Sequence[Item],
+    llms: Sequence[ChatModel],
+    prompts: Prompts,
+    settings: Settings,
+    *,
+    detector: Detector | None,
+    foreseen: bool = False,
+) -> list[list[Interpretation]]:
+    """The first stage of a run, see :func:`admire.interpretation.interpret`.
+
+    Args:
+        foreseen: whether all is asked that may have to be, whatever the senses will be.
+
+    Raises:
+        UserError: a model cannot be asked.
+    """
+    likely: Glosses = "possible" if foreseen else "idiomatic"
+    return interpret(
+        items,
+        llms,
+        prompts,
+        sense=settings.sense,
+        votes=settings.votes,
+        seed=settings.seed,
+        detector=detector,
+        meanings=settings.meanings,
+        glosses="all" if settings.scoring.gate == "soft" else likely,
+    )
 
 
 def _look_where_no_caption_is(items: Sequence[Item], settings: Settings) -> Settings:

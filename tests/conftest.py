@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers share the cores
@@ -133,6 +134,26 @@ def strict() -> Iterator[StrictServer]:
 
     with StrictServer() as server:
         yield server
+
+
+@pytest.fixture
+def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The openai package waits before it tries again; not here."""
+    clock = SimpleNamespace(**{**vars(time), "sleep": lambda seconds: None})
+    monkeypatch.setattr("openai._base_client.time", clock)
+
+
+@pytest.fixture
+def official(strict: StrictServer, no_sleep: None, monkeypatch: pytest.MonkeyPatch) -> StrictServer:
+    """The same server in place of OpenAI's, whose prices are known."""
+    import openai
+
+    from admire.llm.openai import OpenAIChat
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
+    client = openai.OpenAI(base_url=strict.url, max_retries=6)
+    monkeypatch.setattr(OpenAIChat, "client", client)
+    return strict
 
 
 @pytest.fixture
