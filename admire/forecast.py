@@ -9,6 +9,7 @@ from admire.items import Item
 from admire.llm import ChatModel, Question, Reply, Unanswered, Usage
 from admire.llm.cached import CachedChat, kept_reply
 from admire.llm.prices import Price, estimate, price, why_unknown
+from admire.progress import hidden_progress
 from admire.prompts import Prompts
 from admire.run import chat_models, check_items, understand
 from admire.senses.sense import UNDECIDED, Sense
@@ -71,7 +72,10 @@ def plan(
     if not models:
         return []
     prompts = Prompts(settings.prompts)
-    readings = understand(items, models, prompts, settings, detector=_Undecided(), foreseen=True)
+    with hidden_progress():
+        readings = understand(
+            items, models, prompts, settings, detector=_Undecided(), foreseen=True
+        )
     waits = settings.meanings == "gloss" and settings.scoring.gate == "hard"
     return [
         model.forecast(stage, batch, at_most=stage == "meanings" and waits and undecided)

@@ -130,7 +130,7 @@ def rank(
     prompts = Prompts(settings.prompts)
     # Before the encoders, which may have gigabytes to fetch.
     models = chat_models(settings, llms, parallel=asking.parallel)
-    ledger = Ledger(asking.budget)
+    ledger = Ledger(None if asking.batch else asking.budget)
     desk = Desk(asking.budget) if asking.batch else None
     asked = [ledger.watch(desk.take(llm) if desk else llm) for llm in models]
     detector = None

@@ -194,10 +194,11 @@ def alone(path: Path, what: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = sqlite3.connect(path, timeout=60, isolation_level=None)
     try:
-        lock.execute("BEGIN EXCLUSIVE")
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            raise UserError(f"Another run is {what}. Try again when it has ended.") from None
         yield
-    except sqlite3.OperationalError:
-        raise UserError(f"Another run is {what}. Try again when it has ended.") from None
     finally:
         lock.close()
 

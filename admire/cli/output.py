@@ -83,11 +83,12 @@ def print_forecasts(forecasts: Sequence[Forecast]) -> None:
     prices = [one.price for one in forecasts]
     known = [one for one in prices if one]
     total = str(sum(known, Price(0.0))) if len(known) == len(prices) else UNKNOWN
-    headings = ("To ask for", "Of", "Questions", "Kept", "Tokens in", "Out, at most", "Price")
+    headings = ("To ask for", "Of", "Questions", "Kept", "Tokens in", "Out", "Price")
     print_rows(headings, rows, f"Chat models; in all {total}")
     log.info(
-        "Nothing was asked. Tokens are estimated; questions that are asked again because a reply "
-        "cannot be used are not counted."
+        "Nothing was asked. Tokens are estimated: of replies the most that they may have, or as "
+        "many as those in the cache. What is asked again because a reply cannot be used is not "
+        "counted."
     )
     for why in dict.fromkeys(one.unknown for one in forecasts if one.unknown):
         log.info("A price is unknown: %s.", why)

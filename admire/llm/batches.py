@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from admire.errors import UserError, Waiting
 from admire.llm.cached import CachedChat
 from admire.llm.chat import ChatModel, Question, Reply, Unanswered
+from admire.llm.ledger import check_price
 from admire.llm.openai import OpenAIChat, read_reply, without_secrets
 from admire.llm.prices import Price, estimate, price
 from admire.storage import alone, cache_dir, write_whole
@@ -88,8 +89,11 @@ class Desk:
         """The same model, asked by batches; one that has no server is asked as always.
 
         Raises:
-            UserError: the server fails, or has refused a batch.
+            UserError: the server fails or has refused a batch, or there is a budget and the model's
+                price is unknown.
         """
+        if self._budget is not None:
+            check_price(llm)
         if not (isinstance(llm, CachedChat) and isinstance(llm.model, OpenAIChat)):
             log.info("%s has no Batch API: it is asked directly.", llm.name)
             return llm

@@ -98,12 +98,8 @@ class Ledger:
         Raises:
             UserError: there is a budget and the model's price is unknown.
         """
-        if self.budget is not None and price(llm, Usage()) is None:
-            raise UserError(
-                f"The price of {llm.name} is unknown ({why_unknown(llm)}), so no budget can be "
-                "kept. Leave the budget out, or set a limit where the account is.",
-                "budget",
-            )
+        if self.budget is not None:
+            check_price(llm)
         return _Watched(llm, self)
 
     def entries(self) -> list[Entry]:
@@ -174,6 +170,20 @@ class _Watched:
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.llm.ChatModel`."""
         return self._ledger.ask(self._llm, question)
+
+
+def check_price(llm: ChatModel) -> None:
+    """Refuse a model that no budget can be kept for.
+
+    Raises:
+        UserError: its price is unknown.
+    """
+    if price(llm, Usage()) is None:
+        raise UserError(
+            f"The price of {llm.name} is unknown ({why_unknown(llm)}), so no budget can be kept. "
+            "Leave the budget out, or set a limit where the account is.",
+            "budget",
+        )
 
 
 def _cost(llm: ChatModel, reply: Reply) -> Price | None:
