@@ -16,15 +16,16 @@ from admire.prompts import Prompts
 from admire.recorded import Recorded
 from admire.scorer import TEXTS
 from admire.senses import Detector, open_detector
-from admire.senses.sense import Sense, given
+from admire.senses.sense import UNDECIDED, Sense, given
 from admire.senses.task2a import Use
 from admire.senses.votes import vote
 
 log = logging.getLogger("admire")
 
 
-Glosses = Literal["all", "idiomatic", "none"]
-"""Whose gloss is asked for: of all items, of those taken as idiomatic, or of none."""
+Glosses = Literal["all", "idiomatic", "possible", "none"]
+"""Whose gloss is asked for: of all items, of those taken as idiomatic, of those that are not taken
+as literal, or of none."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +123,9 @@ def interpret(
             idiomatic = _asked(items, "idiomatic", llm, prompts, seed)
             literal = _asked(items, "literal", llm, prompts, seed)
         else:
-            wanted = [
-                item
-                for item, one in zip(items, senses, strict=True)
-                if glosses == "all" or one.label == "idiomatic"
-            ]
+            labels = {"all": ("idiomatic", "literal", None), "possible": ("idiomatic", None)}
+            asked_of = labels.get(glosses, ("idiomatic",))
+            wanted = [i for i, one in zip(items, senses, strict=True) if one.label in asked_of]
             idiomatic, literal = _asked(wanted, "gloss", llm, prompts, seed), {}
         found.append(
             [
@@ -168,7 +167,7 @@ def _asked(
     if isinstance(llm, Recorded):
         return llm.meanings(items, what)
 
-    def ask(item: Item) -> Meaning:
+    def ask(item: Item) -> Meaning | None:
         if what == "gloss":
             return gloss(item, llm, prompts, seed=seed)
         return meaning(item, what, llm, prompts, seed=seed)
@@ -177,13 +176,13 @@ def _asked(
     first = {prompt: item for item, prompt in reversed(asked.items())}
     called = "literal meanings" if what == "literal" else "meanings"
     answers = ask_each(
-        ask, list(first.values()), llm, called, called=attrgetter("compound"), stand_in=UNSAID
+        ask, list(first.values()), llm, called, called=attrgetter("compound"), stand_in=None
     )
     known = dict(zip(first, answers, strict=True))
     for prompt, item in first.items():
-        if not known[prompt]:
+        if known[prompt] == UNSAID:
             log.warning("%s gave no %s of '%s'.", llm.name, called.removesuffix("s"), item.compound)
-    return {item: known[prompt] for item, prompt in asked.items()}
+    return {item: known[prompt] or UNSAID for item, prompt in asked.items()}
 
 
 def _votes(
@@ -194,6 +193,6 @@ def _votes(
     else:
         senses = vote(items, llm, prompts, votes=votes, seed=seed)
     for item, sense in zip(items, senses, strict=True):
-        if sense.label is None:
+        if sense.label is None and sense != UNDECIDED:
             log.warning("%s: no vote on '%s' could be read.", llm.name, item.compound)
     return senses

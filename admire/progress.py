@@ -6,6 +6,8 @@ import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 log = logging.getLogger("admire")
@@ -13,6 +15,19 @@ log = logging.getLogger("admire")
 Thing = TypeVar("Thing")
 
 SECONDS_BETWEEN_LINES = 15.0
+
+
+_hidden = ContextVar("hidden", default=False)
+
+
+@contextmanager
+def hidden_progress() -> Iterator[None]:
+    """Show no progress in this block."""
+    before = _hidden.set(True)
+    try:
+        yield
+    finally:
+        _hidden.reset(before)
 
 
 def show_progress(things: Iterable[Thing], what: str, total: int | None = None) -> Iterator[Thing]:
@@ -24,7 +39,7 @@ def show_progress(things: Iterable[Thing], what: str, total: int | None = None) 
     if total is None:
         things = list(things)
         total = len(things)
-    if not total or not log.isEnabledFor(logging.INFO):
+    if not total or _hidden.get() or not log.isEnabledFor(logging.INFO):
         yield from things
     elif sys.stderr.isatty():
         from rich.console import Console

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,10 +23,13 @@ from admire.errors import UserError
 from admire.interpretation import Glosses, Interpretation, interpret, sense_method
 from admire.items import Item, SenseLabel
 from admire.llm import ChatModel, open_llms
+from admire.llm.batches import Desk
+from admire.llm.ledger import Ledger
 from admire.meaning import Meaning
 from admire.prompts import Prompts
 from admire.rankers import Judgement, check_candidates, judge, judge_listwise
 from admire.record import source_record, take_record
+from admire.recorded import Recorded
 from admire.scorer import (
     Scores,
     Vector,
@@ -38,9 +41,9 @@ from admire.scorer import (
     score,
     similarities,
 )
-from admire.senses import open_detector
+from admire.senses import Detector, open_detector
 from admire.senses.sense import majority
-from admire.settings import Settings
+from admire.settings import Asking, Settings
 from admire.submission import Prediction
 
 if TYPE_CHECKING:
@@ -107,6 +110,7 @@ def rank(
     items: Sequence[Item],
     settings: Settings | None = None,
     *,
+    asking: Asking | None = None,
     llms: Sequence[ChatModel] | None = None,
     encoder: TextEncoder | None = None,
     caption_encoder: TextEncoder | None = None,
@@ -115,39 +119,36 @@ def rank(
     """Rank each item's candidates by how well they show the sense that is meant.
 
     Args:
+        asking: how many questions at a time, for how much, and whether by the Batch API.
         llms, encoder, caption_encoder: models as objects, in place of those that ``settings``
             names.
         source: the file or folder that the items were read from, for the run's record.
 
     Raises:
-        UserError: an item has no candidates, a model is missing or fails, or a head does not suit.
+        UserError: an item has no candidates, a model is missing or fails, a head does not suit, or
+            the budget does not suffice.
+        Waiting: questions wait for the Batch API; called again later, the run goes on.
     """
     settings = settings or Settings()
+    asking = asking or Asking()
+    check_items(items)
     compares = "embeddings" in settings.rankers
-    looks = any(ranker != "embeddings" for ranker in settings.rankers)
     if compares and not encoder and not caption_encoder:
         settings = _look_where_no_caption_is(items, settings)
     origin = source_record(source) if source else None
     prompts = Prompts(settings.prompts)
-    for number, item in enumerate(items, start=1):
-        if not item.candidates:
-            raise UserError(
-                f"row {number} ('{item.compound}') has no candidates to rank. "
-                "For items without candidates, admire sense decides the sense."
-            )
-    models: Sequence[ChatModel] = ()
+    # Before the encoders, which may have gigabytes to fetch.
+    models = chat_models(settings, llms, parallel=asking.parallel)
+    ledger = Ledger(None if asking.batch else asking.budget)
+    desk = Desk(asking.budget) if asking.batch else None
+    asked = [
+        llm if isinstance(llm, Recorded) else ledger.watch(desk.take(llm) if desk else llm)
+        for llm in models
+    ]
     detector = None
-    tracks: tuple[str, ...] = ()
-    if looks or settings.query == "meaning":  # before encoders, which may have gigabytes to fetch
-        models = llms or [
-            model for name in settings.llms for model in open_llms(name, url=settings.llm_url)
-        ]
-        if not models:
-            raise UserError("There is no chat model to ask for meanings.", "llms")
-        if looks:
-            tracks = check_candidates(items, models, settings)
-        if any(sense_method(settings.sense, llm) == "detector" for llm in models):
-            detector = open_detector(settings.detector)
+    tracks = check_candidates(items, models, settings) if _looks(settings) else ()
+    if any(sense_method(settings.sense, llm) == "detector" for llm in models):
+        detector = open_detector(settings.detector)
     encoders = _encoders(items, settings, encoder, caption_encoder) if compares else {}
     head = _head(settings, encoders) if compares else None
     record = take_record(
@@ -161,35 +162,16 @@ def rank(
         head=head,
         prompts=prompts,
     )
-    timings = {}
-    readings: list[list[Interpretation]] = []
-    judgements: list[list[tuple[Judgement, ...]]] = [[()] * len(items) for _ in models]
-    listed: dict[str, list[Judgement]] = {}
-    if models:
-        started = time.perf_counter()
-        for llm in models:
-            if sense_method(settings.sense, llm, settings.rankers) == "listwise":
-                listed[llm.name] = judge_listwise(items, llm, prompts, settings)
-        glosses: Glosses = "all" if settings.scoring.gate == "soft" else "idiomatic"
-        readings = interpret(
-            items,
-            models,
-            prompts,
-            sense=settings.sense,
-            votes=settings.votes,
-            seed=settings.seed,
-            detector=detector,
-            meanings=settings.meanings,
-            glosses="none" if settings.rankers == ("listwise",) else glosses,
-            known={name: [one.sense for one in said if one.sense] for name, said in listed.items()},
-        )
-        timings["senses and meanings"] = time.perf_counter() - started
-    if looks:
-        started = time.perf_counter()
-        for k, llm in enumerate(models):
-            judgements[k] = judge(items, llm, prompts, settings, readings[k], listed.get(llm.name))
-            readings[k] = list(map(_explained, readings[k], judgements[k]))
-        timings["rankers"] = time.perf_counter() - started
+    timings: dict[str, float] = {}
+    readings, judgements = ask_models(
+        items,
+        asked,
+        prompts,
+        settings,
+        detector=detector,
+        settle=desk.settle if desk else lambda: None,
+        timings=timings,
+    )
     started = time.perf_counter()
     queries = [
         _queries(item, [reading[k] for reading in readings], settings) if compares else []
@@ -225,8 +207,109 @@ def rank(
     finished = {
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": {stage: round(seconds, 3) for stage, seconds in timings.items()},
+        "asked": [entry.record() for entry in ledger.entries()],
     }
     return Run(rankings, record | finished)
+
+
+def check_items(items: Sequence[Item]) -> None:
+    """Refuse items that cannot be ranked.
+
+    Raises:
+        UserError: an item has no candidates.
+    """
+    for number, item in enumerate(items, start=1):
+        if not item.candidates:
+            raise UserError(
+                f"row {number} ('{item.compound}') has no candidates to rank. "
+                "For items without candidates, admire sense decides the sense."
+            )
+
+
+def chat_models(
+    settings: Settings, llms: Sequence[ChatModel] | None = None, *, parallel: int | None = None
+) -> Sequence[ChatModel]:
+    """The chat models that a run asks: those given, or else those that the settings name.
+
+    Raises:
+        UserError: there is none, or one cannot be opened.
+    """
+    if settings.query != "meaning" and not _looks(settings):
+        return ()
+    models = llms or [
+        model
+        for name in settings.llms
+        for model in open_llms(name, url=settings.llm_url, parallel=parallel)
+    ]
+    if not models:
+        raise UserError("There is no chat model to ask for meanings.", "llms")
+    return models
+
+
+def _looks(settings: Settings) -> bool:
+    """Whether chat models look at the candidates."""
+    return any(ranker != "embeddings" for ranker in settings.rankers)
+
+
+def ask_models(
+    items: Sequence[Item],
+    llms: Sequence[ChatModel],
+    prompts: Prompts,
+    settings: Settings,
+    *,
+    detector: Detector | None,
+    foreseen: bool = False,
+    settle: Callable[[], None] = lambda: None,
+    timings: dict[str, float] | None = None,
+) -> tuple[list[list[Interpretation]], list[list[tuple[Judgement, ...]]]]:
+    """All that a run asks its chat models: senses and meanings, and then about the candidates.
+
+    Args:
+        foreseen: whether all is asked that may have to be, whatever the senses will be.
+        settle: called where what is asked next depends on what was asked before.
+        timings: takes the seconds of each stage.
+
+    Returns:
+        For each model and item, how the model understands it and what its rankers make of it.
+
+    Raises:
+        UserError: a model cannot be asked.
+    """
+    timings = {} if timings is None else timings
+    judgements: list[list[tuple[Judgement, ...]]] = [[()] * len(items) for _ in llms]
+    if not llms:
+        return [], judgements
+    started = time.perf_counter()
+    listed = {
+        llm.name: judge_listwise(items, llm, prompts, settings)
+        for llm in llms
+        if sense_method(settings.sense, llm, settings.rankers) == "listwise"
+    }
+    settle()
+    likely: Glosses = "possible" if foreseen else "idiomatic"
+    glosses: Glosses = "all" if settings.scoring.gate == "soft" else likely
+    readings = interpret(
+        items,
+        llms,
+        prompts,
+        sense=settings.sense,
+        votes=settings.votes,
+        seed=settings.seed,
+        detector=detector,
+        meanings=settings.meanings,
+        glosses="none" if settings.rankers == ("listwise",) else glosses,
+        known={name: [one.sense for one in said if one.sense] for name, said in listed.items()},
+    )
+    settle()
+    timings["senses and meanings"] = time.perf_counter() - started
+    if _looks(settings):
+        started = time.perf_counter()
+        for k, llm in enumerate(llms):
+            judgements[k] = judge(items, llm, prompts, settings, readings[k], listed.get(llm.name))
+            readings[k] = list(map(_explained, readings[k], judgements[k]))
+        settle()
+        timings["rankers"] = time.perf_counter() - started
+    return readings, judgements
 
 
 def _look_where_no_caption_is(items: Sequence[Item], settings: Settings) -> Settings:

@@ -109,6 +109,31 @@ class Settings:
             )
 
 
+@dataclass(frozen=True)
+class Asking:
+    """How chat models are asked, which changes no result.
+
+    Attributes:
+        parallel: how many questions a server gets at the same time; None is 8.
+        budget: what replies that are not in the cache may cost together, in US dollars; None is no
+            limit.
+        batch: ask by OpenAI's Batch API: what is missing is submitted, and the run stops until it
+            is answered, see :class:`admire.llm.batches.Desk`.
+    """
+
+    parallel: int | None = None
+    budget: float | None = None
+    batch: bool = False
+
+    def __post_init__(self) -> None:
+        check_settings(
+            self,
+            parallel=Number(1, whole=True, optional=True),
+            budget=Number(0, above=True, optional=True),
+            batch=bool,
+        )
+
+
 PROFILES: dict[ProfileName, Settings] = {
     "embedded": Settings(),
     "paper": Settings(

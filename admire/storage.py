@@ -180,6 +180,29 @@ def _restore(folder: Path) -> None:
             _old(folder).rename(folder)
 
 
+@contextmanager
+def alone(path: Path, what: str) -> Iterator[None]:
+    """Keep other processes out of a block; the lock ends with the process, however that ends.
+
+    Args:
+        path: a file for the lock, of no other use.
+        what: what another process is doing, for the message.
+
+    Raises:
+        UserError: another process is in the block for longer than a minute.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = sqlite3.connect(path, timeout=60, isolation_level=None)
+    try:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            raise UserError(f"Another run is {what}. Try again when it has ended.") from None
+        yield
+    finally:
+        lock.close()
+
+
 class Cache:
     """A table from keys to bytes in one SQLite file, written through at once.
 

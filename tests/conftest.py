@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers share the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,6 +23,9 @@ from hypothesis import settings
 
 from admire.errors import UserError
 from admire.items import read_items
+
+if TYPE_CHECKING:
+    from strict_server import StrictServer
 
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
@@ -121,6 +125,35 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
             found = run_demo(root / "demo", root / "demo-cache")
             told.write_text(json.dumps(asdict(found)))
     return Demo(**json.loads(told.read_text()))
+
+
+@pytest.fixture
+def strict() -> Iterator[StrictServer]:
+    """A chat server that checks what it is asked."""
+    from strict_server import StrictServer
+
+    with StrictServer() as server:
+        yield server
+
+
+@pytest.fixture
+def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The openai package waits before it tries again; not here."""
+    clock = SimpleNamespace(**{**vars(time), "sleep": lambda seconds: None})
+    monkeypatch.setattr("openai._base_client.time", clock)
+
+
+@pytest.fixture
+def official(strict: StrictServer, no_sleep: None, monkeypatch: pytest.MonkeyPatch) -> StrictServer:
+    """The same server in place of OpenAI's, whose prices are known."""
+    import openai
+
+    from admire.llm.openai import OpenAIChat
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
+    client = openai.OpenAI(base_url=strict.url, max_retries=6)
+    monkeypatch.setattr(OpenAIChat, "client", client)
+    return strict
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from toys import PictureEncoder, WordEncoder
 import admire
 from admire import PROFILES, Settings, UserError, read_submission
 from admire.cli import app
+from admire.settings import Asking
 
 # ------------------------------------------------------------------------------- the options
 
@@ -37,8 +38,10 @@ def settings_of(
     data = write_table(admire_row())
     ranked: list[Settings] = []
 
-    def stop(items: list[admire.Item], settings: Settings, source: Path) -> admire.Run:
-        assert source == data
+    def stop(
+        items: list[admire.Item], settings: Settings, *, asking: Asking, source: Path
+    ) -> admire.Run:
+        assert (asking, source) == (Asking(), data)
         ranked.append(settings)
         raise UserError("That is enough.")
 
@@ -110,7 +113,8 @@ def test_every_option_of_rank_is_among_those_tried():
     parameters = typer.main.get_command(app).commands["rank"].params
     known = {name for p in parameters for name in (*p.opts, *p.secondary_opts) if name[:2] == "--"}
     tried = {word for options in OPTIONS for word in options.split() if word[:2] == "--"}
-    assert known - tried == {"--out", "--profile", "--lang"}
+    asking = {"--dry-run", "--parallel", "--budget", "--batch"}  # in test_run_served.py
+    assert known - tried == {"--out", "--profile", "--lang"} | asking
 
 
 @pytest.mark.parametrize("profile", PROFILES)

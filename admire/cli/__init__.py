@@ -11,7 +11,7 @@ import typer
 
 from admire.cli import augment, head, models, rank, retrieval, senses, sts
 from admire.cli.options import flags
-from admire.errors import UserError
+from admire.errors import UserError, Waiting
 
 log = logging.getLogger("admire")
 
@@ -87,9 +87,13 @@ def _start(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line: a user's error ends with one message and exit code 2."""
+    """Run the command line: a user's error ends with one message and exit code 2, a run that waits
+    for a batch with one and exit code 3."""
     try:
         app(arguments)
     except UserError as error:
         print(f"admire: {error}{flags(error)}", file=sys.stderr)
         sys.exit(2)
+    except Waiting as waiting:
+        print(f"admire: {waiting}", file=sys.stderr)
+        sys.exit(3)

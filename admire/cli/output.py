@@ -9,9 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from admire.llm.ledger import UNKNOWN
+from admire.llm.prices import Price
+
 if TYPE_CHECKING:
     import pandas as pd
 
+    from admire.forecast import Forecast
     from admire.run import Ranking, Run
     from admire.senses.sense import Sense
 
@@ -33,27 +37,90 @@ def finish(run: Run, out: Path) -> None:
         print_summary(
             summarise(score_items(items, run.predictions(), str(out))), str(out), json=False
         )
+    print_account(run.record.get("asked", ()))
     for path in written:
         log.info("Wrote %s", path)
 
 
-def print_table(table: Any) -> None:
+def print_account(asked: Sequence[Mapping[str, Any]]) -> None:
+    """What chat models were asked and what it cost, to stderr, if a server was asked anything."""
+    if not any(one["calls"] > one["from_cache"] and one["price_usd"] for one in asked):
+        return
+    rows = [
+        (
+            one["stage"],
+            one["llm"],
+            one["calls"],
+            one["from_cache"],
+            _tokens(one["prompt_tokens"]),
+            _tokens(one["completion_tokens"]),
+            _price(one["price_usd"], at_most=one["price_is_at_most"]),
+            _price(one["price_usd_now"], at_most=one["price_is_at_most"]),
+        )
+        for one in asked
+    ]
+    headings = ("Asked for", "Of", "Replies", "Kept", "Tokens in", "Out", "Price", "Of this now")
+    print_rows(headings, rows, "Chat models", errors=True)
+
+
+def print_forecasts(forecasts: Sequence[Forecast]) -> None:
+    """What chat models would be asked, as a table, and in words what it leaves open."""
+    if not forecasts:
+        print("This run asks no chat model.")
+        return
+    rows = [
+        (
+            one.stage,
+            one.llm,
+            f"{'at most ' * one.at_most}{one.questions}",
+            one.kept,
+            f"{one.prompt:,}",
+            f"{one.completion:,}",
+            _price(one.price.dollars if one.price else UNKNOWN, at_most=one.at_most),
+        )
+        for one in forecasts
+    ]
+    prices = [one.price for one in forecasts]
+    known = [one for one in prices if one]
+    total = str(sum(known, Price(0.0))) if len(known) == len(prices) else UNKNOWN
+    headings = ("To ask for", "Of", "Questions", "Kept", "Tokens in", "Out", "Price")
+    print_rows(headings, rows, f"Chat models; in all {total}")
+    log.info(
+        "Nothing was asked. Tokens are estimated: of replies the most that they may have, or as "
+        "many as those in the cache. What is asked again because a reply cannot be used is not "
+        "counted."
+    )
+    for why in dict.fromkeys(one.unknown for one in forecasts if one.unknown):
+        log.info("A price is unknown: %s.", why)
+
+
+def _tokens(known: int | None) -> str:
+    return UNKNOWN if known is None else f"{known:,}"
+
+
+def _price(known: float | str, *, at_most: bool = False) -> str:
+    return known if isinstance(known, str) else str(Price(known, at_most))
+
+
+def print_table(table: Any, *, errors: bool = False) -> None:
     from rich.console import Console
 
-    console = Console()
+    console = Console(stderr=errors)
     if not console.is_terminal:
-        console = Console(width=140)
+        console = Console(stderr=errors, width=140)
     console.print(table)
 
 
-def print_rows(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str) -> None:
+def print_rows(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], title: str, *, errors: bool = False
+) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(*headings, title=escape(title), title_justify="left")
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
-    print_table(table)
+    print_table(table, errors=errors)
 
 
 def print_rankings(rankings: Sequence[Ranking]) -> None:

@@ -35,7 +35,7 @@ from admire.cli.options import (
     choice,
     given,
 )
-from admire.cli.output import finish, print_summaries, print_summary
+from admire.cli.output import finish, print_forecasts, print_summaries, print_summary
 from admire.errors import UserError
 
 if TYPE_CHECKING:
@@ -199,6 +199,25 @@ def rank(
     prompts: PromptFolder = None,
     detector: DetectorFile = None,
     seed: Seed = 0,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Only count what chat models would be asked, and estimate the price."
+        ),
+    ] = False,
+    parallel: Annotated[
+        int | None, typer.Option(help="Questions that a server gets at the same time (else 8).")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="US dollars that this command may spend on chat models.")
+    ] = None,
+    batch: Annotated[
+        bool,
+        typer.Option(
+            "--batch",
+            help="Ask by OpenAI's Batch API: submit, stop with exit code 3, go on another time.",
+        ),
+    ] = False,
 ) -> None:
     """Rank each item's candidates and write a run folder with a submission.
 
@@ -207,9 +226,10 @@ def rank(
     """
     from dataclasses import replace
 
+    from admire.forecast import plan
     from admire.items import read_items
     from admire.run import rank as rank_items
-    from admire.settings import PROFILES
+    from admire.settings import PROFILES, Asking
     from admire.storage import check_folder
 
     stack = PROFILES[profile]
@@ -245,8 +265,12 @@ def rank(
         "seed": seed,
     }
     settings = replace(stack, **given(changes))
+    asking = Asking(parallel, budget, batch)
+    if dry_run:
+        print_forecasts(plan(read_items(data, lang), settings, batch=batch))
+        return
     check_folder(out, "run")
-    finish(rank_items(read_items(data, lang), settings, source=data), out)
+    finish(rank_items(read_items(data, lang), settings, asking=asking, source=data), out)
 
 
 def score(

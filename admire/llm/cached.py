@@ -40,11 +40,7 @@ class CachedChat:
             kept = self.kept(key)
             if kept is not None:
                 return kept
-            reply = self.model.ask(question)
-            # Half an emoji cannot be encoded, here or in any file.
-            reply = replace(reply, text=reply.text.encode(errors="replace").decode())
-            self.keep(key, reply)
-            return reply
+            return self.keep(key, self.model.ask(question))
 
     def key(self, question: Question) -> str:
         """The SHA-256 of all that the reply depends on; of images it is their content."""
@@ -78,10 +74,13 @@ class CachedChat:
             record["logprobs"] = tuple(record["logprobs"])
         return Reply(**record, kept=True)
 
-    def keep(self, key: str, reply: Reply) -> None:
-        """Put a reply into the cache."""
+    def keep(self, key: str, reply: Reply) -> Reply:
+        """Put a reply into the cache, and return it as it is kept."""
+        # Half an emoji cannot be encoded, here or in any file.
+        reply = replace(reply, text=reply.text.encode(errors="replace").decode())
         record = {name: value for name, value in asdict(reply).items() if name != "kept"}
         self._cache.put(key, RECORD + json.dumps(record).encode())
+        return reply
 
     @contextmanager
     def _alone(self, key: str) -> Iterator[None]:
@@ -99,3 +98,8 @@ class CachedChat:
             with self._lock:
                 del self._under_way[key]
             done.set()
+
+
+def kept_reply(llm: ChatModel, question: Question) -> Reply | None:
+    """The reply that the model's cache has; None where it has none, or the model has no cache."""
+    return llm.kept(llm.key(question)) if isinstance(llm, CachedChat) else None

@@ -102,6 +102,7 @@ class Reply:
         logprobs: for each of its tokens the likeliest ones with their log-probabilities; None where
             they were not asked for or the server gives none.
         kept: whether it came from the cache.
+        batched: whether it came by OpenAI's Batch API, which has prices of its own.
     """
 
     text: str
@@ -110,6 +111,7 @@ class Reply:
     cut: bool = False
     logprobs: tuple[Mapping[str, float], ...] | None = None
     kept: bool = field(default=False, compare=False)
+    batched: bool = False
 
 
 class Unanswered(Exception):  # noqa: N818  it is no error
@@ -118,6 +120,8 @@ class Unanswered(Exception):  # noqa: N818  it is no error
 
 class ChatModel(Protocol):
     """A model that answers one question at a time.
+
+    One that costs nothing to ask has ``free = True``, too.
 
     Attributes:
         name: what the user calls it.

@@ -117,6 +117,7 @@ class LocalChat:
 
     parallel = 1  # one question keeps every core busy
     sees = False
+    free = True
 
     def __init__(
         self, path: Path | Callable[[], Path], name: str | None = None, sha256: str | None = None

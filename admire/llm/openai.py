@@ -87,7 +87,8 @@ class OpenAIChat:
         self._refused: set[str] = set()  # options that this model refuses
 
     @cached_property
-    def _client(self) -> openai.OpenAI:
+    def client(self) -> openai.OpenAI:
+        """The openai package's client for this server."""
         import openai
 
         address = urlsplit(self.url)
@@ -110,17 +111,9 @@ class OpenAIChat:
         started = time.perf_counter()
         try:
             answer = self._complete(question)
-            # A compatible server may send anything, whatever the types say.
-            (choice, *_) = answer.choices
-            return Reply(
-                str(choice.message.content or ""),
-                _usage(answer),
-                time.perf_counter() - started,
-                choice.finish_reason == "length",
-                _logprobs(choice) if question.logprobs else None,
-            )
+            return read_reply(answer, time.perf_counter() - started)
         except openai.OpenAIError as error:
-            raise self._explained(error, question) from error
+            raise self.explained(error, question) from error
         except (ValueError, AttributeError, IndexError, TypeError) as error:
             raise UserError(
                 f"{self.name}: the answer holds no message. Is {without_secrets(self.url)} the "
@@ -161,6 +154,11 @@ class OpenAIChat:
         taken = {name: value for name, value in body.items() if name not in refused}
         return {"model": self.model, "messages": [{"role": "user", "content": content}], **taken}
 
+    def most_tokens(self, question: Question) -> int:
+        """The most tokens that a reply may take, with what the model thinks before it answers."""
+        thinks = "max_tokens" in self._refused or _THINKS.match(self.model)
+        return question.max_tokens + (THINKING_TOKENS if thinks else 0)
+
     def _complete(self, question: Question) -> Any:
         import openai
 
@@ -168,7 +166,7 @@ class OpenAIChat:
             body = self.request(question)
             # llama.cpp says with status 500 that it cannot see: that is not tried again.
             first = bool(question.images) and not self._shown
-            client = self._client.with_options(max_retries=0) if first else self._client
+            client = self.client.with_options(max_retries=0) if first else self.client
             try:
                 answer = client.chat.completions.create(**body)
                 self._shown |= first
@@ -196,11 +194,12 @@ class OpenAIChat:
         self._refused.update(named[:1])
         return bool(named)
 
-    def _explained(self, error: openai.OpenAIError, question: Question) -> UserError:
+    def explained(self, error: openai.OpenAIError, question: Question | None = None) -> UserError:
         """The error in words that say what to do, without the key or the server's web page."""
         import openai
 
         where = without_secrets(self.url)
+        seen = question.images if question else []
         settings: list[str] = []
         response = getattr(error, "response", None)
         far_off = response is not None and "retry-after" in response.headers
@@ -212,14 +211,14 @@ class OpenAIChat:
                 "(llama-server -c 16384), show smaller images, or captions alone."
             )
             settings = ["image_side", "track"]
-        elif question.images and isinstance(error, openai.APIStatusError) and _BLIND.search(said):
+        elif seen and isinstance(error, openai.APIStatusError) and _BLIND.search(said):
             reason = (
                 f"it cannot see images ({said}). Show it captions alone, or take a model that "
                 f"sees: {SEEING}."
             )
             settings = ["track", "llms"]
-        elif question.images and isinstance(error, openai.BadRequestError):
-            shown = ", ".join(str(image.path) for image in question.images)
+        elif seen and isinstance(error, openai.BadRequestError):
+            shown = ", ".join(str(image.path) for image in seen)
             reason = f"{where} refused a question with images ({said}). They are: {shown}."
         elif isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
             reason = f"{where} refused the key. Check OPENAI_API_KEY."
@@ -257,6 +256,8 @@ class OpenAIChat:
         return text
 
 
+_THINKS = re.compile(r"o\d|gpt-[5-9]")
+"""OpenAI's models that think first, by their names; others are known by what they refuse."""
 _CONTEXT = re.compile(
     r"context[ _](?:length|size|window)|maximum context|too many tokens", re.IGNORECASE
 )
@@ -266,6 +267,23 @@ _BLIND = re.compile(
     r"(?:not|n['’]t) support[\w ]*\b(?:image|vision)",
     re.IGNORECASE,
 )
+
+
+def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
+    """The reply in a chat completion of the openai package.
+
+    Raises:
+        ValueError, AttributeError, IndexError, TypeError: it holds none, because a compatible
+            server may send anything, whatever the types say.
+    """
+    (choice, *_) = answer.choices
+    return Reply(
+        str(choice.message.content or ""),
+        _usage(answer),
+        seconds,
+        choice.finish_reason == "length",
+        _logprobs(choice),
+    )
 
 
 def _usage(answer: Any) -> Usage | None:
@@ -286,7 +304,7 @@ def _usage(answer: Any) -> Usage | None:
 
 def _logprobs(choice: Any) -> tuple[dict[str, float], ...] | None:
     """The likeliest tokens at each place of an answer, if the server tells them."""
-    told = getattr(choice.logprobs, "content", None)
+    told = getattr(getattr(choice, "logprobs", None), "content", None)
     if not told:
         return None
     return tuple({one.token: one.logprob for one in place.top_logprobs} for place in told)

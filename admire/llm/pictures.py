@@ -42,6 +42,22 @@ def data_uri(image: Image) -> str:
     return f"data:{SENT_AS_THEY_ARE[kind]};base64,{base64.b64encode(content).decode()}"
 
 
+@lru_cache(maxsize=100_000)
+def image_size(path: Path) -> tuple[int, int]:
+    """Width and height of an image file in pixels, read without decoding it.
+
+    Raises:
+        UserError: as for :func:`data_uri`.
+    """
+    with needs_extra("rankers", "A chat model that sees"):
+        from PIL import Image as Pillow
+    try:
+        with Pillow.open(path) as opened:
+            return opened.size
+    except (OSError, Pillow.DecompressionBombError):
+        return read_image(path).size  # which says what is wrong
+
+
 def digest(image: Image) -> str:
     """The SHA-256 of the image's file.
 

@@ -33,6 +33,7 @@ from admire.rankers.judgement import (
     texts,
 )
 from admire.rankers.shown import LETTERS, show, shuffled, tracks_shown
+from admire.senses.sense import UNDECIDED
 from admire.senses.votes import counted
 from admire.settings import Settings
 
@@ -120,15 +121,17 @@ def _judged(
     names = [candidate.name for candidate in item.candidates]
     read = [answer for answer in answers if answer.unread is None]
     stood = places([answer.order for answer in read], names)
+    sense = reading.sense if reading else None
+    if not (sense and sense.label):
+        later = any(answer is WAITING for answer in answers)
+        sense = UNDECIDED if later else counted([answer.sense for answer in answers])
     return Judgement(
         "listwise",
         llm.name,
         aggregate(stood) if read else np.zeros(len(names)),
         answers,
         agreement(stood),
-        reading.sense
-        if reading and reading.sense.label
-        else counted([answer.sense for answer in answers]),
+        sense,
     )
 
 

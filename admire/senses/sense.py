@@ -37,6 +37,10 @@ class Sense:
         return max(self.probability, 1 - self.probability)
 
 
+UNDECIDED = Sense(None, 0.5)
+"""The sense of a compound that nobody has been asked about."""
+
+
 def majority(idiomatic: int, literal: int) -> SenseLabel | None:
     """The sense with more votes; None if there are no votes.
 

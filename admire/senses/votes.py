@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Final, Literal
 
 from admire.items import Item, SenseLabel
 from admire.llm import ChatModel, Question, ask_each
 from admire.prompts import Prompts
-from admire.senses.sense import Sense, majority
+from admire.senses.sense import UNDECIDED, Sense, majority
 
 VOTE_TEMPERATURE = 0.7
 VOTE_TOKENS = 40
+Vote = SenseLabel | Literal["later"] | None
+"""What one reply says: a sense, nothing that can be read, or that it comes later."""
+LATER: Final[Vote] = "later"
 
 
 def vote(
@@ -19,7 +23,8 @@ def vote(
 ) -> list[Sense]:
     """Ask the chat model several times for the sense of each compound, and follow the majority.
 
-    Replies that name neither sense, or both, count as unparsed and for neither side.
+    Replies that name neither sense, or both, count as unparsed and for neither side. An item with
+    votes that come later is undecided.
 
     Args:
         votes: how often the model is asked (the paper's T, which is 5 there).
@@ -29,7 +34,7 @@ def vote(
         UserError: the model cannot be asked; the message names the item.
     """
 
-    def ask(turn: tuple[Item, int]) -> SenseLabel | None:
+    def ask(turn: tuple[Item, int]) -> Vote:
         item, seed = turn
         question = Question(
             prompts.about(item, "sense"),
@@ -42,13 +47,15 @@ def vote(
 
     turns = [(item, seed + turn) for item in items for turn in range(votes)]
     labels = ask_each(
-        ask, turns, llm, "senses", called=lambda turn: turn[0].compound, stand_in=None
+        ask, turns, llm, "senses", called=lambda turn: turn[0].compound, stand_in=LATER
     )
     return [counted(labels[first : first + votes]) for first in range(0, len(labels), votes)]
 
 
-def counted(labels: Sequence[SenseLabel | None]) -> Sense:
+def counted(labels: Sequence[Vote]) -> Sense:
     """The sense with the majority of the votes, of which None could not be read."""
+    if LATER in labels:
+        return UNDECIDED
     idiomatic, literal = labels.count("idiomatic"), labels.count("literal")
     read = idiomatic + literal
     probability = idiomatic / read if read else 0.5
