@@ -1,7 +1,4 @@
-"""Fusing rankers: one order from several scores of the same candidates, and one run from several.
-
-A ranker is anything that scores candidates: an encoder, a chat model, a whole run.
-"""
+"""Fusing runs of the same items into one; :func:`admire.scorer.fuse_scores` fuses each item."""
 
 from __future__ import annotations
 
@@ -22,74 +19,39 @@ from admire.meaning import UNSAID, Meaning
 from admire.record import source_record, versions
 from admire.run import Ranking, Run
 from admire.run_folder import read_rankings, read_record
-from admire.scorer import Scores, rank_names
+from admire.scorer import fuse_scores, rank_names
 from admire.senses.sense import Sense
-
-RRF_K = 60
-"""What reciprocal rank fusion adds to each rank (Cormack, Clarke and Büttcher 2009)."""
-
-
-def fuse_scores(
-    scores: Sequence[Scores], weights: Sequence[float], method: Fusion = "scores"
-) -> Scores:
-    """The rankers' fused scores of an item's candidates, shape (candidates,).
-
-    It is the mean, weighted, of :func:`comparable`.
-
-    Args:
-        scores: (candidates,) of each ranker, the candidates in one order.
-        weights: one for each ranker, at least 0, and not all 0.
-    """
-    points = np.array([comparable(one, method) for one in scores])
-    fused: Scores = np.average(points, axis=0, weights=weights)
-    return fused
-
-
-def comparable(scores: Scores, method: Fusion) -> Scores:
-    """One ranker's scores, shape (candidates,), on a scale that rankers share.
-
-    - ``scores``: at mean 0 and deviation 1 over the candidates; all 0 where they are equal;
-    - ``borda``: how many candidates each stands before, from 0 to candidates − 1;
-    - ``rrf``: 1 / (60 + rank), ranks from 1.
-
-    Equal candidates share the mean of their ranks. Scores that differ by rounding alone are equal,
-    as in :func:`admire.scorer.rank_names`.
-    """
-    rounded = np.round(scores, 9)
-    if method == "scores":
-        spread = rounded.std()
-        standardised: Scores = (rounded - rounded.mean()) / (spread if spread > 0 else 1.0)
-        return standardised
-    before = (rounded[None] > rounded[:, None]).sum(axis=1)
-    equal = (rounded[None] == rounded[:, None]).sum(axis=1)
-    ranks: Scores = before + (equal + 1) / 2
-    return len(ranks) - ranks if method == "borda" else 1 / (RRF_K + ranks)
 
 
 def fuse(
-    folders: Sequence[Path], *, weights: Sequence[float] | None = None, method: Fusion = "scores"
+    folders: Sequence[str | Path],
+    *,
+    weights: Sequence[float] | None = None,
+    method: Fusion = "scores",
 ) -> Run:
     """Fuse runs of the same items into one.
 
     The sense of an item is the one that most of the runs take, by weight; in a tie, that of the
     first of them. Runs without a sense have no say in it. Meanings are the first run's that has
-    some.
+    some. In the fused run's folder, scores.csv has a row for each candidate with its score and rank
+    in every run (``score1``, ``rank1``, …), and run.json the records of the runs.
 
     Args:
         folders: two run folders or more, those of fused runs included.
         weights: one for each, at least 0; equal ones where they are None.
-        method: see :func:`comparable`.
+        method: see :func:`admire.scorer.comparable`.
 
     Raises:
         UserError: a folder is not a run, the items or candidates differ, or a weight is wrong.
     """
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    weights = [1.0] * len(folders) if weights is None else weights
+    paths = [Path(folder) for folder in folders]
+    weights = [1.0] * len(paths) if weights is None else weights
     check_setting("method", method, get_args(Fusion))
-    _check_weights(weights, len(folders))
-    runs = read_same(folders)
-    fused = [_fuse_item(rankings, folders, weights, method) for rankings in zip(*runs, strict=True)]
-    records = [read_record(folder) for folder in folders]
+    runs = read_same(paths)
+    _check_weights(weights, len(paths))
+    fused = [_fuse_item(rankings, paths, weights, method) for rankings in zip(*runs, strict=True)]
+    records = [read_record(path) for path in paths]
     record = {
         "source": records[0]["source"],
         "started": started,
@@ -97,12 +59,12 @@ def fuse(
         "fusion": method,
         "fused": [
             {
-                "run": str(folder),
+                "run": str(path),
                 "weight": weight,
-                "sha256": source_record(folder / "scores.csv")["sha256"],
+                "sha256": source_record(path / "scores.csv")["sha256"],
                 "record": one,
             }
-            for folder, weight, one in zip(folders, weights, records, strict=True)
+            for path, weight, one in zip(paths, weights, records, strict=True)
         ],
         "versions": versions(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),

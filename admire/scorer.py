@@ -10,7 +10,7 @@ from typing import get_args
 import numpy as np
 import numpy.typing as npt
 
-from admire.choices import Gate, Number, check_setting, check_settings
+from admire.choices import Fusion, Gate, Number, check_setting, check_settings
 from admire.encoders import Vectors
 from admire.items import Candidate
 from admire.senses.sense import Sense
@@ -22,6 +22,10 @@ IDIOMATIC = ("gloss", "gloss2", "scene")
 LITERAL = ("literal", "literal2", "literal_scene", "compound")
 TEXTS = IDIOMATIC + LITERAL
 """What candidates are compared with, by role: definitions and scene of each sense, the compound."""
+
+
+RRF_K = 60
+"""What reciprocal rank fusion adds to each rank (Cormack, Clarke and Büttcher 2009)."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,43 @@ def ensemble(scores: Sequence[Scores]) -> Scores:
     """The mean of the models' scores with equal weights (section 2.3 of the paper)."""
     mean: Scores = np.mean(scores, axis=0)
     return mean
+
+
+def fuse_scores(
+    scores: Sequence[Scores], weights: Sequence[float], method: Fusion = "scores"
+) -> Scores:
+    """The fused scores of an item's candidates, shape (candidates,): a mean of :func:`comparable`.
+
+    A ranker is anything that scores candidates: an encoder, a chat model, a whole run.
+
+    Args:
+        scores: (candidates,) of each ranker, the candidates in one order.
+        weights: one for each ranker, at least 0, and not all 0.
+    """
+    points = np.array([comparable(one, method) for one in scores])
+    fused: Scores = np.average(points, axis=0, weights=weights)
+    return fused
+
+
+def comparable(scores: Scores, method: Fusion) -> Scores:
+    """One ranker's scores, shape (candidates,), on a scale that rankers share.
+
+    - ``scores``: at mean 0 and deviation 1 over the candidates; all 0 where they are equal;
+    - ``borda``: how many candidates each stands before, from 0 to candidates − 1;
+    - ``rrf``: 1 / (60 + rank), ranks from 1.
+
+    Equal candidates share the mean of their ranks. Scores that differ by rounding alone are equal,
+    as in :func:`rank_names`.
+    """
+    rounded = np.round(scores, 9)
+    if method == "scores":
+        spread = rounded.std()
+        standardised: Scores = (rounded - rounded.mean()) / (spread if spread > 0 else 1.0)
+        return standardised
+    before = (rounded[None] > rounded[:, None]).sum(axis=1)
+    equal = (rounded[None] == rounded[:, None]).sum(axis=1)
+    ranks: Scores = before + (equal + 1) / 2
+    return len(ranks) - ranks if method == "borda" else 1 / (RRF_K + ranks)
 
 
 def rank_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:

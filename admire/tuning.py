@@ -14,7 +14,7 @@ import pandas as pd
 from admire import metrics
 from admire.choices import Fusion, Gate
 from admire.errors import UserError
-from admire.fusion import comparable, read_same
+from admire.fusion import read_same
 from admire.items import Item
 from admire.run import TRACKS
 from admire.run_folder import read_run
@@ -22,6 +22,7 @@ from admire.scorer import (
     TEXTS,
     Scores,
     Scoring,
+    comparable,
     ensemble,
     query_weights,
     rank_names,

@@ -28,10 +28,10 @@ from admire import (
 )
 from admire.choices import Fusion
 from admire.evaluation import score_items
-from admire.fusion import comparable, fuse, fuse_scores
+from admire.fusion import fuse
 from admire.llm import open_llm
 from admire.run_folder import read_rankings
-from admire.scorer import rank_names
+from admire.scorer import comparable, fuse_scores, rank_names
 
 METHODS = get_args(Fusion)
 A, B = np.array([0.9, 0.5, 0.1]), np.array([2.0, 4.0, 3.0])
