@@ -233,7 +233,7 @@ def _votes(cell: object, column: str, where: str) -> int | None:
         return None
     try:
         count = float(cast(str, cell))  # pandas writes 5.0 where a column has empty cells too
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         count = -1
     if isinstance(cell, bool) or count < 0 or not count.is_integer():
         raise UserError(f"{where}, {column}: is '{cell}', not a number of votes.")
@@ -276,7 +276,8 @@ class _Entry:
         label: SenseLabel | None = self.told.get("sense", (None,))[0]
         idiomatic, literal = (self.told.get(column, (0,))[0] for column in VOTE_COLUMNS)
         if not idiomatic + literal:
-            return Sense(label, float(label == "idiomatic")) if label else None
+            vote = int(label == "idiomatic")  # as of a sense that the data gives
+            return Sense(label, float(vote), vote, 1 - vote) if label else None
         voted = majority(idiomatic, literal)
         if label and label != voted and idiomatic != literal:
             raise UserError(

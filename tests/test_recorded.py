@@ -89,8 +89,8 @@ def test_votes_are_the_probability_and_the_majority_is_the_sense(write):
             {"votes_idiomatic": 2, "votes_literal": 2, "sense": "idiomatic"},
             Sense("idiomatic", 0.5, 2, 2),
         ),
-        ({"sense": "idiomatic"}, Sense("idiomatic", 1.0)),
-        ({"sense": "LITERAL"}, Sense("literal", 0.0)),
+        ({"sense": "idiomatic"}, Sense("idiomatic", 1.0, 1, 0)),
+        ({"sense": "LITERAL"}, Sense("literal", 0.0, 0, 1)),
     ):
         assert open_replies(write(row | told, name="replies.jsonl")).senses([OWL]) == [expected]
 
@@ -203,6 +203,7 @@ ITEM = {"compound": "night owl", "sentence": "A night owl."}
         ),
         ([ITEM | {"votes_literal": "many"}], ["votes_literal: is 'many', not a number of votes"]),
         ([ITEM | {"votes_literal": True}], ["votes_literal: is 'True', not a number of votes"]),
+        ([ITEM | {"votes_literal": 10**400}], [", not a number of votes"]),
         ([ITEM | {"votes_literal": 1.5}], ["votes_literal: is '1.5', not a number of votes"]),
         ([ITEM | {"votes_idiomatic": [3]}], ["votes_idiomatic: is '[3]', not a number of votes"]),
         ([ITEM | {"meaning": 3}], ["row 1, meaning: is not a text"]),
