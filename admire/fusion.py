@@ -1,7 +1,4 @@
-"""Fusing rankers: one order from several scores of the same candidates, and one run from several.
-
-A ranker is anything that scores candidates: an encoder, a chat model, a whole run.
-"""
+"""Fusing runs of the same items into one; :func:`admire.scorer.fuse_scores` fuses each item."""
 
 from __future__ import annotations
 
@@ -27,13 +24,17 @@ from admire.senses.sense import Sense
 
 
 def fuse(
-    folders: Sequence[Path], *, weights: Sequence[float] | None = None, method: Fusion = "scores"
+    folders: Sequence[str | Path],
+    *,
+    weights: Sequence[float] | None = None,
+    method: Fusion = "scores",
 ) -> Run:
     """Fuse runs of the same items into one.
 
     The sense of an item is the one that most of the runs take, by weight; in a tie, that of the
     first of them. Runs without a sense have no say in it. Meanings are the first run's that has
-    some.
+    some. In the fused run's folder, scores.csv has a row for each candidate with its score and rank
+    in every run (``score1``, ``rank1``, …), and run.json the records of the runs.
 
     Args:
         folders: two run folders or more, those of fused runs included.
@@ -44,12 +45,13 @@ def fuse(
         UserError: a folder is not a run, the items or candidates differ, or a weight is wrong.
     """
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    weights = [1.0] * len(folders) if weights is None else weights
+    paths = [Path(folder) for folder in folders]
+    weights = [1.0] * len(paths) if weights is None else weights
     check_setting("method", method, get_args(Fusion))
-    _check_weights(weights, len(folders))
-    runs = read_same(folders)
-    fused = [_fuse_item(rankings, folders, weights, method) for rankings in zip(*runs, strict=True)]
-    records = [read_record(folder) for folder in folders]
+    runs = read_same(paths)
+    _check_weights(weights, len(paths))
+    fused = [_fuse_item(rankings, paths, weights, method) for rankings in zip(*runs, strict=True)]
+    records = [read_record(path) for path in paths]
     record = {
         "source": records[0]["source"],
         "started": started,
@@ -57,12 +59,12 @@ def fuse(
         "fusion": method,
         "fused": [
             {
-                "run": str(folder),
+                "run": str(path),
                 "weight": weight,
-                "sha256": source_record(folder / "scores.csv")["sha256"],
+                "sha256": source_record(path / "scores.csv")["sha256"],
                 "record": one,
             }
-            for folder, weight, one in zip(folders, weights, records, strict=True)
+            for path, weight, one in zip(paths, weights, records, strict=True)
         ],
         "versions": versions(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +24,8 @@ VOTE_COLUMNS = ("votes_idiomatic", "votes_literal")
 ITEM_COLUMNS = (*VOTE_COLUMNS, "order")
 """What a row can say of an item alone, not of a compound in any sentence."""
 
-NAMED = 5
-"""How many items a message names."""
+NAMED, SHOWN = 3, 60
+"""How many items a message names, and how many characters of their sentences it shows."""
 
 Key = tuple[str, str]
 """A compound and its sentence, which is "" for what is said of the compound alone."""
@@ -72,6 +73,7 @@ class Recorded:
         Raises:
             UserError: there is none for some items, which the message names.
         """
+        self._check_known(items)
         found = [self._of(item).sense for item in items]
         missing = [item for item, sense in zip(items, found, strict=True) if sense is None]
         if missing:
@@ -94,9 +96,7 @@ class Recorded:
             UserError: nothing at all is recorded of some items, which the message names.
         """
         label: SenseLabel = "literal" if what == "literal" else "idiomatic"
-        unknown = [item for item in items if not any(key in self.said for key in _keys(item))]
-        if unknown:
-            raise UserError(f"{self.name} says nothing of {_named(unknown)}.", "llms")
+        self._check_known(items)
         found = {item: self._meaning(item, label) for item in items}
         if what == "gloss":
             found = {item: Meaning(one.definitions[:1]) for item, one in found.items()}
@@ -118,6 +118,11 @@ class Recorded:
             parse_order(list(order), names, where, column="order")
         return orders[frozenset(names)][0] if orders else None
 
+    def _check_known(self, items: Sequence[Item]) -> None:
+        unknown = [item for item in items if not any(key in self.said for key in _keys(item))]
+        if unknown:
+            raise UserError(f"{self.name} says nothing of {_named(unknown)}.", "llms")
+
     def _of(self, item: Item) -> Said:
         return self.said.get(_keys(item)[0], Said())
 
@@ -137,7 +142,10 @@ def _key(compound: str, sentence: str = "") -> Key:
 
 def _named(items: Iterable[Item]) -> str:
     """The items by compound and sentence, the first few of many."""
-    shown = [f"'{item.compound}' in “{item.sentence}”" for item in items]
+    shown = [
+        f"'{item.compound}' in “{textwrap.shorten(item.sentence, SHOWN, placeholder='…')}”"
+        for item in items
+    ]
     more = f" and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
     return ", ".join(shown[:NAMED]) + more
 
@@ -225,7 +233,7 @@ def _votes(cell: object, column: str, where: str) -> int | None:
         return None
     try:
         count = float(cast(str, cell))  # pandas writes 5.0 where a column has empty cells too
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         count = -1
     if isinstance(cell, bool) or count < 0 or not count.is_integer():
         raise UserError(f"{where}, {column}: is '{cell}', not a number of votes.")
@@ -268,7 +276,8 @@ class _Entry:
         label: SenseLabel | None = self.told.get("sense", (None,))[0]
         idiomatic, literal = (self.told.get(column, (0,))[0] for column in VOTE_COLUMNS)
         if not idiomatic + literal:
-            return Sense(label, float(label == "idiomatic")) if label else None
+            vote = int(label == "idiomatic")  # as of a sense that the data gives
+            return Sense(label, float(vote), vote, 1 - vote) if label else None
         voted = majority(idiomatic, literal)
         if label and label != voted and idiomatic != literal:
             raise UserError(

@@ -82,6 +82,9 @@ def read_run(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
         UserError: the folder is not a run of :func:`admire.rank` with chat models, lacks gold, or
             was ranked without embeddings.
     """
+    record = read_record(folder)
+    if "fused" in record:
+        raise UserError(f"{folder}: is fused. Tune the runs that it is made of.")
     items, _ = _read_items(folder)
     table = read_table(folder / "scores.csv", ("item", "candidate", "llm", "probability"))
     if "ranker" in table:
@@ -94,7 +97,6 @@ def read_run(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
                 "rankers",
             )
     parts = {int(number): part for number, part in table.groupby(table["item"].astype(int))}
-    record = read_record(folder)
     encoders = {one["identity"] for one in record["models"]["encoders"].values()}
     return items, [parts[number] for number in range(1, len(items) + 1)], len(encoders)
 

@@ -23,6 +23,7 @@ LITERAL = ("literal", "literal2", "literal_scene", "compound")
 TEXTS = IDIOMATIC + LITERAL
 """What candidates are compared with, by role: definitions and scene of each sense, the compound."""
 
+
 RRF_K = 60
 """What reciprocal rank fusion adds to each rank (Cormack, Clarke and Büttcher 2009)."""
 
@@ -149,9 +150,9 @@ def ensemble(scores: Sequence[Scores]) -> Scores:
 def fuse_scores(
     scores: Sequence[Scores], weights: Sequence[float] | None = None, method: Fusion = "scores"
 ) -> Scores:
-    """The rankers' fused scores of an item's candidates, shape (candidates,).
+    """The fused scores of an item's candidates, shape (candidates,): a mean of :func:`comparable`.
 
-    It is the mean, weighted, of :func:`comparable`.
+    A ranker is anything that scores candidates: an encoder, a chat model, a whole run.
 
     Args:
         scores: (candidates,) of each ranker, the candidates in one order.

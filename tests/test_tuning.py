@@ -487,3 +487,9 @@ def test_runs_without_gold_or_of_few_compounds_cannot_be_weighed(two_runs, capsy
         main(["tune", str(two_runs[0]), "--method", "rrf"])
     assert stopped.value.code == 2
     assert "there is one run. (--method)" in capsys.readouterr().err
+
+
+def test_a_fused_run_has_no_scoring_to_tune(two_runs, tmp_path):
+    write_run(fuse(two_runs), tmp_path / "fused")
+    with pytest.raises(UserError, match=r"fused: is fused\. Tune the runs that it is made of"):
+        read_run(tmp_path / "fused")
