@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,10 +23,11 @@ from admire.submission import Prediction, write_submission
 def write_run(run: Run, folder: str | Path) -> list[Path]:
     """Write a run folder, which appears when it is complete, and return the submissions in it.
 
-    ``submission_<language>.tsv`` for each language; ``scores.csv``, one row for each item, chat
-    model and candidate with its cosines and scores; ``items.jsonl``, one object an item with
-    senses, votes, every wording and order; ``run.json``, source, settings, model identities, prompt
-    hashes, versions and timings.
+    ``submission_<language>.tsv`` for each language, or the name of the file that was ranked where
+    that is a submission to fill in, as AdMIRe 2's ``submission_Turkish.tsv``; ``scores.csv``, one
+    row for each item, chat model and candidate with its cosines and scores; ``items.jsonl``, one
+    object an item with senses, votes, every wording and order; ``run.json``, source, settings,
+    model identities, prompt hashes, versions and timings.
 
     Raises:
         UserError: the folder cannot be written, or holds something other than a run; see
@@ -46,8 +48,11 @@ def write_run(run: Run, folder: str | Path) -> list[Path]:
                 file.write(json.dumps(_item_row(ranking), ensure_ascii=False) + "\n")
         with write_whole(part / "run.json") as file:
             json.dump(run.record, file, indent=2)
-        for language in dict.fromkeys(r.item.language for r in run.rankings):
-            names.append(f"submission_{language}.tsv")
+        languages = list(dict.fromkeys(r.item.language for r in run.rankings))
+        source = Path((run.record["source"] or {"path": ""})["path"]).name
+        own = re.fullmatch(r"submission_.+\.tsv", source) and len(languages) == 1
+        for language in languages:
+            names.append(source if own else f"submission_{language}.tsv")
             chosen = zip(run.rankings, run.predictions(), strict=True)
             write_submission(
                 part / names[-1], [p for r, p in chosen if r.item.language == language]
@@ -61,8 +66,11 @@ def _item_row(ranking: Ranking) -> dict[str, Any]:
         "compound": item.compound,
         "sentence": item.sentence,
         "language": item.language,
+        "sequence": [one.caption or one.name for one in item.sequence],
         "sentence_type": item.sentence_type,
         "expected_order": item.expected_order,
+        "expected_item": item.expected_item,
+        "predicted_type": ranking.predicted_type,
         "order": ranking.order,
         "interpretations": [asdict(i) for i in ranking.interpretations],
     }
@@ -132,22 +140,27 @@ def _method(settings: dict[str, Any]) -> str:
 
 
 def _read_items(folder: Path) -> tuple[list[Item], list[Prediction]]:
-    """The items of a run folder, and their orders."""
+    """The items of a run folder, and what was predicted of them."""
     path = folder / "items.jsonl"
     items, orders = [], []
     for number, line in enumerate(filter(None, read_text(path).split("\n")), start=1):
         row = _parsed(line, path)
-        if not row["expected_order"]:
-            raise UserError(f"{folder}: item {number} ('{row['compound']}') has no gold order.")
         item = Item(
             row["compound"],
             row["sentence"],
             row["language"],
             sentence_type=row["sentence_type"],
-            expected_order=tuple(row["expected_order"]),
+            expected_order=tuple(row["expected_order"] or ()) or None,
+            expected_item=row.get("expected_item"),
         )
+        if item.best is None:
+            raise UserError(f"{folder}: item {number} ('{item.compound}') has no gold order.")
         items.append(item)
-        orders.append(Prediction(item.compound, item.sentence, tuple(row["order"])))
+        order = tuple(row["order"])
+        completes = order[0] if item.expected_item else None
+        orders.append(
+            Prediction(item.compound, item.sentence, order, row.get("predicted_type"), completes)
+        )
     return items, orders
 
 

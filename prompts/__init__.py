@@ -43,9 +43,18 @@ class Prompts:
         )
 
     def about(self, item: Item, prompt: str) -> str:
-        """The prompt about an item, in the item's language. See :meth:`render`."""
-        language = base_language(item.language)
-        return self.render(prompt, language, compound=item.compound, sentence=item.sentence)
+        """The prompt about an item, in the item's language. See :meth:`render`.
+
+        The template is given the ``compound``, the ``sentence`` and the captions of the
+        ``sequence``, a list.
+        """
+        return self.render(
+            prompt,
+            base_language(item.language),
+            compound=item.phrase,
+            sentence=item.sentence,
+            sequence=[" ".join(one.caption.split()) for one in item.sequence if one.caption],
+        )
 
     def render(self, prompt: str, language: str, **values: object) -> str:
         """The prompt's text in the given language, in English where there is no template for it.

@@ -8,7 +8,8 @@ import pytest
 from admire.errors import UserError
 from admire.prompts import FOLDER, Prompts
 
-VALUES = {"compound": "night owl", "sentence": "My sister is a night owl."}
+SHOWN = ["A lamp is lit.", "An owl sleeps."]
+VALUES = {"compound": "night owl", "sentence": "My sister is a night owl.", "sequence": SHOWN}
 SHIPPED = sorted(file.name for file in FOLDER.glob("*.j2"))
 
 
@@ -25,8 +26,11 @@ def test_a_shipped_prompt_holds_what_it_asks_about(file: str):
     prompt, language = file.removesuffix(".j2").split("_")
     text = Prompts().render(prompt, language, **VALUES)
     assert "night owl" in text
-    # What a compound's words say, and a neutral sentence, do not depend on the sentence.
-    assert ('"My sister is a night owl."' in text) == (prompt not in ("literal", "neutral"))
+    # What a compound's words say, and neutral contexts, do not depend on the sentence.
+    needs = prompt not in ("literal", "neutral") and not prompt.startswith("sequence")
+    assert ('"My sister is a night owl."' in text) == needs
+    shows = prompt in ("sequence", "sequence-sense")
+    assert all(caption in text for caption in SHOWN) == shows
     assert "{{" not in text
     assert "{%" not in text
     assert text == text.strip()

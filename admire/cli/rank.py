@@ -15,7 +15,7 @@ from admire.choices import (
     Meanings,
     Precision,
     ProfileName,
-    QueryText,
+    RankQuery,
     SenseMethod,
     Track,
 )
@@ -111,11 +111,11 @@ def rank(
     ] = None,
     lang: Lang = None,
     query: Annotated[
-        QueryText | None,
+        RankQuery | None,
         choice(
             "query",
-            get_args(QueryText),
-            "What candidates are compared with; the last two are baselines.",
+            get_args(RankQuery),
+            "What candidates are compared with; all but the meaning are baselines.",
         ),
     ] = None,
     sense: Annotated[SenseMethod | None, SENSE_OPTION] = None,

@@ -16,6 +16,8 @@ VOTE_TOKENS = 40
 def vote(item: Item, llm: ChatModel, prompts: Prompts, *, votes: int, seed: int = 0) -> Sense:
     """Ask the chat model several times for the sense of a compound, and follow the majority.
 
+    Of Subtask B it is asked which sense the captions of the sequence show.
+
     Replies that name neither sense, or both, count as unparsed and for neither side.
 
     Args:
@@ -25,7 +27,7 @@ def vote(item: Item, llm: ChatModel, prompts: Prompts, *, votes: int, seed: int 
     Raises:
         UserError: the model cannot be asked.
     """
-    prompt = prompts.about(item, "sense")
+    prompt = prompts.about(item, "sequence-sense" if item.sequence else "sense")
     replies = [
         llm.ask(prompt, temperature=VOTE_TEMPERATURE, max_tokens=VOTE_TOKENS, seed=seed + turn)
         for turn in range(votes)
