@@ -217,6 +217,8 @@ def _item(
     names = [candidate.name for candidate in candidates]
     if len(names) == 1:
         raise UserError(f"{where}: has one candidate; a ranking needs two or more.")
+    if best and names and not row.get("sequence"):
+        raise UserError(f"{where}, expected_item: there is no sequence to complete.")
     if best and names and best not in names:
         raise UserError(f"{where}, expected_item: is '{best}', which is no candidate.")
     try:
