@@ -96,7 +96,7 @@ def read_meaning(reply: str, item: Item, prompt: str = "") -> Meaning:
     prompt's examples of other phrases is left out, and so is what is said of another phrase.
     Without a definition the meaning is empty.
     """
-    own = item.phrase.casefold()
+    own = f'"{item.phrase.casefold()}"'
     examples = "\n".join(line for line in prompt.splitlines() if own not in line.casefold())
     definitions, scene = _of_json(reply, item.phrase) if "{" in reply else _of_lines(reply)
     kept: dict[str, str] = {}

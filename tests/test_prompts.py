@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from admire.errors import UserError
+from admire.items import Item
 from admire.prompts import FOLDER, Prompts
 
 SHOWN = ["A lamp is lit.", "An owl sleeps."]
@@ -34,6 +36,23 @@ def test_a_shipped_prompt_holds_what_it_asks_about(file: str):
     assert "{{" not in text
     assert "{%" not in text
     assert text == text.strip()
+
+
+def test_without_a_sentence_no_line_stands_for_it():
+    item = Item("kıl payı 1", "", "tr")
+    for prompt in ("idiomatic", "gloss"):
+        text = Prompts().about(item, prompt)
+        whole = Prompts().about(replace(item, sentence="Bir."), prompt)
+        assert '""' not in text
+        assert len(whole.splitlines()) == len(text.splitlines()) + 1
+
+
+def test_the_number_behind_a_compound_stays_out_of_prompts():
+    item = Item("kıl payı 1", "Kıl payı kurtuldu.", "tr")
+    for prompt in ("sense", "gloss", "idiomatic", "literal", "detect", "neutral"):
+        text = Prompts().about(item, prompt)
+        assert "kıl payı" in text
+        assert "kıl payı 1" not in text
 
 
 def test_the_prompt_for_a_rating_holds_both_sentences_in_their_order():
