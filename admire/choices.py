@@ -18,7 +18,10 @@ Track = Literal["image", "caption", "image+caption"]
 TRACKS = ("image", "caption")
 
 QueryText = Literal["meaning", "compound", "sentence"]
-"""What candidates are compared with: the meaning is the method, the others are baselines."""
+"""What texts are compared with: the meaning is the method, the others are baselines."""
+
+RankQuery = Literal["meaning", "compound", "sentence", "sequence"]
+"""What candidates are compared with; ``sequence`` is a baseline for Subtask B."""
 
 SenseMethod = Literal["auto", "vote", "detector", "given"]
 """How the sense is decided: ``vote`` asks the chat model, ``detector`` reads it off the embedded

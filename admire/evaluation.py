@@ -19,17 +19,19 @@ GROUPS = ("all", "idiomatic", "literal")
 
 
 def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: str) -> pd.DataFrame:
-    """The four figures of each gold item, one row an item, in the gold's order.
+    """The figures of each gold item, one row an item, in the gold's order.
 
     A prediction belongs to the item with the same compound and sentence. A submission without
-    sentences is joined on the compound alone, as long as no compound repeats. Where the same
-    compound and sentence stand in several rows, the first belongs to the first, and so on.
+    sentences is joined on the compound alone, as long as no compound has several sentences. Where
+    the same compound and sentence stand in several rows, the first belongs to the first, and so on.
 
     Columns: ``compound``, ``sentence``, ``sentence_type``, ``top1``, ``dcg``, ``corr_official``,
-    ``corr_rank``. ``name`` is the submission's name in messages.
+    ``corr_rank``. Of Subtask B, whose gold is ``expected_item``, the figures are ``item_accuracy``
+    and ``sense_accuracy``, each 1 or 0; the latter is left out where the submission tells no sense
+    at all, or the gold does not. ``name`` is the submission's name in messages.
 
     Raises:
-        UserError: an item has no gold order or no prediction, or an order does not fit its item.
+        UserError: an item has no gold or no prediction, or a prediction does not fit its item.
     """
     waiting: dict[tuple[str, str | None], list[Prediction]] = defaultdict(list)
     by_sentence = all(prediction.sentence is not None for prediction in predictions)
@@ -38,8 +40,8 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
             prediction
         )
     if not by_sentence:
-        compounds = [item.compound for item in gold]
-        repeated = next((c for c in compounds if compounds.count(c) > 1), None)
+        compounds = [compound for compound, _ in {(i.compound, i.sentence) for i in gold}]
+        repeated = next((i.compound for i in gold if compounds.count(i.compound) > 1), None)
         if repeated is not None:
             raise UserError(
                 f"{name}: has no column 'sentence', and the compound '{repeated}' appears more "
@@ -47,45 +49,72 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
             )
     rows = []
     for number, item in enumerate(gold, start=1):
-        if item.expected_order is None:
-            raise UserError(
-                f"gold row {number} ('{item.compound}') has no expected_order to score."
-            )
+        if item.best is None:
+            column = "expected_item" if item.sequence else "expected_order"
+            raise UserError(f"gold row {number} ('{item.compound}') has no {column} to score.")
         found = waiting[item.compound, item.sentence if by_sentence else None]
         if not found:
-            raise UserError(f"{name}: has no row for '{item.compound}' in “{item.sentence}”.")
-        order = found.pop(0).order
-        if sorted(order) != sorted(item.expected_order):
-            raise UserError(
-                f"{name}: the order for '{item.compound}' does not name exactly the item's "
-                f"{len(item.expected_order)} candidates: {', '.join(item.expected_order)}."
-            )
+            where = f" in “{item.sentence}”" if item.sentence else ""
+            raise UserError(f"{name}: has no row for '{item.compound}'{where}.")
         rows.append(
             {
                 "compound": item.compound,
                 "sentence": item.sentence,
                 "sentence_type": item.sentence_type,
-                **metrics.figures(item.expected_order, order),
+                **_figures(item, found.pop(0), name),
             }
         )
     left = sum(map(len, waiting.values()))
     if left:
         log.warning("%s: rows that are not in the gold file, and do not count: %d.", name, left)
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    told = any(prediction.sentence_type for prediction in predictions)
+    if "sense_accuracy" in table and not (told and table["sentence_type"].notna().all()):
+        del table["sense_accuracy"]
+    return table
+
+
+def _figures(item: Item, prediction: Prediction, name: str) -> dict[str, float]:
+    if item.expected_item is not None:
+        if prediction.expected_item is None:
+            raise UserError(f"{name}: has no expected_item for '{item.compound}'.")
+        names = [candidate.name for candidate in item.candidates]
+        if names and prediction.expected_item not in names:
+            raise UserError(
+                f"{name}: the expected_item for '{item.compound}', '{prediction.expected_item}', "
+                f"is none of the item's candidates: {', '.join(names)}."
+            )
+        right = (
+            prediction.expected_item == item.expected_item,
+            prediction.sentence_type == item.sentence_type,
+        )
+        return dict(zip(metrics.SEQUENCE_METRICS, map(float, right), strict=True))
+    expected = item.expected_order or ()
+    if sorted(prediction.order) != sorted(expected):
+        raise UserError(
+            f"{name}: the order for '{item.compound}' does not name exactly the item's "
+            f"{len(expected)} candidates: {', '.join(expected)}."
+        )
+    return metrics.figures(expected, prediction.order)
+
+
+def _metrics(scored: pd.DataFrame) -> list[str]:
+    return [m for m in (*metrics.METRICS, *metrics.SEQUENCE_METRICS) if m in scored]
 
 
 def summarise(
-    scored: pd.DataFrame, *, columns: Sequence[str] = metrics.METRICS, seed: int = 0
+    scored: pd.DataFrame, *, columns: Sequence[str] | None = None, seed: int = 0
 ) -> pd.DataFrame:
     """Means of each figure over all, idiomatic and literal items, with 95 % bootstrap intervals.
 
+    ``columns`` are the figures; None takes all those of :func:`score_items` that there are.
     Columns: ``group``, ``n``, ``metric``, ``mean``, ``low``, ``high``. Groups without items are
     left out.
     """
     rows = []
     for group in GROUPS:
         chosen = scored if group == "all" else scored[scored["sentence_type"] == group]
-        for column in columns if len(chosen) else ():
+        for column in (columns or _metrics(scored)) if len(chosen) else ():
             low, high = metrics.bootstrap_interval(chosen[column], seed=seed)
             rows.append((group, len(chosen), column, float(chosen[column].mean()), low, high))
     return pd.DataFrame(rows, columns=["group", "n", "metric", "mean", "low", "high"])
@@ -94,6 +123,7 @@ def summarise(
 def paired_difference(first: pd.DataFrame, second: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """As :func:`summarise`, for second minus first item by item: both scored on the same gold."""
     difference = second[["compound", "sentence", "sentence_type"]].copy()
-    for column in metrics.METRICS:
-        difference[column] = second[column] - first[column]
+    for column in _metrics(first):
+        if column in second:
+            difference[column] = second[column] - first[column]
     return summarise(difference, seed=seed)

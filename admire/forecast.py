@@ -69,7 +69,7 @@ def plan(
         UserError: as for :func:`admire.rank`.
     """
     settings = settings or Settings()
-    check_items(items)
+    check_items(items, settings)
     models = [
         llm if isinstance(llm, Recorded) else _Foreseen(llm) for llm in chat_models(settings, llms)
     ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Literal
 
 from admire.choices import Meanings, Ranker, SenseMethod
+from admire.errors import UserError
 from admire.items import Item
 from admire.llm import ChatModel, ask_each
 from admire.meaning import DEFINITIONS, UNSAID, Meaning, gloss, meaning
@@ -102,7 +103,8 @@ def interpret(
         known: senses that are decided already, by the chat model's name.
 
     Raises:
-        UserError: a model cannot be asked; the message names the item.
+        UserError: a model cannot be asked, or nothing tells an item's sense; the message names
+            the item.
     """
     common: dict[str, Sequence[Sense]] = {}
     found = []
@@ -115,7 +117,7 @@ def interpret(
             senses = _votes(items, llm, prompts, votes, seed)
         else:
             if method not in common:
-                common[method] = _without_asking(items, method, detector)
+                common[method] = _without_asking(items, method, detector, prompts)
             senses = common[method]
         if glosses == "none":
             idiomatic, literal = {}, {}
@@ -147,13 +149,31 @@ def true_queries(
         UserError: an item's type is not given, or the model cannot be asked.
     """
     (readings,) = interpret(items, [llm], prompts, sense="given", seed=seed)
-    return [reading.gloss or item.compound for item, reading in zip(items, readings, strict=True)]
+    return [reading.gloss or item.phrase for item, reading in zip(items, readings, strict=True)]
 
 
-def _without_asking(items: Sequence[Item], method: str, detector: Detector | None) -> list[Sense]:
+def _without_asking(
+    items: Sequence[Item], method: str, detector: Detector | None, prompts: Prompts
+) -> list[Sense]:
     if method == "given":
         return [given(item) for item in items]
-    return (detector or open_detector()).classify([Use(item) for item in items])
+    _check_contexts(items)
+    uses = [
+        # Of Subtask B, what the sequence shows is read as if it were the sentence.
+        Use(replace(item, sentence=prompts.about(item, "sequence")) if item.sequence else item)
+        for item in items
+    ]
+    return (detector or open_detector()).classify(uses)
+
+
+def _check_contexts(items: Sequence[Item]) -> None:
+    for item in items:
+        if not item.sentence.strip() and not any(one.caption for one in item.sequence):
+            raise UserError(
+                f"'{item.compound}': has no sentence and no sequence with captions, so nothing "
+                "tells its sense. Let it be given.",
+                "sense",
+            )
 
 
 def _asked(
@@ -191,6 +211,7 @@ def _votes(
     if isinstance(llm, Recorded):
         senses = llm.senses(items)
     else:
+        _check_contexts(items)
         senses = vote(items, llm, prompts, votes=votes, seed=seed)
     for item, sense in zip(items, senses, strict=True):
         if sense.label is None and sense != UNDECIDED:

@@ -9,11 +9,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from admire.errors import UserError
-from admire.files import json_rows, read_table
+from admire.files import check_columns, json_rows, read_table
 from admire.languages import check_language, guess_language
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger("admire")
 
@@ -28,7 +31,8 @@ class Candidate:
     """One thing to rank: an image, a caption, or an image with its caption.
 
     ``name`` is the name that orders and submissions use: the image's name as the data file writes
-    it, or ``candidate1``, ``candidate2``, … for candidates without an image.
+    it, or ``candidate1``, ``candidate2``, … for candidates without an image. The things of a
+    sequence are candidates, too, which are not ranked: ``s1.png``, or ``sequence1``.
     """
 
     name: str
@@ -40,8 +44,12 @@ class Candidate:
 class Item:
     """One row: a compound in a sentence, and the candidates to rank for it.
 
-    ``language`` is the tag as given (``en``, ``xe``, ``pt-br``). ``sentence_type`` and
-    ``expected_order`` are the gold answers, None where they are not known. ``candidates`` is empty
+    In AdMIRe's Subtask B a ``sequence`` of two pictures stands in place of the sentence, which is
+    empty: it shows one of the compound's senses, and the best candidate completes it.
+
+    ``compound`` is what the data file says; see :attr:`phrase`. ``language`` is the tag as given
+    (``en``, ``xe``, ``pt-br``). ``sentence_type``, ``expected_order`` and, of Subtask B,
+    ``expected_item`` are the gold answers, None where they are not known. ``candidates`` is empty
     where a file holds targets only; such items can be classified but not ranked.
     """
 
@@ -51,6 +59,24 @@ class Item:
     candidates: tuple[Candidate, ...] = ()
     sentence_type: SenseLabel | None = None
     expected_order: tuple[str, ...] | None = None
+    sequence: tuple[Candidate, ...] = ()
+    expected_item: str | None = None
+
+    @property
+    def phrase(self) -> str:
+        """The compound as people write it, for prompts and queries.
+
+        AdMIRe 2 puts numbers behind some compounds ("kıl payı 1"). A number that the sentence has
+        too ("cloud 9") belongs to the compound.
+        """
+        if not self.sentence or self.compound.casefold() in self.sentence.casefold():
+            return self.compound
+        return re.sub(r"(?<=\S)\s+\d+$", "", self.compound.rstrip())
+
+    @property
+    def best(self) -> str | None:
+        """The name of the best candidate by gold, None where it is not known."""
+        return self.expected_item or (self.expected_order or [None])[0]
 
 
 def read_items(path: str | Path, language: str | None = None) -> list[Item]:
@@ -58,9 +84,12 @@ def read_items(path: str | Path, language: str | None = None) -> list[Item]:
 
     Tables have the columns ``compound`` and ``sentence``, optionally ``language``,
     ``sentence_type`` and ``expected_order``, and for each candidate k = 1, 2, ... ``imagek_name``
-    and ``imagek_caption``. A JSONL manifest has the same keys, and instead of the image columns
-    ``candidates``, a list of objects with ``image``, ``caption`` or both. Image names are paths
-    below the file's folder, or below its subfolder that is named after the compound.
+    and ``imagek_caption``. Those of Subtask B have ``sequence_captionk`` or ``sequence_imagek``,
+    optionally ``expected_item``, and need no sentences; without ``sequence_imagek`` the images are
+    ``s1.png``, ``s2.png``, ... in the compound's subfolder, if they are there. A JSONL manifest has
+    the same keys, and instead of the columns of images and captions ``candidates`` and
+    ``sequence``, lists of objects with ``image``, ``caption`` or both. Image names are paths below
+    the file's folder, or below its subfolder that is named after the compound.
 
     ``language`` is that of rows without one of their own. If it is None, it is guessed from the
     file's name, see :func:`admire.languages.guess_language`.
@@ -90,11 +119,11 @@ def data_file(path: Path) -> Path:
     if path.is_dir():
         manifests = [path / "manifest.csv", path / "manifest.jsonl"]
         found = [file for file in manifests if file.is_file()] or sorted(
-            path.glob("subtask_a_*.tsv")
+            path.glob("subtask_[ab]_*.tsv")
         )
         if len(found) != 1:
             raise UserError(
-                f"{path}: expected one manifest.csv, manifest.jsonl or subtask_a_*.tsv in this "
+                f"{path}: expected one manifest.csv, manifest.jsonl or subtask_*.tsv in this "
                 f"folder, found {len(found)}. Name the file itself."
             )
         return found[0]
@@ -108,31 +137,50 @@ def data_file(path: Path) -> Path:
 
 
 def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    table = read_table(path, ("compound", "sentence"))
-    matches = [re.fullmatch(r"image(\d+)_(name|caption)", str(column)) for column in table]
-    numbers = sorted({int(match[1]) for match in matches if match})
+    table = read_table(path, ("compound",))
+    candidates = _numbers(table, r"image(\d+)_(?:name|caption)")
+    sequence = _numbers(table, r"sequence_(?:image|caption)(\d+)")
+    if not sequence and "expected_item" not in table:
+        check_columns(path, table, ("sentence",))
     for number, cells in enumerate(table.to_dict("records"), start=1):
-        candidates = [
-            {
-                "image": cells.get(f"image{k}_name", ""),
-                "caption": cells.get(f"image{k}_caption", ""),
-            }
-            for k in numbers
+        row: dict[str, Any] = {str(column): cell for column, cell in cells.items()}
+        row["candidates"] = [
+            {"image": row.get(f"image{k}_name", ""), "caption": row.get(f"image{k}_caption", "")}
+            for k in candidates
         ]
-        if path.suffix == ".csv":  # rows of an image set may have fewer candidates than columns
-            while candidates and not any(candidates[-1].values()):
-                candidates.pop()
-        yield (
-            number,
-            {**{str(column): cell for column, cell in cells.items()}, "candidates": candidates},
-        )
+        row["sequence"] = [
+            {
+                "image": row.get(f"sequence_image{k}", "") or _sequence_image(row, k, path.parent),
+                "caption": row.get(f"sequence_caption{k}", ""),
+            }
+            for k in sequence
+        ]
+        if path.suffix == ".csv":  # rows of an image set may have fewer things than columns
+            for things in (row["candidates"], row["sequence"]):
+                while things and not any(things[-1].values()):
+                    things.pop()
+        yield number, row
+
+
+def _numbers(table: pd.DataFrame, pattern: str) -> list[int]:
+    """The numbers in the names of those columns that match."""
+    matches = [re.fullmatch(pattern, str(column)) for column in table]
+    return sorted({int(match[1]) for match in matches if match})
+
+
+def _sequence_image(row: dict[str, Any], k: int, folder: Path) -> str:
+    """``s1.png``, ``s2.png``: what AdMIRe calls a sequence's images, if the compound has one."""
+    name = f"s{k}.png"
+    there = any(os.path.isfile(folder / one / name) for one in _subfolders(row["compound"]))
+    return name if there else ""
 
 
 def _item_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, row in json_rows(path):
-        candidates = row.get("candidates", [])
-        if not isinstance(candidates, list) or not all(isinstance(c, dict) for c in candidates):
-            raise UserError(f"{path}, row {number}, candidates: is not a list of objects.")
+        for key in ("candidates", "sequence"):
+            things = row.get(key, [])
+            if not isinstance(things, list) or not all(isinstance(one, dict) for one in things):
+                raise UserError(f"{path}, row {number}, {key}: is not a list of objects.")
         yield number, row
 
 
@@ -147,40 +195,55 @@ def _item(
 
     compound, sentence = text("compound"), text("sentence")
     where = f"{path}, row {number} ('{compound}')"
-    for column in ("compound", "sentence"):
-        if not text(column).strip():
-            raise UserError(f"{where}, {column}: is empty.")
-    if compound.casefold() not in sentence.casefold():
-        notes.setdefault("the compound is not in its sentence.", []).append(where)
+    if not compound.strip():
+        raise UserError(f"{where}, compound: is empty.")
+    best = text("expected_item").strip()
+    if not sentence.strip() and not row.get("sequence") and not best:
+        raise UserError(f"{where}, sentence: is empty.")
     sentence_type = parse_sentence_type(text("sentence_type"), where)
-    candidates = tuple(
-        _candidate(cells, k, compound, path.parent, where, notes)
-        for k, cells in enumerate(row.get("candidates", []), start=1)
-    )
+
+    def things(key: str, kind: str) -> tuple[Candidate, ...]:
+        found = tuple(
+            _candidate(cells, f"{kind} {k}", compound, path.parent, where, notes)
+            for k, cells in enumerate(row.get(key, []), start=1)
+        )
+        names = [one.name for one in found]
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError(f"{where}: the {kind} '{name}' appears more than once.")
+        return found
+
+    candidates = things("candidates", "candidate")
     names = [candidate.name for candidate in candidates]
-    for name in names:
-        if names.count(name) > 1:
-            raise UserError(f"{where}: the candidate '{name}' appears more than once.")
     if len(names) == 1:
         raise UserError(f"{where}: has one candidate; a ranking needs two or more.")
+    if best and names and not row.get("sequence"):
+        raise UserError(f"{where}, expected_item: there is no sequence to complete.")
+    if best and names and best not in names:
+        raise UserError(f"{where}, expected_item: is '{best}', which is no candidate.")
     try:
         language = check_language(text("language").strip() or language)
     except UserError as error:
         raise UserError(f"{where}, language: {error}") from None
     expected = row.get("expected_order") or None
-    return Item(
+    item = Item(
         compound=compound,
         sentence=sentence,
         language=language,
         candidates=candidates,
         sentence_type=sentence_type,
         expected_order=parse_order(expected, names, where) if expected else None,
+        sequence=things("sequence", "sequence"),
+        expected_item=best or None,
     )
+    if sentence and item.phrase.casefold() not in sentence.casefold():
+        notes.setdefault("the compound is not in its sentence.", []).append(where)
+    return item
 
 
 def _candidate(
     cells: dict[str, Any],
-    k: int,
+    place: str,
     compound: str,
     folder: Path,
     where: str,
@@ -189,13 +252,13 @@ def _candidate(
     values = {key: cells.get(key) or "" for key in ("image", "caption")}
     for key, value in values.items():
         if not isinstance(value, str):
-            raise UserError(f"{where}, candidate {k}, {key}: is not a text.")
+            raise UserError(f"{where}, {place}, {key}: is not a text.")
     # AdMIRe's captions hold line breaks as the two characters backslash and n.
     name, caption = values["image"].strip(), values["caption"].replace("\\n", "\n").strip()
     image = _image(name, compound, folder, where) if name else None
     if not image and not caption:
         raise UserError(
-            f"{where}: candidate {k} has neither a caption nor "
+            f"{where}: {place} has neither a caption nor "
             + (
                 f"an image: '{name}' is not in {folder} or its folder '{compound}'."
                 if name
@@ -205,20 +268,25 @@ def _candidate(
     if name and not image:
         note = "the image is missing, the caption stands alone."
         notes.setdefault(note, []).append(f"{where}, '{name}'")
-    return Candidate(name or f"candidate{k}", image, caption or None)
+    return Candidate(name or place.replace(" ", ""), image, caption or None)
 
 
 def _image(name: str, compound: str, folder: Path, where: str) -> Path | None:
     """The image's file, or None where there is none."""
     if not _inside(name):
         raise UserError(f"{where}: the image '{name}' lies outside the data folder.")
-    # A compound with an apostrophe has a folder with an underscore in its place.
-    for subfolder in ("", compound, re.sub("['\u2019]", "_", compound)):
+    for subfolder in ("", *_subfolders(compound)):
         file = folder / subfolder / name
         # os.path's, because Path.is_file raises where a name is too long.
-        if _inside(subfolder) and os.path.isfile(file):
+        if os.path.isfile(file):
             return file
     return None
+
+
+def _subfolders(compound: str) -> list[str]:
+    """What the folder with a compound's images may be called."""
+    # A compound with an apostrophe has a folder with an underscore in its place.
+    return [name for name in (compound, re.sub("['\u2019]", "_", compound)) if _inside(name)]
 
 
 def _inside(name: str) -> bool:

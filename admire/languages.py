@@ -37,9 +37,10 @@ LANGUAGES = {
     "uz": "Uzbek",
     "zh": "Chinese",
 }
-"""Language codes that are recognised in file names, with the names that prompts use."""
+"""Languages whose codes and names are recognised in file names."""
 
 
+_CODES = {name.lower(): code for code, name in LANGUAGES.items()}  # Norwegian → no
 _EXTENDED = {"xe": "en", "xp": "pt"}  # AdMIRe's tags for its extended English and Portuguese sets
 
 
@@ -61,12 +62,16 @@ def check_language(tag: str) -> str:
 
 
 def guess_language(path: Path) -> str:
-    """The language tag that a file's name ends in, or one of its two folders', else ``en``.
+    """The language tag or name that a file's name ends in, or one of its two folders', else ``en``.
 
-    ``subtask_a_xp.tsv`` → ``xp``; ``admire_pt/train.tsv`` → ``pt``; ``set.pt-br.csv`` → ``pt-br``.
+    ``subtask_a_xp.tsv`` → ``xp``; ``admire_pt/train.tsv`` → ``pt``; ``set.pt-br.csv`` → ``pt-br``;
+    ``submission_Turkish.tsv`` → ``tr``; ``submission_Spanish-Ecuador.tsv`` → ``es``.
     """
     resolved = Path(os.path.abspath(path))
     for name in (resolved.stem, *(folder.name for folder in resolved.parents[:2])):
+        called = re.search(rf"(?:^|[_.-])({'|'.join(_CODES)})(?:-[a-z]+)?$", name.lower())
+        if called:
+            return _CODES[called[1]]
         for pattern in (r"(?:^|[_.-])([a-z]{2})[-_]([a-z]{2})$", r"(?:^|[_.-])([a-z]{2})$"):
             match = re.search(pattern, name.lower())
             if match and base_language(match[1]) in LANGUAGES:

@@ -49,7 +49,7 @@ def gloss(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) -> Mea
     prompt = prompts.about(item, "gloss")
 
     def read(reply: str) -> Meaning:
-        text = clean_gloss(reply, item.compound)
+        text = clean_gloss(reply, item.phrase)
         return Meaning((text,)) if text and not copied(text, item.sentence) else UNSAID
 
     return _ask(prompt, read, llm, GLOSS_TOKENS, seed)
@@ -94,19 +94,21 @@ def read_meaning(reply: str, item: Item, prompt: str = "") -> Meaning:
     """The definitions and the scene in a reply: a JSON object, or lines of which one is the scene.
 
     A reply that is cut off gives what there is of it. What is copied from the sentence or from the
-    prompt's examples is left out, and so is what is said of another phrase. Without a definition
-    the meaning is empty.
+    prompt's examples of other phrases is left out, and so is what is said of another phrase.
+    Without a definition the meaning is empty.
     """
-    definitions, scene = _of_json(reply, item.compound) if "{" in reply else _of_lines(reply)
+    own = f'"{item.phrase.casefold()}"'
+    examples = "\n".join(line for line in prompt.splitlines() if own not in line.casefold())
+    definitions, scene = _of_json(reply, item.phrase) if "{" in reply else _of_lines(reply)
     kept: dict[str, str] = {}
     for text in definitions:
-        cleaned = clean_gloss(text, item.compound)
-        if cleaned and not _echoed(cleaned, item, prompt):
+        cleaned = clean_gloss(text, item.phrase)
+        if cleaned and not _echoed(cleaned, item, examples):
             kept.setdefault(cleaned.casefold().strip(" ."), cleaned)
     if not kept:
         return UNSAID
     shown = _plain(scene)
-    told = re.search(r"\w", shown) and not _echoed(shown, item, prompt)
+    told = re.search(r"\w", shown) and not _echoed(shown, item, examples)
     return Meaning(tuple(kept.values())[:DEFINITIONS], shown if told else None)
 
 
@@ -158,8 +160,8 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-def _echoed(text: str, item: Item, prompt: str) -> bool:
-    return copied(text, item.sentence) or text.strip(" .") in prompt
+def _echoed(text: str, item: Item, examples: str) -> bool:
+    return copied(text, item.sentence) or text.strip(" .") in examples
 
 
 def copied(text: str, sentence: str) -> bool:

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 METRICS = ("top1", "dcg", "corr_official", "corr_rank")
+SEQUENCE_METRICS = ("item_accuracy", "sense_accuracy")
+"""Subtask B's: whether the right candidate, and the right sense, was told."""
 
 
 def top1(expected: Sequence[str], predicted: Sequence[str]) -> float:

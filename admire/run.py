@@ -17,6 +17,7 @@ from admire.encoders import (
     ImageEncoder,
     Role,
     TextEncoder,
+    Vectors,
     open_encoder,
 )
 from admire.errors import UserError
@@ -101,7 +102,13 @@ class Run:
     def predictions(self) -> list[Prediction]:
         """What a submission says of each item."""
         return [
-            Prediction(r.item.compound, r.item.sentence, r.order, r.predicted_type)
+            Prediction(
+                r.item.compound,
+                r.item.sentence,
+                r.order,
+                r.predicted_type,
+                r.order[0] if r.item.sequence else None,
+            )
             for r in self.rankings
         ]
 
@@ -131,7 +138,7 @@ def rank(
     """
     settings = settings or Settings()
     asking = asking or Asking()
-    check_items(items)
+    check_items(items, settings)
     compares = "embeddings" in settings.rankers
     if compares and not encoder and not caption_encoder:
         settings = _look_where_no_caption_is(items, settings)
@@ -177,7 +184,7 @@ def rank(
         _queries(item, [reading[k] for reading in readings], settings) if compares else []
         for k, item in enumerate(items)
     ]
-    texts = [text for asked in queries for query in asked for text in query.texts.values()]
+    texts = [text for asked in queries for query in asked for text in query.texts.values() if text]
     distinct = {one.identity: one for one in encoders.values()}
     asked_of = {name: _encode_texts(texts, one, "query") for name, one in distinct.items()}
     vectors = {track: asked_of[one.identity] for track, one in encoders.items()}
@@ -212,18 +219,25 @@ def rank(
     return Run(rankings, record | finished)
 
 
-def check_items(items: Sequence[Item]) -> None:
+def check_items(items: Sequence[Item], settings: Settings) -> None:
     """Refuse items that cannot be ranked.
 
     Raises:
-        UserError: an item has no candidates.
+        UserError: an item has no candidates, some items have sequences and others none, or there is
+            nothing of the query that is wanted.
     """
+    sequences = any(item.sequence for item in items)
     for number, item in enumerate(items, start=1):
+        where = f"row {number} ('{item.compound}')"
         if not item.candidates:
             raise UserError(
-                f"row {number} ('{item.compound}') has no candidates to rank. "
+                f"{where} has no candidates to rank. "
                 "For items without candidates, admire sense decides the sense."
             )
+        if sequences and not item.sequence:
+            raise UserError(f"{where} has no sequence, but others do. Rank the two kinds apart.")
+    if settings.query == ("sentence" if sequences else "sequence"):
+        raise UserError(f"The items have no {settings.query}s to compare candidates with.", "query")
 
 
 def chat_models(
@@ -424,8 +438,8 @@ def _encode_texts(texts: Sequence[str], encoder: TextEncoder, role: Role) -> dic
 def _encode_candidates(
     items: Sequence[Item], encoder: TextEncoder, track: str
 ) -> Mapping[Path | str, Vector]:
-    """A vector for each image or caption, all encoded in full batches."""
-    candidates = [candidate for item in items for candidate in item.candidates]
+    """A vector for each image or caption, those of sequences too, all encoded in full batches."""
+    candidates = [one for item in items for one in (*item.candidates, *item.sequence)]
     if track == "caption":
         captions = [candidate.caption for candidate in candidates if candidate.caption]
         return cast(Mapping[Path | str, Vector], _encode_texts(captions, encoder, "document"))
@@ -452,12 +466,35 @@ class _Space:
     vectors: Mapping[str, Mapping[str, Vector]]
     documents: Mapping[str, Mapping[Path | str, Vector]]
 
+    def text(self, text: str) -> dict[str, Vectors]:
+        """A text's vector by track, each of shape (1, width)."""
+        return {track: known[text][None] for track, known in self.vectors.items()}
+
+    def sequence(self, item: Item) -> dict[str, Vectors]:
+        """The mean vector of the things in an item's sequence by track, each of shape (1, width).
+
+        It is a unit vector, or zeros in a track that they have nothing of.
+        """
+        found = {}
+        for track, known in self.documents.items():
+            things = [getattr(one, track) for one in item.sequence]
+            zeros = np.zeros_like(next(iter(known.values())))
+            total = sum((known[thing] for thing in things if thing), zeros)
+            found[track] = (total / (np.linalg.norm(total) or 1))[None]
+        if not any(vector.any() for vector in found.values()):
+            raise UserError(
+                f"'{item.compound}': its sequence has nothing of the track {'+'.join(found)}.",
+                "track",
+            )
+        return found
+
 
 @dataclass(frozen=True)
 class _Query:
     """What candidates are compared with: texts and their weights by role (gloss, compound, …).
 
-    A role without a weight does not count, but its cosines are recorded too.
+    A role without a weight does not count, but its cosines are recorded too. The role ``sequence``
+    has a weight and no text: it is the things of the item's sequence.
     """
 
     texts: dict[str, str]
@@ -470,12 +507,15 @@ def _queries(
 ) -> list[_Query]:
     """One query for each chat model's interpretation, or the baseline's only one."""
     if settings.query != "meaning":
-        text = item.compound if settings.query == "compound" else item.sentence
-        return [_Query({settings.query: text}, {settings.query: 1.0})]
+        texts = {"compound": item.phrase, "sentence": item.sentence, "sequence": ""}
+        return [_Query({settings.query: texts[settings.query]}, {settings.query: 1.0})]
     found = []
     for reading in interpretations:
-        texts = {"compound": item.compound} | reading.texts()
-        found.append(_Query(texts, query_weights(settings.scoring, reading.sense, texts), reading))
+        texts = {"compound": item.phrase} | reading.texts()
+        if item.sequence:
+            texts["sequence"] = ""
+        weights = query_weights(settings.scoring, reading.sense, texts)
+        found.append(_Query(texts, weights, reading))
     return found
 
 
@@ -505,7 +545,7 @@ def _rank_item(
     for query in queries:
         compared = [
             similarities(
-                {track: known[text][None] for track, known in spaces[role].vectors.items()},
+                spaces[role].sequence(item) if role == "sequence" else spaces[role].text(text),
                 item.candidates,
                 spaces[role].documents,
             )

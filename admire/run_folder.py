@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -26,10 +27,12 @@ from admire.submission import Prediction, write_submission
 def write_run(run: Run, folder: str | Path) -> list[Path]:
     """Write a run folder, which appears when it is complete, and return the submissions in it.
 
-    ``submission_<language>.tsv`` for each language; ``scores.csv``, one row for each item,
-    ranker, chat model and candidate with its cosines and scores; ``items.jsonl``, one object an
-    item with senses, votes, every wording and order, and all that rankers answered; ``run.json``,
-    source, settings, model identities, prompt hashes, versions and timings.
+    ``submission_<language>.tsv`` for each language, or the name of the file that was ranked where
+    that is a submission to fill in, as AdMIRe 2's ``submission_Turkish.tsv``; ``scores.csv``, one
+    row for each item, ranker, chat model and candidate with its cosines and scores;
+    ``items.jsonl``, one object an item with senses, votes, every wording and order, and all that
+    rankers answered; ``run.json``, source, settings, model identities, prompt hashes, versions and
+    timings.
 
     Raises:
         UserError: the folder cannot be written, or holds something other than a run; see
@@ -50,8 +53,11 @@ def write_run(run: Run, folder: str | Path) -> list[Path]:
                 file.write(json.dumps(_item_row(ranking), ensure_ascii=False) + "\n")
         with write_whole(part / "run.json") as file:
             json.dump(run.record, file, indent=2)
-        for language in dict.fromkeys(r.item.language for r in run.rankings):
-            names.append(f"submission_{language}.tsv")
+        languages = list(dict.fromkeys(r.item.language for r in run.rankings))
+        source = Path((run.record["source"] or {"path": ""})["path"]).name
+        own = re.fullmatch(r"submission_.+\.tsv", source) and len(languages) == 1
+        for language in languages:
+            names.append(source if own else f"submission_{language}.tsv")
             chosen = zip(run.rankings, run.predictions(), strict=True)
             write_submission(
                 part / names[-1], [p for r, p in chosen if r.item.language == language]
@@ -65,8 +71,11 @@ def _item_row(ranking: Ranking) -> dict[str, Any]:
         "compound": item.compound,
         "sentence": item.sentence,
         "language": item.language,
+        "sequence": [one.caption or one.name for one in item.sequence],
         "sentence_type": item.sentence_type,
         "expected_order": item.expected_order,
+        "expected_item": item.expected_item,
+        "predicted_type": ranking.predicted_type,
         "order": ranking.order,
         "interpretations": [asdict(i) for i in ranking.interpretations],
         "judgements": [judgement.row() for judgement in ranking.judgements],
@@ -205,13 +214,18 @@ def _meaning(said: dict[str, Any]) -> Meaning:
 
 
 def _read_items(folder: Path) -> tuple[list[Item], list[Prediction]]:
-    """The items of a run folder, and their orders."""
+    """The items of a run folder, and what was predicted of them."""
     items, orders = [], []
     for number, row in enumerate(_read_rows(folder), start=1):
-        if not row["expected_order"]:
-            raise UserError(f"{folder}: item {number} ('{row['compound']}') has no gold order.")
-        items.append(_item(row))
-        orders.append(Prediction(row["compound"], row["sentence"], tuple(row["order"])))
+        item = _item(row)
+        if item.best is None:
+            raise UserError(f"{folder}: item {number} ('{item.compound}') has no gold order.")
+        items.append(item)
+        order = tuple(row["order"])
+        completes = order[0] if item.expected_item else None
+        orders.append(
+            Prediction(item.compound, item.sentence, order, row.get("predicted_type"), completes)
+        )
     return items, orders
 
 
@@ -229,6 +243,8 @@ def _item(row: dict[str, Any]) -> Item:
         row["language"],
         sentence_type=row["sentence_type"],
         expected_order=tuple(expected) if expected else None,
+        sequence=tuple(Candidate(told, caption=told) for told in row.get("sequence", ())),
+        expected_item=row.get("expected_item"),
     )
 
 

@@ -38,7 +38,8 @@ class Scoring:
         p · (I − contrast · L) + (1 − p) · C.
 
     For a literal use the compound says itself what to look for. The words for the literal sense
-    tell what not to look for where the idiomatic one is meant.
+    tell what not to look for where the idiomatic one is meant. In Subtask B the likeness to the
+    sequence, by the mean vector of its pictures or captions, is added to that.
 
     The defaults are the UoR-NCL paper's: the query is the gloss where the sense is idiomatic and
     the compound where it is literal, and the cosines to image and caption are added (section 2.2).
@@ -83,6 +84,8 @@ def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dic
     idiomatic = [role for role in counted if role in IDIOMATIC]
     literal = [role for role in counted if role in LITERAL]
     weights = dict.fromkeys([*counted, "compound"], 0.0)
+    if "sequence" in roles:
+        weights["sequence"] = 1.0
     if not idiomatic:
         return weights | {"compound": 1.0}
     p = sense.probability if scoring.gate == "soft" else float(sense.label == "idiomatic")

@@ -12,8 +12,8 @@ from admire.choices import (
     Number,
     Precision,
     ProfileName,
-    QueryText,
     Ranker,
+    RankQuery,
     SenseMethod,
     Track,
     check_setting,
@@ -40,8 +40,8 @@ class Settings:
         caption_encoder: another encoder for captions and the queries that they are compared with;
             None takes ``encoder``.
         device, precision: of encoders that run on torch.
-        query: ``meaning`` is the method; ``compound`` and ``sentence`` are baselines without a chat
-            model.
+        query: ``meaning`` is the method; ``compound``, ``sentence`` and, for Subtask B,
+            ``sequence`` are baselines without a chat model.
         sense: how the sense is decided, see :data:`admire.choices.SenseMethod`.
         votes: how often each chat model is asked for the sense (the paper's T).
         meanings: what the chat models say of each compound, see :data:`admire.choices.Meanings`.
@@ -64,7 +64,7 @@ class Settings:
     caption_encoder: str | None = None
     device: Device = "auto"
     precision: Precision = "float32"
-    query: QueryText = "meaning"
+    query: RankQuery = "meaning"
     sense: SenseMethod = "auto"
     votes: int = 5
     meanings: Meanings = "both"
@@ -87,7 +87,7 @@ class Settings:
             caption_encoder=str | None,
             device=get_args(Device),
             precision=get_args(Precision),
-            query=get_args(QueryText),
+            query=get_args(RankQuery),
             sense=get_args(SenseMethod),
             votes=Number(1, whole=True),
             meanings=get_args(Meanings),

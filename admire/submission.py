@@ -1,4 +1,4 @@
-"""Submissions to AdMIRe: writing and reading them."""
+"""Submissions to AdMIRe, Subtasks A and B: writing and reading them."""
 
 from __future__ import annotations
 
@@ -9,37 +9,48 @@ from pathlib import Path
 
 import pandas as pd
 
-from admire.files import read_table
+from admire.errors import UserError
+from admire.files import check_columns, read_table
 from admire.items import SenseLabel, parse_order, parse_sentence_type
 from admire.storage import write_whole
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """One row of a submission. ``sentence`` is None where the file does not have the column."""
+    """One row of a submission. ``sentence`` is None where the file does not have the column.
+
+    ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
+    has no orders.
+    """
 
     compound: str
     sentence: str | None
     order: tuple[str, ...]
     sentence_type: SenseLabel | None = None
+    expected_item: str | None = None
 
 
 def write_submission(path: Path, predictions: Sequence[Prediction]) -> None:
-    """Write a TSV that AdMIRe's scorer accepts: ``compound``, ``expected_order`` and two more.
+    """Write a TSV that AdMIRe's scorer accepts.
+
+    The columns are ``compound``, ``expected_order``, ``sentence`` and ``sentence_type``; in Subtask
+    B ``compound``, ``sentence_type`` and ``expected_item``.
 
     Raises:
         UserError: the file cannot be written.
     """
-    table = pd.DataFrame(
-        {
-            "compound": [p.compound for p in predictions],
-            "expected_order": [str(list(p.order)) for p in predictions],
-            "sentence": [p.sentence or "" for p in predictions],
-            "sentence_type": [p.sentence_type or "" for p in predictions],
-        }
-    )
-    if predictions and all(p.sentence is None for p in predictions):
-        del table["sentence"]
+    columns = {
+        "compound": [p.compound for p in predictions],
+        "expected_order": [str(list(p.order)) for p in predictions],
+        "sentence": [p.sentence or "" for p in predictions],
+        "sentence_type": [p.sentence_type or "" for p in predictions],
+    }
+    if any(p.expected_item for p in predictions):
+        del columns["expected_order"], columns["sentence"]
+        columns["expected_item"] = [p.expected_item or "" for p in predictions]
+    elif predictions and all(p.sentence is None for p in predictions):
+        del columns["sentence"]
+    table = pd.DataFrame(columns)
     with write_whole(path) as file:
         # A lone carriage return ends a line for readers, but the writer does not quote it.
         returns = any("\r" in cell for cell in table.to_numpy().flat)
@@ -51,20 +62,29 @@ def write_submission(path: Path, predictions: Sequence[Prediction]) -> None:
 def read_submission(path: str | Path) -> list[Prediction]:
     """Read a submission: at least the columns ``compound`` and ``expected_order``.
 
+    One to Subtask B has ``expected_item`` instead.
+
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
     path = Path(path)
-    table = read_table(path, ("compound", "expected_order"))
+    table = read_table(path, ("compound",))
+    completes = "expected_item" in table and "expected_order" not in table
+    if not completes:
+        check_columns(path, table, ("expected_order",))
     predictions = []
     for number, row in enumerate(table.to_dict("records"), start=1):
         where = f"{path}, row {number} ('{row['compound']}')"
+        item = row["expected_item"].strip() if completes else None
+        if item == "":
+            raise UserError(f"{where}, expected_item: is empty.")
         predictions.append(
             Prediction(
                 compound=row["compound"],
                 sentence=row.get("sentence"),
-                order=parse_order(row["expected_order"], (), where),
+                order=() if completes else parse_order(row["expected_order"], (), where),
                 sentence_type=parse_sentence_type(row.get("sentence_type", ""), where),
+                expected_item=item,
             )
         )
     return predictions

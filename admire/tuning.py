@@ -46,6 +46,10 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, Scoring]:
         UserError: the folder is not a run with meanings and gold orders, or has too few compounds.
     """
     items, parts, encoders = read_run(folder)
+    if any(item.expected_order is None for item in items):
+        raise UserError(
+            f"{folder}: is a run of Subtask B. Tuning needs the gold orders of Subtask A."
+        )
     tracks = sum(f"{track}_compound" in parts[0] for track in TRACKS)
     tried = scorings(tracks, encoders, gates(parts), sides(parts))
     return cross_validate_scoring(items, parts, tried, seed=seed)

@@ -45,8 +45,16 @@ class Prompts:
         self._templates.filters["quoted"] = quoted
 
     def about(self, item: Item, prompt: str, **values: object) -> str:
-        """The prompt about an item, in the item's language. See :meth:`render`."""
-        known = {"compound": item.compound, "sentence": item.sentence}
+        """The prompt about an item, in the item's language. See :meth:`render`.
+
+        The template is given the ``compound``, the ``sentence``, the captions of the ``sequence``,
+        a list, and these values.
+        """
+        known: dict[str, object] = {
+            "compound": item.phrase,
+            "sentence": item.sentence,
+            "sequence": [" ".join(one.caption.split()) for one in item.sequence if one.caption],
+        }
         return self.render(prompt, base_language(item.language), **known | values)
 
     def render(self, prompt: str, language: str, **values: object) -> str:

@@ -189,6 +189,22 @@ def admire_row(compound: str = "night owl", **changes: str) -> dict[str, str]:
     return row | changes
 
 
+def sequence_row(compound: str = "night owl", **changes: str) -> dict[str, str]:
+    """One row as AdMIRe's Subtask B has it, with four captioned candidates a.png to d.png."""
+    row = {
+        "compound": compound,
+        "subset": "Train",
+        "sentence_type": "idiomatic",
+        "expected_item": "b.png",
+        "sequence_caption1": "a woman writes by a lamp",
+        "sequence_caption2": "the clock says three, she still writes",
+    }
+    captions = ["an owl in a tree", "a woman asleep beside a lamp", "a tired bird", "a red bicycle"]
+    for k, (name, caption) in enumerate(zip("abcd", captions, strict=True), start=1):
+        row |= {f"image{k}_name": f"{name}.png", f"image{k}_caption": caption}
+    return row | changes
+
+
 @pytest.fixture
 def write_table(tmp_path: Path) -> Callable[..., Path]:
     """Write rows as a TSV or CSV below tmp_path and return its path."""

@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 import typer
 from commands import chat_server, hide, run
-from conftest import admire_row
+from conftest import admire_row, sequence_row
 from pytest_httpserver import HTTPServer
 from toys import PictureEncoder, WordEncoder
 
@@ -343,6 +343,29 @@ def test_rank_writes_a_submission_that_score_reads(
     figures = pd.DataFrame(json.loads(out)[str(submission)])
     top1 = figures[(figures["metric"] == "top1") & (figures["group"] == "all")].iloc[0]
     assert (top1["n"], top1["mean"]) == (2, 0)  # the gold says a.png
+
+
+def test_subtask_b_is_ranked_and_scored_by_its_six_figures(
+    capsys, tmp_path, write_table, httpserver, model
+):
+    prompts = chat_server(httpserver, literal)
+    data = write_table(sequence_row(), sequence_row("cold feet"), name="b/subtask_b_dev.tsv")
+    code, out, err = run(capsys, "rank", data.parent, "--out", tmp_path / "run", *model)
+    assert code == 0, err
+    assert "sense_accuracy" in out
+    assert sum("pictures" in prompt for prompt in prompts) == 10
+    columns = ("compound", "sentence_type", "expected_item")
+    rows = [{c: row[c] for c in columns} for row in (sequence_row("cold feet"), sequence_row())]
+    gold = write_table(*rows, name="b_en_dev_targets.tsv")
+    submission = tmp_path / "run" / "submission_en.tsv"
+    code, out, _ = run(capsys, "score", submission, "--gold", gold, "--json")
+    assert code == 0
+    (figures,) = json.loads(out).values()
+    told = {(row["group"], row["metric"]): row["mean"] for row in figures}
+    assert told["idiomatic", "sense_accuracy"] == 0.0
+    assert told.keys() == {
+        (group, f"{what}_accuracy") for group in ("all", "idiomatic") for what in ("item", "sense")
+    }
 
 
 def test_the_language_names_the_submission(capsys, tmp_path, write_table, httpserver, model):

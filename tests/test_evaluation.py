@@ -11,7 +11,7 @@ from conftest import admire_row
 
 from admire.errors import UserError
 from admire.evaluation import paired_difference, score_items, summarise
-from admire.items import Item, read_items
+from admire.items import Candidate, Item, read_items
 from admire.submission import Prediction, read_submission, write_submission
 
 BEST = tuple("abcde")
@@ -143,6 +143,78 @@ def test_from_file_to_file_a_gold_and_a_submission_meet(write_table, tmp_path):
         [Prediction(i.compound, i.sentence, i.expected_order or ()) for i in reversed(gold)],
     )
     assert top1(gold, read_submission(submission)) == [1.0, 1.0]
+
+
+def test_rows_of_admire_2_are_told_apart_by_sentence_and_then_by_order(write_table, tmp_path):
+    rows = [
+        admire_row("kıl payı 1", sentence=sentence, expected_order=str(list(order)))
+        for sentence, order in [("Bir.", "abcde"), ("Bir.", "edcba"), ("İki.", "bacde")]
+    ]
+    for row in rows:
+        row |= {f"image{k}_name": name for k, name in enumerate("abcde", start=1)}
+    gold = read_items(write_table(*rows, name="submission_Turkish.tsv"))
+    orders = [BEST, BEST, tuple("bacde")]
+    path = tmp_path / "mine.tsv"
+    write_submission(path, [predicted(i, o) for i, o in zip(gold, orders, strict=True)])
+    assert top1(gold, read_submission(path)) == [1.0, 0.0, 1.0]
+
+
+# -------------------------------------------------------------------------------- Subtask B
+
+
+def shown(compound: str, sense: str | None = "idiomatic", best: str | None = "a") -> Item:
+    names = tuple(Candidate(name, caption="x") for name in "abcd")
+    return Item(compound, "", "en", names, sense, None, (Candidate("sequence1"),), best)
+
+
+def told(compound: str, best: str = "a", sense: str | None = "idiomatic") -> Prediction:
+    return Prediction(compound, None, (), sense, best)
+
+
+SHOWN = [shown("night owl"), shown("early bird", "literal"), shown("cold feet", "literal", "b")]
+
+
+def test_subtask_b_has_the_organisers_six_figures():
+    predictions = [
+        told("cold feet", "b", "idiomatic"),
+        told("night owl"),
+        told("early bird", "c", "literal"),
+    ]
+    scored = score_items(SHOWN, predictions, "submission")
+    summary = summarise(scored)
+    assert {(row.group, row.metric): row.mean for row in summary.itertuples()} == {
+        ("all", "item_accuracy"): pytest.approx(2 / 3),
+        ("all", "sense_accuracy"): pytest.approx(2 / 3),
+        ("idiomatic", "item_accuracy"): 1.0,
+        ("idiomatic", "sense_accuracy"): 1.0,
+        ("literal", "item_accuracy"): 0.5,
+        ("literal", "sense_accuracy"): 0.5,
+    }
+    better = score_items(SHOWN, [*predictions[:2], told("early bird", sense=None)], "submission")
+    difference = paired_difference(scored, better).set_index(["group", "metric"])["mean"]
+    assert difference["all", "item_accuracy"] == pytest.approx(1 / 3)
+    assert difference["literal", "sense_accuracy"] == -0.5  # a sense that is not told is wrong
+
+
+def test_a_baseline_that_tells_no_sense_has_no_accuracy_of_it():
+    scored = score_items(SHOWN[:1], [told("night owl", sense=None)], "submission")
+    assert scored.columns.tolist() == ["compound", "sentence", "sentence_type", "item_accuracy"]
+
+
+def test_a_compound_that_repeats_in_subtask_b_is_joined_in_the_rows_order():
+    gold = [shown("night owl"), shown("night owl", best="b")]
+    scored = score_items(gold, [told("night owl"), told("night owl")], "submission")
+    assert scored["item_accuracy"].tolist() == [1.0, 0.0]
+
+
+def test_what_does_not_fit_subtask_b_is_refused():
+    assert "'x', is none of" in refusal(SHOWN[:1], [told("night owl", "x")])
+    assert "has no expected_item for 'night owl'" in refusal(
+        SHOWN[:1], [predicted(OWL, sentence=False)]
+    )
+    assert "does not name exactly" in refusal([OWL], [replace(told("night owl"))])
+    blind = shown("night owl", best=None)
+    assert "has no expected_item to score" in refusal([blind], [told("night owl")])
 
 
 # -------------------------------------------------------------------------------- summaries

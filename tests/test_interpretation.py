@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from toys import OWL, ScriptedChat, WordEncoder, explains, says
 
-from admire import Item, Scoring, Settings, rank
+from admire import Candidate, Item, Scoring, Settings, UserError, rank
 from admire.interpretation import Interpretation, interpret
 from admire.meaning import Meaning
 from admire.prompts import Prompts
@@ -38,6 +38,24 @@ def test_a_sense_that_no_chat_model_decides_is_decided_once(monkeypatch):
     assert [r.predicted_type for r in run.rankings] == ["literal", "literal"]
     assert len(run.rankings[0].interpretations) == 3
     assert run.record["models"]["detector"] == "counted:1"
+
+
+def test_what_tells_the_sense_of_subtask_b_are_the_captions_of_the_sequence():
+    seen = []
+
+    class Reader(Counted):
+        def classify(self, uses):
+            seen.extend(use.item.sentence for use in uses)
+            return super().classify(uses)
+
+    sequence = (Candidate("s1.png", caption="A lamp.\nIt is lit."), Candidate("s2.png"))
+    item = Item("night owl", "", sequence=sequence)
+    interpret([item], [says("")], Prompts(), sense="detector", detector=Reader(), glosses="none")
+    assert seen == ["A lamp. It is lit. It was about night owl."]
+    target = Item("night owl", "", expected_item="a.png")
+    for blind in (target, replace(item, sequence=sequence[1:])):
+        with pytest.raises(UserError, match="nothing tells its sense"):
+            interpret([blind], [says("Literal")], Prompts(), sense="vote")
 
 
 # ------------------------------------------------------------------------------ what is asked

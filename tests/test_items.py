@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import admire_row, refused
+from conftest import admire_row, refused, sequence_row
 
 from admire.items import SAMPLES, Candidate, Item, read_items
 from admire.submission import read_submission
@@ -511,6 +511,125 @@ def test_a_bad_jsonl_line_is_refused_with_its_number(tmp_path, line, words):
     # The blank line counts: the number is the one that an editor shows.
     path = json_lines(tmp_path / "items.jsonl", json_row(), "", line, json_row())
     refused(path, "row 3", *words)
+
+
+# -------------------------------------------------------------------------------- Subtask B
+
+
+def test_a_row_of_subtask_b_has_a_sequence_and_no_sentence(write_table, tmp_path, caplog):
+    write_table(sequence_row(), name="b/subtask_b_train.tsv")
+    (item,) = read_items(tmp_path / "b")
+    assert (item.compound, item.sentence, item.sentence_type) == ("night owl", "", "idiomatic")
+    assert item.sequence == (
+        Candidate("sequence1", None, "a woman writes by a lamp"),
+        Candidate("sequence2", None, "the clock says three, she still writes"),
+    )
+    assert [one.name for one in item.candidates] == ["a.png", "b.png", "c.png", "d.png"]
+    assert (item.expected_item, item.best, item.expected_order) == ("b.png", "b.png", None)
+    assert [message.count("the image is missing") for message in caplog.messages] == [1]
+
+
+def test_a_blind_row_of_subtask_b_has_no_gold(write_table):
+    (item,) = read_items(write_table(sequence_row(sentence_type="", expected_item="")))
+    assert (item.sentence_type, item.expected_item, item.best) == (None, None, None)
+
+
+def test_a_sequences_pictures_are_s1_and_s2_of_the_compound_or_what_the_file_names(
+    write_table, tmp_path
+):
+    pictures(
+        tmp_path / "cat_s eyes", "s1.png", "s2.png", "other.png", *(f"{k}.png" for k in "abcd")
+    )
+    row = sequence_row("cat's eyes", sequence_caption2="")
+    (item,) = read_items(write_table(row))
+    folder = tmp_path / "cat_s eyes"
+    assert item.sequence == (
+        Candidate("s1.png", folder / "s1.png", "a woman writes by a lamp"),
+        Candidate("s2.png", folder / "s2.png", None),
+    )
+    (item,) = read_items(write_table(row | {"sequence_image2": "other.png"}))
+    assert [one.name for one in item.sequence] == ["s1.png", "other.png"]
+
+
+def test_manifests_hold_sequences_too(write_table, tmp_path):
+    row = json_row(sentence="", sequence=[{"caption": "a lamp"}], expected_item="candidate2")
+    (item,) = read_items(json_lines(tmp_path / "items.jsonl", row))
+    assert item.sequence == (Candidate("sequence1", None, "a lamp"),)
+    assert item.best == "candidate2"
+    pictures(tmp_path, *(f"{k}.png" for k in "abcd"))
+    rows = sequence_row(), sequence_row(sequence_caption2="")
+    two, one = read_items(write_table(*rows, name="manifest.csv"))
+    assert (len(two.sequence), len(one.sequence)) == (2, 1)
+
+
+def test_targets_of_subtask_b_can_be_read_without_candidates(write_table):
+    columns = ("compound", "subset", "sentence_type", "expected_item")
+    row = {column: sequence_row()[column] for column in columns}
+    (item,) = read_items(write_table(row))
+    assert item == Item("night owl", "", sentence_type="idiomatic", expected_item="b.png")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"expected_item": "e.png"}, ("expected_item", "'e.png', which is no candidate")),
+        ({"sequence_caption2": ""}, ("sequence 2 has neither a caption nor an image",)),
+    ],
+)
+def test_a_row_of_subtask_b_that_does_not_fit_is_refused(write_table, changes, words):
+    refused(write_table(sequence_row(), sequence_row(**changes)), "row 2", *words)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (json_row(sentence=""), ("sentence: is empty",)),
+        (json_row(sequence="a lamp"), ("sequence: is not a list",)),
+        (json_row(expected_item="candidate1"), ("expected_item: there is no sequence",)),
+    ],
+)
+def test_a_jsonl_row_whose_sequence_cannot_be_used_is_refused(tmp_path, row, words):
+    refused(json_lines(tmp_path / "items.jsonl", row), "row 1", *words)
+
+
+# -------------------------------------------------------------------------------- AdMIRe 2
+
+
+@pytest.mark.parametrize(
+    ("compound", "sentence", "phrase"),
+    [
+        ("kıl payı 1", "Bir kamyondan kıl payı kurtuldu.", "kıl payı"),
+        ("kıl payı 1", "Yün balyalarının içindeki kıl.", "kıl payı"),
+        ("Cloud 9", "She is on cloud 9.", "Cloud 9"),  # the number is the compound's own
+        ("night owl", "She is a night owl.", "night owl"),
+        ("7", "Seven.", "7"),
+        ("cloud 9", "", "cloud 9"),
+    ],
+)
+def test_a_number_behind_a_compound_is_no_part_of_the_phrase(compound, sentence, phrase):
+    item = Item(compound, sentence)
+    assert (item.compound, item.phrase) == (compound, phrase)
+
+
+def test_blind_files_of_admire_2_are_read(shared, caplog):
+    for language, tag, count in (("Turkish", "tr", 180), ("Chinese", "zh", 179)):
+        items = read_items(shared / "admire2" / f"submission_{language}.tsv")
+        assert len(items) == count
+        assert {item.language for item in items} == {tag}
+        assert all(item.best is None and len(item.candidates) == 5 for item in items)
+        assert not any(re.search(r"\d", item.phrase) for item in items)
+        captions = [one.caption or "" for item in items for one in item.candidates]
+        assert any(caption.startswith("<<SYS>>") for caption in captions)
+
+
+@pytest.mark.parametrize(("split", "count"), [("train", 20), ("dev", 5)])
+def test_the_targets_of_subtask_b_are_those_of_its_items(shared, split, count):
+    items = read_items(shared / "admire_b" / f"subtask_b_{split}.tsv")
+    targets = read_items(shared / "admire_b" / f"b_en_{split}_targets.tsv")
+    assert len(items) == len(targets) == count
+    assert all((len(item.sequence), len(item.candidates)) == (2, 4) for item in items)
+    names = {item.compound: [one.name for one in item.candidates] for item in items}
+    assert all(item.sentence_type and item.best in names[item.compound] for item in targets)
 
 
 # -------------------------------------------------------------------------------- real data

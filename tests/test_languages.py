@@ -9,7 +9,7 @@ from conftest import admire_row, refused
 
 from admire.errors import UserError
 from admire.items import read_items
-from admire.languages import base_language, check_language, guess_language
+from admire.languages import LANGUAGES, base_language, check_language, guess_language
 
 
 @pytest.mark.parametrize(
@@ -29,10 +29,21 @@ from admire.languages import base_language, check_language, guess_language
         ("submission_zz.tsv", "en"),  # not a language that we know
         ("script.tsv", "en"),  # ends in pt, but as part of a word
         ("items_of_pt.tsv", "pt"),  # of-pt is no language, pt is
+        ("submission_Turkish.tsv", "tr"),
+        ("submission_Norwegian.tsv", "no"),
+        ("submission_Spanish-Ecuador.tsv", "es"),
+        ("Georgian/data/train.tsv", "ka"),
+        ("unpolish.tsv", "en"),  # ends in a name, but as part of a word
     ],
 )
 def test_the_language_is_what_the_name_ends_in(path, tag):
     assert guess_language(Path("/somewhere") / path) == tag
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_every_language_is_known_by_its_name(code):
+    tag = guess_language(Path(f"/somewhere/submission_{LANGUAGES[code]}.tsv"))
+    assert LANGUAGES[tag] == LANGUAGES[code]
 
 
 def test_the_rows_own_language_goes_before_the_callers_and_that_before_the_names(write_table):

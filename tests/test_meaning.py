@@ -248,6 +248,13 @@ def test_a_reply_without_a_usable_definition(reply: str):
     assert read_meaning(reply, ITEM, Prompts().about(ITEM, "idiomatic")) == UNSAID
 
 
+def test_what_the_prompts_example_says_of_the_compound_itself_is_no_copy():
+    swan = Item("swan song", "")
+    prompt = Prompts().about(swan, "idiomatic")
+    reply = '{"definitions": ["the farewell of an artist", "too much bureaucracy"]}'
+    assert read_meaning(reply, swan, prompt) == Meaning(("the farewell of an artist",))
+
+
 def test_a_scene_that_copies_the_sentence_is_left_out():
     reply = '{"definitions": ["awake late"], "scene": "my sister, who writes at midnight"}'
     assert read_meaning(reply, ITEM) == Meaning(("awake late",))

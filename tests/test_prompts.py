@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from admire.errors import UserError
+from admire.items import Item
 from admire.prompts import FOLDER, Prompts
 
-VALUES = {"compound": "night owl", "sentence": "My sister is a night owl."}
+SHOWN = ["A lamp is lit.", "An owl sleeps."]
+VALUES = {"compound": "night owl", "sentence": "My sister is a night owl.", "sequence": SHOWN}
 SHIPPED = sorted(file.name for file in FOLDER.glob("*.j2"))
 
 
@@ -27,11 +30,31 @@ def test_a_shipped_prompt_holds_what_it_asks_about(file: str):
     prompt, language = file.removesuffix(".j2").split("_")
     text = Prompts().render(prompt, language, **VALUES)
     assert "night owl" in text
-    # What a compound's words say, and a neutral sentence, do not depend on the sentence.
-    assert ('"My sister is a night owl."' in text) == (prompt not in ("literal", "neutral"))
+    # What a compound's words say, and neutral contexts, do not depend on the sentence.
+    needs = prompt not in ("literal", "neutral") and not prompt.startswith("sequence")
+    assert ('"My sister is a night owl."' in text) == needs
+    shows = prompt in ("sequence", "sequence-sense")
+    assert all(caption in text for caption in SHOWN) == shows
     assert "{{" not in text
     assert "{%" not in text
     assert text == text.strip()
+
+
+def test_without_a_sentence_no_line_stands_for_it():
+    item = Item("kıl payı 1", "", "tr")
+    for prompt in ("idiomatic", "gloss"):
+        text = Prompts().about(item, prompt)
+        whole = Prompts().about(replace(item, sentence="Bir."), prompt)
+        assert '""' not in text
+        assert len(whole.splitlines()) == len(text.splitlines()) + 1
+
+
+def test_the_number_behind_a_compound_stays_out_of_prompts():
+    item = Item("kıl payı 1", "Kıl payı kurtuldu.", "tr")
+    for prompt in ("sense", "gloss", "idiomatic", "literal", "detect", "neutral"):
+        text = Prompts().about(item, prompt)
+        assert "kıl payı" in text
+        assert "kıl payı 1" not in text
 
 
 def test_the_prompt_for_a_rating_holds_both_sentences_in_their_order():

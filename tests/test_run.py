@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, says
+from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains, says
 
 from admire import (
     Candidate,
@@ -30,6 +31,77 @@ def test_an_idiomatic_sense_ranks_by_the_gloss_and_a_literal_one_by_the_compound
         run = rank([OWL], PAPER, llms=[says(sense)], encoder=WordEncoder())
         assert run.rankings[0].order[0] == best
         assert run.rankings[0].predicted_type == sense.lower()
+
+
+# Subtask B: the first candidate is nearest to the sequence, the last to the compound.
+SHOWN = Item(
+    "night owl",
+    "",
+    candidates=(
+        Candidate("desk.png", caption="a woman writes at a desk"),
+        Candidate("late.png", caption="a woman at a desk awake late"),
+        Candidate("owl.png", caption="an owl at night"),
+    ),
+    sequence=(
+        Candidate("sequence1", caption="a woman at a desk"),
+        Candidate("sequence2", caption="the woman writes"),
+    ),
+)
+
+
+def test_a_sequence_is_a_query_beside_the_meaning_of_the_sense_that_it_shows():
+    for query, best in [("compound", "owl.png"), ("sequence", "desk.png")]:
+        run = rank([SHOWN], Settings(query=query), encoder=WordEncoder())
+        assert run.rankings[0].order[0] == best
+        (prediction,) = run.predictions()
+        assert (prediction.expected_item, prediction.sentence_type) == (best, None)
+
+    settings = Settings(sense="vote", scoring=Scoring(standardise=True))
+    chat = explains("Idiomatic", '{"definitions": ["awake late"]}')
+    (ranking,) = rank([SHOWN], settings, llms=[chat], encoder=WordEncoder()).rankings
+    assert ranking.order[0] == "late.png"
+    assert ranking.predicted_type == "idiomatic"
+    votes = [prompt for prompt in chat.prompts if "or literally" in prompt]
+    assert all('Picture 2: "the woman writes"' in prompt for prompt in votes)
+    # Each query is brought to one scale; they count alike.
+    columns = np.array([[row["caption_sequence"], row["caption_gloss"]] for row in ranking.parts])
+    scaled = (columns - columns.mean(axis=0)) / columns.std(axis=0)
+    assert ranking.scores == pytest.approx(scaled.sum(axis=1))
+    # The mean of (woman, a, at, a, desk) and (the, woman, writes), each of unit length.
+    first, second = 1 / sqrt(7), 1 / sqrt(3)
+    shared = 4 * first + first + first + first + second + second  # a twice, woman, at, desk
+    length = sqrt(2 + 2 * first * second)
+    assert columns[0, 0] == pytest.approx(shared / (length * sqrt(8)))
+
+
+def test_what_the_sequence_does_not_have_says_so(tmp_path):
+    (tmp_path / "s1.png").write_text("a woman at a desk")
+    blind = replace(SHOWN, sequence=(Candidate("s1.png", tmp_path / "s1.png"),))
+
+    def says_so(items: list[Item], **settings: str) -> str:
+        with pytest.raises(UserError) as caught:
+            rank(items, Settings(**settings), llms=[says("Literal")], encoder=WordEncoder())
+        return str(caught.value)
+
+    assert "no sentences" in says_so([SHOWN], query="sentence")
+    assert "no sequences" in says_so([OWL], query="sequence")
+    assert "row 2 ('night owl') has no sequence" in says_so([SHOWN, OWL])
+    assert "nothing of the track caption" in says_so([blind], query="sequence")
+    assert "no sequence with captions" in says_so([blind], sense="vote")
+
+
+def test_pictures_of_a_sequence_are_compared_with_those_of_the_candidates(tmp_path):
+    def picture(name: str, shows: str) -> Candidate:
+        (tmp_path / name).write_text(shows)
+        return Candidate(name, tmp_path / name)
+
+    item = replace(
+        SHOWN,
+        sequence=(picture("s1.png", "woman desk"), picture("s2.png", "woman lamp")),
+        candidates=(picture("a.png", "owl tree"), picture("b.png", "woman bed lamp")),
+    )
+    run = rank([item], Settings(query="sequence"), encoder=PictureEncoder())
+    assert run.rankings[0].order == ("b.png", "a.png")
 
 
 def test_a_literal_sense_asks_for_no_gloss_with_a_hard_gate_and_for_one_with_a_soft():

@@ -22,6 +22,7 @@ from admire import (
     read_submission,
     write_run,
 )
+from admire.tuning import tune
 
 
 def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
@@ -112,6 +113,42 @@ def test_a_run_folder_is_replaced_by_a_run_and_nothing_else_is(tmp_path):
     with pytest.raises(UserError, match="thesis"):
         write_run(run, tmp_path / "notes")
     assert [path.name for path in (tmp_path / "notes").iterdir()] == ["thesis.txt"]
+
+
+# ------------------------------------------------------------------------------ Subtask B
+
+
+def test_a_run_of_subtask_b_leaves_its_submission_and_is_compared_but_not_tuned(tmp_path):
+    shown = Item(
+        "night owl",
+        "",
+        candidates=OWL.candidates,
+        sentence_type="idiomatic",
+        sequence=(Candidate("sequence1", caption="a person awake"),),
+        expected_item="person.png",
+    )
+    run = rank([shown], Settings(sense="vote"), llms=[explains("Literal")], encoder=WordEncoder())
+    (path,) = write_run(run, tmp_path / "run")
+    (prediction,) = read_submission(path)
+    assert (prediction.expected_item, prediction.sentence_type) == ("person.png", "literal")
+    row = json.loads((tmp_path / "run" / "items.jsonl").read_text())
+    assert (row["sequence"], row["expected_item"]) == (["a person awake"], "person.png")
+    assert row["predicted_type"] == "literal"
+    table = compare_runs([tmp_path / "run"])
+    figures = table[table["group"] == "all"].set_index("metric")["mean"].to_dict()
+    assert figures == {"item_accuracy": 1.0, "sense_accuracy": 0.0}
+    with pytest.raises(UserError, match="Subtask B"):
+        tune(tmp_path / "run")
+
+
+def test_a_blind_submission_is_filled_in_under_its_own_name(tmp_path):
+    source = tmp_path / "submission_Turkish.tsv"
+    source.write_text("any")
+    item = replace(OWL, compound="night owl 1", language="tr")
+    run = rank([item, item], Settings(query="compound"), encoder=WordEncoder(), source=source)
+    (path,) = write_run(run, tmp_path / "run")
+    assert path.name == "submission_Turkish.tsv"
+    assert [p.compound for p in read_submission(path)] == ["night owl 1", "night owl 1"]
 
 
 # ------------------------------------------------------------------------------ many run folders

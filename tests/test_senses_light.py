@@ -6,12 +6,13 @@ import hashlib
 import importlib.util
 import re
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from admire import Item, UserError
+from admire import Candidate, Item, UserError
 from admire.senses import (
     BUILT_IN,
     DetectorTraining,
@@ -112,6 +113,19 @@ def test_a_compound_is_read_in_its_sentence_where_it_is_repeated_and_once_in_neu
     words = [word for word, _ in encoder.asked]
     assert words == ["Night owls", "night owl"] + ["night owl"] * 4
     assert all("It was about night owl." in text for _, text in encoder.asked[4:])
+
+
+def test_what_a_sequence_shows_is_compared_with_captions_that_say_nothing():
+    encoder = MarkedEncoder()
+    sequence = (Candidate("sequence1", caption="A lamp."),)
+    item = Item("night owl", "A lamp. It was about night owl.", sequence=sequence)
+    detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.zeros(1), True, {})
+    detector.classify([Use(item), Use(replace(item, sequence=()))], encoder)
+    contexts = [text for _, text in encoder.asked[::2]]
+    assert contexts[0] == contexts[1]
+    assert "The image shows" in contexts[2]
+    assert all("It was about night owl." in text for text in contexts[2:])
+    assert "The image shows" not in contexts[3]
 
 
 def test_neutral_sentences_are_of_the_items_language():

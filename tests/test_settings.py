@@ -18,7 +18,7 @@ from admire.scorer import TEXTS
             lambda: Settings(query="compund"),
             ("--query", "compund"),
             "query cannot be 'compund'. Did you mean 'compound'? "
-            "There are: meaning, compound, sentence.",
+            "There are: meaning, compound, sentence, sequence.",
         ),
         (
             lambda: Scoring(gate="sfot"),

@@ -57,6 +57,27 @@ def test_a_submission_without_sentences_comes_back_without_them(tmp_path):
     assert read_submission(tmp_path / "submission_en.tsv") == predictions
 
 
+def test_a_submission_to_subtask_b_is_its_three_columns_and_comes_back(tmp_path):
+    path = tmp_path / "submission_en.tsv"
+    written = [
+        Prediction("night owl", "", ("a.png", "b.png"), "literal", "a.png"),
+        Prediction("early bird", "", ("d.png", "c.png"), None, "d.png"),
+    ]
+    write_submission(path, written)
+    assert path.read_bytes().replace(b"\r\n", b"\n").decode() == (
+        "compound\tsentence_type\texpected_item\nnight owl\tliteral\ta.png\nearly bird\t\td.png\n"
+    )
+    assert read_submission(path) == [
+        Prediction("night owl", None, (), "literal", "a.png"),
+        Prediction("early bird", None, (), None, "d.png"),
+    ]
+
+
+def test_a_submission_to_subtask_b_without_an_item_is_refused_with_its_row(write_table):
+    rows = [{"compound": "night owl", "expected_item": name} for name in ("a.png", " ")]
+    refused(write_table(*rows), "row 2", "expected_item: is empty", read=read_submission)
+
+
 @pytest.mark.parametrize("column", ["compound", "expected_order"])
 def test_a_submission_without_a_needed_column_is_refused(write_table, column):
     row = {"compound": "night owl", "expected_order": str(list(NAMES)), "sentence": "A night owl."}

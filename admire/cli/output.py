@@ -33,7 +33,7 @@ def finish(run: Run, out: Path) -> None:
     written = write_run(run, out)
     print_rankings(run.rankings)
     items = [ranking.item for ranking in run.rankings]
-    if all(item.expected_order for item in items):
+    if all(item.best for item in items):
         print_summary(
             summarise(score_items(items, run.predictions(), str(out))), str(out), json=False
         )
@@ -150,9 +150,8 @@ def _candidate_lines(ranking: Ranking) -> list[str]:
         candidate.name: (score, candidate.caption or "")
         for candidate, score in zip(ranking.item.candidates, ranking.scores, strict=True)
     }
-    best = (ranking.item.expected_order or [None])[0]
     return [
-        f"{found[name][0]:+.2f} {'★' if name == best else ' '} {name}  "
+        f"{found[name][0]:+.2f} {'★' if name == ranking.item.best else ' '} {name}  "
         + textwrap.shorten(found[name][1], 40, placeholder="…")
         for name in ranking.order
     ]

@@ -17,8 +17,8 @@ from admire.choices import (
     Meanings,
     Precision,
     ProfileName,
-    QueryText,
     Ranker,
+    RankQuery,
     SenseMethod,
     Track,
 )
@@ -136,11 +136,11 @@ def rank(
     ] = None,
     lang: Lang = None,
     query: Annotated[
-        QueryText | None,
+        RankQuery | None,
         choice(
             "query",
-            get_args(QueryText),
-            "What candidates are compared with; the last two are baselines.",
+            get_args(RankQuery),
+            "What candidates are compared with; all but the meaning are baselines.",
         ),
     ] = None,
     sense: Annotated[SenseMethod | None, SENSE_OPTION] = None,

@@ -247,7 +247,7 @@ def encode_triplets(
         present,
         np.array(positive),
         tuple(found),
-        np.array([query != item.compound for query, item in zip(queries, items, strict=True)]),
+        np.array([query != item.phrase for query, item in zip(queries, items, strict=True)]),
     )
 
 

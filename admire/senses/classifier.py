@@ -113,7 +113,7 @@ class Classifier:
         tokenizer = self.model.tokenizer
         # Some tokenizers would make a token of a space before the separator. Without a space
         # after it, the MWE's first piece would be taken for the end of a word.
-        mwe = use.item.compound.strip()
+        mwe = use.item.phrase.strip()
         told = f"{tokenizer.sep_token} {mwe}"
         sentence = use.item.sentence.strip()
         room = (self.model.max_seq_length or 0) - len(tokenizer(told)["input_ids"])

@@ -146,12 +146,16 @@ def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool
         neutral: subtract the mean over neutral sentences, which are the lines of the template
             ``neutral`` (one, as it comes with admire) and say nothing of what the compound means.
             What the encoder knows of the compound itself is in both and falls out; what the
-            sentence adds is left. They are read once for each compound of a language.
+            sentence adds is left. They are read once for each compound of a language. Where
+            captions of a sequence stand for a sentence, so do those of ``sequence-neutral``.
     """
     prompts = Prompts()
     lines = {
-        (item.compound, item.language): [
-            replace(item, sentence=line) for line in prompts.about(item, "neutral").splitlines()
+        _neutral(item): [
+            replace(item, sentence=line)
+            for line in prompts.about(
+                item, "sequence-neutral" if item.sequence else "neutral"
+            ).splitlines()
         ]
         for item in items
     }
@@ -163,19 +167,24 @@ def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool
     ends = np.cumsum([len(items), *map(len, lines.values())])[:-1]
     contexts, *others = np.split(vectors, ends)
     means = {place: part.mean(axis=0) for place, part in zip(lines, others, strict=True)}
-    added: Features = contexts - np.array([means[i.compound, i.language] for i in items])
+    added: Features = contexts - np.array([means[_neutral(item)] for item in items])
     return added
+
+
+def _neutral(item: Item) -> tuple[str, str, bool]:
+    """What an item's neutral sentences depend on."""
+    return item.phrase, item.language, bool(item.sequence)
 
 
 def _places(item: Item, prompts: Prompts) -> tuple[Query, Query]:
     """The two places where the prompt has the compound."""
     text = prompts.about(item, "detect")
-    start, end = find_compound(item.sentence, item.compound)
+    start, end = find_compound(item.sentence, item.phrase)
     before = text.index(item.sentence)
-    repeated = text.rindex(item.compound)
+    repeated = text.rindex(item.phrase)
     return (
         Query(text, span=(before + start, before + end)),
-        Query(text, span=(repeated, repeated + len(item.compound))),
+        Query(text, span=(repeated, repeated + len(item.phrase))),
     )
 
 

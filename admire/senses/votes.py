@@ -23,8 +23,9 @@ def vote(
 ) -> list[Sense]:
     """Ask the chat model several times for the sense of each compound, and follow the majority.
 
-    Replies that name neither sense, or both, count as unparsed and for neither side. An item with
-    votes that come later is undecided.
+    Of Subtask B it is asked which sense the captions of the sequence show. Replies that name
+    neither sense, or both, count as unparsed and for neither side. An item with votes that come
+    later is undecided.
 
     Args:
         votes: how often the model is asked (the paper's T, which is 5 there).
@@ -37,7 +38,7 @@ def vote(
     def ask(turn: tuple[Item, int]) -> Vote:
         item, seed = turn
         question = Question(
-            prompts.about(item, "sense"),
+            prompts.about(item, "sequence-sense" if item.sequence else "sense"),
             temperature=VOTE_TEMPERATURE,
             max_tokens=VOTE_TOKENS,
             seed=seed,
