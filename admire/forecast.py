@@ -75,7 +75,8 @@ def plan(
     ]
     if not models:
         return []
-    check_candidates(items, models, settings)
+    if settings.looks:
+        check_candidates(items, models, settings)
     prompts = Prompts(settings.prompts)
     with hidden_progress():
         readings, _ = ask_models(

@@ -108,6 +108,11 @@ class Settings:
                 f"rankers cannot be {self.rankers!r}: it names one or more, each once.", "rankers"
             )
 
+    @property
+    def looks(self) -> bool:
+        """Whether chat models look at the candidates."""
+        return any(ranker != "embeddings" for ranker in self.rankers)
+
 
 @dataclass(frozen=True)
 class Asking:

@@ -43,7 +43,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         opened.append((name, options))
         return Others() if name == "others" else WordEncoder()
 
-    def open_llms(name: str, *, url: str | None = None) -> list[ScriptedChat]:
+    def open_llms(name: str, *, url: str | None = None, **_: Any) -> list[ScriptedChat]:
         opened.append((name, url))
         return [
             ScriptedChat(
@@ -51,7 +51,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             )
         ]
 
-    for module in ("head.triplets", "run"):
+    for module in ("head.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
     monkeypatch.setattr("admire.head.triplets.open_llm", lambda *a, **k: open_llms(*a, **k)[0])
     monkeypatch.setattr("admire.run.open_llms", open_llms)

@@ -153,7 +153,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
             return Captions()
         return WordEncoder() if name == "e5" else PictureEncoder()
 
-    monkeypatch.setattr("admire.run.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
     return opened
 
 

@@ -346,7 +346,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
         opened.append((name, device, precision))
         return {"eyes": eyes, "reader": reader, "words": WordEncoder, "both": one_space}[name]()
 
-    monkeypatch.setattr("admire.run.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
     return opened
 
 
@@ -499,7 +499,7 @@ def embedded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         known = one_space().vectors
         return Seer(name, known) if name == "sight" else Reader(name, known)
 
-    monkeypatch.setattr("admire.run.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
     return opened
 
 

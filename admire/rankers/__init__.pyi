@@ -1,4 +1,11 @@
 from .aggregate import agreement, borda, bradley_terry, kemeny
+from .embeddings import (
+    Comparison,
+    compare,
+    look_where_no_caption_is,
+    open_encoders,
+    open_head,
+)
 from .judge import check_candidates, judge
 from .judgement import Answer, Judgement
 from .listwise import judge_listwise
@@ -7,14 +14,19 @@ from .pointwise import judge_pointwise
 
 __all__ = [
     "Answer",
+    "Comparison",
     "Judgement",
     "agreement",
     "borda",
     "bradley_terry",
     "check_candidates",
+    "compare",
     "judge",
     "judge_listwise",
     "judge_pairwise",
     "judge_pointwise",
     "kemeny",
+    "look_where_no_caption_is",
+    "open_encoders",
+    "open_head",
 ]
