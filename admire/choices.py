@@ -44,7 +44,7 @@ Fusion = Literal["scores", "borda", "rrf"]
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["float32", "bfloat16", "float16"]
-ProfileName = Literal["embedded", "paper", "best"]
+ProfileName = Literal["embedded", "paper", "vision", "vision-local", "best"]
 
 
 @dataclass(frozen=True)

@@ -148,12 +148,22 @@ PROFILES: dict[ProfileName, Settings] = {
         track="image",
         scoring=Scoring(),
     ),
+    "vision": Settings(llms=("openai:gpt-6.1-sol",), rankers=("listwise", "embeddings")),
+    "vision-local": Settings(
+        llms=("openai:gemma-4-E4B-it",),
+        llm_url="http://127.0.0.1:8080/v1",
+        rankers=("pointwise", "embeddings"),
+    ),
     "best": Settings(
         llms=("openai:gpt-6.1-sol",),
+        rankers=("listwise", "embeddings"),
         encoder="openclip:ViT-SO400M-16-SigLIP2-384/webli",
         caption_encoder="sbert:intfloat/multilingual-e5-large",
     ),
 }
 """Whole stacks by name. ``embedded`` needs no key and no hub. ``paper`` is the best English row of
-UoR-NCL's Table 2 (CI, ensemble, XLM-32). ``best`` is what we would try first today; it has not been
-measured here, where no hub and no API can be reached."""
+UoR-NCL's Table 2 (CI, ensemble, XLM-32). In ``vision`` a strong model looks at the candidates, and
+the embedded encoders compare them; in ``vision-local`` a small one does, a candidate at a time, on
+a server on this machine. ``best`` is ``vision`` with large encoders, which need a hub and want a
+GPU: what we would try first today. Only ``embedded`` has been measured, because no hub and no API
+can be reached here."""

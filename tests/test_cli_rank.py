@@ -251,7 +251,8 @@ def test_the_best_profile_reads_images_and_captions_apart(
     chat_server(httpserver, answer)
     best = PROFILES["best"]
     out = tmp_path / "run"
-    arguments = ["rank", pictured, "--out", out, "--profile", "best", "--precision", "bfloat16"]
+    arguments = ["rank", pictured, "--out", out, "--profile", "best", "--ranker", "embeddings"]
+    arguments += ["--precision", "bfloat16"]
     code, _, err = run(capsys, *arguments, "--llm-url", httpserver.url_for("/v1"))
     assert code == 0, err
     assert {f"openai:{request['model']}" for request in asked(httpserver)} == set(best.llms)
@@ -273,7 +274,7 @@ def test_the_best_profile_with_another_encoder_reads_captions_with_it_too(
 ):
     chat_server(httpserver, answer)
     arguments = ["rank", pictured, "--out", tmp_path / "run", "--profile", "best"]
-    arguments += ["--llm-url", httpserver.url_for("/v1"), "--encoder", "openclip:a/b"]
+    arguments += ["--ranker", "embeddings", "--llm-url", httpserver.url_for("/v1"), "--encoder", "openclip:a/b"]
     code, _, err = run(capsys, *arguments)
     assert code == 0, err
     assert [name for name, _, _ in opened] == ["openclip:a/b"]
@@ -285,7 +286,7 @@ def test_plain_sums_of_two_encoders_are_refused_with_one_message(
     prompts = chat_server(httpserver, answer)
     out = tmp_path / "run"
     arguments = ["rank", pictured, "--out", out, "--profile", "best", "--no-standardise"]
-    arguments += ["--llm-url", httpserver.url_for("/v1")]
+    arguments += ["--ranker", "embeddings", "--llm-url", httpserver.url_for("/v1")]
     code, stdout, err = run(capsys, *arguments)
     assert (code, stdout) == (2, "")
     assert err.startswith("admire: Images and captions have encoders of their own")

@@ -191,7 +191,7 @@ MMPROJ = (
 )  # fmt: skip
 def test_a_model_that_cannot_see_is_told_at_once(httpserver, chat, waits, tmp_path, no: Response):
     serve(httpserver, no)
-    with pytest.raises(UserError, match=r"cannot see images.*captions.*gpt-4o") as caught:
+    with pytest.raises(UserError, match=r"cannot see images.*captions.*gpt-6") as caught:
         chat.ask(Question(("Which?", Image(drawn(tmp_path / "a.png")))))
     assert caught.value.settings == ("track", "llms")
     assert len(httpserver.log) == 1

@@ -28,7 +28,7 @@ OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
 WORDS = {"response_format": ("response_format", "json_schema"), "logprobs": ("logprobs",)}
 """What the message has where a server that lacks these does not say which one it refused."""
 IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
-SEEING = "openai:gpt-4o, or a server with a model that sees, such as Gemma or Qwen-VL"
+SEEING = "openai:gpt-6.1-sol, or a server with a model that sees, such as Gemma or Qwen-VL"
 """Models that can be shown images, for messages."""
 
 
