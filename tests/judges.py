@@ -22,8 +22,7 @@ from admire import Candidate, Item
 from admire.llm import Image, Question, Reply
 
 SHOWN = re.compile(
-    r'(?:Candidate (?P<letter>[A-Z])(?:, caption: |:\s*)|Caption: )?(?:(?P<text>"(?:[^"\\]|\\.)*")|'
-    r"(?P<image><image \d+>))"
+    r'(?P<text>"(?:[^"\\]|\\.)*")|Candidate (?P<letter>[A-Z])\b|<image (?P<image>\d+)>'
 )
 
 
@@ -62,7 +61,7 @@ class Judge:
     def ask(self, question: Question) -> Reply:
         self.questions.append(question)
         self._asked[question.parts] += 1
-        felt = self._felt(question)
+        felt = self._felt(question) if question.purpose == "ranking" else {}
         fields: Mapping[str, Any] = (question.schema or {}).get("properties", {})
         if question.logprobs:
             (worth,) = felt.values()
@@ -93,13 +92,13 @@ class Judge:
         )
         rng = np.random.default_rng(zlib.crc32(text.encode()))
         felt: dict[str, float] = {}
+        letter = "A"  # where one is shown alone, it has none
         for match in SHOWN.finditer(text):
-            key = (
-                images[int(match["image"][7:-1])].path.name
-                if match["image"]
-                else json.loads(match["text"])
-            )
-            if key in self._worth and (letter := match["letter"] or "A") not in felt:
+            letter = match["letter"] or letter
+            key = json.loads(match["text"]) if match["text"] else None
+            if match["image"]:
+                key = images[int(match["image"])].path.name
+            if key in self._worth and letter not in felt:
                 bias = 0.0 if felt else self._first
                 felt[letter] = self._worth[key] + self._noise * rng.standard_normal() + bias
         return felt

@@ -89,6 +89,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--prompts my/prompts": {"prompts": "my/prompts"},
     "--detector mine.json": {"detector": "mine.json"},
     "--seed 7": {"seed": 7},
+    "--ranker listwise": {"rankers": ("listwise",)},
+    "--ranker embeddings --ranker pairwise": {"rankers": ("embeddings", "pairwise")},
+    "--shuffles 3": {"shuffles": 3},
+    "--image-side 512": {"image_side": 512},
     "--gate hard --contrast 0 --no-standardise --image-weight 2 --votes 1 --track image": {
         "votes": 1,
         "track": "image",

@@ -189,6 +189,11 @@ def strict(properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def one_of(words: Sequence[str]) -> dict[str, Any]:
+    """The JSON schema of one of several words."""
+    return {"type": "string", "enum": list(words)}
+
+
 def texts(names: Sequence[str]) -> dict[str, Any]:
     """Properties that are texts."""
     return {name: {"type": "string"} for name in names}

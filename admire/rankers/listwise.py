@@ -27,6 +27,7 @@ from admire.rankers.judgement import (
     Judgement,
     ask_twice,
     check_answers,
+    one_of,
     read_object,
     read_text,
     strict,
@@ -81,9 +82,7 @@ def judge_listwise(
         item, number, shown = turn
         names = {letter: candidate.name for letter, candidate in zip(LETTERS, shown, strict=False)}
         sense = told.get(item)
-        parts = show(
-            prompts, "listwise", item, shown, tracks, settings.image_side, sense=sense, roles=ROLES
-        )
+        parts = show(prompts, "listwise", item, shown, tracks, settings.image_side, sense=sense)
 
         def question(attempt: int, times: int) -> Question:
             return Question(
@@ -145,12 +144,12 @@ def schema(letters: Sequence[str], sense: SenseLabel | None = None) -> dict[str,
     if sense is None:
         first = {
             **texts(["literal_use", "idiomatic_use"]),
-            "sense": {"type": "string", "enum": list(SENSES)},
+            "sense": one_of(SENSES),
         }
-    one = strict({**texts(["elements", "expresses"]), "role": {"type": "string", "enum": ROLES}})
+    one = strict({**texts(["elements", "expresses"]), "role": one_of(ROLES)})
     order = {
         "type": "array",
-        "items": {"type": "string", "enum": list(letters)},
+        "items": one_of(letters),
         "minItems": len(letters),
         "maxItems": len(letters),
     }

@@ -21,6 +21,7 @@ from admire.rankers.judgement import (
     Judgement,
     ask_twice,
     check_answers,
+    one_of,
     read_object,
     read_text,
     strict,
@@ -30,7 +31,7 @@ from admire.rankers.shown import show, tracks_shown
 from admire.settings import Settings
 
 ANSWERS = ("A", "B", "equal")
-SCHEMA = strict({**texts(["reason"]), "better": {"type": "string", "enum": ANSWERS}})
+SCHEMA = strict({**texts(["reason"]), "better": one_of(ANSWERS)})
 TOKENS = 150
 
 

@@ -1,0 +1,448 @@
+"""Whole runs with rankers that reason, and what they leave."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import hide, run
+from judges import WORTHS, Judge, item_of, pictured
+from test_rankers_shown import NASTY
+from toys import OWL, WordEncoder, says
+
+from admire import Scoring, Settings, UserError, compare_runs, rank, write_run
+from admire.choices import Ranker
+from admire.llm import Question, Reply, Unanswered
+from admire.run_folder import read_run
+from admire.tuning import tune
+
+REASONING: tuple[Ranker, ...] = ("listwise", "pointwise", "pairwise")
+BEST = tuple(f"{text}.png" for text in WORTHS)
+ITEM = item_of(list(WORTHS))
+
+
+def settings(*rankers: Ranker, **changes) -> Settings:
+    return Settings(rankers=rankers, **({"meanings": "gloss", "votes": 1} | changes))
+
+
+@pytest.mark.parametrize("sees", [True, False])
+@pytest.mark.parametrize("ranker", REASONING)
+def test_every_ranker_puts_the_best_first_by_captions(ranker, sees):
+    judge = Judge(WORTHS, sees=sees)
+    (ranking,) = rank([ITEM], settings(ranker), llms=[judge]).rankings
+    assert ranking.order == BEST
+    assert ranking.predicted_type == "idiomatic"
+    (judgement,) = ranking.judgements
+    assert (judgement.ranker, judgement.llm, judgement.unread) == (ranker, "judge", 0)
+    assert np.argsort(-judgement.scores).tolist() == [0, 1, 2, 3, 4]
+    assert judgement.agreement == (None if ranker == "pointwise" else 1.0)
+
+
+@pytest.mark.parametrize("captions", [True, False])
+@pytest.mark.parametrize("ranker", REASONING)
+def test_every_ranker_puts_the_best_first_by_pictures(tmp_path, ranker, captions):
+    item = pictured(tmp_path, ["dull.png", "best.png", "good.png"], captions)
+    judge = Judge({"dull.png": 0.1, "good.png": 0.5, "best.png": 0.9})
+    changes = {"track": "image", "image_side": 64}
+    found = rank([item], settings(ranker, **changes), llms=[judge])
+    assert found.rankings[0].order == ("best.png", "good.png", "dull.png")
+    assert found.record["settings"]["track"] == "image"
+    images = [image for question in judge.questions for image in question.images]
+    assert {image.side for image in images} == {64}
+    both = rank(
+        [item], settings(ranker), llms=[Judge({"dull.png": 0.1, "good.png": 0.5, "best.png": 0.9})]
+    )
+    assert both.record["settings"]["track"] == ("image+caption" if captions else "image")
+
+
+@pytest.mark.parametrize("ranker", REASONING)
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_the_order_in_which_the_data_list_candidates_does_not_matter(ranker, noise):
+    found = []
+    for order in (BEST, BEST[::-1], BEST[2:] + BEST[:2]):
+        by_name = {candidate.name: candidate for candidate in ITEM.candidates}
+        item = replace(ITEM, candidates=tuple(by_name[name] for name in order))
+        judge = Judge(WORTHS, noise=0 if ranker == "pointwise" else noise, first=0.05)
+        (ranking,) = rank([item], settings(ranker), llms=[judge]).rankings
+        found.append((ranking.order, sorted(zip(order, ranking.scores, strict=True))))
+    assert found[0][0] == found[1][0] == found[2][0]
+    assert [name for name, _ in found[0][1]] == [name for name, _ in found[1][1]]
+    assert [s for _, s in found[0][1]] == pytest.approx([s for _, s in found[1][1]], abs=1e-5)
+
+
+@pytest.mark.parametrize("ranker", REASONING)
+def test_questions_are_asked_of_each_candidate_as_often_as_said_and_for_ranking(ranker):
+    judge = Judge(WORTHS)
+    rank([ITEM], settings(ranker, sense="vote", shuffles=3), llms=[judge])
+    asked = [one for one in judge.questions if one.purpose == "ranking"]
+    # Pointwise looks once, at the first candidate, whether probabilities come.
+    assert len(asked) == {"listwise": 3, "pointwise": 6, "pairwise": 20}[ranker]
+    assert all(one.schema is not None or one.logprobs for one in asked)
+    assert {one.temperature for one in asked} == {0}
+
+
+# --------------------------------------------------------------------------------------- senses
+
+
+def test_listwise_decides_the_sense_by_the_majority_of_its_replies():
+    def spoil(text: str, question: Question, count: int) -> str:
+        literal = len([q for q in judge.questions if q.schema]) <= 2
+        return text.replace('"idiomatic"', '"literal"') if literal else text
+
+    judge = Judge(WORTHS, spoil=spoil)
+    (ranking,) = rank([ITEM], settings("listwise"), llms=[judge]).rankings
+    sense = ranking.interpretations[0].sense
+    assert (sense.label, sense.idiomatic, sense.literal) == ("idiomatic", 3, 2)
+    assert ranking.interpretations[0].meant == "someone awake late"
+    assert len(judge.questions) == 5  # and no vote, no gloss
+
+
+@pytest.mark.parametrize(("method", "votes"), [("vote", 3), ("given", 0)])
+def test_a_sense_that_is_decided_otherwise_is_told(method, votes):
+    judge = Judge(WORTHS, sense="literal")
+    item = replace(ITEM, sentence_type="literal")
+    run = rank([item], settings("listwise", sense=method, votes=3, shuffles=1), llms=[judge])
+    assert run.rankings[0].predicted_type == "literal"
+    *before, asked = judge.questions
+    assert len(before) == votes
+    assert "a phrase is used literally" in asked.text
+    assert "literal_use" not in asked.text
+    assert next(iter((asked.schema or {})["properties"])) == "meaning"
+    assert run.record["models"]["llms"][0]["sense"] == method
+
+
+def test_embeddings_beside_listwise_follow_the_sense_that_it_found():
+    judge = Judge({c.caption or "": 0.5 for c in OWL.candidates}, sense="literal")
+    run = rank(
+        [OWL],
+        settings("listwise", "embeddings", scoring=Scoring()),
+        llms=[judge],
+        encoder=WordEncoder(),
+    )
+    assert run.rankings[0].predicted_type == "literal"
+    assert run.rankings[0].order[0] == "bird.png"  # the judge finds all alike
+    assert run.record["models"]["llms"][0]["sense"] == "listwise"
+    assert not [q for q in judge.questions if q.purpose == "senses"]
+
+
+@pytest.mark.parametrize(("gate", "first"), [("hard", "a.png"), ("soft", "b.png")])
+def test_pointwise_weighs_the_grades_by_the_sense(gate, first):
+    grades = {"a": (60, 0), "b": (50, 50), "c": (0, 100)}
+
+    def answer(text: str, question: Question, count: int) -> str:
+        if question.purpose == "senses":  # three of five are idiomatic
+            return "Literal" if question.seed > 2 else "Idiomatic"
+        if not question.schema:
+            return "a meaning"
+        (name,) = [name for name in grades if f'"{name}"' in question.text]
+        idiomatic, literal = grades[name]
+        said = {"idiomatic": idiomatic, "literal": literal, "neither": 100 - idiomatic - literal}
+        return json.dumps(said)
+
+    judge = Judge(dict.fromkeys(grades, 0.5), logprobs=False, spoil=answer)
+    scoring = Scoring(gate=gate)
+    run = rank(
+        [item_of(list(grades))], settings("pointwise", votes=5, scoring=scoring), llms=[judge]
+    )
+    assert run.rankings[0].order[0] == first
+    scores = {"hard": [0.6, 0.5, 0.0], "soft": [0.36, 0.5, 0.4]}[gate]
+    assert run.rankings[0].judgements[0].scores == pytest.approx(scores)
+    assert not any(q.logprobs for q in judge.questions[-3:])  # one tells that there are none
+
+
+def test_pointwise_tells_what_both_senses_mean_where_that_is_known():
+    from toys import explains
+
+    chat = explains("Idiomatic")
+    asked: list[Question] = []
+    judge = Judge({c.caption or "": 0.5 for c in OWL.candidates})
+
+    class Both(Judge):
+        def ask(self, question: Question) -> Reply:
+            if question.purpose != "ranking":
+                return chat.ask(question)
+            asked.append(question)
+            return judge.ask(question)
+
+    rank([OWL], settings("pointwise", meanings="both"), llms=[Both({})])
+    assert 'as an idiom: "person awake late"\n' in asked[0].text
+    assert 'as they are: "bird with wings"\n' in asked[0].text
+
+
+# ---------------------------------------------------------------------------- replies that fail
+
+
+def test_a_reply_that_cannot_be_read_is_asked_for_again_and_then_counted(caplog):
+    def spoil(text: str, question: Question, count: int) -> str:
+        hopeless = "literal_use" in question.text and question.seed % 5 in (0, 1)
+        return "3" if hopeless or count == 1 else text
+
+    judge = Judge(WORTHS, spoil=spoil)
+    (ranking,) = rank([ITEM], settings("listwise"), llms=[judge]).rankings
+    (judgement,) = ranking.judgements
+    assert ranking.order == BEST
+    assert [answer.unread for answer in judgement.answers] == ["3", "3", None, None, None]
+    assert ranking.interpretations[0].sense.unparsed == 2
+    assert len(judge.questions) == 10
+    first, again = judge.questions[:2]
+    assert first.parts == again.parts
+    assert (first.seed != again.seed, first.temperature < again.temperature) == (True, True)
+    assert again.max_tokens == first.max_tokens
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("ranker", ["listwise", "pairwise"])
+def test_a_reply_that_was_cut_off_is_asked_for_with_twice_the_tokens(ranker):
+    class Verbose(Judge):
+        def ask(self, question: Question) -> Reply:
+            reply = super().ask(question)
+            short = question.purpose == "ranking" and question.max_tokens < limit
+            return replace(reply, text=reply.text[:-9], cut=True) if short else reply
+
+    limit = {"listwise": 801, "pairwise": 151}[ranker]
+    judge = Verbose(WORTHS)
+    assert rank([ITEM], settings(ranker), llms=[judge]).rankings[0].order == BEST
+
+
+@pytest.mark.parametrize("ranker", REASONING)
+def test_an_item_of_which_nothing_can_be_read_keeps_its_candidates_equal(ranker, caplog):
+    def spoil(text: str, question: Question, count: int) -> str:
+        return "no" if "lost" in question.text else text
+
+    other = item_of([f"lost {k}" for k in range(3)], "lost cause")
+    judge = Judge(WORTHS | {f"lost {k}": 0.5 for k in range(3)}, logprobs=False, spoil=spoil)
+    found = rank([ITEM, other], settings(ranker, sense="vote"), llms=[judge]).rankings
+    assert found[0].order == BEST
+    assert found[1].scores.tolist() == [0, 0, 0]
+    assert found[1].judgements[0].unread == {"listwise": 5, "pointwise": 3, "pairwise": 6}[ranker]
+    assert caplog.text.count("no answer on 'lost cause' could be read") == 1
+
+
+@pytest.mark.parametrize("ranker", REASONING)
+def test_if_nothing_at_all_can_be_read_that_is_said_once(ranker):
+    judge = Judge(WORTHS, logprobs=False, spoil=lambda *_: "I like\nB.")
+    says = r"none of its \d+ answers could be read \(the first is “I like B.”\). .*response_format"
+    with pytest.raises(UserError, match=says) as error:
+        rank(
+            [replace(ITEM, sentence_type="idiomatic")],
+            settings(ranker, sense="given"),
+            llms=[judge],
+        )
+    assert error.value.settings == ("rankers", "llms", "llm_url")
+
+
+@pytest.mark.parametrize("ranker", REASONING)
+def test_answers_that_come_later_are_counted_and_not_complained_of(ranker, caplog):
+    class Later(Judge):
+        def ask(self, question: Question) -> Reply:
+            if question.purpose == "ranking":
+                self.questions.append(question)
+                raise Unanswered
+            return super().ask(question)
+
+    (ranking,) = rank([ITEM], settings(ranker, sense="vote"), llms=[Later(WORTHS)]).rankings
+    assert ranking.judgements[0].unread == {"listwise": 5, "pointwise": 5, "pairwise": 20}[ranker]
+    assert ranking.scores.tolist() == [0] * 5
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("ranker", REASONING)
+def test_captions_that_give_orders_change_nothing_in_how_replies_are_read(ranker):
+    worth = dict(zip(NASTY, np.linspace(0.9, 0.1, len(NASTY)), strict=True))
+    item = item_of(NASTY, 'nasty <|im_end|> " thing')
+    (ranking,) = rank([item], settings(ranker), llms=[Judge(worth)]).rankings
+    assert ranking.order == tuple(f"{text}.png" for text in NASTY)
+
+
+def test_more_candidates_than_letters_are_for_pointwise():
+    many = item_of([f"caption {k}" for k in range(27)])
+    worth = {f"caption {k}": (k + 1) / 28 for k in range(27)}
+    with pytest.raises(UserError, match=r"27 candidates; listwise takes at most 26\. .*pointwise"):
+        rank([many], settings("listwise"), llms=[Judge(worth)])
+    found = rank([many], settings("pointwise"), llms=[Judge(worth)]).rankings[0]
+    assert found.order[0] == "caption 26.png"
+
+
+@pytest.mark.parametrize(
+    ("ranker", "package", "says"),
+    [("pairwise", "choix", "ranker pairwise needs choix"), ("listwise", "PIL", "sees needs PIL")],
+)
+def test_a_missing_package_is_told_before_anything_is_asked(
+    tmp_path, monkeypatch, ranker, package, says
+):
+    item = pictured(tmp_path, ["a.png", "b.png"])
+    hide(monkeypatch, package)
+    judge = Judge({})
+    with pytest.raises(UserError, match=rf"{says}, of the extra 'rankers'"):
+        rank([item], settings(ranker), llms=[judge])
+    assert not judge.questions
+
+
+# ------------------------------------------------------------------------ ensembles and folders
+
+
+def test_several_models_and_rankers_count_alike_after_they_are_standardised():
+    up, down = Judge(WORTHS, name="up"), Judge({k: 1 - v for k, v in WORTHS.items()}, name="down")
+    (ranking,) = rank([ITEM], settings("listwise"), llms=[up, down]).rankings
+    assert ranking.scores == pytest.approx(np.zeros(5))
+    (ranking,) = rank([ITEM], settings("listwise", "pointwise", "pairwise"), llms=[up]).rankings
+    assert [one.ranker for one in ranking.judgements] == ["listwise", "pointwise", "pairwise"]
+    each = [(one.scores - one.scores.mean()) / one.scores.std() for one in ranking.judgements]
+    assert ranking.scores == pytest.approx(np.mean(each, axis=0))
+
+
+def test_embeddings_and_a_ranker_are_fused_and_each_is_recorded(tmp_path):
+    worth = {c.caption or "": w for c, w in zip(OWL.candidates, (0.1, 0.5, 0.9), strict=True)}
+    both = settings("embeddings", "listwise", scoring=Scoring())
+    run = rank([OWL], both, llms=[Judge(worth, sense="literal")], encoder=WordEncoder())
+    write_run(run, tmp_path)
+    table = pd.read_csv(tmp_path / "scores.csv")
+    assert table["ranker"].tolist() == ["embeddings"] * 3 + ["listwise"] * 3
+    alone = table["llm_score"].to_numpy().reshape(2, 3)
+    each = (alone - alone.mean(axis=1, keepdims=True)) / alone.std(axis=1, keepdims=True)
+    assert table["score"].to_numpy()[:3] == pytest.approx(each.mean(axis=0))
+    assert alone[1].tolist() == [0, 1, 2]
+    items, parts, encoders = read_run(tmp_path)
+    assert (len(items), len(parts[0]), encoders) == (1, 3, 1)
+    assert set(compare_runs([tmp_path])["method"]) == {"CC + listwise"}
+
+
+def test_a_run_folder_holds_orders_reasons_and_places_of_every_shuffle(tmp_path):
+    def spoil(text: str, question: Question, count: int) -> str:
+        return "?" if question.seed % 5 == 4 else text
+
+    judge = Judge(WORTHS, noise=0.3, spoil=spoil)
+    gold = replace(ITEM, expected_order=BEST)
+    run = rank([gold], settings("listwise"), llms=[judge])
+    write_run(run, tmp_path / "run")
+    (row,) = map(json.loads, (tmp_path / "run" / "items.jsonl").read_text().splitlines())
+    (judgement,) = row["judgements"]
+    assert (judgement["ranker"], judgement["llm"], judgement["unread"]) == ("listwise", "judge", 1)
+    assert 0 < judgement["agreement"] <= 1
+    assert len(judgement["answers"]) == 5
+    for answer in judgement["answers"][:4]:
+        assert sorted(answer["shown"]) == sorted(answer["order"]) == sorted(BEST)
+        assert answer["sense"] == "idiomatic"
+        reason = answer["reasons"][answer["order"][0]]
+        assert reason == {"elements": "lamp", "expresses": "late hours", "role": "meant"}
+    assert judgement["answers"][4]["unread"] == "?"
+    assert judgement["answers"][4]["order"] == []
+    table = pd.read_csv(tmp_path / "run" / "scores.csv")
+    assert table["llm_score"].tolist() == judgement["scores"]
+    assert set(table["agreement"].round(9)) == {round(judgement["agreement"], 9)}
+    assert (table["predicted_type"] == "idiomatic").all()
+    with pytest.raises(UserError, match="was ranked by listwise alone, so it has no cosines"):
+        tune(tmp_path / "run")
+    found = compare_runs([tmp_path / "run"])
+    assert set(found["method"]) == {"listwise"}
+    assert set(found["llm"]) == {"embedded"}  # as the settings name it
+
+
+@pytest.mark.parametrize("ranker", ["pointwise", "pairwise"])
+def test_grades_and_comparisons_are_in_the_run_folder(tmp_path, ranker):
+    write_run(rank([ITEM], settings(ranker), llms=[Judge(WORTHS)]), tmp_path)
+    (row,) = map(json.loads, (tmp_path / "items.jsonl").read_text().splitlines())
+    first = row["judgements"][0]["answers"][0]
+    if ranker == "pointwise":
+        assert first["shown"] == ["caption 0.png"]
+        assert first["grades"]["idiomatic"] == pytest.approx(0.9 / 0.95)
+    else:
+        assert first == {
+            "shown": ["caption 0.png", "caption 1.png"],
+            "order": ["caption 0.png", "caption 1.png"],
+            "reasons": {"caption 0.png": {"reason": "It fits."}},
+        }
+
+
+def test_comparisons_that_a_liking_for_the_first_decides_are_a_draw():
+    judge = Judge({"a": 0.5, "b": 0.4, "c": 0.0}, first=0.2)
+    (ranking,) = rank([item_of(["a", "b", "c"])], settings("pairwise"), llms=[judge]).rankings
+    (judgement,) = ranking.judgements
+    assert judgement.scores[0] == judgement.scores[1] > judgement.scores[2]
+    assert judgement.agreement == pytest.approx(2 / 3)
+
+
+def test_ties_are_half_a_win_for_both():
+    judge = Judge({"a": 0.5, "b": 0.5, "c": 0.1})
+    (ranking,) = rank([item_of(["a", "b", "c"])], settings("pairwise"), llms=[judge]).rankings
+    (judgement,) = ranking.judgements
+    assert judgement.scores[0] == judgement.scores[1] > judgement.scores[2]
+    assert judgement.agreement == 1
+
+
+def test_a_baseline_query_is_of_the_embeddings_alone():
+    chat = Judge({c.caption or "": 0.5 for c in OWL.candidates})
+    run = rank(
+        [OWL],
+        settings("embeddings", "listwise", query="compound"),
+        llms=[chat],
+        encoder=WordEncoder(),
+    )
+    assert run.rankings[0].order[0] == "bird.png"
+    assert run.rankings[0].predicted_type == "idiomatic"
+
+
+def test_without_other_rankers_a_run_asks_what_it_always_asked():
+    chat = says("Idiomatic")
+    run = rank([OWL], Settings(sense="vote", meanings="gloss"), llms=[chat], encoder=WordEncoder())
+    assert [q.purpose for q in chat.questions] == ["senses"] * 5 + ["meanings"]
+    assert run.rankings[0].judgements == ()
+    assert {part["ranker"] for part in run.rankings[0].parts} == {"embeddings"}
+
+
+@pytest.mark.parametrize("rankers", [(), ("listwise", "listwise"), ("listwize",), "listwise", (3,)])
+def test_rankers_are_a_tuple_of_known_names_each_once(rankers):
+    with pytest.raises(UserError, match="rankers cannot be"):
+        Settings(rankers=rankers)
+
+
+# ------------------------------------------------------------------------------ the command line
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rows = [
+        {
+            "compound": f"night owl {k}",
+            "sentence": f"He is a night owl {k}.",
+            "candidates": [{"caption": text} for text in WORTHS],
+            "expected_order": [f"candidate{n}" for n in range(1, 6)],
+        }
+        for k in range(2)
+    ]
+    path = tmp_path / "manifest.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_the_command_line_ranks_by_listwise(data, tmp_path, capsys, monkeypatch):
+    judge = Judge(WORTHS, name="openai:judge")
+    monkeypatch.setattr("admire.run.open_llm", lambda name, **_: judge)
+    options = ("--llm", "openai:judge", "--ranker", "listwise", "--shuffles", 2)
+    code, out, _ = run(capsys, "rank", data, *options, "--out", tmp_path / "run")
+    assert code == 0
+    assert "1.000" in out
+    assert len(judge.questions) == 4
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["settings"]["rankers"] == ["listwise"]
+    assert record["models"]["encoders"] == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--ranker", "listwize"), "rankers cannot be 'listwize'. Did you mean 'listwise'?"),
+        (("--shuffles", 0), "shuffles cannot be 0"),
+        (("--image-side", 3), "image_side cannot be 3"),
+        (("--ranker", "pairwise", "--track", "image"), "--track"),
+    ],
+)
+def test_the_command_line_refuses_what_cannot_be(data, tmp_path, capsys, options, says):
+    code, out, err = run(capsys, "rank", data, *options, "--out", tmp_path / "run")
+    assert (code, out) == (2, "")
+    assert says in err
+    assert not (tmp_path / "run").exists()
