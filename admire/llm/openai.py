@@ -17,6 +17,7 @@ from admire.llm.pictures import data_uri
 
 if TYPE_CHECKING:
     import openai
+    from openai.types.chat import ChatCompletion
 
 OFFICIAL = "https://api.openai.com/v1"
 RETRIES = 6
@@ -158,13 +159,16 @@ class OpenAIChat:
         thinks = "max_tokens" in self._refused or _THINKS.match(self.model)
         return question.max_tokens + (THINKING_TOKENS if thinks else 0)
 
-    def _complete(self, question: Question) -> Any:
+    def _complete(self, question: Question) -> ChatCompletion:
         import openai
+        from openai.types.chat import ChatCompletion
 
         while True:
             body = self.request(question)
             try:
-                return self.client.chat.completions.create(**body)
+                # Not chat.completions.create, which goes through a body that is right already: that
+                # took a quarter of the client's time.
+                return self.client.post("/chat/completions", body=body, cast_to=ChatCompletion)
             except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
                 if not self.refuse(error.param, str(error.message), body):
                     raise
