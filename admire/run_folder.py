@@ -25,7 +25,7 @@ def write_run(run: Run, folder: str | Path) -> list[Path]:
     ``submission_<language>.tsv`` for each language; ``scores.csv``, one row for each item, chat
     model and candidate with its cosines and scores; ``items.jsonl``, one object an item with
     senses, votes, every wording and order; ``run.json``, source, settings, model identities, prompt
-    hashes, versions and timings.
+    hashes, versions, timings, and what the chat models were asked and took.
 
     Raises:
         UserError: the folder cannot be written, or holds something other than a run; see

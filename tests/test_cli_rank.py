@@ -480,6 +480,7 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver, model
     _, err = process.communicate(timeout=60)
     assert process.returncode not in (0, 2)
     assert "Traceback" not in err
+    assert "Stopping as soon as the questions under way are answered." in err
     assert not out.exists()
 
     owls = sum("night owl" in prompt for prompt in prompts)

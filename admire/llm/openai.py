@@ -167,7 +167,7 @@ class OpenAIChat:
             body = self.request(question)
             try:
                 # Not chat.completions.create, which goes through a body that is right already: that
-                # took a quarter of the client's time.
+                # took nearly half of the client's time.
                 return self.client.post("/chat/completions", body=body, cast_to=ChatCompletion)
             except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
                 if not self.refuse(error.param, str(error.message), body):
