@@ -130,6 +130,7 @@ def test_tokens_of_images_are_unknown_where_nobody_tells_them(told: int, images:
     (entry,) = ledger.entries()
     record = entry.record()
     assert (record["stage"], record["image_tokens"]) == ("ranking", images)
+    assert record["seconds"] is None
     assert record["prompt_tokens"] == 300
 
 
