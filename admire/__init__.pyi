@@ -1,9 +1,10 @@
-from .errors import UserError
+from .errors import UserError, Waiting
+from .forecast import Forecast, plan
 from .items import SAMPLES, Candidate, Item, read_items
 from .run import Run, rank
 from .run_folder import compare_runs, write_run
 from .scorer import Scoring
-from .settings import PROFILES, Settings
+from .settings import PROFILES, Asking, Settings
 from .submission import read_submission
 
 __version__: str
@@ -11,13 +12,17 @@ __version__: str
 __all__ = [
     "PROFILES",
     "SAMPLES",
+    "Asking",
     "Candidate",
+    "Forecast",
     "Item",
     "Run",
     "Scoring",
     "Settings",
     "UserError",
+    "Waiting",
     "compare_runs",
+    "plan",
     "rank",
     "read_items",
     "read_submission",

@@ -222,6 +222,8 @@ class Cache:
                 path, timeout=60, check_same_thread=False, isolation_level=None
             )
             self._db.execute("PRAGMA journal_mode=WAL")
+            # No entry waits for the disk: a power cut may cost the last ones, a kill none.
+            self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.execute(
                 "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB)"
             )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +21,8 @@ from sklearn.metrics.pairwise import cosine_similarity
 
 from admire.encoders import Precision, open_encoder
 from admire.encoders.cached import CachedTowers
+from admire.llm import Question, ask_each, open_llm
+from admire.llm.ledger import Ledger
 from admire.machine import cores
 from admire.retrieval.evaluation import score_queries
 from admire.retrieval.index import Exact, blocks
@@ -178,3 +183,39 @@ def test_a_million_vectors_are_searched_from_disk(tmp_path: Path):
     print(f"recall@10 of LanceDB against exact search {recall:.3f}")
     assert (exact == plain).mean() > 0.99
     assert recall > 0.9
+
+
+# ------------------------------------------------------------------------------ chat servers
+
+
+@contextmanager
+def slow_server(seconds: float) -> Iterator[str]:
+    """The address of a server, in another process, that takes so long for each answer."""
+    command = [sys.executable, str(Path(__file__).with_name("slow_server.py")), str(seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
+        process.terminate()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "parallel", "share"),
+    [(0.2, 8, 0.9), (0.2, 16, 0.9), (0.2, 32, 0.9), (0.05, 8, 0.75)],
+)
+def test_a_chat_server_is_kept_busy(seconds: float, parallel: int, share: float):
+    with slow_server(seconds) as url:
+        llm = Ledger().watch(open_llm("openai:slow", url=url, parallel=parallel))
+        llm.ask(Question("to load the client"))
+
+        def ask(number: int) -> str:
+            return llm.ask(Question(f"{number} " + "word " * 300, purpose="senses")).text
+
+        numbers = range(25 * parallel)
+        taken, _ = measured(
+            f"{parallel} at a time, {seconds:g} s each",
+            lambda: np.array(ask_each(ask, numbers, llm, "answers", called=str, stand_in="")),
+            "answers",
+        )
+    possible = parallel / seconds
+    print(f"{len(numbers) / taken / possible:.3f} of the {possible:g} a second that are possible")
+    assert len(numbers) / taken >= share * possible

@@ -278,7 +278,14 @@ def test_the_best_profile_with_another_encoder_reads_captions_with_it_too(
 ):
     chat_server(httpserver, answer)
     arguments = ["rank", pictured, "--out", tmp_path / "run", "--profile", "best"]
-    arguments += ["--ranker", "embeddings", "--llm-url", httpserver.url_for("/v1"), "--encoder", "openclip:a/b"]
+    arguments += [
+        "--ranker",
+        "embeddings",
+        "--llm-url",
+        httpserver.url_for("/v1"),
+        "--encoder",
+        "openclip:a/b",
+    ]
     code, _, err = run(capsys, *arguments)
     assert code == 0, err
     assert [name for name, _, _ in opened] == ["openclip:a/b"]
@@ -508,6 +515,7 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver, model
     _, err = process.communicate(timeout=60)
     assert process.returncode not in (0, 2)
     assert "Traceback" not in err
+    assert "Stopping as soon as the questions under way are answered." in err
     assert not out.exists()
 
     owls = sum("night owl" in prompt for prompt in prompts)

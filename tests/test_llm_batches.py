@@ -11,7 +11,7 @@ from chats import refusal
 from commands import run
 from conftest import admire_row
 from strict_server import Body, StrictServer, prompt_of
-from toys import IDIOMATIC, LITERAL, OWL, WordEncoder
+from toys import IDIOMATIC, LITERAL, OWL, WordEncoder, explains
 
 from admire import Item, Run, Scoring, Settings, UserError, rank
 from admire.errors import Waiting
@@ -88,6 +88,7 @@ def test_a_reply_of_a_batch_costs_what_batches_cost(served: StrictServer):
         assert one["price_usd"] == one["price_usd_now"]
         assert full / 4 < 1e6 * one["price_usd"] < full
         assert one["price_is_at_most"] is False
+        assert one["seconds"] is None  # nobody told
 
 
 def test_all_models_are_asked_at_once_each_in_a_batch_of_its_own(served: StrictServer):
@@ -285,3 +286,38 @@ def test_the_command_says_what_it_waits_for_and_ends_with_3(
     assert json.loads((tmp_path / "run" / "run.json").read_text())["asked"][0]["calls"] == 5
     for path in tmp_path.rglob("*"):
         assert path.is_dir() or b"sk-secret-123" not in path.read_bytes()
+
+
+def test_another_run_submits_only_what_is_not_under_way(served: StrictServer):
+    waits()
+    more = [*ITEMS, Item("black sheep", "A black sheep again.", candidates=OWL.candidates)]
+    settings = Settings(llms=("openai:gpt-4o",))
+    for _ in range(2):
+        with pytest.raises(Waiting) as caught:
+            rank(more, settings, asking=Asking(batch=True), encoder=WordEncoder())
+        assert f"batch_1 with {CALLS} questions" in str(caught.value)
+        assert "batch_2 with 7 questions" in str(caught.value)
+    served.finish()
+    rank(more, settings, asking=Asking(batch=True), encoder=WordEncoder())
+    assert sizes(served) == [CALLS, 7]
+    assert once(served)
+
+
+def test_a_model_without_a_server_is_asked_at_once(served: StrictServer):
+    chat = explains("Idiomatic")
+    run = rank([OWL], asking=Asking(batch=True), llms=[chat], encoder=WordEncoder())
+    assert run.rankings[0].predicted_type == "idiomatic"
+    assert served.headers == []
+
+
+def test_a_batch_that_the_server_does_not_know_is_named_and_nothing_asked_again(
+    served: StrictServer,
+):
+    waits()
+    served.batches.clear()
+    with pytest.raises(UserError, match=r"does not know batch batch_1.* another account") as said:
+        ranked()
+    (record,) = (cache_dir() / "batches" / "open").iterdir()
+    assert f"without {record}" in str(said.value)
+    record.unlink()
+    waits()

@@ -110,6 +110,7 @@ def test_what_a_server_does_not_tell_is_unknown_and_never_nothing(served: Strict
         for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "image_tokens"):
             assert one[name] is None
         assert (one["price_usd"], one["price_usd_now"]) == ("unknown", "unknown")
+        assert one["price_unknown_because"].startswith("not all replies came with the number")
 
 
 def test_a_model_without_a_price_has_an_unknown_one_and_its_tokens(served: StrictServer):

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admire.errors import UserError
-from admire.storage import Cache, cache_dir, write_whole
+from admire.storage import Cache, alone, cache_dir, write_whole
 
 
 def write(path: Path, text: str = "new") -> None:
@@ -405,3 +405,32 @@ def test_a_cache_in_a_folder_that_may_not_be_written_to_is_refused(locked_folder
     with pytest.raises(UserError, match="ADMIRE_CACHE") as caught:
         Cache(locked_folder / "cache.sqlite")
     assert str(locked_folder) in str(caught.value)
+
+
+# --------------------------------------------------------------------------------------- alone
+
+
+def test_one_at_a_time_is_in_the_block_and_a_kill_lets_the_next_one_in(tmp_path):
+    path = tmp_path / "folder" / "lock.sqlite"
+    code = f"""
+import sys, time
+from pathlib import Path
+from admire.storage import alone
+with alone(Path({str(path)!r}), "working"):
+    print("in", flush=True)
+    time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
+        assert other.stdout
+        other.stdout.readline()
+        with pytest.MonkeyPatch.context() as patch:
+            connect = sqlite3.connect
+            patch.setattr(
+                "sqlite3.connect",
+                lambda path, **more: connect(path, isolation_level=None, timeout=0),
+            )
+            with pytest.raises(UserError, match="Another run is working"), alone(path, "working"):
+                pass
+        other.kill()
+    with alone(path, "working"):
+        pass

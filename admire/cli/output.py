@@ -61,6 +61,7 @@ def print_account(asked: Sequence[Mapping[str, Any]]) -> None:
     ]
     headings = ("Asked for", "Of", "Replies", "Kept", "Tokens in", "Out", "Price", "Of this now")
     print_rows(headings, rows, "Chat models", errors=True)
+    _say_why(one["price_unknown_because"] for one in asked)
 
 
 def print_forecasts(forecasts: Sequence[Forecast]) -> None:
@@ -90,7 +91,11 @@ def print_forecasts(forecasts: Sequence[Forecast]) -> None:
         "many as those in the cache. What is asked again because a reply cannot be used is not "
         "counted."
     )
-    for why in dict.fromkeys(one.unknown for one in forecasts if one.unknown):
+    _say_why(one.unknown for one in forecasts)
+
+
+def _say_why(reasons: Iterable[str | None]) -> None:
+    for why in dict.fromkeys(filter(None, reasons)):
         log.info("A price is unknown: %s.", why)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 from admire.errors import UserError
 from admire.progress import show_progress
+
+log = logging.getLogger("admire")
 
 Thing = TypeVar("Thing")
 Answer = TypeVar("Answer")
@@ -191,5 +194,8 @@ def ask_each(
     try:
         answers = pool.map(named, things)
         return list(show_progress(answers, f"Asking {llm.name} for {what}", len(things)))
+    except KeyboardInterrupt:
+        log.warning("Stopping as soon as the questions under way are answered.")
+        raise
     finally:  # after an error or Ctrl-C, what has not begun is dropped
         pool.shutdown(cancel_futures=True)

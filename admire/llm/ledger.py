@@ -24,6 +24,7 @@ class Sum:
         replies: how many.
         untold: how many of them came without their usage, so that the tokens are unknown.
         blind: whether one with images came without telling how many tokens these took.
+        untimed: whether one came without the time that it took, as those of batches do.
         price: None where it is unknown.
     """
 
@@ -34,6 +35,7 @@ class Sum:
     completion: int = 0
     images: int = 0
     blind: bool = False
+    untimed: bool = False
     seconds: float = 0.0
     price: Price | None = field(default_factory=lambda: Price(0.0))
 
@@ -46,16 +48,22 @@ class Sum:
         self.completion += usage.completion
         self.images += usage.images
         self.blind |= bool(question.images) and not usage.images
+        self.untimed |= not reply.seconds
         self.seconds += reply.seconds
         self.price = self.price + cost if self.price and cost else None
 
 
 @dataclass
 class Entry:
-    """What one stage asked of one model: all replies, and those that were not in the cache."""
+    """What one stage asked of one model: all replies, and those that were not in the cache.
+
+    Attributes:
+        why: why the price is unknown, where it is.
+    """
 
     stage: str
     llm: str
+    why: str
     all: Sum = field(default_factory=Sum)
     now: Sum = field(default_factory=Sum)
 
@@ -71,10 +79,11 @@ class Entry:
             "cached_tokens": told.cached if tokens else None,
             "completion_tokens": told.completion if tokens else None,
             "image_tokens": told.images if tokens and not told.blind else None,
-            "seconds": round(told.seconds, 3),
+            "seconds": None if told.untimed else round(told.seconds, 3),
             "price_usd": _dollars(told.price),
             "price_usd_now": _dollars(self.now.price),
             "price_is_at_most": bool(told.price and told.price.at_most),
+            "price_unknown_because": None if told.price else self.why,
         }
 
 
@@ -130,7 +139,9 @@ class Ledger:
         cost = _cost(llm, reply)
         with self._changed:
             place = (question.purpose, llm.name)
-            entry = self._entries.setdefault(place, Entry(*place))
+            if place not in self._entries:
+                self._entries[place] = Entry(*place, why_unknown(llm))
+            entry = self._entries[place]
             entry.all.add(question, reply, cost)
             if not reply.kept:
                 entry.now.add(question, reply, cost)

@@ -17,6 +17,7 @@ from admire.llm.pictures import data_uri
 
 if TYPE_CHECKING:
     import openai
+    from openai.types.chat import ChatCompletion
 
 OFFICIAL = "https://api.openai.com/v1"
 RETRIES = 6
@@ -159,8 +160,9 @@ class OpenAIChat:
         thinks = "max_tokens" in self._refused or _THINKS.match(self.model)
         return question.max_tokens + (THINKING_TOKENS if thinks else 0)
 
-    def _complete(self, question: Question) -> Any:
+    def _complete(self, question: Question) -> ChatCompletion:
         import openai
+        from openai.types.chat import ChatCompletion
 
         while True:
             body = self.request(question)
@@ -168,7 +170,9 @@ class OpenAIChat:
             first = bool(question.images) and not self._shown
             client = self.client.with_options(max_retries=0) if first else self.client
             try:
-                answer = client.chat.completions.create(**body)
+                # Not chat.completions.create, which goes through a body that is right already: that
+                # took nearly half of the client's time.
+                answer = client.post("/chat/completions", body=body, cast_to=ChatCompletion)
                 self._shown |= first
                 return answer
             except (

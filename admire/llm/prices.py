@@ -77,7 +77,9 @@ def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | Non
 
 
 def why_unknown(llm: ChatModel) -> str:
-    """Why a price is unknown, and what can be done."""
+    """Why what a model's replies cost is unknown, where it is."""
+    if price(llm, Usage()) is not None:
+        return "not all replies came with the number of their tokens"
     try:
         import genai_prices  # noqa: F401
     except ImportError:
