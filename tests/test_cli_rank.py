@@ -278,14 +278,8 @@ def test_the_best_profile_with_another_encoder_reads_captions_with_it_too(
 ):
     chat_server(httpserver, answer)
     arguments = ["rank", pictured, "--out", tmp_path / "run", "--profile", "best"]
-    arguments += [
-        "--ranker",
-        "embeddings",
-        "--llm-url",
-        httpserver.url_for("/v1"),
-        "--encoder",
-        "openclip:a/b",
-    ]
+    arguments += ["--ranker", "embeddings", "--encoder", "openclip:a/b"]
+    arguments += ["--llm-url", httpserver.url_for("/v1")]
     code, _, err = run(capsys, *arguments)
     assert code == 0, err
     assert [name for name, _, _ in opened] == ["openclip:a/b"]
