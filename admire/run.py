@@ -132,7 +132,7 @@ def rank(
     models = chat_models(settings, llms, parallel=asking.parallel)
     ledger = Ledger(None if asking.batch else asking.budget)
     desk = Desk(asking.budget) if asking.batch else None
-    asked = [ledger.watch(desk.take(llm) if desk else llm) for llm in models]
+    watched = [ledger.watch(desk.take(llm) if desk else llm) for llm in models]
     detector = None
     if any(sense_method(settings.sense, llm) == "detector" for llm in models):
         detector = open_detector(settings.detector)
@@ -152,7 +152,7 @@ def rank(
     readings: list[list[Interpretation]] = []
     if models:
         started = time.perf_counter()
-        readings = understand(items, asked, prompts, settings, detector=detector)
+        readings = understand(items, watched, prompts, settings, detector=detector)
         if desk:
             desk.settle()
         timings["senses and meanings"] = time.perf_counter() - started

@@ -308,7 +308,7 @@ def read_options(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Scoring]:
     """The scoring that ``admire rank`` is given with some options."""
     given: list[Settings] = []
 
-    def stop(items: list[Item], settings: Settings, source: Path) -> Run:
+    def stop(items: list[Item], settings: Settings, **_: object) -> Run:
         given.append(settings)
         raise UserError("That is enough.")
 
