@@ -131,7 +131,7 @@ def rank(
     models = chat_models(settings, llms, parallel=asking.parallel)
     ledger = Ledger(None if asking.batch else asking.budget)
     desk = Desk(asking.budget) if asking.batch else None
-    asked = [
+    watched = [
         llm if isinstance(llm, Recorded) else ledger.watch(desk.take(llm) if desk else llm)
         for llm in models
     ]
@@ -155,7 +155,7 @@ def rank(
     timings: dict[str, float] = {}
     readings, judgements = ask_models(
         items,
-        asked,
+        watched,
         prompts,
         settings,
         detector=detector,
@@ -257,7 +257,6 @@ def ask_models(
         for llm in llms
         if sense_method(settings.sense, llm, settings.rankers) == "listwise"
     }
-    settle()
     likely: Glosses = "possible" if foreseen else "idiomatic"
     glosses: Glosses = "all" if settings.scoring.gate == "soft" else likely
     readings = interpret(

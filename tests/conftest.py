@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import socket
 import subprocess
@@ -154,6 +155,16 @@ def official(strict: StrictServer, no_sleep: None, monkeypatch: pytest.MonkeyPat
     client = openai.OpenAI(base_url=strict.url, max_retries=6)
     monkeypatch.setattr(OpenAIChat, "client", client)
     return strict
+
+
+@pytest.fixture
+def served(official: StrictServer, monkeypatch: pytest.MonkeyPatch) -> StrictServer:
+    """The same, which answers as the runs of served.py need."""
+    from served import answer
+
+    monkeypatch.setattr(logging.getLogger("admire"), "handlers", [])  # of another test's command
+    official.answer = answer
+    return official
 
 
 @pytest.fixture

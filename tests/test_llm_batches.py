@@ -321,3 +321,19 @@ def test_a_batch_that_the_server_does_not_know_is_named_and_nothing_asked_again(
     assert f"without {record}" in str(said.value)
     record.unlink()
     waits()
+
+
+def test_lines_that_make_no_sense_are_told_and_do_no_harm(served: StrictServer, caplog):
+    waits()
+    served.finish()
+    (name,) = [batch["output_file_id"] for batch in served.batches.values()]
+    first, second, *others = served.files[name].splitlines(keepends=True)
+    empty = json.dumps(json.loads(second) | {"response": {"status_code": 200, "body": {}}})
+    strange = [b"<html>\n", b"[]\n", b'{"custom_id": "of another"}\n', empty.encode() + b"\n"]
+    served.files[name] = b"".join([*strange, *others])
+    with pytest.raises(UserError, match=r"no batch could answer \(an answer holds no message\)"):
+        ranked()
+    assert "says '<html>'" in caplog.text
+    assert json.loads(first)["custom_id"] not in caplog.text
+    direct = rank(ITEMS, Settings(llms=("openai:gpt-4o",)), encoder=WordEncoder())
+    assert sum(one["from_cache"] for one in direct.record["asked"]) == CALLS - 2

@@ -9,7 +9,7 @@ from PIL import Image as Pillow
 from toys import ScriptedChat
 
 from admire.errors import UserError
-from admire.llm import CachedChat, Image, Question, Reply, Usage, open_llm
+from admire.llm import CachedChat, Image, Question, Usage, open_llm
 from admire.llm.chat import ChatModel
 from admire.llm.ledger import Ledger
 from admire.llm.openai import THINKING_TOKENS, OpenAIChat
@@ -105,39 +105,3 @@ def test_what_is_no_image_is_told(tmp_path: Path):
 @pytest.mark.parametrize("model", ["o3", "gpt-5", "gpt-6.1-sol"])
 def test_what_a_model_may_think_is_expected_too(model: str):
     assert estimate(Question("hi", max_tokens=50), gpt(model)).completion == 50 + THINKING_TOKENS
-
-
-# ------------------------------------------------------------------------------------ ledger
-
-
-class Told:
-    """A chat model that answers every question with the same reply."""
-
-    name, identity, parallel, sees, free = "told", "told", 1, True, True
-
-    def __init__(self, reply: Reply):
-        self.reply = reply
-
-    def ask(self, question: Question) -> Reply:
-        return self.reply
-
-
-@pytest.mark.parametrize(("told", "images"), [(0, None), (255, 255)])
-def test_tokens_of_images_are_unknown_where_nobody_tells_them(told: int, images: int | None):
-    ledger = Ledger()
-    llm = ledger.watch(Told(Reply("A", Usage(300, 0, 1, told))))
-    llm.ask(Question(("Which?", Image(Path("a.png"))), purpose="ranking"))
-    (entry,) = ledger.entries()
-    record = entry.record()
-    assert (record["stage"], record["image_tokens"]) == ("ranking", images)
-    assert record["seconds"] is None
-    assert record["prompt_tokens"] == 300
-
-
-def test_one_reply_that_tells_nothing_makes_the_sum_unknown():
-    ledger = Ledger()
-    for reply in (Reply("A", Usage(300, 0, 1)), Reply("A")):
-        ledger.watch(Told(reply)).ask(Question("Which?"))
-    (entry,) = ledger.entries()
-    assert entry.record()["prompt_tokens"] is None
-    assert entry.record()["price_usd"] == 0  # in this process, so the tokens do not matter

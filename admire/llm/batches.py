@@ -7,6 +7,7 @@ import json
 import logging
 import tempfile
 import uuid
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -66,7 +67,7 @@ class Memory:
         failures: for questions that failed, how often they did, and what the server said.
     """
 
-    refusals: list[tuple[str | None, str, list[str]]] = field(default_factory=list)
+    refusals: list[list[Any]] = field(default_factory=list)
     failures: dict[str, tuple[int, str]] = field(default_factory=dict)
 
 
@@ -97,8 +98,8 @@ class Desk:
         if not (isinstance(llm, CachedChat) and isinstance(llm.model, OpenAIChat)):
             log.info("%s has no Batch API: it is asked directly.", llm.name)
             return llm
-        model = BatchedChat(llm, self._folder)
         with self._alone():
+            model = BatchedChat(llm, self._folder)
             model.fetch()
         self._models.append(model)
         return model
@@ -195,11 +196,11 @@ class BatchedChat(CachedChat):
             UserError: the server fails, does not know a batch, or has refused one.
         """
         for path, record in self._records():
-            missing = (
-                f"{without_secrets(self.model.url)} does not know batch {record.id}: it is of "
-            )
-            missing += f"another account, perhaps. Its questions are asked again without {path}."
-            with self._explaining(missing):
+            where = without_secrets(self.model.url)
+            with self._explaining(
+                f"{where} does not know batch {record.id}: it is of another account, perhaps. Its "
+                f"questions are asked again without {path}."
+            ):
                 if record.id is None:
                     record.id = self._found(path.stem)
                     if record.id is None:  # the process died before it was submitted
@@ -215,8 +216,8 @@ class BatchedChat(CachedChat):
                 reasons = batch.errors.data if batch.errors and batch.errors.data else []
                 said = " ".join(str(reason.message) for reason in reasons) or "no reason given"
                 raise UserError(
-                    f"{self.name}: {without_secrets(self.model.url)} refused batch {batch.id} "
-                    f"({said}). The same command submits it again.",
+                    f"{self.name}: {where} refused batch {batch.id} ({said}). The same command "
+                    "submits it again.",
                     "batch",
                 )
 
@@ -228,13 +229,15 @@ class BatchedChat(CachedChat):
         return None
 
     def _take_answers(self, batch: Batch, record: Record) -> None:
-        answered, failed = 0, []
+        answered, failed, asked = 0, [], set(record.keys)
         for name in filter(None, (batch.output_file_id, batch.error_file_id)):
             for line in self.model.client.files.content(name).iter_lines():
-                if not line.strip():
-                    continue
-                told = json.loads(line)
-                problem = self._take(told, record)
+                try:
+                    told = json.loads(line)
+                    known = told["custom_id"] in asked
+                except (ValueError, KeyError, TypeError):
+                    known = False
+                problem = self._take(told, record.options) if known else f"says {line[:100]!r}"
                 answered += problem is None
                 failed += [problem] if problem else []
         self._fetched.update(record.keys)
@@ -250,29 +253,27 @@ class BatchedChat(CachedChat):
         for problem in [*dict.fromkeys(failed)][:SHOWN]:
             log.warning("%s: batch %s: %s", self.name, batch.id, problem)
 
-    def _take(self, line: Mapping[str, Any], record: Record) -> str | None:
-        """Keep the reply of one line of a batch's files; what was wrong where it has none."""
+    def _take(self, told: Mapping[str, Any], options: list[str]) -> str | None:
+        """Keep the reply in one line of a batch's files; what was wrong where it has none."""
         from openai.types.chat import ChatCompletion
 
-        key = str(line["custom_id"])
-        response = line.get("response") or {}
-        status, body = response.get("status_code"), response.get("body") or {}
-        if status == 200:
-            try:
-                reply = read_reply(ChatCompletion.construct(**body))
-            except (ValueError, AttributeError, IndexError, TypeError):
-                return self._failed(key, "an answer holds no message")
+        key = str(told["custom_id"])
+        try:
+            response = told.get("response") or {}
+            status, body = response.get("status_code"), response.get("body") or {}
+            error = body.get("error") or {}
+            reply = read_reply(ChatCompletion.construct(**body)) if status == 200 else None
+        except (ValueError, AttributeError, IndexError, TypeError):
+            return self._failed(key, "an answer holds no message")
+        if reply:
             self.keep(key, replace(reply, batched=True))
             self._memory.failures.pop(key, None)
             return None
         if not response:  # expired or cancelled before its turn
-            return str((line.get("error") or {}).get("message") or "not answered")
-        error = body.get("error") or {}
+            return str((told.get("error") or {}).get("message") or "not answered")
         param, message = error.get("param"), str(error.get("message"))
-        if status in (400, 422) and self.model.refuse(
-            param, message, dict.fromkeys(record.options)
-        ):
-            refusal = (param, message, record.options)
+        if status in (400, 422) and self.model.refuse(param, message, dict.fromkeys(options)):
+            refusal = [param, message, options]
             if refusal not in self._memory.refusals:
                 self._memory.refusals.append(refusal)
             return f"{message} It is left out from now on."
@@ -316,7 +317,7 @@ class BatchedChat(CachedChat):
         self, questions: Mapping[str, Question]
     ) -> Iterator[tuple[IO[bytes], list[str], set[str]]]:
         """Files of requests that are small enough, with their questions' keys and their options."""
-        rest = [*questions]
+        rest = deque(questions)
         while rest:
             with tempfile.TemporaryFile() as file:
                 keys: list[str] = []
@@ -328,7 +329,7 @@ class BatchedChat(CachedChat):
                     if keys and file.tell() + len(line) > BYTES:
                         break
                     file.write(line)
-                    keys.append(rest.pop(0))
+                    keys.append(rest.popleft())
                     options |= body.keys() - {"model", "messages"}
                 file.seek(0)
                 yield file, keys, options
