@@ -36,7 +36,7 @@ from admire.scorer import (
     score,
     similarities,
 )
-from admire.senses import open_detector
+from admire.senses import Detector, open_detector
 from admire.senses.sense import majority
 from admire.settings import Settings
 from admire.submission import Prediction
@@ -158,31 +158,17 @@ def rank(
     timings = {}
     readings: list[list[Interpretation]] = []
     judgements: list[list[tuple[Judgement, ...]]] = [[()] * len(items) for _ in models]
-    listed: dict[str, list[Judgement]] = {}
     if models:
         started = time.perf_counter()
-        for llm in models:
-            if sense_method(settings.sense, llm, settings.rankers) == "listwise":
-                listed[llm.name] = judge_listwise(items, llm, prompts, settings)
-        glosses: Glosses = "all" if settings.scoring.gate == "soft" else "idiomatic"
-        readings = interpret(
-            items,
-            models,
-            prompts,
-            sense=settings.sense,
-            votes=settings.votes,
-            seed=settings.seed,
-            detector=detector,
-            meanings=settings.meanings,
-            glosses="none" if settings.rankers == ("listwise",) else glosses,
-            known={name: [one.sense for one in said if one.sense] for name, said in listed.items()},
-        )
+        readings, listed = understand(items, models, prompts, settings, detector=detector)
         timings["senses and meanings"] = time.perf_counter() - started
     if looks:
         started = time.perf_counter()
-        for k, llm in enumerate(models):
-            judgements[k] = judge(items, llm, prompts, settings, readings[k], listed.get(llm.name))
-            readings[k] = list(map(_explained, readings[k], judgements[k]))
+        judgements = [
+            judge(items, llm, prompts, settings, readings[k], listed.get(llm.name))
+            for k, llm in enumerate(models)
+        ]
+        readings = [list(map(_explained, *both)) for both in zip(readings, judgements, strict=True)]
         timings["rankers"] = time.perf_counter() - started
     started = time.perf_counter()
     queries = [
@@ -221,6 +207,44 @@ def rank(
         "seconds": {stage: round(seconds, 3) for stage, seconds in timings.items()},
     }
     return Run(rankings, record | finished)
+
+
+def understand(
+    items: Sequence[Item],
+    llms: Sequence[ChatModel],
+    prompts: Prompts,
+    settings: Settings,
+    *,
+    detector: Detector | None = None,
+) -> tuple[list[list[Interpretation]], dict[str, list[Judgement]]]:
+    """How each chat model understands the items, see :func:`admire.interpretation.interpret`.
+
+    Returns:
+        The interpretations by model; and the judgements of ``listwise``, by the model's name, where
+        they had to be asked for because they decide the senses.
+
+    Raises:
+        UserError: a model cannot be asked.
+    """
+    listed = {
+        llm.name: judge_listwise(items, llm, prompts, settings)
+        for llm in llms
+        if sense_method(settings.sense, llm, settings.rankers) == "listwise"
+    }
+    glosses: Glosses = "all" if settings.scoring.gate == "soft" else "idiomatic"
+    readings = interpret(
+        items,
+        llms,
+        prompts,
+        sense=settings.sense,
+        votes=settings.votes,
+        seed=settings.seed,
+        detector=detector,
+        meanings=settings.meanings,
+        glosses="none" if settings.rankers == ("listwise",) else glosses,
+        known={name: [one.sense for one in said if one.sense] for name, said in listed.items()},
+    )
+    return readings, listed
 
 
 def _look_where_no_caption_is(items: Sequence[Item], settings: Settings) -> Settings:
