@@ -26,7 +26,8 @@ RankQuery = Literal["meaning", "compound", "sentence", "sequence"]
 SenseMethod = Literal["auto", "vote", "detector", "given"]
 """How the sense is decided: ``vote`` asks the chat model, ``detector`` reads it off the embedded
 model's hidden states, ``given`` takes the data's own. ``auto`` is the detector for the embedded
-chat model, which calls nearly every use idiomatic when it is asked, and votes for every other."""
+chat model, which calls nearly every use idiomatic when it is asked. For every other it is votes,
+or, with the ranker ``listwise``, what the replies with the orders say."""
 
 Meanings = Literal["gloss", "both"]
 """What chat models say of a compound: ``gloss`` is one definition of the idiomatic sense, as in the

@@ -36,7 +36,7 @@ class Settings:
         shuffles: in how many orders ``listwise`` shows the candidates.
         image_side: the longest side of an image that a chat model is shown, in pixels.
         llms: names of chat models. Their scores are averaged.
-        encoder: the name of the encoder of queries and candidates.
+        encoder: the name of the encoder of queries and candidates, for the ranker ``embeddings``.
         caption_encoder: another encoder for captions and the queries that they are compared with;
             None takes ``encoder``.
         device, precision: of encoders that run on torch.
@@ -45,8 +45,8 @@ class Settings:
         sense: how the sense is decided, see :data:`admire.choices.SenseMethod`.
         votes: how often each chat model is asked for the sense (the paper's T).
         meanings: what the chat models say of each compound, see :data:`admire.choices.Meanings`.
-        track: what of the candidates is compared; None takes all of their images and captions
-            that the encoder can read.
+        track: what of the candidates is compared and shown; None takes all of their images and
+            captions that the encoder can read and the chat model can see.
         scoring: how similarities become scores.
         head: a folder of ``admire train head``; queries and candidates are compared in its space.
         prompts: a folder of templates that replace the built-in ones of the same name.

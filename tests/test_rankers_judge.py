@@ -309,6 +309,8 @@ def test_embeddings_and_a_ranker_are_fused_and_each_is_recorded(tmp_path):
     items, parts, encoders = read_run(tmp_path)
     assert (len(items), len(parts[0]), encoders) == (1, 3, 1)
     assert set(compare_runs([tmp_path])["method"]) == {"CC + listwise"}
+    table[:3].drop(columns="ranker").to_csv(tmp_path / "scores.csv")  # as runs had it before
+    assert len(read_run(tmp_path)[1][0]) == 3
 
 
 def test_a_run_folder_holds_orders_reasons_and_places_of_every_shuffle(tmp_path):

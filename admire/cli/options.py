@@ -42,7 +42,7 @@ SENSE_OPTION = choice(
     "sense",
     get_args(SenseMethod),
     "How the sense is decided: by the chat model's votes, by the detector (auto: for the "
-    "embedded model; others vote), or as given in the file.",
+    "embedded model; others vote, or say it with their orders), or as given in the file.",
 )
 VOTES_OPTION = typer.Option(help="Votes asked of each chat model (the paper's T, 5).")
 Seed = Annotated[int, typer.Option(help="Seed of sampled replies and of resampling.")]

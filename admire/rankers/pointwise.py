@@ -13,7 +13,7 @@ import numpy as np
 
 from admire.interpretation import Interpretation
 from admire.items import Candidate, Item
-from admire.llm import ChatModel, Question, Reply, Unanswered, ask_each
+from admire.llm import ChatModel, Question, Reply, ask_each
 from admire.prompts import Prompts
 from admire.rankers.judgement import (
     SECOND_TEMPERATURE,
@@ -88,12 +88,11 @@ def judge_pointwise(
             purpose="ranking",
         )
 
-    def tells() -> bool:
-        """Whether the model tells probabilities, as far as one reply shows."""
-        try:
-            return llm.ask(question(turns[0], letters=True)).logprobs is not None
-        except Unanswered:
-            return True
+    def tells(turn: tuple[int, Candidate]) -> bool:
+        return llm.ask(question(turn, letters=True)).logprobs is not None
+
+    def called(turn: tuple[int, Candidate]) -> str:
+        return items[turn[0]].compound
 
     def ask(turn: tuple[int, Candidate]) -> Answer:
         name = turn[1].name
@@ -109,10 +108,9 @@ def judge_pointwise(
         found = ask_twice(llm, lambda attempt, _: question(turn, False, attempt), read)
         return found if isinstance(found, Answer) else Answer((name,), unread=found)
 
-    by_letters = bool(turns) and tells()
-    answers = ask_each(
-        ask, turns, llm, "grades", called=lambda turn: items[turn[0]].compound, stand_in=WAITING
-    )
+    # One reply shows whether the model tells probabilities; if it does not, no more are asked for.
+    by_letters = all(ask_each(tells, turns[:1], llm, "a first grade", called=called, stand_in=True))
+    answers = ask_each(ask, turns, llm, "grades", called=called, stand_in=WAITING)
     rest = iter(answers)
     of_items = [tuple(next(rest) for _ in item.candidates) for item in items]
     check_answers(items, of_items, llm)
