@@ -207,8 +207,8 @@ def _check_items(items: Sequence[Item], settings: Settings) -> None:
             )
         if sequences and not item.sequence:
             raise UserError(f"{where} has no sequence, but others do. Rank the two kinds apart.")
-    if settings.query == ("sentence" if sequences else "sequence"):
-        raise UserError(f"The items have no {settings.query}s to compare candidates with.", "query")
+        if settings.query in ("sentence", "sequence") and not getattr(item, settings.query):
+            raise UserError(f"{where} has no {settings.query} to compare candidates with.", "query")
 
 
 def _look_where_no_caption_is(items: Sequence[Item], settings: Settings) -> Settings:
