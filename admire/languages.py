@@ -62,16 +62,19 @@ def check_language(tag: str) -> str:
 
 
 def guess_language(path: Path) -> str:
-    """The language tag or name that a file's name ends in, or one of its two folders', else ``en``.
+    """The language that a file's name ends in, or the tag that one of its two folders' does.
+
+    Without either it is ``en``.
 
     ``subtask_a_xp.tsv`` → ``xp``; ``admire_pt/train.tsv`` → ``pt``; ``set.pt-br.csv`` → ``pt-br``;
     ``submission_Turkish.tsv`` → ``tr``; ``submission_Spanish-Ecuador.tsv`` → ``es``.
     """
     resolved = Path(os.path.abspath(path))
+    # Names count in the file's own name alone: German is a first name, and so a folder's, too.
+    called = re.search(rf"(?:^|[_.-])({'|'.join(_CODES)})(?:-[a-z]+)?$", resolved.stem.lower())
+    if called:
+        return _CODES[called[1]]
     for name in (resolved.stem, *(folder.name for folder in resolved.parents[:2])):
-        called = re.search(rf"(?:^|[_.-])({'|'.join(_CODES)})(?:-[a-z]+)?$", name.lower())
-        if called:
-            return _CODES[called[1]]
         for pattern in (r"(?:^|[_.-])([a-z]{2})[-_]([a-z]{2})$", r"(?:^|[_.-])([a-z]{2})$"):
             match = re.search(pattern, name.lower())
             if match and base_language(match[1]) in LANGUAGES:

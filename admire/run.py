@@ -199,8 +199,8 @@ def check_items(items: Sequence[Item], settings: Settings) -> None:
             )
         if sequences and not item.sequence:
             raise UserError(f"{where} has no sequence, but others do. Rank the two kinds apart.")
-    if settings.query == ("sentence" if sequences else "sequence"):
-        raise UserError(f"The items have no {settings.query}s to compare candidates with.", "query")
+        if settings.query in ("sentence", "sequence") and not getattr(item, settings.query):
+            raise UserError(f"{where} has no {settings.query} to compare candidates with.", "query")
 
 
 def chat_models(

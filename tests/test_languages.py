@@ -32,7 +32,7 @@ from admire.languages import LANGUAGES, base_language, check_language, guess_lan
         ("submission_Turkish.tsv", "tr"),
         ("submission_Norwegian.tsv", "no"),
         ("submission_Spanish-Ecuador.tsv", "es"),
-        ("Georgian/data/train.tsv", "ka"),
+        ("german/data/train.tsv", "en"),  # a name counts in the file's own name alone
         ("unpolish.tsv", "en"),  # ends in a name, but as part of a word
     ],
 )

@@ -83,8 +83,8 @@ def test_what_the_sequence_does_not_have_says_so(tmp_path):
             rank(items, Settings(**settings), llms=[says("Literal")], encoder=WordEncoder())
         return str(caught.value)
 
-    assert "no sentences" in says_so([SHOWN], query="sentence")
-    assert "no sequences" in says_so([OWL], query="sequence")
+    assert "has no sentence to compare" in says_so([SHOWN], query="sentence")
+    assert "has no sequence to compare" in says_so([OWL], query="sequence")
     assert "row 2 ('night owl') has no sequence" in says_so([SHOWN, OWL])
     assert "nothing of the track caption" in says_so([blind], query="sequence")
     assert "no sequence with captions" in says_so([blind], sense="vote")

@@ -19,9 +19,11 @@ from admire import (
     UserError,
     compare_runs,
     rank,
+    read_items,
     read_submission,
     write_run,
 )
+from admire.evaluation import score_items
 from admire.tuning import tune
 
 
@@ -149,6 +151,22 @@ def test_a_blind_submission_is_filled_in_under_its_own_name(tmp_path):
     (path,) = write_run(run, tmp_path / "run")
     assert path.name == "submission_Turkish.tsv"
     assert [p.compound for p in read_submission(path)] == ["night owl 1", "night owl 1"]
+
+
+@pytest.mark.parametrize("language", ["Turkish", "Chinese"])
+def test_each_row_of_admire_2_is_ordered_in_its_place(shared, tmp_path, language):
+    source = shared / "admire2" / f"submission_{language}.tsv"
+    items = read_items(source)
+    run = rank(items, Settings(query="compound"), encoder=WordEncoder(), source=source)
+    (path,) = write_run(run, tmp_path / "run")
+    assert path.name == source.name
+    predictions = read_submission(path)
+    for item, prediction in zip(items, predictions, strict=True):
+        assert (prediction.compound, prediction.sentence) == (item.compound, item.sentence)
+        assert sorted(prediction.order) == sorted(one.name for one in item.candidates)
+    # Once there is gold, each row is scored against its own.
+    gold = [replace(i, expected_order=p.order) for i, p in zip(items, predictions, strict=True)]
+    assert score_items(gold, predictions, "mine")["top1"].mean() == 1.0
 
 
 # ------------------------------------------------------------------------------ many run folders
