@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,11 +12,12 @@ from pathlib import Path
 import pytest
 from commands import hide, run
 from conftest import admire_row
+from judges import pictured
 from served import CALLS, COMPOUNDS, ITEMS, answer, ranked, sums
-from strict_server import SLOW, Body, StrictServer
+from strict_server import SLOW, Body, StrictServer, prompt_of
 from toys import WordEncoder
 
-from admire import Settings, UserError, rank
+from admire import Asking, Settings, UserError, Waiting, plan, rank
 from admire.storage import cache_dir
 
 FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SLOW)]
@@ -172,3 +176,93 @@ def test_as_many_questions_as_wanted_are_under_way_at_once(served: StrictServer)
     parallel = ranked(parallel=3)
     assert len(served.requests) == CALLS
     assert parallel["settings"] == ranked(parallel=1)["settings"]
+
+
+# ------------------------------------------------------------------------------------- rankers
+
+WORTH = {"of best.png": 3, "of good.png": 2, "of dull.png": 1}
+
+
+def looked(body: Body) -> str | tuple[str, list[dict[str, float]]]:
+    """As :func:`answer`, of one who looks at candidates, too."""
+    prompt = prompt_of(body)
+    shown = re.findall(r'Candidate (\w), caption: "(.*?)"', prompt)
+    if body.get("logprobs"):
+        (caption,) = re.findall(r'Caption: "(.*?)"', prompt)
+        p = WORTH[caption] / 4
+        return "A", [{"A": math.log(p), "C": math.log(1 - p)}]
+    if "elements" in prompt:
+        best = [letter for letter, caption in sorted(shown, key=lambda one: -WORTH[one[1]])]
+        role = {"elements": "a lamp", "expresses": "late hours", "role": "meant"}
+        said = {"sense": "idiomatic", "literal_use": "x", "idiomatic_use": "y", "meaning": "z"}
+        return json.dumps(said | {"candidates": dict.fromkeys(best, role), "order": best})
+    if "better" in prompt:
+        (_, first), (_, second) = shown
+        better = "A" if WORTH[first] > WORTH[second] else "B"
+        return json.dumps({"reason": "a lamp", "better": better})
+    return answer(body)
+
+
+@pytest.mark.parametrize(
+    ("options", "ranking"),
+    [
+        (["--profile", "vision"], 5),
+        (["--profile", "vision-local"], 3),
+        (["--profile", "vision", "--ranker", "pairwise"], 6),
+    ],
+)
+def test_models_that_look_are_asked_with_pictures_and_once(
+    capsys, tmp_path: Path, monkeypatch, served: StrictServer, options, ranking: int
+):
+    served.answer, served.faults = looked, FAULTS
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *a, **k: WordEncoder())
+    item = pictured(tmp_path, ["dull.png", "good.png", "best.png"], captions=True)
+    row = {"compound": item.compound, "sentence": item.sentence}
+    row["candidates"] = [{"image": one.name, "caption": one.caption} for one in item.candidates]
+    data = tmp_path / "manifest.jsonl"
+    data.write_text(json.dumps(row))
+    if "vision-local" in options:
+        options = [*options, "--llm-url", served.url]
+    for name in ("one", "two"):
+        code, _, err = run(capsys, "rank", data, "--out", tmp_path / name, *options)
+        assert code == 0, err
+    assert served.problems == []
+    assert set(served.answers.values()) == {1}
+    seen = [body for body in served.requests if "image_url" in json.dumps(body)]
+    assert len(seen) == ranking
+    (told,) = map(json.loads, (tmp_path / "two" / "items.jsonl").read_text().splitlines())
+    (judgement,) = told["judgements"]
+    assert judgement["unread"] == 0
+    best = sorted(zip(judgement["scores"], item.candidates, strict=True), key=lambda one: -one[0])
+    assert [candidate.name for _, candidate in best] == ["best.png", "good.png", "dull.png"]
+    record = json.loads((tmp_path / "two" / "run.json").read_text())
+    stages = {one["stage"]: one for one in record["asked"]}
+    assert stages["ranking"]["calls"] == stages["ranking"]["from_cache"] == ranking
+    if "vision-local" not in options:
+        assert stages["ranking"]["price_usd"] > 0
+        assert stages["ranking"]["price_usd_now"] == 0
+
+
+def test_a_dry_run_counts_what_rankers_would_ask(capsys, tmp_path: Path, served: StrictServer):
+    item = pictured(tmp_path, ["dull.png", "good.png"], captions=True)
+    settings = Settings(
+        llms=("openai:gpt-4o",), rankers=("listwise", "pointwise", "pairwise"), shuffles=4
+    )
+    forecasts = {one.stage: one for one in plan([item], settings)}
+    assert forecasts["ranking"].questions == 4 + 2 + 2
+    assert forecasts["ranking"].price.dollars > 0
+    assert served.requests == []
+
+
+def test_rankers_go_by_batches_too(tmp_path: Path, served: StrictServer):
+    served.answer = looked
+    item = pictured(tmp_path, ["dull.png", "good.png", "best.png"], captions=True)
+    settings = Settings(llms=("openai:gpt-4o",), rankers=("pairwise", "listwise"))
+    for _ in ("the sense by listwise, and meanings", "pairs"):
+        with pytest.raises(Waiting):
+            rank([item], settings, asking=Asking(batch=True))
+        served.finish()
+    found = rank([item], settings, asking=Asking(batch=True))
+    assert found.rankings[0].order == ("best.png", "good.png", "dull.png")
+    assert set(served.answers.values()) == {1}
+    assert served.problems == []

@@ -88,22 +88,29 @@ def show(
     """A question about candidates: the template's text, with images where it has them.
 
     The template gets the candidates as objects with ``letter``, ``caption`` (None where there is
-    none to show) and ``picture``: whether there is one, and where it is written, its place.
+    none to show) and ``picture``: whether there is one, and where it is written, its place. It gets
+    the things of the item's ``sequence`` likewise; one that has no image shows its caption.
 
     Args:
         side: the longest side of an image, in pixels.
         values: what else the template is given.
     """
     images: list[Image] = []
-    told: list[dict[str, Any]] = []
-    for letter, candidate in zip(LETTERS, candidates, strict=False):
-        picture = ""
-        if "image" in tracks and candidate.image:
+
+    def told(thing: Candidate, letter: str = "") -> dict[str, Any]:
+        picture, caption = "", thing.caption if "caption" in tracks else None
+        if "image" in tracks and thing.image:
             picture = f"\0{len(images)}\0"  # a quoted text cannot hold this
-            images.append(Image(candidate.image, side))
-        caption = candidate.caption if "caption" in tracks else None
-        told.append({"letter": letter, "caption": caption, "picture": picture})
-    text: str = prompts.about(item, prompt, candidates=told, **values)
+            images.append(Image(thing.image, side))
+        return {"letter": letter, "caption": caption, "picture": picture}
+
+    sequence = [
+        one if one["picture"] or one["caption"] else one | {"caption": thing.caption}
+        for thing in item.sequence
+        for one in [told(thing)]
+    ]
+    lettered = [told(one, letter) for letter, one in zip(LETTERS, candidates, strict=False)]
+    text: str = prompts.about(item, prompt, candidates=lettered, sequence=sequence, **values)
     if not images:
         return text
     pieces = [piece.strip() for piece in re.split("\0(\\d+)\0", text)]
