@@ -195,7 +195,7 @@ def test_a_reply_that_cannot_be_read_is_asked_for_again_and_then_counted(caplog)
     assert not caplog.records
 
 
-@pytest.mark.parametrize("ranker", ["listwise", "pairwise"])
+@pytest.mark.parametrize("ranker", REASONING)
 def test_a_reply_that_was_cut_off_is_asked_for_with_twice_the_tokens(ranker):
     class Verbose(Judge):
         def ask(self, question: Question) -> Reply:
@@ -203,8 +203,8 @@ def test_a_reply_that_was_cut_off_is_asked_for_with_twice_the_tokens(ranker):
             short = question.purpose == "ranking" and question.max_tokens < limit
             return replace(reply, text=reply.text[:-9], cut=True) if short else reply
 
-    limit = {"listwise": 801, "pairwise": 151}[ranker]
-    judge = Verbose(WORTHS)
+    limit = {"listwise": 801, "pointwise": 61, "pairwise": 151}[ranker]
+    judge = Verbose(WORTHS, logprobs=False)
     assert rank([ITEM], settings(ranker), llms=[judge]).rankings[0].order == BEST
 
 

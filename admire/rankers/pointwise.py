@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -64,7 +65,9 @@ def judge_pointwise(
     tracks = tracks_shown(items, llm, settings.track)
     turns = [(k, candidate) for k, item in enumerate(items) for candidate in item.candidates]
 
-    def question(turn: tuple[int, Candidate], letters: bool, attempt: int = 0) -> Question:
+    def question(
+        turn: tuple[int, Candidate], letters: bool, attempt: int = 0, times: int = 1
+    ) -> Question:
         number, candidate = turn
         said = readings[number]
         parts = show(
@@ -81,7 +84,7 @@ def judge_pointwise(
         return Question(
             parts,
             temperature=attempt * SECOND_TEMPERATURE,
-            max_tokens=LETTER_TOKENS if letters else NUMBER_TOKENS,
+            max_tokens=times * (LETTER_TOKENS if letters else NUMBER_TOKENS),
             seed=settings.seed + attempt,
             schema=None if letters else NUMBERS,
             logprobs=LIKELIEST if letters else 0,
@@ -105,7 +108,7 @@ def judge_pointwise(
             grades = read_numbers(reply)
             return Answer((name,), (name,), grades=grades) if grades else None
 
-        found = ask_twice(llm, lambda attempt, _: question(turn, False, attempt), read)
+        found = ask_twice(llm, partial(question, turn, False), read)
         return found if isinstance(found, Answer) else Answer((name,), unread=found)
 
     # One reply shows whether the model tells probabilities; if it does not, no more are asked for.
