@@ -14,7 +14,7 @@ from judges import WORTHS, Judge, item_of, pictured
 from test_rankers_shown import NASTY
 from toys import OWL, WordEncoder, says
 
-from admire import Scoring, Settings, UserError, compare_runs, rank, write_run
+from admire import Candidate, Scoring, Settings, UserError, compare_runs, rank, write_run
 from admire.choices import Ranker
 from admire.llm import Question, Reply, Unanswered
 from admire.run_folder import read_run
@@ -79,10 +79,50 @@ def test_questions_are_asked_of_each_candidate_as_often_as_said_and_for_ranking(
     judge = Judge(WORTHS)
     rank([ITEM], settings(ranker, sense="vote", shuffles=3), llms=[judge])
     asked = [one for one in judge.questions if one.purpose == "ranking"]
-    # Pointwise looks once, at the first candidate, whether probabilities come.
-    assert len(asked) == {"listwise": 3, "pointwise": 6, "pairwise": 20}[ranker]
+    assert len(asked) == {"listwise": 3, "pointwise": 5, "pairwise": 20}[ranker]
     assert all(one.schema is not None or one.logprobs for one in asked)
     assert {one.temperature for one in asked} == {0}
+
+
+@pytest.mark.parametrize("ranker", REASONING)
+def test_of_subtask_b_the_best_completes_the_sequence(ranker):
+    sequence = (Candidate("s1", caption="a yawn"), Candidate("s2", caption="a dark house"))
+    item = replace(ITEM, sentence="", sequence=sequence, expected_item=BEST[0])
+    judge = Judge(WORTHS)
+    found = rank([item], settings(ranker), llms=[judge])
+    (prediction,) = found.predictions()
+    assert (prediction.expected_item, prediction.sentence_type) == (BEST[0], "idiomatic")
+    for question in judge.questions:
+        if question.purpose == "ranking":
+            assert question.text.index('"a yawn"') < question.text.index('"a dark house"')
+            assert "sentence below" not in question.text
+            assert 'Sentence: ""' not in question.text
+
+
+# ------------------------------------------------------------------------------ recorded orders
+
+
+def test_recorded_orders_stand_for_any_ranker(tmp_path):
+    file = tmp_path / "orders.jsonl"
+    row = {"compound": ITEM.compound, "sentence": ITEM.sentence, "sense": "literal"}
+    file.write_text(json.dumps(row | {"meaning": "a bird", "order": list(BEST[::-1])}))
+    for ranker in REASONING:
+        found = rank([ITEM], settings(ranker, llms=(f"recorded:{file}",)))
+        assert found.rankings[0].order == BEST[::-1]
+        assert found.rankings[0].predicted_type == "literal"
+    write_run(found, tmp_path / "run")
+    again = rank([ITEM], settings("listwise", llms=(f"run:{tmp_path / 'run'}",)))
+    assert again.rankings[0].order == BEST[::-1]
+    both = settings("listwise", "embeddings", llms=(f"recorded:{file}",))
+    assert rank([ITEM], both, encoder=WordEncoder()).rankings[0].judgements
+
+
+def test_items_without_a_recorded_order_are_named(tmp_path):
+    file = tmp_path / "senses.csv"
+    file.write_text(f"compound,sentence,sense\nnight owl,{ITEM.sentence},literal\n")
+    with pytest.raises(UserError, match="lacks the order of 'night owl'") as caught:
+        rank([ITEM], settings("listwise", llms=(f"recorded:{file}",)))
+    assert caught.value.settings == ("llms", "rankers")
 
 
 # --------------------------------------------------------------------------------------- senses

@@ -84,6 +84,22 @@ def test_images_stand_after_their_letters_and_captions(tmp_path, prompt):
     assert all(f'"{one.caption}"' in alone for one in item.candidates)
 
 
+@pytest.mark.parametrize("prompt", ["listwise", "pairwise", "pointwise"])
+def test_a_sequence_comes_before_the_candidates_and_shows_what_it_has(tmp_path, prompt):
+    item = pictured(tmp_path, ["one.png", "two.png", "three.png"], captions=True)
+    first, *rest = item.candidates
+    bare = Candidate("s2", caption="a dark house")
+    item = replace(item, sentence="", sequence=(first, bare), candidates=tuple(rest))
+    if prompt == "pointwise":
+        item = replace(item, candidates=item.candidates[:1])
+    parts = shown(prompt, item, tracks=("image",))
+    images = [part.path for part in parts if isinstance(part, Image)]
+    assert images == [first.image, *(one.image for one in item.candidates)]
+    text = " ".join(part for part in parts if isinstance(part, str))
+    assert '"a dark house"' in text  # it has no image
+    assert f'"{first.caption}"' not in text
+
+
 def test_each_candidate_stands_once_in_each_place_of_as_many_orders_as_there_are_candidates():
     orders = shuffled(item_of(list(WORTHS)), 10, seed=3)
     for part in (orders[:5], orders[5:]):

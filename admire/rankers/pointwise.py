@@ -7,6 +7,7 @@ same reply to everything. How sure the model is of one letter tells more than th
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from functools import partial
 
@@ -91,18 +92,20 @@ def judge_pointwise(
             purpose="ranking",
         )
 
-    def tells(turn: tuple[int, Candidate]) -> bool:
-        return llm.ask(question(turn, letters=True)).logprobs is not None
+    silent = threading.Event()  # set once a reply shows that the model tells no probabilities
 
     def called(turn: tuple[int, Candidate]) -> str:
         return items[turn[0]].compound
 
     def ask(turn: tuple[int, Candidate]) -> Answer:
         name = turn[1].name
-        if by_letters:
-            grades = read_letters(llm.ask(question(turn, letters=True)))
+        if not silent.is_set():
+            reply = llm.ask(question(turn, letters=True))
+            grades = read_letters(reply)
             if grades:
                 return Answer((name,), (name,), grades=grades)
+            if reply.logprobs is None:
+                silent.set()
 
         def read(reply: str) -> Answer | None:
             grades = read_numbers(reply)
@@ -111,8 +114,6 @@ def judge_pointwise(
         found = ask_twice(llm, partial(question, turn, False), read)
         return found if isinstance(found, Answer) else Answer((name,), unread=found)
 
-    # One reply shows whether the model tells probabilities; if it does not, no more are asked for.
-    by_letters = all(ask_each(tells, turns[:1], llm, "a first grade", called=called, stand_in=True))
     answers = ask_each(ask, turns, llm, "grades", called=called, stand_in=WAITING)
     rest = iter(answers)
     of_items = [tuple(next(rest) for _ in item.candidates) for item in items]
