@@ -10,7 +10,7 @@ from admire.rankers.pairwise import SCHEMA
 from admire.rankers.pointwise import NUMBERS
 
 
-def test_the_last_key_may_be_anywhere_but_must_be_the_objects_own():
+def test_a_key_must_be_the_objects_own():
     assert read_object('{"a": {"b": 1}}', "b") is None
     assert read_object('{"a": {"b": 1}}', "a") == {"a": {"b": 1}}
 
