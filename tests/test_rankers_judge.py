@@ -119,6 +119,18 @@ def test_if_nothing_at_all_can_be_read_that_is_said_once(ranker):
 
 
 @pytest.mark.parametrize("ranker", REASONING)
+def test_if_all_replies_are_cut_off_that_is_said(ranker):
+    class Endless(Judge):
+        def ask(self, question: Question) -> Reply:
+            return replace(super().ask(question), text="Let me think", cut=True)
+
+    item = replace(ITEM, sentence_type="idiomatic")
+    with pytest.raises(UserError, match=r"answers were cut off, .* --reasoning-budget 0") as error:
+        rank([item], settings(ranker, sense="given"), llms=[Endless(WORTHS, logprobs=False)])
+    assert error.value.settings == ("llms",)
+
+
+@pytest.mark.parametrize("ranker", REASONING)
 def test_answers_that_come_later_are_counted_and_not_complained_of(ranker, caplog):
     class Later(Judge):
         def ask(self, question: Question) -> Reply:

@@ -108,8 +108,7 @@ def judge_pointwise(
             grades = read_numbers(reply)
             return Answer((name,), (name,), grades=grades) if grades else None
 
-        found = ask_twice(llm, partial(question, turn, False), read)
-        return found if isinstance(found, Answer) else Answer((name,), unread=found)
+        return ask_twice(llm, partial(question, turn, False), read, (name,))
 
     # One reply shows whether the model tells probabilities; if it does not, no more are asked for.
     by_letters = all(ask_each(tells, turns[:1], llm, "a first grade", called=called, stand_in=True))
