@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from admire import Candidate, Item
+from admire import Candidate, Item, Settings
+from admire.choices import Ranker
 from admire.llm import Image, Question, Reply
 
 SHOWN = re.compile(
@@ -127,6 +128,15 @@ def item_of(captions: Sequence[str], compound: str = "night owl", **fields: Any)
     """An item with these captions as candidates, named after them."""
     candidates = tuple(Candidate(f"{text}.png", caption=text) for text in captions)
     return Item(compound, f"A {compound}.", candidates=candidates, **fields)
+
+
+ITEM = item_of(list(WORTHS))
+BEST = tuple(candidate.name for candidate in ITEM.candidates)
+
+
+def settings(*rankers: Ranker, **changes: Any) -> Settings:
+    """Settings with these rankers and few questions besides."""
+    return Settings(rankers=rankers, **({"meanings": "gloss", "votes": 1} | changes))
 
 
 def pictured(folder: Path, names: Sequence[str], captions: bool = False) -> Item:

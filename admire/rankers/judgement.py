@@ -37,6 +37,7 @@ class Answer:
         reasons: why, by candidate.
         grades: the probability of ``idiomatic``, ``literal`` and ``neither``, if it was graded.
         unread: the reply, where it could not be read.
+        cut: whether that reply had not come to its end.
     """
 
     shown: tuple[str, ...]
@@ -46,6 +47,7 @@ class Answer:
     reasons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     grades: Mapping[str, float] = field(default_factory=dict)
     unread: str | None = None
+    cut: bool = False
 
 
 WAITING = Answer((), unread="")
@@ -99,23 +101,24 @@ class Judgement:
 
 
 def ask_twice(
-    llm: ChatModel, question: Callable[[int, int], Question], read: Callable[[str], Answer | None]
-) -> Answer | str:
+    llm: ChatModel,
+    question: Callable[[int, int], Question],
+    read: Callable[[str], Answer | None],
+    shown: tuple[str, ...],
+) -> Answer:
     """What the reply says, or that to a second question if the first cannot be read.
 
     Args:
         question: the question of an attempt, with so many times the tokens. The second has twice as
             many, if the first reply was cut off.
-
-    Returns:
-        The answer; the second reply, if it cannot be read either.
+        shown: the names of the candidates that it shows, for an answer that cannot be read.
     """
     reply = llm.ask(question(0, 1))
     found = read(reply.text)
     if found is None:
         reply = llm.ask(question(1, 2 if reply.cut else 1))
         found = read(reply.text)
-    return reply.text if found is None else found
+    return found or Answer(shown, unread=reply.text, cut=reply.cut)
 
 
 def check_answers(
@@ -132,6 +135,13 @@ def check_answers(
         return
     lost = [all(answer.unread is not None for answer in given) for given in answers]
     if items and all(lost):
+        if all(answer.cut for given in answers for answer in given):
+            raise UserError(
+                f"{llm.name}: all of its {sum(map(len, answers))} answers were cut off, with twice "
+                "the tokens too. Does it think first? Turn that off (llama-server "
+                "--reasoning-budget 0), or take another model.",
+                "llms",
+            )
         example = " ".join((answers[0][0].unread or "").split())[:80]
         raise UserError(
             f"{llm.name}: none of its {sum(map(len, answers))} answers could be read (the first "

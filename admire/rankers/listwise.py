@@ -94,8 +94,8 @@ def judge_listwise(
                 purpose="ranking",
             )
 
-        found = ask_twice(llm, question, partial(read_order, names=names, sense=sense))
-        return found if isinstance(found, Answer) else Answer(tuple(names.values()), unread=found)
+        read = partial(read_order, names=names, sense=sense)
+        return ask_twice(llm, question, read, tuple(names.values()))
 
     turns = [
         (item, number, shown)

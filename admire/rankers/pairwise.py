@@ -83,8 +83,7 @@ def judge_pairwise(
                 purpose="ranking",
             )
 
-        found = ask_twice(llm, question, partial(read_better, names=names))
-        return found if isinstance(found, Answer) else Answer(names, unread=found)
+        return ask_twice(llm, question, partial(read_better, names=names), names)
 
     turns = [
         (number, pair)

@@ -111,8 +111,7 @@ def judge_pointwise(
             grades = read_numbers(reply)
             return Answer((name,), (name,), grades=grades) if grades else None
 
-        found = ask_twice(llm, partial(question, turn, False), read)
-        return found if isinstance(found, Answer) else Answer((name,), unread=found)
+        return ask_twice(llm, partial(question, turn, False), read, (name,))
 
     answers = ask_each(ask, turns, llm, "grades", called=called, stand_in=WAITING)
     rest = iter(answers)

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from judges import BEST, ITEM, WORTHS, Judge, item_of, settings
+from toys import OWL, WordEncoder
+
+from admire import Scoring, UserError, compare_runs, rank, write_run
+from admire.llm import Question
+from admire.rankers.listwise import read_order, schema
+from admire.tuning import tune
+
+NAMES = {"A": "one", "B": "two", "C": "three"}
+ORDER = {"order": ["B", "C", "A"]}
+TEXT = json.dumps(ORDER)
+
+
+def test_listwise_decides_the_sense_by_the_majority_of_its_replies():
+    def spoil(text: str, question: Question, count: int) -> str:
+        literal = len([q for q in judge.questions if q.schema]) <= 2
+        return text.replace('"idiomatic"', '"literal"') if literal else text
+
+    judge = Judge(WORTHS, spoil=spoil)
+    (ranking,) = rank([ITEM], settings("listwise"), llms=[judge]).rankings
+    sense = ranking.interpretations[0].sense
+    assert (sense.label, sense.idiomatic, sense.literal) == ("idiomatic", 3, 2)
+    assert ranking.interpretations[0].meant == "someone awake late"
+    assert len(judge.questions) == 5  # and no vote, no gloss
+
+
+@pytest.mark.parametrize(("method", "votes"), [("vote", 3), ("given", 0)])
+def test_a_sense_that_is_decided_otherwise_is_told(method, votes):
+    judge = Judge(WORTHS, sense="literal")
+    item = replace(ITEM, sentence_type="literal")
+    run = rank([item], settings("listwise", sense=method, votes=3, shuffles=1), llms=[judge])
+    assert run.rankings[0].predicted_type == "literal"
+    *before, asked = judge.questions
+    assert len(before) == votes
+    assert "a phrase is used literally" in asked.text
+    assert "literal_use" not in asked.text
+    assert next(iter((asked.schema or {})["properties"])) == "meaning"
+    assert run.record["models"]["llms"][0]["sense"] == method
+
+
+def test_embeddings_beside_listwise_follow_the_sense_that_it_found():
+    judge = Judge({c.caption or "": 0.5 for c in OWL.candidates}, sense="literal")
+    run = rank(
+        [OWL],
+        settings("listwise", "embeddings", scoring=Scoring()),
+        llms=[judge],
+        encoder=WordEncoder(),
+    )
+    assert run.rankings[0].predicted_type == "literal"
+    assert run.rankings[0].order[0] == "bird.png"  # the judge finds all alike
+    assert run.record["models"]["llms"][0]["sense"] == "listwise"
+    assert not [q for q in judge.questions if q.purpose == "senses"]
+
+
+def test_a_reply_that_cannot_be_read_is_asked_for_again_and_then_counted(caplog):
+    def spoil(text: str, question: Question, count: int) -> str:
+        hopeless = "literal_use" in question.text and question.seed % 5 in (0, 1)
+        return "3" if hopeless or count == 1 else text
+
+    judge = Judge(WORTHS, spoil=spoil)
+    (ranking,) = rank([ITEM], settings("listwise"), llms=[judge]).rankings
+    (judgement,) = ranking.judgements
+    assert ranking.order == BEST
+    assert [answer.unread for answer in judgement.answers] == ["3", "3", None, None, None]
+    assert ranking.interpretations[0].sense.unparsed == 2
+    assert len(judge.questions) == 10
+    first, again = judge.questions[:2]
+    assert first.parts == again.parts
+    assert (first.seed != again.seed, first.temperature < again.temperature) == (True, True)
+    assert again.max_tokens == first.max_tokens
+    assert not [one for one in caplog.records if one.levelname == "WARNING"]
+
+
+def test_more_candidates_than_letters_are_for_pointwise():
+    many = item_of([f"caption {k}" for k in range(27)])
+    worth = {f"caption {k}": (k + 1) / 28 for k in range(27)}
+    with pytest.raises(UserError, match=r"27 candidates; listwise takes at most 26\. .*pointwise"):
+        rank([many], settings("listwise"), llms=[Judge(worth)])
+    found = rank([many], settings("pointwise"), llms=[Judge(worth)]).rankings[0]
+    assert found.order[0] == "caption 26.png"
+
+
+def test_a_run_folder_holds_orders_reasons_and_places_of_every_shuffle(tmp_path):
+    def spoil(text: str, question: Question, count: int) -> str:
+        return "?" if question.seed % 5 == 4 else text
+
+    judge = Judge(WORTHS, noise=0.3, spoil=spoil)
+    gold = replace(ITEM, expected_order=BEST)
+    run = rank([gold], settings("listwise"), llms=[judge])
+    write_run(run, tmp_path / "run")
+    (row,) = map(json.loads, (tmp_path / "run" / "items.jsonl").read_text().splitlines())
+    (judgement,) = row["judgements"]
+    assert (judgement["ranker"], judgement["llm"], judgement["unread"]) == ("listwise", "judge", 1)
+    assert 0 < judgement["agreement"] <= 1
+    assert len(judgement["answers"]) == 5
+    for answer in judgement["answers"][:4]:
+        assert sorted(answer["shown"]) == sorted(answer["order"]) == sorted(BEST)
+        assert answer["sense"] == "idiomatic"
+        reason = answer["reasons"][answer["order"][0]]
+        assert reason == {"elements": "lamp", "expresses": "late hours", "role": "meant"}
+    assert judgement["answers"][4]["unread"] == "?"
+    assert judgement["answers"][4]["order"] == []
+    table = pd.read_csv(tmp_path / "run" / "scores.csv")
+    assert table["llm_score"].tolist() == judgement["scores"]
+    assert set(table["agreement"].round(9)) == {round(judgement["agreement"], 9)}
+    assert (table["predicted_type"] == "idiomatic").all()
+    with pytest.raises(UserError, match="was ranked by listwise alone, so it has no cosines"):
+        tune(tmp_path / "run")
+    found = compare_runs([tmp_path / "run"])
+    assert set(found["method"]) == {"listwise"}
+    assert set(found["llm"]) == {"embedded"}  # as the settings name it
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        TEXT,
+        f"```json\n{TEXT}\n```",
+        f"Here is the order:\n{TEXT}\nI hope that it helps {{:-)}}.",
+        json.dumps(ORDER, indent=2),
+        f"{TEXT}\n{TEXT}",
+        f'<think>Maybe {{"order": ["A", "B", "C"]}}? No.</think>{TEXT}',
+        '{"order": "B > C > A"}',
+        '{"order": ["b", "Candidate C", "A."]}',
+        '{"meaning": "line\nbreak", "order": ["B", "C", "A"]}',
+        json.dumps({"meaning": 'A caption says {"order": ["A", "B", "C"]}'} | ORDER),
+        json.dumps({"candidates": {"A": {"order": ["A", "B", "C"]}}} | ORDER),
+        json.dumps({"candidates": "none", "sense": 7, "meaning": None} | ORDER),
+    ],
+)
+def test_an_order_is_read_from_replies_in_every_dress(reply):
+    found = read_order(reply, NAMES)
+    assert found
+    assert found.order == ("two", "three", "one")
+    assert found.shown == ("one", "two", "three")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "B, C, A",
+        "3",
+        "[]",
+        '{"order": []}',
+        '{"order": null}',
+        '{"order": ["A", "B"]}',
+        '{"order": ["A", "B", "B"]}',
+        '{"order": ["A", "B", "C", "D"]}',
+        '{"order": ["A", "B", "C", "A"]}',
+        '{"order": [{"A": 1}, "B"]}',
+        '{"sense": "idiomatic"}',
+        TEXT[:-3],
+        # Which of two different ones is the answer cannot be told.
+        TEXT + '\nCaption B says {"order": ["A", "B", "C"]}.',
+        '{"order": ["A", "B", "C"]} is what caption B says. ' + TEXT,
+        "{" * 5000,
+        '{"a":' * 1200,
+    ],
+)
+def test_what_is_no_full_order_is_not_read(reply):
+    assert read_order(reply, NAMES) is None
+
+
+def test_reasons_are_kept_by_candidate_and_damaged_ones_left_out():
+    told = {"A": {"elements": "a  lamp\n", "expresses": 7, "role": "meant"}, "B": "?", "X": {}}
+    found = read_order(json.dumps({"sense": "Idiomatic", "candidates": told} | ORDER), NAMES)
+    assert found
+    assert found.reasons == {"one": {"elements": "a lamp", "role": "meant"}}
+    assert found.sense == "idiomatic"
+
+
+def test_a_sense_that_was_told_is_the_answers_whatever_it_says():
+    found = read_order(json.dumps({"sense": "idiomatic"} | ORDER), NAMES, "literal")
+    assert found
+    assert found.sense == "literal"
+
+
+def test_the_schema_of_an_order_has_the_senses_first_and_the_order_last():
+    fields = list(schema("AB")["properties"])
+    assert fields == ["literal_use", "idiomatic_use", "sense", "meaning", "candidates", "order"]
+    assert list(schema("AB", "literal")["properties"]) == fields[3:]
+    assert schema("AB")["properties"]["order"]["items"]["enum"] == ["A", "B"]

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from judges import Judge, item_of, settings
+from toys import OWL, explains
+
+from admire import Scoring, rank
+from admire.llm import Question, Reply
+from admire.rankers.pointwise import read_numbers
+
+
+@pytest.mark.parametrize(("gate", "first"), [("hard", "a.png"), ("soft", "b.png")])
+def test_pointwise_weighs_the_grades_by_the_sense(gate, first):
+    grades = {"a": (60, 0), "b": (50, 50), "c": (0, 100)}
+
+    def answer(text: str, question: Question, count: int) -> str:
+        if question.purpose == "senses":  # three of five are idiomatic
+            return "Literal" if question.seed > 2 else "Idiomatic"
+        if not question.schema:
+            return "a meaning"
+        (name,) = [name for name in grades if f'"{name}"' in question.text]
+        idiomatic, literal = grades[name]
+        said = {"idiomatic": idiomatic, "literal": literal, "neither": 100 - idiomatic - literal}
+        return json.dumps(said)
+
+    judge = Judge(dict.fromkeys(grades, 0.5), logprobs=False, spoil=answer)
+    scoring = Scoring(gate=gate)
+    run = rank(
+        [item_of(list(grades))], settings("pointwise", votes=5, scoring=scoring), llms=[judge]
+    )
+    assert run.rankings[0].order[0] == first
+    scores = {"hard": [0.6, 0.5, 0.0], "soft": [0.36, 0.5, 0.4]}[gate]
+    assert run.rankings[0].judgements[0].scores == pytest.approx(scores)
+    assert not any(q.logprobs for q in judge.questions[-3:])  # one tells that there are none
+
+
+def test_pointwise_tells_what_both_senses_mean_where_that_is_known():
+    chat = explains("Idiomatic")
+    asked: list[Question] = []
+    judge = Judge({c.caption or "": 0.5 for c in OWL.candidates})
+
+    class Both(Judge):
+        def ask(self, question: Question) -> Reply:
+            if question.purpose != "ranking":
+                return chat.ask(question)
+            asked.append(question)
+            return judge.ask(question)
+
+    rank([OWL], settings("pointwise", meanings="both"), llms=[Both({})])
+    assert 'as an idiom: "person awake late"\n' in asked[0].text
+    assert 'as they are: "bird with wings"\n' in asked[0].text
+
+
+def test_numbers_are_shares():
+    said = {"idiomatic": 60, "literal": 20, "neither": 0}
+    assert read_numbers(json.dumps(said)) == {"idiomatic": 0.75, "literal": 0.25, "neither": 0}
+    for wrong in ({"idiomatic": 0, "literal": 0}, {"idiomatic": 101}, {"neither": "no"}):
+        assert read_numbers(json.dumps({**said, "neither": 0, **wrong})) is None
