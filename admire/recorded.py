@@ -133,10 +133,11 @@ class Recorded:
 
 def _keys(item: Item) -> tuple[Key, Key]:
     """Where the item is looked up, and then its compound."""
-    return _key(item.compound, item.sentence), _key(item.compound)
+    return key_of(item.compound, item.sentence), key_of(item.compound)
 
 
-def _key(compound: str, sentence: str = "") -> Key:
+def key_of(compound: str, sentence: str = "") -> Key:
+    """Where replies about a compound in a sentence are kept."""
     return compound.casefold().strip(), " ".join(sentence.split())
 
 
@@ -148,9 +149,6 @@ def _named(items: Iterable[Item]) -> str:
     ]
     more = f" and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
     return ", ".join(shown[:NAMED]) + more
-
-
-# ----------------------------------------------------------------------------------- of a file
 
 
 def open_replies(path: Path) -> Recorded:
@@ -172,7 +170,7 @@ def open_replies(path: Path) -> Recorded:
     for number, row in _rows(path):
         compound = row["compound"]
         where = f"{path}, row {number} ('{compound}')"
-        entry = found.setdefault(_key(compound, row["sentence"]), _Entry())
+        entry = found.setdefault(key_of(compound, row["sentence"]), _Entry())
         label = _label(row["sense"], where)
         votes = {column: _votes(row[column], column, where) for column in VOTE_COLUMNS}
         order = parse_order(row["order"], (), where, column="order") if row["order"] else None
@@ -301,33 +299,3 @@ class _Entry:
 
 def _shown(value: object) -> str:
     return ", ".join(value) if isinstance(value, tuple) else str(value)
-
-
-# ------------------------------------------------------------------------------------ of a run
-
-
-def open_run_replies(folder: Path) -> list[Recorded]:
-    """What each chat model of a run said of its items, and the run's orders.
-
-    Raises:
-        UserError: the folder is not a run, or the run asked no chat model.
-    """
-    from admire.run_folder import read_rankings
-
-    rankings = read_rankings(folder)
-    digest = hashlib.sha256((folder / "items.jsonl").read_bytes()).hexdigest()
-    readings = list(zip(*(ranking.interpretations for ranking in rankings), strict=False))
-    if not readings:
-        raise UserError(f"{folder}: no chat model was asked in this run.", "llms")
-    found = []
-    for number, of_model in enumerate(readings, start=1):
-        name = f"run:{folder}" + f"#{number}" * (len(readings) > 1)
-        one = Recorded(name, f"run:{digest}:{number}:{of_model[0].llm}", {})
-        for row, (ranking, reading) in enumerate(zip(rankings, of_model, strict=True), start=1):
-            said = one.said.setdefault(_key(ranking.item.compound, ranking.item.sentence), Said())
-            said.sense = reading.sense
-            said.meanings = {"idiomatic": reading.idiomatic, "literal": reading.literal}
-            where = f"{folder / 'items.jsonl'}, row {row}"
-            said.orders[frozenset(ranking.order)] = ranking.order, where
-        found.append(one)
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from admire.files import read_table, read_text
 from admire.interpretation import Interpretation
 from admire.items import Candidate, Item
 from admire.meaning import Meaning
+from admire.recorded import Recorded, Said, key_of
 from admire.run import Ranking, Run
 from admire.senses.sense import Sense
 from admire.storage import replace_folder, write_whole
@@ -196,6 +198,31 @@ def read_rankings(folder: Path) -> list[Ranking]:
         return [_ranking(row, scores[number]) for number, row in enumerate(rows, start=1)]
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{folder}: is damaged. Run admire rank again.") from None
+
+
+def open_run_replies(folder: Path) -> list[Recorded]:
+    """What each chat model of a run said of its items, and the run's orders.
+
+    Raises:
+        UserError: the folder is not a run, or the run asked no chat model.
+    """
+    rankings = read_rankings(folder)
+    digest = hashlib.sha256((folder / "items.jsonl").read_bytes()).hexdigest()
+    readings = list(zip(*(ranking.interpretations for ranking in rankings), strict=False))
+    if not readings:
+        raise UserError(f"{folder}: no chat model was asked in this run.", "llms")
+    found = []
+    for number, of_model in enumerate(readings, start=1):
+        name = f"run:{folder}" + f"#{number}" * (len(readings) > 1)
+        one = Recorded(name, f"run:{digest}:{number}:{of_model[0].llm}", {})
+        for row, (ranking, reading) in enumerate(zip(rankings, of_model, strict=True), start=1):
+            said = one.said.setdefault(key_of(ranking.item.compound, ranking.item.sentence), Said())
+            said.sense = reading.sense
+            said.meanings = {"idiomatic": reading.idiomatic, "literal": reading.literal}
+            where = f"{folder / 'items.jsonl'}, row {row}"
+            said.orders[frozenset(ranking.order)] = ranking.order, where
+        found.append(one)
+    return found
 
 
 def _ranking(row: dict[str, Any], scores: dict[str, float]) -> Ranking:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from chats import completion, not_taken, refusal, serve
@@ -27,14 +25,6 @@ SCHEMA = {
     "required": ["sense"],
     "additionalProperties": False,
 }
-
-
-@pytest.fixture(autouse=True)
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    waits: list[float] = []
-    clock = SimpleNamespace(**{**vars(time), "sleep": waits.append})
-    monkeypatch.setattr("openai._base_client.time", clock)
-    return waits
 
 
 @pytest.fixture
@@ -189,15 +179,15 @@ MMPROJ = (
                 "model does not support image inputs"),
     ],
 )  # fmt: skip
-def test_a_model_that_cannot_see_is_told_at_once(httpserver, chat, waits, tmp_path, no: Response):
+def test_a_model_that_cannot_see_is_told_at_once(httpserver, chat, tmp_path, no: Response):
     serve(httpserver, no)
     with pytest.raises(UserError, match=r"cannot see images.*captions.*gpt-6") as caught:
         chat.ask(Question(("Which?", Image(drawn(tmp_path / "a.png")))))
     assert caught.value.settings == ("track", "llms")
     assert len(httpserver.log) == 1
-    assert waits == []
 
 
+@pytest.mark.usefixtures("no_sleep")
 def test_a_passing_failure_at_the_first_image_is_tried_again(httpserver, chat, tmp_path: Path):
     serve(httpserver, refusal(503), refusal(429), refusal(500), completion("A"))
     parts = ("Which?", Image(drawn(tmp_path / "a.png")))
