@@ -106,6 +106,9 @@ def interpret(
         UserError: a model cannot be asked, or nothing tells an item's sense; the message names
             the item.
     """
+    for llm in llms:
+        if isinstance(llm, Recorded):
+            llm.check(items)  # before a detector reads all of them
     common: dict[str, Sequence[Sense]] = {}
     found = []
     for llm in llms:

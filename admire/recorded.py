@@ -73,7 +73,6 @@ class Recorded:
         Raises:
             UserError: there is none for some items, which the message names.
         """
-        self._check_known(items)
         found = [self._of(item).sense for item in items]
         missing = [item for item, sense in zip(items, found, strict=True) if sense is None]
         if missing:
@@ -92,11 +91,8 @@ class Recorded:
 
         What is said of the item itself goes before what is said of its compound in any sentence.
 
-        Raises:
-            UserError: nothing at all is recorded of some items, which the message names.
         """
         label: SenseLabel = "literal" if what == "literal" else "idiomatic"
-        self._check_known(items)
         found = {item: self._meaning(item, label) for item in items}
         if what == "gloss":
             found = {item: Meaning(one.definitions[:1]) for item, one in found.items()}
@@ -118,7 +114,12 @@ class Recorded:
             parse_order(list(order), names, where, column="order")
         return orders[frozenset(names)][0] if orders else None
 
-    def _check_known(self, items: Sequence[Item]) -> None:
+    def check(self, items: Sequence[Item]) -> None:
+        """Refuse items of which nothing at all is recorded.
+
+        Raises:
+            UserError: there are some, which the message names.
+        """
         unknown = [item for item in items if not any(key in self.said for key in _keys(item))]
         if unknown:
             raise UserError(f"{self.name} says nothing of {_named(unknown)}.", "llms")
