@@ -221,8 +221,9 @@ def rank(
 ) -> None:
     """Rank each item's candidates and write a run folder with a submission.
 
-    What is not given is as the profile has it: embedded needs no key and no hub; paper is
-    UoR-NCL's stack; best is what we would try first today.
+    What is not given is as the profile has it. embedded needs no key and no hub. In vision and
+    vision-local a chat model sees the candidates. best is what we would try first today; paper is
+    UoR-NCL's stack.
     """
     from dataclasses import replace
 
