@@ -134,7 +134,7 @@ def _check_weights(weights: Sequence[float], runs: int) -> None:
     for weight in weights:
         check_setting("weight", weight, Number(0))
     if len(weights) != runs:
-        raise UserError(f"There are {len(weights)} weights for {runs} runs.", "weight")
+        raise UserError(f"{runs} runs need {runs} weights, not {len(weights)}.", "weight")
     if not any(weights):
         raise UserError("All weights are 0. One run at least has to count.", "weight")
 

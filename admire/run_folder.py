@@ -150,7 +150,7 @@ def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     what = {
         "method": _method(settings),
         "llm": " + ".join(settings["llms"]) if record["models"]["llms"] else "–",
-        "encoder": " + ".join(dict.fromkeys(encoders)),
+        "encoder": " + ".join(dict.fromkeys(encoders)) or "–",
     }
     scoring = {f"scoring.{name}": value for name, value in settings["scoring"].items()}
     scoring["scoring.texts"] = ",".join(scoring.get("scoring.texts", ()))

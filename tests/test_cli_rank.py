@@ -595,7 +595,7 @@ def test_runs_are_fused_into_a_run(capsys, tmp_path, write_table):
     assert "weight cannot be '1,x': it is numbers. (--weight)" in refused(
         *arguments, "--weight", "1,x"
     )
-    assert "There are 1 weights for 2 runs. (--weight)" in refused(*arguments, "--weight", "1")
+    assert "2 runs need 2 weights, not 1. (--weight)" in refused(*arguments, "--weight", "1")
     lost = refused("fuse", *folders, "--out", folders[0])
     assert "is one of the runs to fuse, and would be lost. (--out)" in lost
     other = write_table(admire_row(), name="subtask_a_dev.tsv")
