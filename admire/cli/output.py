@@ -9,9 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from admire.llm.ledger import UNKNOWN
-from admire.llm.prices import Price
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -66,6 +63,9 @@ def print_account(asked: Sequence[Mapping[str, Any]]) -> None:
 
 def print_forecasts(forecasts: Sequence[Forecast]) -> None:
     """What chat models would be asked, as a table, and in words what it leaves open."""
+    from admire.llm.ledger import UNKNOWN
+    from admire.llm.prices import Price
+
     if not forecasts:
         print("This run asks no chat model.")
         return
@@ -100,10 +100,14 @@ def _say_why(reasons: Iterable[str | None]) -> None:
 
 
 def _tokens(known: int | None) -> str:
+    from admire.llm.ledger import UNKNOWN
+
     return UNKNOWN if known is None else f"{known:,}"
 
 
 def _price(known: float | str, *, at_most: bool = False) -> str:
+    from admire.llm.prices import Price
+
     return known if isinstance(known, str) else str(Price(known, at_most))
 
 
