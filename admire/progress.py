@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
@@ -17,7 +17,24 @@ Thing = TypeVar("Thing")
 SECONDS_BETWEEN_LINES = 15.0
 
 
+Listener = Callable[[str, int, int], None]
+"""Is told what is done, and how much of how much is."""
+
 _hidden = ContextVar("hidden", default=False)
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def progress_told_to(listener: Listener) -> Iterator[None]:
+    """Tell a function of all progress in this block, and show none.
+
+    It is called before each thing and at the end. What it raises ends the work.
+    """
+    before = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
 
 
 @contextmanager
@@ -39,8 +56,14 @@ def show_progress(things: Iterable[Thing], what: str, total: int | None = None) 
     if total is None:
         things = list(things)
         total = len(things)
-    if not total or _hidden.get() or not log.isEnabledFor(logging.INFO):
+    listener = _listener.get()
+    if not total or _hidden.get() or not (listener or log.isEnabledFor(logging.INFO)):
         yield from things
+    elif listener:
+        listener(what, 0, total)
+        for done, thing in enumerate(things, start=1):
+            yield thing
+            listener(what, done, total)
     elif sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import track

@@ -104,14 +104,15 @@ def rank(
     llms: Sequence[ChatModel] | None = None,
     encoder: TextEncoder | None = None,
     caption_encoder: TextEncoder | None = None,
+    detector: Detector | None = None,
     source: str | Path | None = None,
 ) -> Run:
     """Rank each item's candidates by how well they show the sense that is meant.
 
     Args:
         asking: how many questions at a time, for how much, and whether by the Batch API.
-        llms, encoder, caption_encoder: models as objects, in place of those that ``settings``
-            names.
+        llms, encoder, caption_encoder, detector: models as objects, in place of those that
+            ``settings`` names.
         source: the file or folder that the items were read from, for the run's record.
 
     Raises:
@@ -135,9 +136,10 @@ def rank(
         llm if isinstance(llm, Recorded) else ledger.watch(desk.take(llm) if desk else llm)
         for llm in models
     ]
-    detector = None
     tracks = check_candidates(items, models, settings) if settings.looks else ()
-    if any(sense_method(settings.sense, llm) == "detector" for llm in models):
+    if not any(sense_method(settings.sense, llm) == "detector" for llm in models):
+        detector = None
+    elif detector is None:
         detector = open_detector(settings.detector)
     encoders = open_encoders(items, settings, encoder, caption_encoder) if compares else {}
     head = open_head(settings, encoders) if compares else None

@@ -44,3 +44,25 @@ def test_a_program_that_only_uses_the_library_sees_nothing(caplog, capsys):
     assert list(show_progress("ab", "Reading")) == ["a", "b"]
     assert capsys.readouterr() == ("", "")
     assert not caplog.messages
+
+
+def test_a_listener_is_told_instead_and_can_stop_the_work(log):
+    heard: list[tuple[str, int, int]] = []
+    with progress.progress_told_to(lambda *told: heard.append(told)):
+        assert list(show_progress("ab", "Reading")) == ["a", "b"]
+        with progress.hidden_progress():
+            list(show_progress("ab", "In the midst of reading"))
+    assert heard == [("Reading", 0, 2), ("Reading", 1, 2), ("Reading", 2, 2)]
+    assert not log.messages
+
+    def stop(what: str, done: int, total: int) -> None:
+        if done:
+            raise InterruptedError
+
+    read = []
+    with pytest.raises(InterruptedError), progress.progress_told_to(stop):
+        for letter in show_progress("abc", "Reading"):
+            read.append(letter)
+    assert read == ["a"]
+    list(show_progress("a", "Writing"))
+    assert log.messages == ["Writing"]
