@@ -16,7 +16,7 @@ from admire.choices import TRACKS, Fusion, Gate
 from admire.errors import UserError
 from admire.fusion import read_same
 from admire.items import Item
-from admire.run_folder import read_run
+from admire.run_folder import read_cosines
 from admire.scorer import (
     TEXTS,
     Scores,
@@ -45,7 +45,7 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, Scoring]:
     Raises:
         UserError: the folder is not a run with meanings and gold orders, or has too few compounds.
     """
-    items, parts, encoders = read_run(folder)
+    items, parts, encoders = read_cosines(folder)
     if any(item.expected_order is None for item in items):
         raise UserError(
             f"{folder}: is a run of Subtask B. Tuning needs the gold orders of Subtask A."
@@ -199,7 +199,7 @@ def cross_validate_scoring(
     repeats: int = 50,
     seed: int = 0,
 ) -> tuple[pd.DataFrame, Scoring]:
-    """:func:`cross_validate`, with the scorings as the ways of ranking; parts as of read_run."""
+    """:func:`cross_validate` with the scorings as the ways of ranking; parts by read_cosines."""
     known = map(_recorded, parts)
     orders = [[_order(models, scoring) for scoring in scorings] for models in known]
     table, best = cross_validate(items, orders, folds=folds, repeats=repeats, seed=seed)
