@@ -11,7 +11,6 @@ import numpy as np
 
 from admire import metrics
 from admire.choices import TRACKS
-from admire.evaluation import score_items
 from admire.interpretation import Interpretation
 from admire.items import Candidate, Item
 from admire.languages import base_language
@@ -20,6 +19,7 @@ from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
 from admire.report.names import plain_name
 from admire.report.sources import item_keys
+from admire.report.tables import score_run
 from admire.report.thumbnails import Shown
 from admire.run import Ranking, Run
 from admire.scorer import (
@@ -76,15 +76,11 @@ def gallery(
 
 def figures(run: Run) -> list[dict[str, float] | None]:
     """The figures of each item of a run; None of one whose gold is not known."""
-    known = [k for k, ranking in enumerate(run.rankings) if ranking.item.best]
+    scored = score_run(run)
+    columns = [c for c in scored if c in (*metrics.METRICS, *metrics.SEQUENCE_METRICS)]
     found: list[dict[str, float] | None] = [None] * len(run.rankings)
-    if known:
-        predictions = run.predictions()
-        items = [run.rankings[k].item for k in known]
-        scored = score_items(items, [predictions[k] for k in known], "the run")
-        columns = [c for c in scored if c in (*metrics.METRICS, *metrics.SEQUENCE_METRICS)]
-        for k, row in zip(known, scored[columns].to_dict("records"), strict=True):
-            found[k] = {str(name): float(value) for name, value in row.items()}
+    for place, row in zip(scored.index, scored.to_dict("records"), strict=True):
+        found[place] = {str(name): float(row[name]) for name in columns}
     return found
 
 
@@ -176,9 +172,10 @@ def result(
 
 def _loss(item: Item, figures: Mapping[str, float]) -> float:
     """How far the order is from the best one: in DCG, or in accuracy for Subtask B."""
-    if item.expected_order is None:
+    best = item.expected_order
+    if "dcg" not in figures or best is None:
         return 1 - figures["item_accuracy"]
-    return metrics.dcg(item.expected_order, item.expected_order) - figures["dcg"]
+    return metrics.dcg(best, best) - figures["dcg"]
 
 
 def _reading(one: Interpretation) -> dict[str, Any]:

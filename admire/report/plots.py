@@ -165,7 +165,10 @@ def place_counts(cases: pd.DataFrame) -> pd.DataFrame:
     last = max([*finite, *(known["candidates"] if len(known) else ())], default=0)
     if math.inf in counts.index:  # what is not shown stands after all that is
         last = max(last, 10)
-    places = [*map(float, range(1, int(last) + 1)), *([math.inf] if math.inf in counts.index else [])]
+    places = [
+        *map(float, range(1, int(last) + 1)),
+        *([math.inf] if math.inf in counts.index else []),
+    ]
     return counts.reindex(index=places, fill_value=0)
 
 
@@ -247,7 +250,9 @@ def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
                     )
                 )
             sizes = summary.groupby("group")["n"].max()
-            axes.set_yticks(range(len(groups)), [f"{group}\nn = {sizes[group]}" for group in groups])
+            axes.set_yticks(
+                range(len(groups)), [f"{group}\nn = {sizes[group]}" for group in groups]
+            )
             axes.set_ylim(len(groups) - 0.5, -0.5)
             axes.tick_params(left=False)
             axes.grid(axis="x")
@@ -434,7 +439,9 @@ def _margins(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     ]
     for run, part in known[known["margin"].notna()].groupby("run"):
         middles = part.groupby(part["right"].astype(bool))["margin"].median()
-        each = (f"{'right' if k else 'wrong'} {middles[k]:.2f}" for k in (True, False) if k in middles)
+        each = (
+            f"{'right' if k else 'wrong'} {middles[k]:.2f}" for k in (True, False) if k in middles
+        )
         told.append(f"{runs[int(str(run))]}, median: {', '.join(each)}.")
 
     def paint(figure: Figure) -> None:

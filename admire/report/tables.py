@@ -22,7 +22,7 @@ def ranking_tables(runs: Sequence[Run], names: Sequence[str]) -> list[Table]:
         names: what the runs are called.
     """
     records = [run.record for run in runs]
-    scored = [_scored(run) for run in runs]
+    scored = [score_run(run) for run in runs]
     return [
         *figure_tables(scored, names),
         _what_was_run(records, names),
@@ -33,15 +33,22 @@ def ranking_tables(runs: Sequence[Run], names: Sequence[str]) -> list[Table]:
 # --------------------------------------------------------------------------------------- figures
 
 
-def _scored(run: Run) -> pd.DataFrame:
-    """The figures of the items whose gold is known, with their languages."""
+def score_run(run: Run) -> pd.DataFrame:
+    """The figures of the items whose gold is known, with their languages.
+
+    The index is the items' place in the run. As for :func:`admire.evaluation.score_items`, with
+    ``sense_accuracy`` wherever the senses are told and known, and ``language``.
+    """
     known = [k for k, ranking in enumerate(run.rankings) if ranking.item.best]
     if not known:
         return pd.DataFrame()
     items = [run.rankings[k].item for k in known]
     predictions = run.predictions()
     scored = score_items(items, [predictions[k] for k in known], "the run")
-    return scored.assign(language=[item.language for item in items])
+    told = [run.rankings[k].predicted_type for k in known]
+    if any(told) and scored["sentence_type"].notna().all():
+        scored["sense_accuracy"] = (scored["sentence_type"] == told).astype(float)
+    return scored.assign(language=[item.language for item in items]).set_index(pd.Index(known))
 
 
 def figure_tables(
@@ -195,6 +202,7 @@ def _of_ranking(record: Mapping[str, Any]) -> dict[str, str]:
         "captions": f"{scoring['caption_weight']:g}",
     }
     detector = settings.get("detector") or ("built in" if models.get("detector") else "")
+    compared = "embeddings" in settings.get("rankers", ["embeddings"])
     return {
         "Rankers": " + ".join(settings.get("rankers", ["embeddings"])),
         "Chat models": ", ".join(plain_name(one["name"]) for one in models["llms"]),
@@ -207,8 +215,8 @@ def _of_ranking(record: Mapping[str, Any]) -> dict[str, str]:
         "Head": file_name(settings.get("head") or ""),
         "Query": settings["query"],
         "Meanings": settings.get("meanings", ""),
-        "Texts": ", ".join(scoring.get("texts", ())),
-        "Scoring": ", ".join(f"{name} {value}" for name, value in said.items()),
+        "Texts": ", ".join(scoring.get("texts", ())) if compared else "",
+        "Scoring": ", ".join(f"{name} {value}" for name, value in said.items() if compared),
         "Own prompts": file_name(settings.get("prompts") or ""),
         "Seed": str(settings["seed"]),
     }
@@ -262,4 +270,4 @@ def _count(number: int | None) -> str:
 
 
 def _seconds(number: float | None) -> str:
-    return NOTHING if number is None else f"{number:,.1f}"
+    return NOTHING if number is None else f"{number:,.2f}"
