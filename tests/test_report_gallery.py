@@ -53,7 +53,8 @@ def runs_of_every_kind(folder: Path) -> dict[str, Run]:
     wavering.answer = lambda prompt, a=wavering.answer, b=iter("ILIIL"): (
         {"I": "Idiomatic", "L": "Literal"}[next(b)] if "or literally" in prompt else a(prompt)
     )
-    judge = [Judge(WORTHS)]
+    worth = {c.caption or "": w for c, w in zip(OWL.candidates, (0.1, 0.5, 0.9), strict=True)}
+    judge = [Judge(worth, sense="literal")]
     several = ("embeddings", "listwise", "pointwise")
     made = {
         "baseline": rank([OWL], Settings(query="sentence"), encoder=words),
@@ -63,10 +64,8 @@ def runs_of_every_kind(folder: Path) -> dict[str, Run]:
         "soft": rank([item], replace(BOTH, scoring=soft), llms=[wavering], encoder=pictures),
         "ensemble": rank([OWL], BOTH, llms=[explains("Literal"), says("Idiomatic")], encoder=words),
         "sequence": rank([shown], BOTH, llms=[explains("Idiomatic")], encoder=words),
-        "rankers": rank(
-            [JUDGED], Settings(rankers=several, sense="vote"), llms=judge, encoder=words
-        ),
-        "ranker": rank([JUDGED], Settings(rankers=("listwise",)), llms=judge),
+        "rankers": rank([OWL], Settings(rankers=several, sense="vote"), llms=judge, encoder=words),
+        "ranker": rank([JUDGED], Settings(rankers=("listwise",)), llms=[Judge(WORTHS)]),
     }
     for name in ("baseline", "ensemble"):
         write_run(made[name], folder / name)
@@ -100,7 +99,7 @@ def test_parts_say_what_they_are_of(tmp_path):
     assert named["paper"] == [("image", "gloss"), ("caption", "gloss")]
     assert {("caption", "compound"), ("image", "literal")} <= set(named["soft"])
     assert ("caption", "sequence") in named["sequence"]
-    assert {("listwise", None), ("pointwise", None), ("caption", "gloss")} <= set(named["rankers"])
+    assert named["rankers"] == [("caption", "compound"), ("listwise", None), ("pointwise", None)]
     assert named["fused"] == [("run", "baseline"), ("run", "ensemble")]
     (gloss, *_) = only(made["paper"])["runs"][0]["parts"]
     # The picture of the person shares 3 of 4 words with "A person who is awake late.", which has 6;
