@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from judges import ITEM as JUDGED
 from judges import WORTHS, Judge
-from toys import OWL, PAPER, PictureEncoder, WordEncoder, explains, says
+from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains, says
 
 from admire import Candidate, Item, Run, Scoring, Settings, rank, write_run
 from admire.fusion import fuse
@@ -49,9 +49,10 @@ def runs_of_every_kind(folder: Path) -> dict[str, Run]:
     soft = Scoring(gate="soft", contrast=1, standardise=True, texts=Settings().scoring.texts)
     sequence = (Candidate("s1.png", caption="a desk"), Candidate("s2.png", caption="a clock late"))
     shown = replace(OWL, sentence="", sequence=sequence, expected_item="bird.png")
-    wavering = explains("Idiomatic")
-    wavering.answer = lambda prompt, a=wavering.answer, b=iter("ILIIL"): (
-        {"I": "Idiomatic", "L": "Literal"}[next(b)] if "or literally" in prompt else a(prompt)
+    votes = iter(["Idiomatic", "Literal", "Idiomatic", "Idiomatic", "Literal"])
+    meaning = explains("").answer
+    wavering = ScriptedChat(
+        lambda prompt: next(votes) if "or literally" in prompt else meaning(prompt)
     )
     worth = {c.caption or "": w for c, w in zip(OWL.candidates, (0.1, 0.5, 0.9), strict=True)}
     judge = [Judge(worth, sense="literal")]
@@ -102,8 +103,7 @@ def test_parts_say_what_they_are_of(tmp_path):
     assert named["rankers"] == [("caption", "compound"), ("listwise", None), ("pointwise", None)]
     assert named["fused"] == [("run", "baseline"), ("run", "ensemble")]
     (gloss, *_) = only(made["paper"])["runs"][0]["parts"]
-    # The picture of the person shares 3 of 4 words with "A person who is awake late.", which has 6;
-    # pictures count half.
+    # Of the 6 words of "A person who is awake late." the picture has 4 and no other; it counts half.
     assert gloss["values"][1] == pytest.approx(0.5 * 4 / 24**0.5, abs=1e-6)
 
 

@@ -17,7 +17,7 @@ from admire.languages import base_language
 from admire.meaning import Meaning
 from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
-from admire.report.names import plain_name
+from admire.report.names import file_name, plain_name
 from admire.report.sources import item_keys
 from admire.report.tables import score_run
 from admire.report.thumbnails import Shown
@@ -252,7 +252,7 @@ def _of_runs(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
     for k, (one, weight) in enumerate(zip(ranking.fused, weights / weights.sum(), strict=True), 1):
         scores = np.array([row[f"score{k}"] for row in ranking.parts])
         points = comparable(scores, record.get("fusion", "scores"))
-        found.append(("run", plain_name(f"run:{one['run']}"), weight * points))
+        found.append(("run", file_name(one["run"]), weight * points))
     return [part for part in found if part[2].any()]
 
 

@@ -179,8 +179,7 @@ def _settings(record: Mapping[str, Any]) -> dict[str, str]:
     }
     if "fused" in record:
         found["Fused"] = ", ".join(
-            f"{plain_name('run:' + one['run']).removeprefix('run:')} × {one['weight']:g}"
-            for one in record["fused"]
+            f"{file_name(one['run'])} × {one['weight']:g}" for one in record["fused"]
         )
         found["Method"] = record["fusion"]
     else:
