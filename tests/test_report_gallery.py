@@ -103,7 +103,7 @@ def test_parts_say_what_they_are_of(tmp_path):
     assert named["rankers"] == [("caption", "compound"), ("listwise", None), ("pointwise", None)]
     assert named["fused"] == [("run", "baseline"), ("run", "ensemble")]
     (gloss, *_) = only(made["paper"])["runs"][0]["parts"]
-    # Of the 6 words of "A person who is awake late." the picture has 4 and no other; it counts half.
+    # The picture has 4 of the 6 words of "A person who is awake late." It counts half.
     assert gloss["values"][1] == pytest.approx(0.5 * 4 / 24**0.5, abs=1e-6)
 
 
@@ -116,8 +116,12 @@ def test_a_card_holds_what_a_reader_looks_for(tmp_path):
     assert (card["language"], card["lang"], card["sense"]) == ("xe", "en", "idiomatic")
     assert card["gold"] == [1, 0, 2]
     assert card["candidates"][0] == {
-        "name": "bird.png", "caption": "a bird at night", "picture": "#p1", "width": 320, "height": 200
-    }  # fmt: skip
+        "name": "bird.png",
+        "caption": "a bird at night",
+        "picture": "#p1",
+        "width": 320,
+        "height": 200,
+    }
     assert card["candidates"][1] == {"name": "person.png", "caption": None, "picture": None}
     (found,) = card["runs"]
     assert [item.candidates[k].name for k in found["order"]] == [*run.rankings[0].order]
