@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -92,7 +91,9 @@ def draw(
 
 def short(name: str, width: int = 26) -> str:
     """A run's name, cut to fit into a legend, without characters that cannot be shown."""
-    shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+    shown = "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name
+    )
     return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
