@@ -145,7 +145,14 @@ def scorings(
 
 def rescore(part: pd.DataFrame, scoring: Scoring) -> tuple[str, ...]:
     """One item's order under another scoring, from its rows of scores.csv."""
-    return _order(_recorded(part), scoring)
+    return rescore_all([part], [scoring])[0][0]
+
+
+def rescore_all(
+    parts: Sequence[pd.DataFrame], scorings: Sequence[Scoring]
+) -> list[list[tuple[str, ...]]]:
+    """Each item's order under each of several scorings, from the rows of scores.csv."""
+    return [[_order(models, scoring) for scoring in scorings] for models in map(_recorded, parts)]
 
 
 @dataclass(frozen=True)
@@ -200,8 +207,7 @@ def cross_validate_scoring(
     seed: int = 0,
 ) -> tuple[pd.DataFrame, Scoring]:
     """:func:`cross_validate` with the scorings as the ways of ranking; parts by read_cosines."""
-    known = map(_recorded, parts)
-    orders = [[_order(models, scoring) for scoring in scorings] for models in known]
+    orders = rescore_all(parts, scorings)
     table, best = cross_validate(items, orders, folds=folds, repeats=repeats, seed=seed)
     return table, scorings[best]
 

@@ -19,7 +19,6 @@ from admire.report.drawing import (
     MARKERS,
     MUTED,
     RUNS,
-    WIDTH,
     draw,
     legend,
     short,
@@ -119,6 +118,12 @@ def _place(item: Mapping[str, Any], result: Mapping[str, Any]) -> float:
     return 1.0 + result["order"].index(item["gold"][0])
 
 
+def by_run(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
+    """The rows of each run, by its place in the data."""
+    for run in sorted(set(table["run"])):
+        yield int(run), table[table["run"] == run]
+
+
 def reliability(cases: pd.DataFrame) -> pd.DataFrame:
     """How often the idiomatic sense is the true one, by the probability that it was given.
 
@@ -179,11 +184,11 @@ def margin_counts(cases: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
         The run, and a row a bin: ``from``, ``to``, ``right`` and ``wrong``.
     """
     known = cases[cases["margin"].notna() & cases["right"].notna()]
-    for run, part in known.groupby("run"):
+    for run, part in by_run(known):
         right = part["right"].astype(bool)
         edges = np.histogram_bin_edges([0.0, float(part["margin"].max()) or 1.0], BINS)
         yield (
-            int(str(run)),
+            run,
             pd.DataFrame(
                 {
                     "from": edges[:-1],
@@ -213,13 +218,17 @@ def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         if metric not in cases or cases[metric].isna().all():
             continue
         known = cases[cases[metric].notna()]
-        tables = {run: summarise(part, columns=[metric]) for run, part in known.groupby("run")}
-        summary = pd.concat([table.assign(run=run) for run, table in tables.items()])
+        summary = pd.concat(
+            [summarise(part, columns=[metric]).assign(run=run) for run, part in by_run(known)]
+        )
         expected = chance(known, metric)
         told = [f"{name}, mean and 95 % bootstrap interval."]
-        for run, rows in summary.groupby("run"):
-            means = [f"{r.group} {r.mean:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in _rows(rows)]
-            told.append(f"{runs[int(str(run))]}: {', '.join(means)}.")
+        for run, rows in by_run(summary):
+            means = (
+                f"{row['group']} {row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+                for row in rows.to_dict("records")
+            )
+            told.append(f"{runs[run]}: {', '.join(means)}.")
         if expected:
             told.append(f"Dotted: chance, {expected:.3f}.")
         groups = [group for group in GROUPS if group in set(summary["group"])]
@@ -260,7 +269,7 @@ def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
                 axes.set_xlim(min(2.0, float(summary["low"].min())) - 0.1, BEST_DCG + 0.05)
             else:
                 axes.set_xlim(-0.02, 1.02)
-            axes.xaxis.get_major_locator().set_params(nbins=6)
+            axes.locator_params(axis="x", nbins=6)
             if expected:
                 axes.axvline(expected, color=MUTED, linestyle=":")
                 axes.annotate(
@@ -279,10 +288,6 @@ def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         yield draw(f"figures-{metric}", f"{name} by sense", " ".join(told), paint, height=height)
 
 
-def _rows(table: pd.DataFrame) -> Iterator[Any]:
-    return table.itertuples()
-
-
 def _places(
     runs: Sequence[str], cases: pd.DataFrame, what: str = "best candidate"
 ) -> Iterator[Plot]:
@@ -290,25 +295,26 @@ def _places(
     if counts.empty:
         return
     names = [f"{place:.0f}" if math.isfinite(place) else "later" for place in counts.index]
+    there = [int(run) for run in counts.columns]
     told = []
-    for run in counts:
+    for run in there:
         each = (f"{n} at {name}" for name, n in zip(names, counts[run], strict=True) if n)
         told.append(f"{runs[run]}: {', '.join(each)}.")
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
-        width = 0.8 / len(counts.columns)
+        width = 0.8 / len(there)
         bars = []
-        for place, run in enumerate(counts):
-            at = np.arange(len(counts)) + width * (place - (len(counts.columns) - 1) / 2)
+        for place, run in enumerate(there):
+            at = np.arange(len(counts)) + width * (place - (len(there) - 1) / 2)
             bars.append(axes.bar(at, counts[run], width * 0.92, color=RUNS[run % len(RUNS)]))
-            if len(counts.columns) * len(counts) <= 12:
+            if len(there) * len(counts) <= 12:
                 axes.bar_label(bars[-1], padding=1, fontsize=9.5, color=INK)
         axes.set_xticks(range(len(counts)), names)
         axes.set_xlabel(f"predicted place of the {what}")
         _count_axis(axes, "items" if what == "best candidate" else "queries")
         if len(runs) > 1:
-            legend(figure, bars, [short(runs[run]) for run in counts])
+            legend(figure, bars, [short(runs[run]) for run in there])
 
     title = f"Where the {what} landed"
     yield draw("places", title, " ".join(told), paint, height=_height(2.7, len(runs)))
@@ -321,7 +327,7 @@ def _height(height: float, runs: int) -> float:
 
 def _count_axis(axes: Axes, what: str) -> None:
     axes.set_ylabel(what)
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="y", integer=True)
     axes.tick_params(bottom=False, left=False)
     axes.grid(axis="y")
 
@@ -437,12 +443,12 @@ def _margins(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         "The first candidate's score less that of the second: right items upwards, wrong ones "
         "downwards."
     ]
-    for run, part in known[known["margin"].notna()].groupby("run"):
+    for run, part in by_run(known[known["margin"].notna()]):
         middles = part.groupby(part["right"].astype(bool))["margin"].median()
         each = (
             f"{'right' if k else 'wrong'} {middles[k]:.2f}" for k in (True, False) if k in middles
         )
-        told.append(f"{runs[int(str(run))]}, median: {', '.join(each)}.")
+        told.append(f"{runs[run]}, median: {', '.join(each)}.")
 
     def paint(figure: Figure) -> None:
         panels = figure.subplots(len(found), 1, squeeze=False).flat
