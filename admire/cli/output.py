@@ -39,7 +39,8 @@ def finish(run: Run, out: Path, *, report: bool = False) -> None:
         from admire.report import ranking_report, write_page
 
         page = out / REPORT
-        written.append(write_page(ranking_report([run], [out.resolve().name], page), page))
+        shown = ranking_report([run], [out.resolve().name], page, folders=[out])
+        written.append(write_page(shown, page))
     print_rankings(run.rankings)
     items = [ranking.item for ranking in run.rankings]
     if all(item.best for item in items):

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from admire.choices import check_setting
 from admire.errors import UserError, check_extra
 from admire.llm.pictures import image_size
+from admire.report.curves import tuning_plots
 from admire.report.gallery import gallery
 from admire.report.names import run_names
 from admire.report.page import render
@@ -63,7 +64,8 @@ def write_report(
     read = [read_run(path) for path in paths]
     where = Path(data) if data else None
     found = [with_pictures(run, str(path), where) for run, path in zip(read, paths, strict=True)]
-    return write_page(ranking_report(found, run_names(paths), out, images=images), out)
+    report = ranking_report(found, run_names(paths), out, folders=paths, images=images)
+    return write_page(report, out)
 
 
 def check_report(out: Path) -> None:
@@ -88,13 +90,19 @@ def _kind(path: Path) -> str:
 
 
 def ranking_report(
-    runs: Sequence[Run], names: Sequence[str], out: Path, *, images: Images = "embed"
+    runs: Sequence[Run],
+    names: Sequence[str],
+    out: Path,
+    *,
+    folders: Sequence[Path],
+    images: Images = "embed",
 ) -> Report:
     """A report on rankings.
 
     Args:
         names: what the runs are called.
         out: where the report will be, for links to pictures.
+        folders: the folders that the runs were written to.
     """
     files = [
         thing.image
@@ -109,7 +117,7 @@ def ranking_report(
         " · ".join(names),
         "ranking",
         tuple(ranking_tables(runs, names)),
-        tuple(ranking_plots(data)),
+        (*ranking_plots(data), *tuning_plots(folders, names)),
         data,
         made.pictures,
         linked=images == "link",
