@@ -17,16 +17,21 @@ from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
-from starlette.responses import StreamingResponse
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from admire.errors import UserError
 from admire.languages import LANGUAGES
 from admire.serve import rest
 from admire.serve.guard import Guard, Limits, body_within, read_object
-from admire.serve.models import Models, load_and_tell
+from admire.serve.models import Models, OpeningError, load_and_tell
 from admire.serve.pictures import Picture, check_picture, distinct, label
 from admire.serve.problems import INTERNAL, Problem, answer_problem
 from admire.serve.visitors import Event, Visitor, Visitors, new_id
@@ -61,8 +66,8 @@ class Service:
     work: Work
     visitors: Visitors
 
-    def __init__(self, models: Models, limits: Limits):
-        self.models, self.limits = models, limits
+    def __init__(self, models: Models, limits: Limits | None = None):
+        self.models, self.limits = models, limits or Limits()
         self.state: Event = ("models", {"state": "loading", "said": "The models are being loaded."})
         self.one_at_a_time = asyncio.Semaphore(1)
         """For pictures, which may take hundreds of megabytes when they are decoded."""
@@ -74,7 +79,10 @@ class Service:
         self.work = Work(self.limits.jobs)
         self.visitors = Visitors(self.folder, self.limits, self.work)
         loop = asyncio.get_running_loop()
-        tell = partial(loop.call_soon_threadsafe, self._tell_state)
+
+        def tell(state: str, said: str) -> None:
+            loop.call_soon_threadsafe(lambda: self._tell_state(state, said))
+
         working = asyncio.create_task(self.work.run(partial(load_and_tell, self.models, tell)))
         try:
             yield
@@ -103,7 +111,8 @@ class Service:
         message = str(error)
         for path, name in names.items():
             message = message.replace(path, name)
-        return Problem(422, message.replace(str(self.folder), "…"))
+        status = 503 if isinstance(error, OpeningError) else 422
+        return Problem(status, message.replace(str(self.folder), "…"))
 
     def _tell_state(self, state: str, said: str) -> None:
         self.state = ("models", {"state": state, "said": said})
@@ -111,20 +120,12 @@ class Service:
             visitor.tell(*self.state)
 
 
-def create_app(
-    models: Models,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 8765,
-    token: str | None = None,
-    limits: Limits | None = None,
-) -> ASGIApp:
+def create_app(service: Service, host: str, port: int, token: str | None = None) -> Guard:
     """The page and the endpoint for programs, to be run by a server at that host and port.
 
     Args:
         token: what the page's address and programs have to give; None lets everybody in.
     """
-    service = Service(models, limits or Limits())
     routes = [
         Route("/", show_page),
         Route("/favicon.ico", no_icon),
@@ -359,7 +360,7 @@ def _search(service: Service, asked: Mapping[str, Any]) -> Do:
     def do() -> Mapping[str, Any]:
         from admire.serve.ranking import search
 
-        return {"found": search(text, span, language or "en", top, service.models)}
+        return {"found": search(str(text), str(span), str(language or "en"), top, service.models)}
 
     return do
 
@@ -384,8 +385,7 @@ async def _ranking(
     files = [one.path.name if one else None for one in pictures]
     captions = [one.get("caption") for one in things]
     row["candidates"] = [
-        {"image": file, "caption": caption}
-        for file, caption in zip(files, captions, strict=True)
+        {"image": file, "caption": caption} for file, caption in zip(files, captions, strict=True)
     ]
     shown = {name: one for name, one in zip(names, pictures, strict=True) if one}
 
@@ -430,7 +430,9 @@ def _ranking_by_hand(
     if not isinstance(meanings, Mapping) or not all(
         key in labels and isinstance(text, str | None) for key, text in meanings.items()
     ):
-        raise Problem(422, "by_hand, meanings: is not an object of an idiomatic and a literal text.")
+        raise Problem(
+            422, "by_hand, meanings: is not an object of an idiomatic and a literal text."
+        )
     try:
         check_by_hand(before)
     except UserError as error:

@@ -37,9 +37,7 @@ def write_set(ranked: Iterable[Ranked], out: Path) -> None:
         last[key] = one
     pictures = {p.id: p for one in last.values() for p in one.pictures.values()}
     files = distinct([_file_name(picture) for picture in pictures.values()])
-    names = {
-        id: f"pictures/{file}" for id, file in zip(pictures, files, strict=True)
-    }
+    names = {id: f"pictures/{file}" for id, file in zip(pictures, files, strict=True)}
     with zipfile.ZipFile(out, "w") as bundle:
         rows = [json.dumps(_row(one, names), ensure_ascii=False) for one in last.values()]
         bundle.writestr("manifest.jsonl", "".join(f"{row}\n" for row in rows))

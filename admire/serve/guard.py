@@ -71,7 +71,7 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, host: str, port: int, token: str | None = None):
-        self.app, self.host, self.port, self.token = app, host.strip("[]").lower(), port, token
+        self.app, self.host, self.port, self.token = app, host.lower(), port, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
@@ -147,8 +147,7 @@ class Guard:
 
 def is_loopback(host: str) -> bool:
     """Whether a server at this address can only be reached from its own machine."""
-    name = host.strip("[]").lower()
-    return name == "localhost" or (_is_address(name) and ip_address(name).is_loopback)
+    return host.lower() == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
 
 
 def _is_address(name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("admire")
 
 Opened = TypeVar("Opened")
+
+
+class OpeningError(UserError):
+    """Something cannot be opened, whatever is asked for: an extra or a key is missing, say."""
 
 
 class Models:
@@ -69,14 +74,11 @@ class Models:
         """
         from admire.llm import open_llms
 
-        opener = self._openers[0] or open_llms
+        opener, url = self._openers[0] or open_llms, settings.llm_url
         return [
             model
             for name in settings.llms
-            for model in self._once(
-                ("llm", name, settings.llm_url),
-                lambda name=name: list(opener(name, url=settings.llm_url)),
-            )
+            for model in self._once(("llm", name, url), partial(opener, name, url=url))
         ]
 
     def encoder(self, name: str, settings: Settings) -> TextEncoder:
@@ -87,9 +89,9 @@ class Models:
         """
         from admire.encoders import open_encoder
 
-        opener = self._openers[1] or open_encoder
         place = {"device": settings.device, "precision": settings.precision}
-        return self._once(("encoder", name, *place.values()), lambda: opener(name, **place))
+        opener = partial(self._openers[1] or open_encoder, name, **place)  # type: ignore[arg-type]
+        return self._once(("encoder", name, *place.values()), opener)
 
     def detector(self, settings: Settings) -> Detector | None:
         """The detector, with the model that it reads; None where no chat model needs one.
@@ -157,7 +159,10 @@ class Models:
 
     def _once(self, key: Any, opener: Callable[[], Opened]) -> Opened:
         if key not in self._opened:
-            self._opened[key] = opener()
+            try:
+                self._opened[key] = opener()
+            except UserError as error:
+                raise OpeningError(str(error), *error.settings) from error
         return cast(Opened, self._opened[key])
 
 
@@ -181,7 +186,7 @@ def _within(cached: Any, name: str) -> Any:
     return getattr(cached, name, cached)
 
 
-def load_and_tell(models: Models, tell: Callable[[str, str], None]) -> None:
+def load_and_tell(models: Models, tell: Callable[[str, str], object]) -> None:
     """Load the first profile's models; what becomes of it is told as a state and in words."""
     profile = models.profiles[0]
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,8 @@ from admire.senses.sense import Sense
 from admire.settings import Settings
 
 if TYPE_CHECKING:
+    from admire.llm import ChatModel
+    from admire.senses import Detector
     from admire.serve.models import Models
     from admire.serve.pictures import Picture
 
@@ -79,8 +81,7 @@ def rank_item(item: Item, settings: Settings, models: Models) -> Run:
     Raises:
         UserError: as :func:`admire.rank` does.
     """
-    llms = models.llms(settings)
-    return _rank(item, settings, models, llms=llms, detector=models.detector(settings))
+    return _rank(item, settings, models, models.llms(settings), models.detector(settings))
 
 
 def rank_by_hand(
@@ -105,7 +106,7 @@ def rank_by_hand(
     settings = replace(
         before.settings, rankers=("embeddings",), llms=tuple(one.name for one in told)
     )
-    return _rank(item, settings, models, llms=told)
+    return _rank(item, settings, models, told)
 
 
 def check_by_hand(before: Ranked) -> None:
@@ -148,14 +149,27 @@ def _by_hand(
 BY_HAND = ", by hand"
 
 
-def _rank(item: Item, settings: Settings, models: Models, **asked: Any) -> Run:
-    encoders = {}
+def _rank(
+    item: Item,
+    settings: Settings,
+    models: Models,
+    llms: Sequence[ChatModel],
+    detector: Detector | None = None,
+) -> Run:
+    encoder = caption_encoder = None
     if "embeddings" in settings.rankers:
         settings = look_where_no_caption_is([item], settings)
-        encoders["encoder"] = models.encoder(settings.encoder, settings)
+        encoder = models.encoder(settings.encoder, settings)
         if settings.caption_encoder:
-            encoders["caption_encoder"] = models.encoder(settings.caption_encoder, settings)
-    return rank([item], settings, **asked, **encoders)
+            caption_encoder = models.encoder(settings.caption_encoder, settings)
+    return rank(
+        [item],
+        settings,
+        llms=llms,
+        encoder=encoder,
+        caption_encoder=caption_encoder,
+        detector=detector,
+    )
 
 
 def search(text: str, span: str, language: str, top: int, models: Models) -> dict[str, Any]:
@@ -192,10 +206,3 @@ def item_card(run: Run, shown: Mapping[Path, Shown], number: int = 1) -> dict[st
     """The item as cards.js draws it, with what the run made of it."""
     (ranking,) = run.rankings
     return card(number, ranking.item, [result(ranking.item, ranking, None, run.record)], shown)
-
-
-def without_paths(message: str, names: Mapping[str, str]) -> str:
-    """The message with names in place of the server's own paths."""
-    for path, name in names.items():
-        message = message.replace(path, name)
-    return message

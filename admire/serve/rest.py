@@ -130,15 +130,15 @@ def _row(body: Mapping[str, Any], folder: Path, limits: Limits) -> dict[str, Any
             thing = {"caption": one.get("caption")}
             if one.get("image") not in (None, ""):
                 thing["image"] = f"{kind}{k}"
-                _write_picture(
-                    one["image"], folder / f"{kind}{k}", f"{key}[{k - 1}].image", limits
-                )
+                _write_picture(one["image"], folder / f"{kind}{k}", f"{key}[{k - 1}].image", limits)
             row[key].append(thing)
     return row
 
 
 def _write_picture(value: object, path: Path, called: str, limits: Limits) -> None:
-    found = re.match(r"data:[\w.+/-]*(;[\w=.+-]+)*;base64,", value) if isinstance(value, str) else None
+    found = (
+        re.match(r"data:[\w.+/-]*(;[\w=.+-]+)*;base64,", value) if isinstance(value, str) else None
+    )
     if not found or not isinstance(value, str):
         raise Problem(
             422, f"{called}: is not a data URI like data:image/png;base64,…, with the picture."
