@@ -37,7 +37,7 @@ def test_the_set_is_read_by_rank_and_has_each_item_as_it_was_last_ranked(tmp_pat
             {"picture": blue, "caption": BLUE},
             {"caption": "späte Eule"},
         ]
-        job, item = page.ranked(candidates=candidates)
+        job, _ = page.ranked(candidates=candidates)
         _, literal = page.ranked(by_hand={"of": job, "sense": "literal"})
         page.ranked(sentence="A night owl sat there.", candidates=[{"picture": owl}, *candidates])
         saved = page.client.get(f"/set.zip?visitor={page.visitor}")
@@ -88,4 +88,4 @@ def test_a_run_folder_says_nothing_of_where_the_pictures_were(tmp_path):
     assert json.loads((tmp_path / "run/run.json").read_text())["source"] is None
     (prediction,) = read_submission(tmp_path / "run/submission_en.tsv")
     ranked = [item["candidates"][k]["name"] for k in item["runs"][0]["order"]]
-    assert list(prediction.order) == ranked == ["a (2).png", "a.png"]
+    assert list(prediction.order) == ranked == ["a.png", "a (2).png"]
