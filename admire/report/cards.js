@@ -48,13 +48,14 @@ const Cards = (() => {
   function make(tag, { text, ...attributes } = {}, ...children) {
     const element = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
-      if (value !== null && value !== undefined) element.setAttribute(name, value);
+      if (known(value)) element.setAttribute(name, value);
     }
-    if (text !== null && text !== undefined) element.textContent = text;
-    element.append(...children.filter((child) => child !== null && child !== undefined));
+    if (known(text)) element.textContent = text;
+    element.append(...children.filter(known));
     return element;
   }
 
+  const known = (value) => value !== null && value !== undefined;
   const span = (name, text, more = {}) => make("span", { class: name, text, ...more });
   const unseen = (text) => span("unseen", text);
 
@@ -85,14 +86,14 @@ const Cards = (() => {
       tabindex: -1,
     });
     card.append(head(item, page, title));
-    if (item.sentence?.length) card.append(sentence(item.sentence, item.language));
+    if (item.sentence?.length) card.append(sentence(item.sentence, langOf(item)));
     if (item.sequence?.length) card.append(sequence(item, page));
     const differ = runs.length > 1 ? differences(item, page) : [];
     if (differ.length) {
       card.append(make("p", { class: "differs", text: `The runs differ in ${listed(differ)}.` }));
     }
     const columns = item.runs.map((result, k) => drawRun(item, result, k, page));
-    card.append(make("div", { class: "runs" }, ...columns));
+    card.append(make("div", { class: runs.length > 1 ? "runs several" : "runs" }, ...columns));
     return card;
   }
 
@@ -100,19 +101,19 @@ const Cards = (() => {
     const line = make(
       "div",
       { class: "card-head" },
-      item.number === undefined || item.number === null
-        ? null
-        : make("a", {
+      known(item.number)
+        ? make("a", {
             class: "number",
             href: `#item=${item.number}`,
             text: item.number,
             title: "This item alone, as a link",
-          }),
+          })
+        : null,
       make("h3", {
         class: "compound",
         id: title,
         text: item.compound,
-        lang: item.language,
+        lang: langOf(item),
         dir: "auto",
       }),
       item.language ? span("language", item.language, { title: "Language" }) : null,
@@ -128,8 +129,11 @@ const Cards = (() => {
       );
     }
     if (kind === "retrieval") {
-      const subject = item.subject ? `${item.subject}, ` : "";
-      line.append(span("told", `${subject}${counted(item.relevant, "relevant document")}`));
+      const told = [
+        item.subject,
+        known(item.relevant) ? counted(item.relevant, "relevant document") : null,
+      ];
+      line.append(span("told", told.filter(Boolean).join(", ")));
     }
     if (runs.length === 1 && item.runs[0]) line.append(...[outcome(item.runs[0], kind)].flat());
     return line;
@@ -144,6 +148,9 @@ const Cards = (() => {
     );
   }
 
+  /** The language for `lang`: the language of the item may be a name that HTML does not know. */
+  const langOf = (item) => item.lang ?? item.language;
+
   const counted = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 
   const listed = (words) =>
@@ -152,7 +159,7 @@ const Cards = (() => {
   const senseWord = (sense) => span(sense ?? "unknown", sense ?? "not known");
 
   function outcome({ right, sense_right: senseRight }, kind) {
-    if (right === null || right === undefined) return [];
+    if (!known(right)) return [];
     if (kind === "retrieval") {
       const text = right ? "✓ first is relevant" : "✗ first is not relevant";
       return span(`outcome ${right ? "right" : "wrong"}`, text);
@@ -190,27 +197,21 @@ const Cards = (() => {
   }
 
   function drawRun(item, result, k, page) {
-    const several = page.runs.length > 1;
     const box = make("section", { class: `run run-${(k % 6) + 1}` });
-    if (several) {
+    if (page.runs.length > 1) {
       const name = page.runs[k].name;
       box.setAttribute("aria-label", name);
-      const line = make("div", { class: "run-head" });
-      line.append(make("h4", { class: "run-name", text: name, dir: "auto" }));
-      if (result) line.append(...[outcome(result, page.kind)].flat());
-      box.append(line);
+      const title = make("h4", { class: "run-name", text: name, dir: "auto" });
+      const told = result ? [outcome(result, page.kind)].flat() : [];
+      box.append(make("div", { class: "run-head" }, title, ...told));
     }
     if (!result) {
       box.append(make("p", { class: "told", text: "This run lacks the item." }));
       return box;
     }
-    if (page.kind === "retrieval") box.append(...[...readingOf(result), documents(result)]);
-    else box.append(...[senses(item, result, page)].flat());
-    if (page.kind === "ranking") {
-      const meant = meanings(result);
-      if (meant.childElementCount) box.append(meant);
-      box.append(candidates(item, result, k, page));
-    }
+    box.append(make("div", { class: "reading" }, ...readingOf(result, page)));
+    if (page.kind === "ranking") box.append(candidates(item, result, k, page));
+    if (page.kind === "retrieval") box.append(documents(result));
     const figures = figureList(result, page);
     if (figures) box.append(figures);
     return box;
@@ -218,8 +219,9 @@ const Cards = (() => {
 
   /* Senses and meanings */
 
-  /** The predicted sense, with probability and votes: of each chat model, if there are several. */
-  function senses(item, result, { kind }) {
+  /** What a run takes to be meant: sense, probability, votes, meanings. */
+  function readingOf(result, { kind }) {
+    if (kind === "retrieval") return searchedWith(result);
     const readings = result.readings ?? [];
     if (!result.sense && !readings.length && kind === "ranking") return [];
     const single = readings.length === 1 ? readings[0] : null;
@@ -238,7 +240,14 @@ const Cards = (() => {
         lines.push(line);
       }
     }
-    return lines;
+    return kind === "ranking" ? [...lines, meanings(result)] : lines;
+  }
+
+  function searchedWith({ reading }) {
+    if (!reading) return [];
+    const line = senseLine(reading.sense, reading.probability);
+    if (reading.gloss) line.append(make("span", { dir: "auto", text: `“${reading.gloss}”` }));
+    return [line];
   }
 
   function senseLine(sense, probability, votes, right) {
@@ -246,7 +255,7 @@ const Cards = (() => {
     const line = make("div", { class: "sense" }, said);
     if (right === false) said.append(" ", span("wrong", "✗"), unseen("wrong"));
     if (right === true) said.append(" ", span("right", "✓"), unseen("right"));
-    if (probability !== null && probability !== undefined) line.append(chance(probability));
+    if (known(probability)) line.append(chance(probability));
     const told = votes ? votesTold(votes) : "";
     if (told) line.append(span("votes", told, { title: "What the chat model answered" }));
     return line;
@@ -275,58 +284,53 @@ const Cards = (() => {
       const name = readings.length > 1 ? reading.llm : null;
       box.append(...meaning(reading, reading.sense ?? result.sense, name));
     }
+    const said = readings.flatMap(({ idiomatic, literal }) => [
+      ...(idiomatic?.definitions ?? []),
+      ...(literal?.definitions ?? []),
+    ]);
     for (const one of result.judgements ?? []) {
-      if (judgementTold(one)) {
-        box.append(make("p", { class: "told judgement", text: judgementTold(one) }));
-      }
+      const told = judgementTold(one, said);
+      if (told) box.append(make("p", { class: "told judgement", text: told, dir: "auto" }));
     }
     return box;
   }
 
   /** The meaning that is meant, and the rest on demand. */
   function meaning(reading, sense, name) {
-    const order = sense === "literal" ? ["literal", "idiomatic"] : SENSES;
-    const told = order.map((key) => ({
-      key,
-      definitions: reading[key]?.definitions?.filter(Boolean) ?? [],
-      scene: reading[key]?.scene,
-    }));
-    const [meant, other] = told;
-    const shown = [];
-    const rows = (pairs) => make("dl", {}, ...pairs.map(([dt, dd]) => make("div", {}, dt, dd)));
-    const term = (key, what = "") => {
-      const element = make("dt", {}, senseWord(key));
-      element.append(what);
-      return element;
-    };
-    const words = (texts) => make("dd", { text: texts.join("; "), dir: "auto" });
-    if (meant.definitions.length) {
-      const list = rows([[term(meant.key, " meaning"), words(meant.definitions)]]);
-      if (name) list.prepend(make("div", {}, make("dt", { class: "llm", text: name }), make("dd")));
-      shown.push(list);
-    }
-    const rest = [];
-    const has = [];
-    if (meant.scene) {
-      rest.push([term(meant.key, " scene"), words([meant.scene])]);
-      has.push("scene");
-    }
-    if (other.definitions.length) {
-      rest.push([term(other.key, " meaning"), words(other.definitions)]);
-      has.push(`${other.key} meaning`);
-    }
-    if (other.scene) rest.push([term(other.key, " scene"), words([other.scene])]);
+    const [meant, other] = sense === "literal" ? ["literal", "idiomatic"] : SENSES;
+    const shown = told(reading, meant, "meaning");
+    const rest = [
+      ...told(reading, meant, "scene"),
+      ...told(reading, other, "meaning"),
+      ...told(reading, other, "scene"),
+    ];
+    const parts = [];
+    if (name && (shown.length || rest.length)) parts.push(span("llm", name));
+    if (shown.length) parts.push(make("dl", {}, ...shown));
     if (rest.length) {
-      const label = `${shown.length ? "and the " : ""}${listed(has.length ? has : ["scene"])}`;
-      shown.push(make("details", {}, make("summary", { text: label }), rows(rest)));
+      const summary = make("summary", {
+        text: rest.some((row) => row.dataset.sense === other) ? "Scene and other meaning" : "Scene",
+      });
+      parts.push(make("details", {}, summary, make("dl", {}, ...rest)));
     }
-    return shown;
+    return parts;
   }
 
-  function judgementTold({ ranker, llm, agreement, unread, meaning: said }) {
+  /** A row that tells the meaning or the scene of a sense; none where there is nothing to tell. */
+  function told(reading, sense, what) {
+    const said = reading[sense] ?? {};
+    const texts = what === "meaning" ? (said.definitions ?? []) : [said.scene];
+    const text = texts.filter(Boolean).join("; ");
+    if (!text) return [];
+    const term = make("dt", {}, senseWord(sense), ` ${what}: `);
+    return [make("div", { "data-sense": sense }, term, make("dd", { text, dir: "auto" }))];
+  }
+
+  /** What there is to say of a ranker's answers, beyond what has been said. */
+  function judgementTold({ ranker, llm, agreement, unread, meaning: takes }, said) {
     const told = [];
-    if (said) told.push(`takes it to mean “${said}”`);
-    if (agreement !== null && agreement !== undefined) {
+    if (takes && !said.includes(takes)) told.push(`takes it to mean “${takes}”`);
+    if (known(agreement)) {
       told.push(`agreement of its answers ${agreement.toFixed(2)}`);
     }
     if (unread) told.push(`${counted(unread, "answer")} could not be read`);
@@ -379,7 +383,7 @@ const Cards = (() => {
       const facts = make(
         "div",
         { class: "facts" },
-        candidateLine(item, result, k, place, rank),
+        candidateLine(item, { k, result, place, rank, page }),
         partList(groups, place, most),
         ...said(result.judgements ?? [], place),
         caption(item.candidates[place]),
@@ -403,22 +407,24 @@ const Cards = (() => {
     return at === 0 ? "★ gold 1" : `gold ${at + 1}`;
   }
 
-  function candidateLine(item, result, k, place, rank) {
+  function candidateLine(item, { k, result, place, rank, page }) {
     const line = make("p", { class: "line" }, span("rank", rank + 1, { title: "Predicted place" }));
     const gold = goldTold(item.gold, place);
     if (gold) line.append(span("gold", gold, { title: "Place in the gold order" }));
     const first = item.runs.findIndex(Boolean);
-    if (k > first) line.append(...[moved(item.runs[first].order.indexOf(place) - rank)].flat());
+    if (k > first) {
+      const before = item.runs[first].order.indexOf(place);
+      if (before !== rank) line.append(moved(before, rank, page.runs[first].name));
+    }
     line.append(span("score", signed(result.scores[place]), { title: "Score" }));
     return line;
   }
 
-  /** How many places higher a candidate is than in the first run. */
-  function moved(by) {
-    if (by === 0) return [];
-    const how = `${counted(Math.abs(by), "place")} ${by > 0 ? "higher" : "lower"} than in the first run`;
-    const mark = make("span", { "aria-hidden": "true", text: `${by > 0 ? "▲" : "▼"}${Math.abs(by)}` });
-    return make("span", { class: "moved", title: how }, mark, unseen(how));
+  /** Where a candidate stands in the first run, if it stands elsewhere in this one. */
+  function moved(before, rank, name) {
+    const mark = make("span", { "aria-hidden": "true", text: before > rank ? "▲ " : "▼ " });
+    const title = `Place ${before + 1} in ${name}`;
+    return make("span", { class: "moved", title }, mark, `from ${before + 1}`);
   }
 
   /**
@@ -532,13 +538,6 @@ const Cards = (() => {
 
   /* Documents and figures */
 
-  function readingOf({ reading }) {
-    if (!reading) return [];
-    const line = senseLine(reading.sense, reading.probability);
-    if (reading.gloss) line.append(make("span", { dir: "auto", text: `“${reading.gloss}”` }));
-    return [line];
-  }
-
   function documents(result) {
     const rows = result.documents.map((one, rank) =>
       make(
@@ -554,23 +553,28 @@ const Cards = (() => {
         make(
           "span",
           { class: "told" },
-          one.relevant ? span("right", "✓ relevant") : "not relevant",
-          one.idiom ? ` · ${one.idiom}` : "",
-          one.usage ? ` · ${one.usage}` : "",
+          ...separated([
+            known(one.relevant) && (one.relevant ? span("right", "✓ relevant") : "not relevant"),
+            one.idiom,
+            one.usage,
+          ]),
         ),
       ),
     );
     return make("ol", { class: "documents", "aria-label": "Documents, best first" }, ...rows);
   }
 
+  const separated = (things) =>
+    things.filter(Boolean).flatMap((thing, k) => (k ? [" · ", thing] : [thing]));
+
   function figureList(result, { metrics, kind }) {
     if (!result.figures || kind === "senses") return null;
     const rows = metrics.map((metric) => {
       const [name, title] = FIGURES[metric] ?? [metric, null];
       const value = result.figures[metric];
-      return pair(name, value === null || value === undefined ? "–" : tidy(value), title);
+      return pair(name, known(value) ? tidy(value) : "–", title);
     });
-    if (result.loss !== null && result.loss !== undefined && kind === "ranking") {
+    if (known(result.loss) && kind === "ranking") {
       rows.push(pair("loss", tidy(result.loss), "What the item falls short of the best figure"));
     }
     return make("dl", { class: "figures" }, ...rows);

@@ -13,48 +13,79 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from admire.report.report import Report
+from admire.report.report import Report, Table
 
-TERMS = {
-    "top-1": "The share of items whose best candidate is ranked first.",
-    "DCG": "Discounted cumulative gain: how far up the two best candidates by gold stand. 3.631 is "
-    "the most that five candidates can have; random orders have 2.359 on average.",
-    "corr_official": "The task's own correlation, which compares the alphabetical ranks of file "
-    "names. It is there to compare with published figures.",
-    "corr_rank": "Spearman's correlation of the predicted order with the gold order, from −1 to 1.",
-    "item accuracy": "The share of items whose sequence is continued by the right candidate.",
-    "sense accuracy": "The share of items whose sense is told rightly.",
-    "accuracy": "The share of sentences whose sense is told rightly.",
-    "R-precision": "Of the first R documents, the share that is relevant; R is how many are.",
-    "nDCG@10": "How far up the relevant documents stand among the first ten; at best 1.",
-    "interval": "In brackets: the 95 % bootstrap interval over items. If other items of the same "
-    "kind were drawn, the mean would mostly lie there.",
-    "loss": "What an item falls short of the best figure; the figure is DCG in a ranking, nDCG@10 "
-    "in a retrieval, and the probability of the true sense where senses are decided.",
+FIGURES = {
+    "top1": ("top-1", "The share of items whose best candidate is ranked first."),
+    "dcg": (
+        "DCG",
+        "Discounted cumulative gain: how far up the two best candidates by gold stand. With five "
+        "candidates it is 3.631 at best, and 2.359 on average where the order is random.",
+    ),
+    "corr_official": (
+        "corr_official",
+        "The task's own correlation, of the alphabetical ranks of file names. It is there to "
+        "compare with published figures.",
+    ),
+    "corr_rank": (
+        "corr_rank",
+        "Spearman's correlation of the predicted order with the gold order, from −1 to 1.",
+    ),
+    "item_accuracy": (
+        "item accuracy",
+        "The share of items whose sequence is continued by the right candidate.",
+    ),
+    "sense_accuracy": ("sense accuracy", "The share of items whose sense is predicted rightly."),
+    "accuracy": ("accuracy", "The share of sentences whose sense is predicted rightly."),
+    "r_precision": (
+        "R-precision",
+        "Of the first R documents, the share that is relevant, where R documents are.",
+    ),
+    "ndcg": ("nDCG@10", "How far up the relevant documents stand among the first ten; at best 1."),
+}
+"""What figures are called, and what they mean, for those who see them for the first time."""
+
+ALL_TERMS = {
+    "interval": "The range in brackets: over other items of the same kind, the mean would lie in "
+    "there 95 times of 100 (bootstrap over the items).",
     "confidence": "The probability of the predicted sense, from 0.5 to 1.",
-    "votes": "How often the chat model was asked for the sense, and what it said. Unread answers "
-    "are counted apart.",
-    "margin": "How far the score of the first candidate is above that of the second.",
-    "agreement": "How far the orders of several runs, or several answers of one chat model, agree: "
-    "1 is the same order.",
-    "score and its parts": "A candidate's score is the sum of its parts. A bar to the right raises "
-    "the candidate, one to the left lowers it. Parts say how like a candidate is to a text: the "
-    "definitions and the scene of each sense, or the compound itself.",
 }
-"""What a newcomer may want to look up, in the order in which it is told."""
+TERMS = {
+    "ranking": {
+        "loss": "How much an item's figure (DCG, or the accuracy of Subtask B) is below the best "
+        "that it could have.",
+        "votes": "How often each sense was given when the chat model was asked several times.",
+        "margin": "How far the score of the first candidate is above that of the second.",
+        "agreement": "How far the orders of several runs, or several answers of a chat model, "
+        "agree; 1 where all are the same.",
+        "parts of a score": "The bars under a candidate add up to its score. A bar to the right "
+        "raises it, a bar to the left lowers it. A part says how like the candidate is to a text "
+        "beside the item's other candidates: to what the chat model wrote of each sense, or to the "
+        "compound.",
+    },
+    "retrieval": {"loss": "How much a query's nDCG@10 is below 1."},
+    "senses": {
+        "loss": "The probability that was given to the wrong sense.",
+        "votes": "How often each sense was given when the chat model was asked several times.",
+    },
+}
+"""What else a page shows, by the kind of report."""
 
-TERMS_OF = {
-    "ranking": (
-        "top-1 DCG corr_official corr_rank interval loss confidence votes margin agreement"
-    ).split()
-    + ["score and its parts"],
-    "retrieval": ["R-precision", "nDCG@10", "interval", "loss", "confidence"],
-    "senses": ["accuracy", "interval", "loss", "confidence", "votes"],
+LEADS = {
+    "ranking": "Candidates ranked by admire",
+    "retrieval": "Documents found by admire",
+    "senses": "Senses decided by admire",
+    "sweep": "Heads trained by admire",
 }
-TERMS_OF_SEQUENCES = ["item accuracy", "sense accuracy"]
+"""What a page is about, by the kind of report."""
+
+THINGS = {"ranking": "Items", "retrieval": "Queries", "senses": "Sentences"}
+"""What the cards show, by the kind of report. Others have no cards."""
 
 MANY_ROWS = 8
 """A table with more rows than these is folded away, under its title."""
+
+NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*( \[.*\])?$")
 
 
 def render(report: Report) -> str:
@@ -74,7 +105,9 @@ def render(report: Report) -> str:
         scripts=[Markup(script) for script in scripts],
         data=_json(report.data),
         plots=[(plot, Markup(plot.svg)) for plot in report.plots],
-        terms=[(term, TERMS[term]) for term in _terms(report)],
+        terms=_terms(report),
+        lead=LEADS[report.kind],
+        things=THINGS.get(report.kind) if report.data.get("items") else None,
         many=MANY_ROWS,
     )
 
@@ -97,14 +130,23 @@ def _json(data: Any) -> Markup:
     return Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", r"\u003c"))
 
 
-def _terms(report: Report) -> list[str]:
-    terms = TERMS_OF[report.kind]
-    return TERMS_OF_SEQUENCES + terms[4:] if "item_accuracy" in report.data["metrics"] else terms
+def _terms(report: Report) -> dict[str, str]:
+    figures = [FIGURES[name] for name in report.data.get("metrics", ()) if name in FIGURES]
+    kinds = TERMS.get(report.kind)
+    return dict(figures) | (ALL_TERMS | kinds if kinds else {})
 
 
-def is_number(cell: str) -> bool:
-    """Whether a cell is set flush right, as figures are."""
-    return bool(re.match(r"[+−-]?[$€]?\d[\d,.]*($|[ %][^A-Za-z]*$| \[| s$)", cell))
+def _hinted(heading: str) -> tuple[str, str]:
+    """What a heading of a table is shown as, and what it means; nothing where that is clear."""
+    return FIGURES.get(heading, (heading, ""))
+
+
+def _numeric(table: Table) -> list[bool]:
+    """Of each column, whether it holds numbers alone, which are set flush right."""
+    return [
+        k > 0 and all(NUMBER.match(cell) for cell in cells)
+        for k, cells in enumerate(zip(*table.rows, strict=True))
+    ] or [False] * len(table.headings)
 
 
 @cache
@@ -126,5 +168,5 @@ def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.tests["number"] = is_number
+    environment.filters |= {"hinted": _hinted, "numeric": _numeric}
     return environment.from_string(_read("report.html.j2"))
