@@ -59,7 +59,11 @@ const Cards = (() => {
   const span = (name, text, more = {}) => make("span", { class: name, text, ...more });
   const unseen = (text) => span("unseen", text);
 
-  const signed = (value) => (value < -0.005 ? "−" : "+") + Math.abs(value).toFixed(2);
+  function signed(value) {
+    const text = Math.abs(value).toFixed(2);
+    if (text === "0.00") return text;
+    return (value < 0 ? "−" : "+") + text;
+  }
 
   function shortened(text, length = LONG) {
     const line = text.replace(/\s+/g, " ").trim();
@@ -230,7 +234,7 @@ const Cards = (() => {
         result.sense,
         result.probability ?? single?.probability,
         result.votes ?? single?.votes,
-        result.sense_right,
+        kind === "ranking" ? result.sense_right : null,
       ),
     ];
     if (readings.length > 1) {
@@ -478,6 +482,7 @@ const Cards = (() => {
 
   /** What rankers said of a candidate. */
   function said(judgements, place) {
+    const title = "How probable it is that the candidate shows the sense, or neither of the two";
     return judgements.flatMap(({ ranker, llm, reasons = [], grades = [] }) => {
       const several = judgements.length > 1 ? ` (${llm})` : "";
       const found = [];
@@ -490,12 +495,10 @@ const Cards = (() => {
         const summary = make("summary", { text: `${ranker}${several}${role}` });
         found.push(make("details", { class: "reason" }, summary, ...rows));
       }
-      for (const { candidate, ...given } of grades) {
+      for (const { candidate, said: chances } of grades) {
         if (candidate !== place) continue;
-        const chances = Object.entries(given.grades ?? given)
-          .filter(([, value]) => typeof value === "number")
-          .map(([key, value]) => `${key} ${value.toFixed(2)}`);
-        found.push(make("p", { class: "grades", text: `shows ${chances.join(" · ")}` }));
+        const told = Object.entries(chances).map(([key, value]) => `${key} ${value.toFixed(2)}`);
+        found.push(make("p", { class: "grades", title, text: `shows: ${told.join(", ")}` }));
       }
       return found;
     });
@@ -613,7 +616,7 @@ const Cards = (() => {
   }
 
   function pictureDialog() {
-    const button = (name, text, label) => make("button", { type: "button", class: name, text, "aria-label": label });
+    const button = (name, text, more) => make("button", { type: "button", class: name, text, ...more });
     const dialog = make(
       "dialog",
       { id: "picture", "aria-labelledby": "picture-title" },
@@ -621,9 +624,9 @@ const Cards = (() => {
         "div",
         { class: "large-head" },
         make("h2", { id: "picture-title", dir: "auto" }),
-        button("previous", "←", "Previous candidate"),
-        button("next", "→", "Next candidate"),
-        button("close", "Close"),
+        button("previous", "←", { "aria-label": "Previous candidate" }),
+        button("next", "→", { "aria-label": "Next candidate" }),
+        button("close", "Close", { autofocus: "" }),
       ),
       make("div", { class: "large", "aria-live": "polite" }),
     );

@@ -20,10 +20,10 @@
   /** Sorts: what it is called, and the number that is lowest in the item that comes first. */
   const SORTS = {
     wrong: ["wrong first", (item) => outcomeRank(result(item))],
-    loss: ["loss, greatest first", (item) => negative(result(item)?.loss)],
-    confidence: ["confidence, lowest first", (item) => result(item)?.confidence],
-    agreement: ["agreement, lowest first", (item) => item.agreement],
-    margin: ["margin, smallest first", (item) => result(item)?.margin],
+    loss: ["greatest loss first", (item) => negative(result(item)?.loss)],
+    confidence: ["least confident first", (item) => result(item)?.confidence],
+    agreement: ["least agreement first", (item) => item.agreement],
+    margin: ["smallest margin first", (item) => result(item)?.margin],
     number: ["order of the data", (item) => item.number],
   };
 
@@ -274,7 +274,7 @@
   }
 
   function empty(place) {
-    if (!place.firstChild || place.contains(document.activeElement)) return;
+    if (place === list.firstChild || place.contains(document.activeElement)) return;
     if (place.isConnected) place.style.minHeight = `${place.offsetHeight}px`;
     place.replaceChildren();
   }
@@ -302,6 +302,7 @@
   function show() {
     const items = chosen();
     list.replaceChildren(...items.map((item) => places.get(item)));
+    if (items.length) draw(list.firstChild); // always, because its height is a guess at the others'
     count.textContent = told(items.length);
     const above = list.getBoundingClientRect().top < 0;
     if (above) finder.scrollIntoView();
