@@ -115,7 +115,7 @@ def _place(item: Mapping[str, Any], result: Mapping[str, Any]) -> float:
         return next(relevant, math.inf)
     if not item.get("gold"):
         return math.nan
-    return 1.0 + result["order"].index(item["gold"][0])
+    return float(1 + result["order"].index(item["gold"][0]))
 
 
 def by_run(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
