@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -217,10 +218,16 @@ OF_ITEM = ("item", "compound", "language")
 def _part(row: Mapping[Any, str]) -> dict[str, Any]:
     """A row of scores.csv as :attr:`admire.run.Ranking.parts` has it; empty cells are left out."""
     return {
-        name: cell if name in WORDS else float(cell)
+        name: cell if name in WORDS else _number(cell)
         for name, cell in row.items()
         if cell and name not in OF_ITEM
     }
+
+
+def _number(cell: str) -> float:
+    if not math.isfinite(number := float(cell)):
+        raise ValueError("no run has such a number")
+    return number
 
 
 def open_run_replies(folder: Path) -> list[Recorded]:
