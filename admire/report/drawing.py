@@ -78,7 +78,10 @@ def draw(
         import matplotlib
         from matplotlib.figure import Figure
 
-    style: dict[Any, Any] = {**matplotlib.rcParamsDefault, **_STYLE}  # whatever the user's file says
+    style: dict[Any, Any] = {
+        **matplotlib.rcParamsDefault,
+        **_STYLE,
+    }  # whatever the user's file says
     del style["backend"]
     with matplotlib.rc_context(style), warnings.catch_warnings():
         # Letters that Matplotlib's own font lacks are drawn by the page's.
