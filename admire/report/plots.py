@@ -319,7 +319,9 @@ def _places(
             bars.append(axes.bar(at, counts[run], width * 0.92, color=RUNS[run % len(RUNS)]))
             if len(there) * len(counts) <= 12:
                 axes.bar_label(bars[-1], padding=1, fontsize=9.5, color=INK)
-        axes.set_xticks(range(len(counts)), names)
+        axes.set_xticks(
+            range(len(counts)), [f">{len(names) - 1}" if one == LATER else one for one in names]
+        )
         axes.set_xlabel(f"predicted place of the {what}")
         _count_axis(axes, "items" if what == "best candidate" else "queries")
         if len(runs) > 1:
