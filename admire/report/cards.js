@@ -120,7 +120,9 @@ const Cards = (() => {
         lang: langOf(item),
         dir: "auto",
       }),
-      item.language ? span("language", item.language, { title: "Language" }) : null,
+      item.language && item.language !== "und"
+        ? span("language", item.language, { title: "Language" })
+        : null,
     );
     if (item.sense) {
       line.append(
@@ -148,9 +150,11 @@ const Cards = (() => {
     return make(
       "p",
       { class: "sentence", lang: language, dir: "auto" },
-      ...parts.map(([text, marked]) => (marked ? make("mark", { text }) : text)),
+      ...marked(parts),
     );
   }
+
+  const marked = (parts) => parts.map(([text, marks]) => (marks ? make("mark", { text }) : text));
 
   /** The language for `lang`: the language of the item may be a name that HTML does not know. */
   const langOf = (item) => item.lang ?? item.language;
@@ -160,7 +164,7 @@ const Cards = (() => {
   const listed = (words) =>
     words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 
-  const senseWord = (sense) => span(sense ?? "unknown", sense ?? "not known");
+  const senseWord = (sense) => span(SENSES.includes(sense) ? sense : "told", sense ?? "not known");
 
   function outcome({ right, sense_right: senseRight }, kind) {
     if (!known(right)) return [];
@@ -550,7 +554,7 @@ const Cards = (() => {
         make(
           "span",
           { dir: "auto" },
-          ...one.text.map(([text, marked]) => (marked ? make("mark", { text }) : text)),
+          ...(one.text.length ? marked(one.text) : [span("told", `${one.id}: its text is not known`)]),
         ),
         span("score", one.score.toFixed(3), { title: "Score" }),
         make(

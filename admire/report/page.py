@@ -97,8 +97,9 @@ def render(report: Report) -> str:
     Raises:
         ValueError: the data hold a number that JSON lacks, such as NaN.
     """
-    style, scripts = _style(), _scripts()
-    return _template().render(
+    things = THINGS.get(report.kind) if report.data.get("items") else None
+    style, scripts = _style(), _scripts() if things else []
+    page = _template().render(
         report=report,
         policy=_policy(style, scripts, linked=report.linked),
         style=Markup(style),
@@ -107,13 +108,14 @@ def render(report: Report) -> str:
         plots=[(plot, Markup(plot.svg)) for plot in report.plots],
         terms=_terms(report),
         lead=LEADS[report.kind],
-        things=THINGS.get(report.kind) if report.data.get("items") else None,
+        things=things,
         many=MANY_ROWS,
     )
+    return page.encode(errors="replace").decode()  # a JSON file may hold half of a surrogate pair
 
 
 def _policy(style: str, scripts: list[str], *, linked: bool) -> str:
-    hashes = " ".join(map(_hash, scripts))
+    hashes = " ".join(map(_hash, scripts)) or "'none'"
     pictures = "data: file: 'self'" if linked else "data:"
     return (
         f"default-src 'none'; script-src {hashes}; style-src {_hash(style)}; "
