@@ -399,7 +399,6 @@
     changed(false);
   });
   control("help").addEventListener("click", () => control("keys").showModal());
-  addEventListener("popstate", addressChanged);
   addEventListener("hashchange", addressChanged);
   addEventListener("keydown", keyPressed);
   addEventListener("beforeprint", beforePrint);
