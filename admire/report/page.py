@@ -83,7 +83,10 @@ THINGS = {"ranking": "Items", "retrieval": "Queries", "senses": "Sentences"}
 """What the cards show, by the kind of report. Others have no cards."""
 
 MANY_ROWS = 8
-"""A table with more rows than these is folded away, under its title."""
+"""A table with more rows than these is folded away, under its title, unless it has figures."""
+
+LONG = 300
+"""So many characters of what a plot tells are shown; more are folded away."""
 
 NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*( \[.*\])?$")
 
@@ -109,7 +112,7 @@ def render(report: Report) -> str:
         terms=_terms(report),
         lead=LEADS[report.kind],
         things=things,
-        many=MANY_ROWS,
+        long=LONG,
     )
     return page.encode(errors="replace").decode()  # a JSON file may hold half of a surrogate pair
 
@@ -143,6 +146,10 @@ def _hinted(heading: str) -> tuple[str, str]:
     return FIGURES.get(heading, (heading, ""))
 
 
+def _folded(table: Table) -> bool:
+    return len(table.rows) > MANY_ROWS and FIGURES.keys().isdisjoint(table.headings)
+
+
 def _numeric(table: Table) -> list[bool]:
     """Of each column, whether it holds numbers alone, which are set flush right."""
     return [
@@ -171,4 +178,5 @@ def _template() -> jinja2.Template:
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters |= {"hinted": _hinted, "numeric": _numeric}
+    environment.tests["folded"] = _folded
     return environment.from_string(_read("report.html.j2"))
