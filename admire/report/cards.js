@@ -96,10 +96,15 @@ const Cards = (() => {
     if (item.sequence?.length) card.append(sequence(item, page));
     const differ = runs.length > 1 ? differences(item, page) : [];
     if (differ.length) {
-      card.append(make("p", { class: "differs", text: `The runs differ in ${listed(differ)}.` }));
+      const text = `The runs differ in ${listed(differ)}.`;
+      const agree = known(item.agreement)
+        ? span("told", ` Agreement of their orders: ${tidy(item.agreement)}`)
+        : null;
+      card.append(make("p", { class: "differs" }, text, agree));
     }
     const columns = item.runs.map((result, k) => drawRun(item, result, k, page));
     card.append(make("div", { class: runs.length > 1 ? "runs several" : "runs" }, ...columns));
+    if (runs.length > 1) showSame(card);
     return card;
   }
 
@@ -204,6 +209,17 @@ const Cards = (() => {
     if (differ((result) => result.right)) found.push("whether they are right");
     if (results.length < item.runs.length) found.push("whether they have the item");
     return found;
+  }
+
+  /** Marks a candidate that is pointed at, or that has the focus, in all runs. */
+  function showSame(card) {
+    const mark = ({ target, type }) => {
+      const here = type === "pointerleave" ? null : target.closest?.(".candidate");
+      for (const one of card.querySelectorAll(".candidate")) {
+        one.classList.toggle("same", one.dataset.place === here?.dataset.place);
+      }
+    };
+    for (const type of ["pointerover", "pointerleave", "focusin"]) card.addEventListener(type, mark);
   }
 
   function drawRun(item, result, k, page) {
