@@ -259,13 +259,6 @@ const Cards = (() => {
         kind === "ranking" ? result.sense_right : null,
       ),
     ];
-    if (readings.length > 1) {
-      for (const reading of readings) {
-        const line = senseLine(reading.sense, reading.probability, reading.votes);
-        line.prepend(span("llm", reading.llm));
-        lines.push(line);
-      }
-    }
     return kind === "ranking" ? [...lines, meanings(result)] : lines;
   }
 
@@ -303,12 +296,19 @@ const Cards = (() => {
     return `votes: ${idiomatic} idiomatic, ${literal} literal${unread}`;
   }
 
+  /** What each chat model takes to be meant; of several also which sense each gives. */
   function meanings(result) {
     const box = make("div", { class: "meanings" });
     const readings = result.readings ?? [];
     for (const reading of readings) {
-      const name = readings.length > 1 ? reading.llm : null;
-      box.append(...meaning(reading, reading.sense ?? result.sense, name));
+      const lines = meaning(reading, reading.sense ?? result.sense);
+      if (readings.length === 1) {
+        box.append(...lines);
+        continue;
+      }
+      const line = senseLine(reading.sense, reading.probability, reading.votes);
+      line.firstChild.replaceWith(span("llm", reading.llm), senseWord(reading.sense));
+      box.append(make("div", { class: "reader" }, line, ...lines));
     }
     const said = readings.flatMap(({ idiomatic, literal }) => [
       ...(idiomatic?.definitions ?? []),
@@ -322,7 +322,7 @@ const Cards = (() => {
   }
 
   /** The meaning that is meant, and the rest on demand. */
-  function meaning(reading, sense, name) {
+  function meaning(reading, sense) {
     const [meant, other] = sense === "literal" ? ["literal", "idiomatic"] : SENSES;
     const shown = told(reading, meant, "meaning");
     const rest = [
@@ -330,16 +330,14 @@ const Cards = (() => {
       ...told(reading, other, "meaning"),
       ...told(reading, other, "scene"),
     ];
-    const parts = [];
-    if (name && (shown.length || rest.length)) parts.push(span("llm", name));
-    if (shown.length) parts.push(make("dl", {}, ...shown));
+    const lines = shown.length ? [make("dl", {}, ...shown)] : [];
     if (rest.length) {
-      const summary = make("summary", {
-        text: rest.some((row) => row.dataset.sense === other) ? "Scene and other meaning" : "Scene",
-      });
-      parts.push(make("details", {}, summary, make("dl", {}, ...rest)));
+      const has = (what) => [meant, other].some((one) => told(reading, one, what).length);
+      const what = [has("scene") && "scene", told(reading, other, "meaning").length && "other meaning"];
+      const summary = make("summary", { text: `The ${listed(what.filter(Boolean))}` });
+      lines.push(make("details", {}, summary, make("dl", {}, ...rest)));
     }
-    return parts;
+    return lines;
   }
 
   /** A row that tells the meaning or the scene of a sense; none where there is nothing to tell. */
@@ -349,7 +347,7 @@ const Cards = (() => {
     const text = texts.filter(Boolean).join("; ");
     if (!text) return [];
     const term = make("dt", {}, senseWord(sense), ` ${what}: `);
-    return [make("div", { "data-sense": sense }, term, make("dd", { text, dir: "auto" }))];
+    return [make("div", {}, term, make("dd", { text, dir: "auto" }))];
   }
 
   /** What there is to say of a ranker's answers, beyond what has been said. */
