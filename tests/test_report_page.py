@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from admire.report import Plot, Report, Table
-from admire.report.page import render
+from admire.report.page import FIGURES, render
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>\u2028\u202e\"' \ud800"
 PICTURE = "data:image/webp;base64,AAAA"
@@ -158,6 +158,14 @@ def test_head_is_readable_without_a_script() -> None:
     assert text.count("<table>") == 2
     folded = re.search(r'<details class="table">\s*<summary>night owl</summary>', text)
     assert folded  # it has many rows
+
+
+def test_tables_and_cards_call_figures_the_same() -> None:
+    [cards, _] = Page(render(report())).scripts
+    found = re.search(r"const FIGURES = \{(.*?)\n  \};", cards, re.DOTALL)
+    assert found
+    on_cards = dict(re.findall(r'^    (\w+): \["([^"]+)"', found[1], re.MULTILINE))
+    assert on_cards == {name: called for name, (called, _) in FIGURES.items()}
 
 
 def test_page_of_no_items_has_no_gallery() -> None:

@@ -22,6 +22,8 @@ const Cards = (() => {
     ndcg: ["nDCG@10", "How far up the relevant documents stand; at best 1"],
   };
 
+  const TRACKS = ["image", "caption"];
+
   // The texts that candidates are compared with, by what they tell of.
   const TEXTS = {
     gloss: "idiomatic",
@@ -70,6 +72,8 @@ const Cards = (() => {
     return line.length <= length ? line : line.slice(0, length).replace(/\s*\S*$/, "") + "…";
   }
 
+  let drawn = 0; // cards, for ids that are there once
+
   /**
    * The card of an item.
    *
@@ -84,7 +88,8 @@ const Cards = (() => {
     const { kind = "ranking", metrics = [], picture = (said) => said } = options;
     const runs = options.runs ?? [{ name: "" }];
     const page = { kind, metrics, runs, picture };
-    const title = `card-${item.number ?? ""}`;
+    drawn += 1;
+    const title = `card-title-${drawn}`;
     const card = make("article", {
       class: `card ${kind}`,
       "data-number": item.number,
@@ -109,17 +114,11 @@ const Cards = (() => {
   }
 
   function head(item, { kind, runs }, title) {
-    const line = make(
+    const number = { class: "number", href: `#item=${item.number}`, text: item.number };
+    return make(
       "div",
       { class: "card-head" },
-      known(item.number)
-        ? make("a", {
-            class: "number",
-            href: `#item=${item.number}`,
-            text: item.number,
-            title: "This item alone, as a link",
-          })
-        : null,
+      known(item.number) ? make("a", { ...number, title: "This item alone, as a link" }) : null,
       make("h3", {
         class: "compound",
         id: title,
@@ -130,35 +129,25 @@ const Cards = (() => {
       item.language && item.language !== "und"
         ? span("language", item.language, { title: "Language" })
         : null,
+      item.sense ? trueSense(item, kind) : null,
+      kind === "retrieval" ? queryTold(item) : null,
+      runs.length === 1 && item.runs[0] ? outcome(item.runs[0], kind) : null,
     );
-    if (item.sense) {
-      line.append(
-        make(
-          "span",
-          { class: "gold-sense" },
-          kind === "retrieval" ? "used as " : "gold: ",
-          senseWord(item.sense),
-        ),
-      );
-    }
-    if (kind === "retrieval") {
-      const told = [
-        item.subject,
-        known(item.relevant) ? counted(item.relevant, "relevant document") : null,
-      ];
-      line.append(span("told", told.filter(Boolean).join(", ")));
-    }
-    if (runs.length === 1 && item.runs[0]) line.append(...[outcome(item.runs[0], kind)].flat());
-    return line;
+  }
+
+  function trueSense(item, kind) {
+    const label = kind === "retrieval" ? "used as " : "gold: ";
+    return make("span", { class: "gold-sense" }, label, senseWord(item.sense));
+  }
+
+  function queryTold({ subject, relevant }) {
+    const told = [subject, known(relevant) ? counted(relevant, "relevant document") : null];
+    return span("told", told.filter(Boolean).join(", "));
   }
 
   /** A text in parts, of which some are marked. */
   function sentence(parts, language) {
-    return make(
-      "p",
-      { class: "sentence", lang: language, dir: "auto" },
-      ...marked(parts),
-    );
+    return make("p", { class: "sentence", lang: language, dir: "auto" }, ...marked(parts));
   }
 
   const marked = (parts) => parts.map(([text, marks]) => (marks ? make("mark", { text }) : text));
@@ -174,12 +163,14 @@ const Cards = (() => {
   const senseWord = (sense) => span(SENSES.includes(sense) ? sense : "told", sense ?? "not known");
 
   function outcome({ right, sense_right: senseRight }, kind) {
-    if (!known(right)) return [];
+    if (!known(right)) return null;
     if (kind === "retrieval") {
       const text = right ? "✓ first is relevant" : "✗ first is not relevant";
       return span(`outcome ${right ? "right" : "wrong"}`, text);
     }
-    if (kind === "senses") return span(`outcome ${right ? "right" : "wrong"}`, verdict(right));
+    if (kind === "senses") {
+      return span(`outcome ${right ? "right" : "wrong"}`, right ? "✓ right" : "✗ wrong");
+    }
     if (right) {
       const text = senseRight === false ? "✓ right, with the wrong sense" : "✓ right";
       return span("outcome right", text, { title: "The best candidate is first" });
@@ -192,8 +183,6 @@ const Cards = (() => {
     }[what];
     return span("outcome wrong", `✗ wrong${what}`, { title });
   }
-
-  const verdict = (right) => (right ? "✓ right" : "✗ wrong");
 
   /** What an item's runs differ in, as words. */
   function differences(item, { kind }) {
@@ -219,7 +208,9 @@ const Cards = (() => {
         one.classList.toggle("same", one.dataset.place === here?.dataset.place);
       }
     };
-    for (const type of ["pointerover", "pointerleave", "focusin"]) card.addEventListener(type, mark);
+    for (const type of ["pointerover", "pointerleave", "focusin"]) {
+      card.addEventListener(type, mark);
+    }
   }
 
   function drawRun(item, result, k, page) {
@@ -228,8 +219,8 @@ const Cards = (() => {
       const name = page.runs[k].name;
       box.setAttribute("aria-label", name);
       const title = make("h4", { class: "run-name", text: name, dir: "auto" });
-      const told = result ? [outcome(result, page.kind)].flat() : [];
-      box.append(make("div", { class: "run-head" }, title, ...told));
+      const told = result ? outcome(result, page.kind) : null;
+      box.append(make("div", { class: "run-head" }, title, told));
     }
     if (!result) {
       box.append(make("p", { class: "told", text: "This run lacks the item." }));
@@ -286,7 +277,12 @@ const Cards = (() => {
     fill.style.width = `${100 * probability}%`;
     const bar = make("span", { class: "bar", "aria-hidden": "true" }, fill);
     const title = "Probability of the idiomatic sense; the rest is that of the literal one";
-    return make("span", { class: "probability", title }, bar, `idiomatic ${probability.toFixed(2)}`);
+    return make(
+      "span",
+      { class: "probability", title },
+      bar,
+      `idiomatic ${probability.toFixed(2)}`,
+    );
   }
 
   function votesTold(votes) {
@@ -333,7 +329,10 @@ const Cards = (() => {
     const lines = shown.length ? [make("dl", {}, ...shown)] : [];
     if (rest.length) {
       const has = (what) => [meant, other].some((one) => told(reading, one, what).length);
-      const what = [has("scene") && "scene", told(reading, other, "meaning").length && "other meaning"];
+      const what = [
+        has("scene") && "scene",
+        told(reading, other, "meaning").length && "other meaning",
+      ];
       const summary = make("summary", { text: `The ${listed(what.filter(Boolean))}` });
       lines.push(make("details", {}, summary, make("dl", {}, ...rest)));
     }
@@ -354,9 +353,7 @@ const Cards = (() => {
   function judgementTold({ ranker, llm, agreement, unread, meaning: takes }, said) {
     const told = [];
     if (takes && !said.includes(takes)) told.push(`takes it to mean “${takes}”`);
-    if (known(agreement)) {
-      told.push(`agreement of its answers ${agreement.toFixed(2)}`);
-    }
+    if (known(agreement)) told.push(`agreement of its answers ${agreement.toFixed(2)}`);
     if (unread) told.push(`${counted(unread, "answer")} could not be read`);
     return told.length ? `${ranker} (${llm}): ${told.join("; ")}` : "";
   }
@@ -378,9 +375,9 @@ const Cards = (() => {
 
   /** Width to height of the pictures' frames, so that all of an item are as large. */
   function ratio(things) {
-    const known = things.filter((one) => one.picture && one.width && one.height);
-    if (!known.length) return "4 / 3";
-    const mean = known.reduce((sum, one) => sum + one.width / one.height, 0) / known.length;
+    const sized = things.filter((one) => one.picture && one.width && one.height);
+    if (!sized.length) return "4 / 3";
+    const mean = sized.reduce((sum, one) => sum + one.width / one.height, 0) / sized.length;
     return Math.min(1.6, Math.max(0.75, mean)).toFixed(3);
   }
 
@@ -458,13 +455,18 @@ const Cards = (() => {
    * @returns `{label, kind, values, parts}`, a value a candidate.
    */
   function groupParts(parts) {
-    const tracks = new Set(parts.filter(({ text }) => text in TEXTS).map(({ of }) => of));
+    const tracks = new Set(parts.map(({ of }) => of).filter((of) => TRACKS.includes(of)));
     const groups = new Map();
     for (const part of parts) {
-      const kind = TEXTS[part.text] ?? "other";
+      const kind = tracks.has(part.of) ? TEXTS[part.text] : "other";
       const what = kind === "other" ? (part.text ?? part.of) : kind;
       const label = kind !== "other" && tracks.size > 1 ? `${what} · ${part.of}` : what;
-      const group = groups.get(label) ?? { label, kind, values: part.values.map(() => 0), parts: [] };
+      const group = groups.get(label) ?? {
+        label,
+        kind,
+        values: part.values.map(() => 0),
+        parts: [],
+      };
       group.values = group.values.map((value, place) => value + part.values[place]);
       group.parts.push(part);
       groups.set(label, group);
@@ -571,7 +573,9 @@ const Cards = (() => {
         make(
           "span",
           { dir: "auto" },
-          ...(one.text.length ? marked(one.text) : [span("told", `${one.id}: its text is not known`)]),
+          ...(one.text.length
+            ? marked(one.text)
+            : [span("told", `${one.id}: its text is not known`)]),
         ),
         span("score", one.score.toFixed(3), { title: "Score" }),
         make(
@@ -637,7 +641,8 @@ const Cards = (() => {
   }
 
   function pictureDialog() {
-    const button = (name, text, more) => make("button", { type: "button", class: name, text, ...more });
+    const button = (name, text, more) =>
+      make("button", { type: "button", class: name, text, ...more });
     const dialog = make(
       "dialog",
       { id: "picture", "aria-labelledby": "picture-title" },
@@ -662,17 +667,15 @@ const Cards = (() => {
   function fillDialog(dialog, { candidate, url, told }, count, step) {
     dialog.querySelector("h2").textContent = candidate.name;
     const alt = shortened(candidate.caption || candidate.name, 150);
-    dialog
-      .querySelector(".large")
-      .replaceChildren(
-        ...(url ? [make("img", { src: url, alt })] : []),
-        make("p", { class: "large-told told", text: told ?? "" }),
-        make("p", {
-          class: url ? "large-caption" : "large-caption large-text",
-          text: candidate.caption ?? "",
-          dir: "auto",
-        }),
-      );
+    dialog.querySelector(".large").replaceChildren(
+      ...(url ? [make("img", { src: url, alt })] : []),
+      make("p", { class: "large-told told", text: told ?? "" }),
+      make("p", {
+        class: url ? "large-caption" : "large-caption large-text",
+        text: candidate.caption ?? "",
+        dir: "auto",
+      }),
+    );
     for (const [name, by] of [
       ["previous", -1],
       ["next", 1],

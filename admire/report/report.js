@@ -83,7 +83,15 @@
     language: "filter-language",
     agree: "filter-agree",
   };
-  const defaults = { q: "", reversed: "", run: "0", outcome: "", sense: "", language: "", agree: "" };
+  const defaults = {
+    q: "",
+    reversed: "",
+    run: "0",
+    outcome: "",
+    sense: "",
+    language: "",
+    agree: "",
+  };
   let state = { ...defaults };
 
   /** The state that an address says; what it does not say, or what is not offered, is default. */
@@ -163,23 +171,43 @@
       if (name === "agreement") return some((item) => known(item.agreement));
       return every.some((one) => known(one[name === "wrong" ? "right" : name]));
     });
-    choices("sort", sorts.map(([name, [text]]) => [name, text]));
+    choices(
+      "sort",
+      sorts.map(([name, [text]]) => [name, text]),
+    );
     defaults.sort = sorts[0][0];
-    choices("run", data.runs.map(({ name }, k) => [String(k), name]));
+    choices(
+      "run",
+      data.runs.map(({ name }, k) => [String(k), name]),
+    );
     const outcomes = Object.entries(OUTCOMES).filter(
       ([name, [, test]]) => !(data.kind === "senses" && name.includes("-")) && every.some(test),
     );
-    choices("filter-outcome", outcomes.map(([name, [text]]) => [name, text]), "all");
+    choices(
+      "filter-outcome",
+      outcomes.map(([name, [text]]) => [name, text]),
+      "all",
+    );
     const senses = [...new Set(data.items.map(senseOf))].filter(Boolean).sort();
-    choices("filter-sense", senses.map((sense) => [sense, sense]), "all");
+    choices(
+      "filter-sense",
+      senses.map((sense) => [sense, sense]),
+      "all",
+    );
     const languages = [...new Set(data.items.map((item) => item.language))].filter(Boolean).sort();
     choices(
       "filter-language",
       languages.length > 1 ? languages.map((code) => [code, languageName(code)]) : [],
       "all",
     );
-    const agreements = several ? Object.entries(AGREEMENTS).filter(([, [, test]]) => some(test)) : [];
-    choices("filter-agree", agreements.map(([name, [text]]) => [name, text]), "all");
+    const agreements = several
+      ? Object.entries(AGREEMENTS).filter(([, [, test]]) => some(test))
+      : [];
+    choices(
+      "filter-agree",
+      agreements.map(([name, [text]]) => [name, text]),
+      "all",
+    );
     finder.hidden = false;
   }
 
@@ -198,7 +226,9 @@
 
   /** All that an item's card says in words, without accents. */
   function haystack(item) {
-    if (!haystacks.has(item)) haystacks.set(item, plain([...words(item)].filter(Boolean).join("\n")));
+    if (!haystacks.has(item)) {
+      haystacks.set(item, plain([...words(item)].filter(Boolean).join("\n")));
+    }
     return haystacks.get(item);
   }
 
@@ -307,8 +337,7 @@
     list.replaceChildren(...items.map((item) => places.get(item)));
     guess();
     count.textContent = told(items.length);
-    const above = list.getBoundingClientRect().top < 0;
-    if (above) finder.scrollIntoView();
+    if (list.getBoundingClientRect().top < 0) finder.scrollIntoView();
   }
 
   function told(shown) {
@@ -327,25 +356,23 @@
 
   function inView() {
     const top = finder.getBoundingClientRect().bottom;
-    return [...list.children].find((place) => place.getBoundingClientRect().bottom > Math.max(top, 0) + 40);
+    return [...list.children].find(
+      (place) => place.getBoundingClientRect().bottom > Math.max(top, 0) + 40,
+    );
   }
 
   function move(step) {
     const from = current();
-    const to = from
-      ? step > 0
-        ? from.nextElementSibling
-        : from.previousElementSibling
-      : inView();
+    const to = from ? (step > 0 ? from.nextElementSibling : from.previousElementSibling) : inView();
     if (!to) return;
     draw(to);
     to.firstChild.focus({ preventScroll: true });
     to.scrollIntoView({ block: "start" });
-    draw(to);
   }
 
   function keyPressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (document.querySelector("dialog[open]")) return;
     const target = event.target;
     if (target.matches("input:not([type=checkbox]), select, textarea")) return;
     const onCard = target.matches(".card");
@@ -371,7 +398,7 @@
     const shown = [...list.children];
     for (const place of shown) draw(place);
     if (shown.length > MANY) {
-      count.append(` All are printed; a filter would make this shorter.`);
+      count.append(". All are printed; a filter makes this shorter.");
     }
   }
 
