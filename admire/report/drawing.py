@@ -78,10 +78,8 @@ def draw(
         import matplotlib
         from matplotlib.figure import Figure
 
-    style: dict[Any, Any] = {
-        **matplotlib.rcParamsDefault,
-        **_STYLE,
-    }  # whatever the user's file says
+    # Matplotlib's defaults, whatever the user's own file says.
+    style: dict[Any, Any] = {**matplotlib.rcParamsDefault, **_STYLE}
     del style["backend"]
     with matplotlib.rc_context(style), warnings.catch_warnings():
         # Letters that Matplotlib's own font lacks are drawn by the page's.

@@ -86,9 +86,9 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
 
     Columns: ``run`` (its place in the data), ``sentence_type`` (gold), ``predicted_type``,
     ``probability`` (of the idiomatic sense), ``right``, ``margin``, ``place``, ``candidates`` (how
-    many there are) and the figures. ``place`` is where the best candidate or the first relevant
-    document stands, from 1; infinite where it is not among the documents that are shown. What is
-    not known is None or NaN.
+    many there are, or how many documents are shown) and the figures. ``place`` is where the best
+    candidate or the first relevant document stands, from 1; infinite where it is not among the
+    documents that are shown. What is not known is None or NaN.
     """
     rows = [
         {
@@ -99,7 +99,7 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
             "right": result.get("right"),
             "margin": result.get("margin"),
             "place": _place(item, result),
-            "candidates": len(item.get("candidates", ())),
+            "candidates": len(item.get("candidates") or result.get("documents", ())),
             **{metric: (result["figures"] or {}).get(metric) for metric in data["metrics"]},
         }
         for item in data["items"]
@@ -169,14 +169,9 @@ def place_counts(cases: pd.DataFrame) -> pd.DataFrame:
     """For how many items the best candidate stands where: a row a place, a column a run."""
     known = cases[cases["place"].notna()]
     counts = pd.crosstab(known["place"], known["run"])
-    finite = [place for place in counts.index if math.isfinite(place)]
-    last = max([*finite, *(known["candidates"] if len(known) else ())], default=0)
-    if math.inf in counts.index:  # what is not shown stands after all that is
-        last = max(last, 10)
-    places = [
-        *map(float, range(1, int(last) + 1)),
-        *([math.inf] if math.inf in counts.index else []),
-    ]
+    places = [1.0 + k for k in range(max(known["candidates"], default=0))]
+    if math.inf in counts.index:
+        places.append(math.inf)
     return counts.reindex(index=places, fill_value=0)
 
 
