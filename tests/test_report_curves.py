@@ -15,10 +15,11 @@ from admire.evaluation import score_items
 from admire.fusion import fuse
 from admire.head.settings import HeadTraining
 from admire.report.curves import sweep_report, tuning_plots, tuning_table
+from admire.scorer import TEXTS
 
 pytest.importorskip("matplotlib", reason="needs the extra 'report'")
 
-SETTINGS = Settings(sense="vote", scoring=Scoring(contrast=0.5, standardise=True))
+SETTINGS = Settings(sense="vote", scoring=Scoring(contrast=0.5, standardise=True, texts=TEXTS))
 FISH = Item(
     "cold fish",
     "That cold fish stood by the wall.",
