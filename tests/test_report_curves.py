@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run
 from toys import OWL, PictureEncoder, WordEncoder, explains
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
@@ -35,15 +36,15 @@ ITEMS = [replace(OWL, sentence_type="idiomatic"), FISH]
 
 
 def ranked(folder: Path, items: list[Item] = ITEMS, settings: Settings = SETTINGS) -> Path:
-    run = rank(items, settings, llms=[explains("Idiomatic")], encoder=WordEncoder())
-    write_run(run, folder)
+    made = rank(items, settings, llms=[explains("Idiomatic")], encoder=WordEncoder())
+    write_run(made, folder)
     return folder
 
 
 def figures(settings: Settings, items: list[Item], encoder: WordEncoder) -> dict[str, float]:
     """The means when all is ranked anew."""
-    run = rank(items, settings, llms=[explains("Idiomatic")], encoder=encoder)
-    return score_items(items, run.predictions(), "run")[["top1", "dcg"]].mean().to_dict()
+    made = rank(items, settings, llms=[explains("Idiomatic")], encoder=encoder)
+    return score_items(items, made.predictions(), "run")[["top1", "dcg"]].mean().to_dict()
 
 
 # ------------------------------------------------------------------------------------ of a run
@@ -76,8 +77,8 @@ def test_the_weight_of_pictures_is_varied_where_there_are_both_tracks(tmp_path):
     settings = replace(
         SETTINGS, track="image+caption", scoring=Scoring(image_weight=1, caption_weight=3)
     )
-    run = rank([item], settings, llms=[explains("Idiomatic")], encoder=PictureEncoder())
-    write_run(run, tmp_path / "run")
+    made = rank([item], settings, llms=[explains("Idiomatic")], encoder=PictureEncoder())
+    write_run(made, tmp_path / "run")
     table = tuning_table(tmp_path / "run")
     assert table is not None
     shares = table[table["varied"] == "pictures"]
@@ -194,3 +195,12 @@ def test_another_file_is_refused(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(UserError, match=message):
         sweep_report(path)
+
+
+def test_admire_report_takes_the_file_of_one_sweep(capsys, sweep, tmp_path):
+    page = tmp_path / "report.html"
+    code, _, err = run(capsys, "report", sweep, "--out", page)
+    assert (code, f"Wrote {page}" in err) == (0, True), err
+    assert "The heads that validate best" in page.read_text(encoding="utf-8")
+    code, _, err = run(capsys, "report", sweep, sweep, "--out", page)
+    assert (code, "shows one sweep" in err) == (2, True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import OWLS, told
+from commands import run
 from toys import ScriptedChat, WordEncoder
 
 from admire import Item, UserError
@@ -189,3 +190,20 @@ def test_without_gold_there_are_cards_and_no_figures(tmp_path):
     report = senses_report([tmp_path / "a.tsv"])
     assert ([table.title for table in report.tables], report.plots) == (["What was run"], ())
     assert report.data["metrics"] == []
+
+
+# --------------------------------------------------------------------------------- as a page
+
+
+def test_admire_report_takes_both_and_keeps_them_apart(capsys, tmp_path, data):
+    folder, table = retrieved(tmp_path / "run", data), tmp_path / "senses.tsv"
+    write_senses(table, USES, SENSES)
+    page = tmp_path / "report.html"
+    for path, words in ((folder, "R-precision by usage"), (table, "Confusion of the senses")):
+        code, _, err = run(capsys, "report", path, "--out", page)
+        assert (code, f"Wrote {page}" in err) == (0, True), err
+        assert words in page.read_text(encoding="utf-8")
+        page.unlink()
+    code, _, err = run(capsys, "report", folder, table, "--out", page)
+    assert (code, page.exists()) == (2, False)
+    assert "runs of one kind" in err

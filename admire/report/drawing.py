@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -21,11 +22,15 @@ _COLOURS = {f"#a5{k:02x}5a": f"var(--{name})" for k, name in enumerate((*_NAMES,
 """Colours that Matplotlib can draw with, and the page's custom properties that they stand for."""
 
 INK, MUTED, LINE, IDIOMATIC, LITERAL, GOOD, BAD, *RUNS = _COLOURS
-MARKERS = "osD^vP"
-"""Runs differ by these as well, for people who see no difference between their colours."""
+MARKERS = "osD^vPX"
+"""Runs differ by these as well, for people who see no difference between their colours. There is
+one more of them, so that the seventh run is not like the first."""
 
 WIDTH = 4.2
 """Of a plot, in inches. A unit of its SVG is a point; on a phone of 360 px that is about 1.1 px."""
+
+LINE_HEIGHT = 0.2
+"""Of a legend, in inches."""
 
 _STYLE = {
     "svg.fonttype": "none",  # text stays text
@@ -39,6 +44,7 @@ _STYLE = {
     "legend.frameon": False,
     "legend.handlelength": 1.4,
     "legend.columnspacing": 1.2,
+    "legend.title_fontsize": 10,
     "axes.titlesize": 10.5,
     "axes.facecolor": "none",
     "figure.facecolor": "none",
@@ -61,7 +67,7 @@ _STYLE = {
 
 
 def draw(
-    name: str, title: str, told: str, paint: Callable[[Figure], None], *, height: float = 3.0
+    name: str, title: str, told: str, paint: Callable[[Figure], None], *, height: float = 2.8
 ) -> Plot:
     """A plot that a function paints on an empty figure.
 
@@ -69,7 +75,7 @@ def draw(
         name: begins the ids in the SVG, so no two plots of a page may share it.
         told: what the plot shows, in words.
         paint: uses only the colours of this module.
-        height: in inches, beside a width of :data:`WIDTH`.
+        height: in inches without the legend, beside a width of :data:`WIDTH`.
 
     Raises:
         UserError: Matplotlib is not installed.
@@ -91,20 +97,30 @@ def draw(
     return Plot(title, _for_page(file.getvalue(), name, title), told)
 
 
-def short(name: str, width: int = 26) -> str:
-    """A run's name, cut to fit into a legend, without characters that cannot be shown."""
-    shown = "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name
-    )
-    return shown if len(shown) <= width else shown[: width - 1] + "…"
+def short(name: str, width: int = 18) -> str:
+    """A run's name, cut in the middle to fit, without characters that cannot be shown."""
+    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
+    if len(shown) <= width:
+        return shown
+    end = width // 2
+    return f"{shown[: width - end - 1]}…{shown[-end:]}"
 
 
-def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """A legend above the axes, in a row where it fits."""
-    fits = sum(len(label) + 5 for label in labels) <= 48
+def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], title: str = "") -> None:
+    """A legend above the axes, in as many columns as fit; the figure grows by its height."""
+    letters = [len(label) + 5 for label in labels]
+    columns = len(labels) if sum(letters) <= 50 else 2 if 2 * max(letters) <= 52 else 1
     figure.legend(
-        handles, labels, loc="outside upper left", ncols=len(labels) if fits else 1, borderaxespad=0
+        handles,
+        labels,
+        loc="outside upper left",
+        ncols=columns,
+        borderaxespad=0,
+        title=title or None,
+        alignment="left",
     )
+    lines = math.ceil(len(labels) / columns) + bool(title)
+    figure.set_figheight(figure.get_figheight() + LINE_HEIGHT * lines)
 
 
 def _for_page(svg: str, name: str, title: str) -> str:

@@ -220,15 +220,9 @@ def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
             [summarise(part, columns=[metric]).assign(run=run) for run, part in by_run(known)]
         )
         expected = chance(known, metric)
-        told = [f"{name}, mean and 95 % bootstrap interval."]
-        for run, rows in by_run(summary):
-            means = (
-                f"{row['group']} {row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
-                for row in rows.to_dict("records")
-            )
-            told.append(f"{runs[run]}: {', '.join(means)}.")
+        told = f"{name}, mean and 95 % bootstrap interval; the table Figures has the numbers."
         if expected:
-            told.append(f"Dotted: chance, {expected:.3f}.")
+            told += f" The dotted line is chance, {expected:.3f}."
         groups = [group for group in GROUPS if group in set(summary["group"])]
 
         def paint(
@@ -282,10 +276,10 @@ def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
             if len(runs) > 1:
                 legend(figure, handles, [short(runs[run]) for run in there])
 
-        height = 1.5 + len(groups) * max(0.4, 0.14 * len(runs)) + 0.2 * (len(runs) > 2) * len(runs)
+        height = 0.5 + len(groups) * max(0.6, 0.16 * len(runs))
         by = "usage" if metric in ("r_precision", "ndcg") else "sense"
         title = f"{name} by {by}" if metric != "sense_accuracy" else "Accuracy of the sense"
-        yield draw(f"figures-{metric}", title, " ".join(told), paint, height=height)
+        yield draw(f"figures-{metric}", title, told, paint, height=height)
 
 
 def _places(
@@ -323,12 +317,7 @@ def _places(
             legend(figure, bars, [short(runs[run]) for run in there])
 
     title = f"Where the {what} landed"
-    yield draw("places", title, " ".join(told), paint, height=_height(2.7, len(runs)))
-
-
-def _height(height: float, runs: int) -> float:
-    """A plot's height with its legend."""
-    return height + 0.2 * (runs if runs > 2 else runs == 2)
+    yield draw("places", title, " ".join(told), paint, height=2.7)
 
 
 def _count_axis(axes: Axes, what: str) -> None:
@@ -369,7 +358,15 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         for place, run in enumerate(there):
             part, colour = bins[bins["run"] == run], RUNS[run % len(RUNS)]
             marker = MARKERS[run % len(MARKERS)]
-            lines += above.plot(part["told"], part["came"], marker=marker, color=colour)
+            under = min(3, len(there) - 1 - place)  # thicker, so that no line hides another
+            lines += above.plot(
+                part["told"],
+                part["came"],
+                marker=marker,
+                color=colour,
+                linewidth=1.6 + under,
+                markersize=5.5 + 1.5 * under,
+            )
             at = (part["bin"] + 0.5) / BINS + width * (place - (len(there) - 1) / 2)
             below.bar(at, part["n"], width * 0.92, color=colour)
         above.set_ylabel("share idiomatic")
@@ -378,11 +375,14 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         above.grid()
         below.set_xlabel("probability of the idiomatic sense")
         _count_axis(below, "items")
-        labels = [f"{short(runs[run], 20)}: error {errors[run]:.3f}" for run in there]
-        legend(figure, lines, labels if len(runs) > 1 else [f"calibration error {errors[0]:.3f}"])
+        labels = [f"{short(runs[run], 14)} {errors[run]:.3f}" for run in there]
+        if len(runs) > 1:
+            legend(figure, lines, labels, "expected calibration error:")
+        else:
+            legend(figure, lines, [f"expected calibration error {errors[0]:.3f}"])
 
     title = "Reliability of the sense probability"
-    yield draw("reliability", title, told, paint, height=_height(3.2, max(2, len(there))))
+    yield draw("reliability", title, told, paint, height=3.2)
 
 
 def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
@@ -393,8 +393,8 @@ def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     told = []
     for run in there:
         rows = (
-            f"of {counts.loc[(run, true)].sum()} {true} items "
-            + ", ".join(f"{n} taken as {name}" for name, n in counts.loc[(run, true)].items())
+            f"{true} items taken as "
+            + ", ".join(f"{name} {n}" for name, n in counts.loc[(run, true)].items())
             for true in SENSES
         )
         told.append(f"{runs[run]}: {'; '.join(rows)}.")
@@ -408,7 +408,7 @@ def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         for panel, run in zip(panels.flat, there, strict=False):
             _confusion_panel(panel, counts.loc[run])
             if len(runs) > 1:
-                panel.set_title(short(runs[run], 20))
+                panel.set_title(short(runs[run]))
         figure.supxlabel("predicted", fontsize=10.5, color=MUTED)
         figure.supylabel("true", fontsize=10.5, color=MUTED)
 
@@ -456,21 +456,28 @@ def _margins(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         )
         told.append(f"{runs[run]}, median: {', '.join(each)}.")
 
+    columns = 1 if len(found) < 3 else 2
+    lines = math.ceil(len(found) / columns)
+
     def paint(figure: Figure) -> None:
-        panels = figure.subplots(len(found), 1, squeeze=False).flat
-        for panel, (run, counts) in zip(panels, found.items(), strict=True):
+        panels = figure.subplots(lines, columns, squeeze=False)
+        for panel in panels.flat[len(found) :]:
+            panel.set_axis_off()
+        for panel, (run, counts) in zip(panels.flat, found.items(), strict=False):
             width = counts["to"] - counts["from"]
             at = (counts["from"] + counts["to"]) / 2
             right = panel.bar(at, counts["right"], width * 0.92, color=GOOD)
             wrong = panel.bar(at, -counts["wrong"], width * 0.92, color=BAD)
             panel.axhline(0, color=MUTED, linewidth=0.8)
-            _count_axis(panel, "items")
+            _count_axis(panel, "")
+            panel.locator_params(axis="x", nbins=8 // columns)
             panel.yaxis.set_major_formatter(lambda n, _: f"{abs(n):g}")
             panel.set_xlim(0)
             if len(runs) > 1:
                 panel.set_title(short(runs[run]), loc="left")
-        panel.set_xlabel("score of the first less that of the second")
+        figure.supxlabel("score of the first less that of the second", fontsize=10.5, color=MUTED)
+        figure.supylabel("items", fontsize=10.5, color=MUTED)
         legend(figure, [right, wrong], ["right", "wrong"])
 
-    height = 1.0 + 1.9 * len(found) if len(found) == 1 else 0.8 + 1.5 * len(found)
+    height = 2.5 if lines == 1 else 0.5 + 1.4 * lines
     yield draw("margins", "Score margins", " ".join(told), paint, height=height)

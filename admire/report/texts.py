@@ -191,12 +191,11 @@ def senses_report(paths: Sequence[Path]) -> Report:
     }
     settings = [
         {
-            "File": file_name(str(path)),
             "Items": f"{len(told):,}",
             "With a sense given": f"{sum(item.sentence_type is not None for item in told):,}",
             "Languages": ", ".join(sorted({item.language for item in told})),
         }
-        for path, (told, _) in zip(paths, tables, strict=True)
+        for told, _ in tables
     ]
     scored = [
         pd.DataFrame(
