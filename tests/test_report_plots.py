@@ -193,6 +193,9 @@ def test_retrieval_counts_queries_whose_relevant_documents_come_later():
         "metrics": ["r_precision", "ndcg"],
         "items": [query(0, 1.0), query(0, 0.5), query(4, 0.25), query(None, 0.0)],
     }
+    nothing = query(None, 0.0)  # no document is relevant to it
+    nothing["runs"][0]["figures"] = None
+    data["items"].append(nothing)
     precision, ndcg, places = retrieval_plots(data)
     assert titles([precision, ndcg]) == ["R-precision by usage", "nDCG@10 by usage"]
     assert places.told == "bm25: 2 at 1, 1 at 5, 1 later."

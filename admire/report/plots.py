@@ -113,7 +113,7 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _place(item: Mapping[str, Any], result: Mapping[str, Any]) -> float:
-    if "documents" in result:
+    if "documents" in result and result["figures"]:
         relevant = (k for k, one in enumerate(result["documents"], start=1) if one["relevant"])
         return next(relevant, math.inf)
     if not item.get("gold"):
@@ -212,74 +212,61 @@ def chance(cases: pd.DataFrame, metric: str) -> float | None:
 
 
 def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
-    for metric, name in FIGURES.items():
-        if metric not in cases or cases[metric].isna().all():
-            continue
-        known = cases[cases[metric].notna()]
-        summary = pd.concat(
-            [summarise(part, columns=[metric]).assign(run=run) for run, part in by_run(known)]
-        )
-        expected = chance(known, metric)
-        told = f"{name}, mean and 95 % bootstrap interval; the table Figures has the numbers."
-        if expected:
-            told += f" The dotted line is chance, {expected:.3f}."
-        groups = [group for group in GROUPS if group in set(summary["group"])]
+    for metric in FIGURES:
+        if metric in cases and cases[metric].notna().any():
+            yield _figure_plot(runs, cases[cases[metric].notna()], metric)
 
-        def paint(
-            figure: Figure,
-            summary: pd.DataFrame = summary,
-            groups: Sequence[str] = groups,
-            metric: str = metric,
-            expected: float | None = expected,
-        ) -> None:
-            axes = figure.subplots()
-            there = sorted(set(summary["run"]))
-            step = min(0.24, 0.72 / len(there))
-            handles = []
-            for place, run in enumerate(there):
-                rows = summary[summary["run"] == run]
-                at = np.array([groups.index(group) for group in rows["group"]], float)
-                spread = [rows["mean"] - rows["low"], rows["high"] - rows["mean"]]
-                handles.append(
-                    axes.errorbar(
-                        rows["mean"],
-                        at + step * (place - (len(there) - 1) / 2),
-                        xerr=np.array(spread),
-                        fmt=MARKERS[run % len(MARKERS)],
-                        color=RUNS[run % len(RUNS)],
-                        elinewidth=2,
-                    )
+
+def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
+    name, expected = FIGURES[metric], chance(cases, metric)
+    summaries = {run: summarise(part, columns=[metric]) for run, part in by_run(cases)}
+    summary = pd.concat(summaries.values())
+    sizes = summary.groupby("group")["n"].max()
+    groups = [group for group in GROUPS if group in sizes]
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        step = min(0.24, 0.72 / len(summaries))
+        handles = []
+        for place, (run, rows) in enumerate(summaries.items()):
+            at = np.array([groups.index(group) for group in rows["group"]], float)
+            handles.append(
+                axes.errorbar(
+                    rows["mean"],
+                    at + step * (place - (len(summaries) - 1) / 2),
+                    xerr=np.array([rows["mean"] - rows["low"], rows["high"] - rows["mean"]]),
+                    fmt=MARKERS[run % len(MARKERS)],
+                    color=RUNS[run % len(RUNS)],
+                    elinewidth=2,
                 )
-            sizes = summary.groupby("group")["n"].max()
-            axes.set_yticks(
-                range(len(groups)), [f"{group}\nn = {sizes[group]}" for group in groups]
             )
-            axes.set_ylim(len(groups) - 0.5, -0.5)
-            axes.tick_params(left=False)
-            axes.grid(axis="x")
-            if metric == "dcg":
-                axes.set_xlim(min(2.0, float(summary["low"].min())) - 0.1, BEST_DCG + 0.05)
-            else:
-                axes.set_xlim(-0.02, 1.02)
-            axes.locator_params(axis="x", nbins=6)
-            if expected:
-                axes.axvline(expected, color=MUTED, linestyle=":")
-                axes.annotate(
-                    "chance",
-                    (expected, 1),
-                    xycoords=("data", "axes fraction"),
-                    va="bottom",
-                    ha="center",
-                    color=MUTED,
-                    fontsize=9.5,
-                )
-            if len(runs) > 1:
-                legend(figure, handles, [short(runs[run]) for run in there])
+        axes.set_yticks(range(len(groups)), [f"{group}\nn = {sizes[group]}" for group in groups])
+        axes.set_ylim(len(groups) - 0.5, -0.5)
+        axes.tick_params(left=False)
+        axes.grid(axis="x")
+        if metric == "dcg":
+            axes.set_xlim(min(2.0, float(summary["low"].min())) - 0.1, BEST_DCG + 0.05)
+        else:
+            axes.set_xlim(-0.02, 1.02)
+        axes.locator_params(axis="x", nbins=6)
+        if expected:
+            axes.axvline(expected, color=MUTED, linestyle=":")
+            where: dict[str, Any] = {
+                "xycoords": ("data", "axes fraction"),
+                "va": "bottom",
+                "ha": "center",
+            }
+            axes.annotate("chance", (expected, 1), color=MUTED, fontsize=9.5, **where)
+        if len(runs) > 1:
+            legend(figure, handles, [short(runs[run]) for run in summaries])
 
-        height = 0.5 + len(groups) * max(0.6, 0.16 * len(runs))
-        by = "usage" if metric in ("r_precision", "ndcg") else "sense"
-        title = f"{name} by {by}" if metric != "sense_accuracy" else "Accuracy of the sense"
-        yield draw(f"figures-{metric}", title, told, paint, height=height)
+    told = f"{name}, mean and 95 % bootstrap interval; the table Figures has the numbers."
+    if expected:
+        told += f" The dotted line is chance, {expected:.3f}."
+    by = "usage" if metric in ("r_precision", "ndcg") else "sense"
+    title = f"{name} by {by}" if metric != "sense_accuracy" else "Accuracy of the sense"
+    height = 0.5 + len(groups) * max(0.6, 0.16 * len(runs))
+    return draw(f"figures-{metric}", title, told, paint, height=height)
 
 
 def _places(
