@@ -26,7 +26,7 @@ MARKERS = "osD^vPX"
 """Runs differ by these as well, for people who see no difference between their colours. There is
 one more of them, so that the seventh run is not like the first."""
 
-WIDTH = 4.2
+WIDTH = 4.0
 """Of a plot, in inches. A unit of its SVG is a point; on a phone of 360 px that is about 1.1 px."""
 
 LINE_HEIGHT = 0.2
@@ -36,16 +36,16 @@ _STYLE = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "admire",
     "text.parse_math": False,  # a run may be called $x$
-    "font.size": 10.5,
-    "axes.labelsize": 10.5,
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
-    "legend.fontsize": 10,
+    "font.size": 11,
+    "axes.labelsize": 11,
+    "xtick.labelsize": 10.5,
+    "ytick.labelsize": 10.5,
+    "legend.fontsize": 10.5,
     "legend.frameon": False,
     "legend.handlelength": 1.4,
     "legend.columnspacing": 1.2,
-    "legend.title_fontsize": 10,
-    "axes.titlesize": 10.5,
+    "legend.title_fontsize": 10.5,
+    "axes.titlesize": 11,
     "axes.facecolor": "none",
     "figure.facecolor": "none",
     "axes.spines.top": False,
@@ -109,7 +109,7 @@ def short(name: str, width: int = 18) -> str:
 def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], title: str = "") -> None:
     """A legend above the axes, in as many columns as fit; the figure grows by its height."""
     letters = [len(label) + 5 for label in labels]
-    columns = len(labels) if sum(letters) <= 50 else 2 if 2 * max(letters) <= 52 else 1
+    columns = len(labels) if sum(letters) <= 48 else 2 if 2 * max(letters) <= 46 else 1
     figure.legend(
         handles,
         labels,

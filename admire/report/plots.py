@@ -256,7 +256,7 @@ def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
                 "va": "bottom",
                 "ha": "center",
             }
-            axes.annotate("chance", (expected, 1), color=MUTED, fontsize=9.5, **where)
+            axes.annotate("chance", (expected, 1), color=MUTED, fontsize=10, **where)
         if len(runs) > 1:
             legend(figure, handles, [short(runs[run]) for run in summaries])
 
@@ -294,7 +294,7 @@ def _places(
             at = np.arange(len(counts)) + width * (place - (len(there) - 1) / 2)
             bars.append(axes.bar(at, counts[run], width * 0.92, color=RUNS[run % len(RUNS)]))
             if len(there) * len(counts) <= 12:
-                axes.bar_label(bars[-1], padding=1, fontsize=9.5, color=INK)
+                axes.bar_label(bars[-1], padding=1, fontsize=10, color=INK)
         axes.set_xticks(
             range(len(counts)), [f">{len(names) - 1}" if one == LATER else one for one in names]
         )
@@ -345,7 +345,7 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         for place, run in enumerate(there):
             part, colour = bins[bins["run"] == run], RUNS[run % len(RUNS)]
             marker = MARKERS[run % len(MARKERS)]
-            under = min(3, len(there) - 1 - place)  # thicker, so that no line hides another
+            under = max(0, min(3, len(there) - 1) - place)  # thicker, not to be hidden
             lines += above.plot(
                 part["told"],
                 part["came"],
@@ -362,7 +362,7 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         above.grid()
         below.set_xlabel("probability of the idiomatic sense")
         _count_axis(below, "items")
-        labels = [f"{short(runs[run], 14)} {errors[run]:.3f}" for run in there]
+        labels = [f"{short(runs[run], 12)} {errors[run]:.3f}" for run in there]
         if len(runs) > 1:
             legend(figure, lines, labels, "expected calibration error:")
         else:
@@ -395,9 +395,9 @@ def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         for panel, run in zip(panels.flat, there, strict=False):
             _confusion_panel(panel, counts.loc[run])
             if len(runs) > 1:
-                panel.set_title(short(runs[run]))
-        figure.supxlabel("predicted", fontsize=10.5, color=MUTED)
-        figure.supylabel("true", fontsize=10.5, color=MUTED)
+                panel.set_title(short(runs[run], 14))
+        figure.supxlabel("predicted", fontsize=11, color=MUTED)
+        figure.supylabel("true", fontsize=11, color=MUTED)
 
     height = 0.6 + lines * (1.9 if columns == 1 else 1.45)
     yield draw("confusion", "Confusion of the senses", " ".join(told), paint, height=height)
@@ -461,9 +461,9 @@ def _margins(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
             panel.yaxis.set_major_formatter(lambda n, _: f"{abs(n):g}")
             panel.set_xlim(0)
             if len(runs) > 1:
-                panel.set_title(short(runs[run]), loc="left")
-        figure.supxlabel("score of the first less that of the second", fontsize=10.5, color=MUTED)
-        figure.supylabel("items", fontsize=10.5, color=MUTED)
+                panel.set_title(short(runs[run], 18 if columns == 1 else 14), loc="left")
+        figure.supxlabel("score of the first less that of the second", fontsize=11, color=MUTED)
+        figure.supylabel("items", fontsize=11, color=MUTED)
         legend(figure, [right, wrong], ["right", "wrong"])
 
     height = 2.5 if lines == 1 else 0.5 + 1.4 * lines
