@@ -81,7 +81,8 @@ def watched(browser: Browser) -> Iterator[Look]:
         context.on("console", lambda message: check_message(message.type, message.text))
         context.on("weberror", lambda error: problems.append(str(error.error)))
         page = context.new_page()
-        page.goto(address)
+        answer = page.goto(address)
+        assert answer is None or answer.ok, answer.text()
         return page
 
     yield look
