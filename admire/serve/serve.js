@@ -37,7 +37,7 @@ async function request(method, path, body, type) {
   if (answer.ok) return answer.status === 204 ? null : answer.json();
   const said = await answer.json().catch(() => ({ title: `The server answered ${answer.status}.` }));
   if (answer.status === 403) {
-    warn("The server no longer knows this page, perhaps because it was started anew. " +
+    warn("The server was started anew or has let this page go. " +
       "Reload the page: your texts stay, but pictures have to be added again.", true);
   }
   throw new Refusal({ ...said, status: answer.status });
@@ -249,7 +249,7 @@ function addFiles(files) {
   let left = LIMITS.pictures - candidates.filter(({ name }) => name !== null).length;
   for (const file of files) {
     if (file.size > LIMITS.megabytes * 1e6) refuse(file.name, `Larger than ${LIMITS.megabytes} MB`);
-    else if (left <= 0) refuse(file.name, `More than ${plural(LIMITS.pictures, "picture")}`);
+    else if (left <= 0) refuse(file.name, `At most ${plural(LIMITS.pictures, "picture")} at a time`);
     else {
       left -= 1;
       const candidate = addCandidate(file.name || "picture");
