@@ -18,7 +18,7 @@ from admire.items import Item, SenseLabel
 from admire.meaning import UNSAID, Meaning
 from admire.record import source_record, versions
 from admire.run import Ranking, Run
-from admire.run_folder import read_rankings, read_record
+from admire.run_folder import read_record, read_run
 from admire.scorer import fuse_scores, rank_names
 from admire.senses.sense import Sense
 
@@ -83,7 +83,7 @@ def read_same(folders: Sequence[Path]) -> list[list[Ranking]]:
     """
     if len(folders) < 2:
         raise UserError("Give two run folders or more.")
-    first, *others = map(read_rankings, folders)
+    first, *others = ([*read_run(folder).rankings] for folder in folders)
     same = [first]
     for folder, rankings in zip(folders[1:], others, strict=True):
         paired = enumerate(zip(first, rankings, strict=False), start=1)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from admire.files import read_table, read_text
 from admire.interpretation import Interpretation
 from admire.items import Candidate, Item
 from admire.meaning import Meaning
+from admire.rankers import Answer, Judgement
 from admire.recorded import Recorded, Said, key_of
 from admire.run import Ranking, Run
 from admire.senses.sense import Sense
@@ -73,7 +75,8 @@ def _item_row(ranking: Ranking) -> dict[str, Any]:
         "compound": item.compound,
         "sentence": item.sentence,
         "language": item.language,
-        "sequence": [one.caption or one.name for one in item.sequence],
+        "candidates": [_thing_row(one) for one in item.candidates],
+        "sequence": [_thing_row(one) for one in item.sequence],
         "sentence_type": item.sentence_type,
         "expected_order": item.expected_order,
         "expected_item": item.expected_item,
@@ -85,7 +88,11 @@ def _item_row(ranking: Ranking) -> dict[str, Any]:
     return row | ({"fused": ranking.fused} if ranking.fused else {})
 
 
-def read_run(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
+def _thing_row(one: Candidate) -> dict[str, str]:
+    return {"name": one.name} | ({"caption": one.caption} if one.caption else {})
+
+
+def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     """A run folder's items, for each the rows of cosines that scores.csv has for it, and how many
     encoders made them.
 
@@ -182,22 +189,45 @@ def _compared(settings: dict[str, Any]) -> str:
     return name + "-F" * bool(settings["head"])
 
 
-def read_rankings(folder: Path) -> list[Ranking]:
-    """A run's rankings, as far as its folder holds them: of the candidates their names and scores.
+def read_run(folder: Path) -> Run:
+    """The run that :func:`write_run` wrote, without its images.
+
+    Runs of older versions have no captions.
 
     Raises:
-        UserError: the folder is not a run.
+        UserError: the folder is not a run, or it is damaged.
     """
     table = read_table(folder / "scores.csv", ("item", "candidate", "score"))
     rows = _read_rows(folder)
     try:
-        scores = {
-            int(number): dict(zip(part["candidate"], part["score"].astype(float), strict=True))
+        parts = {
+            int(number): [_part(row) for row in part.to_dict("records")]
             for number, part in table.groupby(table["item"].astype(int))
         }
-        return [_ranking(row, scores[number]) for number, row in enumerate(rows, start=1)]
+        rankings = tuple(_ranking(row, parts[number]) for number, row in enumerate(rows, start=1))
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{folder}: is damaged. Run admire rank again.") from None
+    return Run(rankings, read_record(folder))
+
+
+WORDS = ("candidate", "ranker", "llm", "predicted_type", "gloss")
+"""Columns of scores.csv that hold texts."""
+OF_ITEM = ("item", "compound", "language")
+
+
+def _part(row: Mapping[Any, str]) -> dict[str, Any]:
+    """A row of scores.csv as :attr:`admire.run.Ranking.parts` has it; empty cells are left out."""
+    return {
+        name: cell if name in WORDS else _number(cell)
+        for name, cell in row.items()
+        if cell and name not in OF_ITEM
+    }
+
+
+def _number(cell: str) -> float:
+    if not math.isfinite(number := float(cell)):
+        raise ValueError("no run has such a number")
+    return number
 
 
 def open_run_replies(folder: Path) -> list[Recorded]:
@@ -206,7 +236,7 @@ def open_run_replies(folder: Path) -> list[Recorded]:
     Raises:
         UserError: the folder is not a run, or the run asked no chat model.
     """
-    rankings = read_rankings(folder)
+    rankings = read_run(folder).rankings
     digest = hashlib.sha256((folder / "items.jsonl").read_bytes()).hexdigest()
     readings = list(zip(*(ranking.interpretations for ranking in rankings), strict=False))
     if not readings:
@@ -225,15 +255,37 @@ def open_run_replies(folder: Path) -> list[Recorded]:
     return found
 
 
-def _ranking(row: dict[str, Any], scores: dict[str, float]) -> Ranking:
-    item = replace(_item(row), candidates=tuple(map(Candidate, scores)))
+def _ranking(row: dict[str, Any], parts: list[dict[str, Any]]) -> Ranking:
+    scores = {part["candidate"]: part["score"] for part in parts}
+    order = tuple(row["order"])
+    if sorted(order) != sorted(scores):
+        raise ValueError("the order is not one of the candidates")
+    captions = {one["name"]: one.get("caption") for one in row.get("candidates", ())}
+    candidates = tuple(Candidate(name, caption=captions.get(name)) for name in scores)
     interpretations = tuple(
         Interpretation(
             one["llm"], Sense(**one["sense"]), _meaning(one["idiomatic"]), _meaning(one["literal"])
         )
         for one in row["interpretations"]
     )
-    return Ranking(item, interpretations, np.array([*scores.values()]), tuple(row["order"]), ())
+    return Ranking(
+        replace(_item(row), candidates=candidates),
+        interpretations,
+        np.array([*scores.values()]),
+        order,
+        tuple(parts),
+        tuple(map(_judgement, row.get("judgements", ()))),
+        tuple(row.get("fused", ())),
+    )
+
+
+def _judgement(row: dict[str, Any]) -> Judgement:
+    answers = tuple(
+        Answer(**one | {"shown": tuple(one["shown"]), "order": tuple(one["order"])})
+        for one in row["answers"]
+    )
+    scores = np.array(row["scores"], dtype=float)
+    return Judgement(row["ranker"], row["llm"], scores, answers, row["agreement"])
 
 
 def _meaning(said: dict[str, Any]) -> Meaning:
@@ -270,9 +322,16 @@ def _item(row: dict[str, Any]) -> Item:
         row["language"],
         sentence_type=row["sentence_type"],
         expected_order=tuple(expected) if expected else None,
-        sequence=tuple(Candidate(told, caption=told) for told in row.get("sequence", ())),
+        sequence=tuple(map(_thing, row.get("sequence", ()))),
         expected_item=row.get("expected_item"),
     )
+
+
+def _thing(said: str | dict[str, str]) -> Candidate:
+    """A thing of a sequence; runs of older versions have its caption or name alone."""
+    if isinstance(said, str):
+        return Candidate(said, caption=said)
+    return Candidate(said["name"], caption=said.get("caption"))
 
 
 def read_record(folder: Path) -> dict[str, Any]:

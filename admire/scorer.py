@@ -130,6 +130,20 @@ def score(cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scor
     mean; a plain sum takes the mean of the item's other candidates for it.
     """
     total: Scores = np.zeros(next(iter(cosines.values())).shape[1])
+    for added in contributions(cosines, weights, scoring).values():
+        total = total + added.sum(axis=0)
+    return total
+
+
+def contributions(
+    cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scoring
+) -> dict[str, Scores]:
+    """What each query adds to the :func:`score` of each candidate, by track.
+
+    The shape is (queries, candidates), as that of ``cosines``. A track that no candidate has
+    anything of is left out.
+    """
+    found: dict[str, Scores] = {}
     for track, values in cosines.items():
         there = ~np.isnan(values).any(axis=0)
         if not there.any():
@@ -140,8 +154,8 @@ def score(cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scor
             spread = values[:, there].std(axis=1, keepdims=True)
             filled = (filled - mean) / np.where(spread > 0, spread, 1.0)
         weight = scoring.image_weight if track == "image" else scoring.caption_weight
-        total = total + weight * (np.asarray(weights) @ filled)
-    return total
+        found[track] = weight * np.asarray(weights)[:, None] * filled
+    return found
 
 
 def ensemble(scores: Sequence[Scores]) -> Scores:

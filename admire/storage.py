@@ -169,6 +169,22 @@ def mark_folder(folder: Path, what: str) -> None:
         json.dump({"what": what, "holds": holds}, file)
 
 
+def note_addition(file: Path) -> None:
+    """Put down a file as admire's own, if it lies in a folder that admire wrote.
+
+    So the folder can be replaced, and the file with it.
+
+    Raises:
+        UserError: the marker cannot be written.
+    """
+    marker = file.resolve().parent / MARKER
+    with suppress(OSError, ValueError, KeyError, TypeError):  # no folder of admire's
+        known = json.loads(marker.read_text(encoding="utf-8"))
+        known["holds"] = sorted({*known["holds"], file.name})
+        with write_whole(marker) as written:
+            json.dump(known, written)
+
+
 def _old(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.admire-old")
 

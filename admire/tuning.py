@@ -16,7 +16,7 @@ from admire.choices import TRACKS, Fusion, Gate
 from admire.errors import UserError
 from admire.fusion import read_same
 from admire.items import Item
-from admire.run_folder import read_run
+from admire.run_folder import read_cosines
 from admire.scorer import (
     TEXTS,
     Scores,
@@ -45,7 +45,7 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, Scoring]:
     Raises:
         UserError: the folder is not a run with meanings and gold orders, or has too few compounds.
     """
-    items, parts, encoders = read_run(folder)
+    items, parts, encoders = read_cosines(folder)
     if any(item.expected_order is None for item in items):
         raise UserError(
             f"{folder}: is a run of Subtask B. Tuning needs the gold orders of Subtask A."
@@ -145,7 +145,14 @@ def scorings(
 
 def rescore(part: pd.DataFrame, scoring: Scoring) -> tuple[str, ...]:
     """One item's order under another scoring, from its rows of scores.csv."""
-    return _order(_recorded(part), scoring)
+    return rescore_all([part], [scoring])[0][0]
+
+
+def rescore_all(
+    parts: Sequence[pd.DataFrame], scorings: Sequence[Scoring]
+) -> list[list[tuple[str, ...]]]:
+    """Each item's order under each of several scorings, from the rows of scores.csv."""
+    return [[_order(models, scoring) for scoring in scorings] for models in map(_recorded, parts)]
 
 
 @dataclass(frozen=True)
@@ -199,9 +206,8 @@ def cross_validate_scoring(
     repeats: int = 50,
     seed: int = 0,
 ) -> tuple[pd.DataFrame, Scoring]:
-    """:func:`cross_validate`, with the scorings as the ways of ranking; parts as of read_run."""
-    known = map(_recorded, parts)
-    orders = [[_order(models, scoring) for scoring in scorings] for models in known]
+    """:func:`cross_validate` with the scorings as the ways of ranking; parts by read_cosines."""
+    orders = rescore_all(parts, scorings)
     table, best = cross_validate(items, orders, folds=folds, repeats=repeats, seed=seed)
     return table, scorings[best]
 

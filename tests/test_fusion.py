@@ -30,7 +30,7 @@ from admire.choices import Fusion
 from admire.evaluation import score_items
 from admire.fusion import fuse
 from admire.llm import open_llm
-from admire.run_folder import read_rankings
+from admire.run_folder import read_run
 from admire.scorer import comparable, fuse_scores, rank_names
 
 METHODS = get_args(Fusion)
@@ -131,22 +131,11 @@ def runs(tmp_path: Path) -> list[Path]:
     return [tmp_path / name for name in made]
 
 
-def test_a_run_read_again_is_the_run_that_was_written(tmp_path):
-    run = rank(ITEMS, Settings(sense="vote"), llms=[explains("Literal")], encoder=WordEncoder())
-    write_run(run, tmp_path / "run")
-    for found, ranking in zip(read_rankings(tmp_path / "run"), run.rankings, strict=True):
-        assert found.scores.tolist() == ranking.scores.tolist()
-        assert (found.order, found.interpretations) == (ranking.order, ranking.interpretations)
-        assert found.predicted_type == ranking.predicted_type
-        named = tuple(Candidate(one.name) for one in ranking.item.candidates)
-        assert found.item == replace(ranking.item, candidates=named)
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_fused_with_itself_or_with_weight_1_is_that_run(runs, method):
     for folders, weights in (([runs[1]] * 2, None), (runs, [0, 1, 0])):
         fused = fuse(folders, weights=weights, method=method)
-        for found, expected in zip(fused.rankings, read_rankings(runs[1]), strict=True):
+        for found, expected in zip(fused.rankings, read_run(runs[1]).rankings, strict=True):
             assert found.order == expected.order
             assert found.predicted_type == "idiomatic"
 
@@ -161,7 +150,7 @@ def test_a_fused_run_is_a_run_like_any_other(runs, tmp_path):
     scores = pd.read_csv(tmp_path / "fused" / "scores.csv")
     assert len(scores) == 2 * 3
     row = scores[(scores["item"] == 1) & (scores["candidate"] == "bird.png")].iloc[0]
-    parts = [read_rankings(run)[0] for run in runs]
+    parts = [read_run(run).rankings[0] for run in runs]
     assert [row[f"score{k}"] for k in (1, 2, 3)] == [part.scores[0] for part in parts]
     assert [row[f"rank{k}"] for k in (1, 2, 3)] == [
         1 + part.order.index("bird.png") for part in parts
@@ -228,7 +217,7 @@ def test_candidates_may_stand_in_another_order_and_one_run_may_lack_the_gold(tmp
     for folder, item in zip(folders, (blind, turned), strict=True):
         write_run(rank([item], Settings(query="compound"), encoder=WordEncoder()), folder)
     (fused,) = fuse(folders).rankings
-    assert fused.order == read_rankings(folders[0])[0].order
+    assert fused.order == read_run(folders[0]).rankings[0].order
     assert fused.item.expected_order == OWL.expected_order
 
 

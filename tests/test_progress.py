@@ -59,10 +59,9 @@ def test_a_listener_is_told_instead_and_can_stop_the_work(log):
         if done:
             raise InterruptedError
 
-    read = []
+    letters = iter("abc")
     with pytest.raises(InterruptedError), progress.progress_told_to(stop):
-        for letter in show_progress("abc", "Reading"):
-            read.append(letter)
-    assert read == ["a"]
+        list(show_progress(letters, "Reading", 3))
+    assert next(letters) == "b"
     list(show_progress("a", "Writing"))
     assert log.messages == ["Writing"]

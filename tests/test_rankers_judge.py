@@ -17,7 +17,7 @@ from toys import OWL, WordEncoder, says
 from admire import Candidate, Scoring, Settings, UserError, compare_runs, rank, write_run
 from admire.choices import Ranker
 from admire.llm import Question, Reply, Unanswered
-from admire.run_folder import read_run
+from admire.run_folder import read_cosines
 
 REASONING: tuple[Ranker, ...] = ("listwise", "pointwise", "pairwise")
 
@@ -229,11 +229,11 @@ def test_embeddings_and_a_ranker_are_fused_and_each_is_recorded(tmp_path):
     each = (alone - alone.mean(axis=1, keepdims=True)) / alone.std(axis=1, keepdims=True)
     assert table["score"].to_numpy()[:3] == pytest.approx(each.mean(axis=0))
     assert alone[1].tolist() == [0, 1, 2]
-    items, parts, encoders = read_run(tmp_path)
+    items, parts, encoders = read_cosines(tmp_path)
     assert (len(items), len(parts[0]), encoders) == (1, 3, 1)
     assert set(compare_runs([tmp_path])["method"]) == {"CC + listwise"}
     table[:3].drop(columns="ranker").to_csv(tmp_path / "scores.csv")  # as runs had it before
-    assert len(read_run(tmp_path)[1][0]) == 3
+    assert len(read_cosines(tmp_path)[1][0]) == 3
 
 
 @pytest.mark.parametrize("ranker", ["pointwise", "pairwise"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from judges import Judge
 from toys import OWL, PAPER, WordEncoder, explains, says
 
 from admire import (
@@ -24,6 +25,7 @@ from admire import (
     write_run,
 )
 from admire.evaluation import score_items
+from admire.run_folder import read_run
 from admire.tuning import tune
 
 
@@ -106,6 +108,34 @@ def test_a_run_folder_holds_every_wording_of_both_senses_and_its_cosines(tmp_pat
     assert json.loads((tmp_path / "run.json").read_text())["settings"]["meanings"] == "both"
 
 
+def test_a_run_read_again_is_the_run_that_was_written(tmp_path):
+    half = replace(OWL, candidates=(*OWL.candidates[:2], Candidate("bike.png", Path("bike.png"))))
+    sequence = (Candidate("sequence1", caption="a desk"), Candidate("s2.png", caption="a clock"))
+    shown = replace(OWL, sentence="", sequence=sequence, expected_item="bird.png")
+    worths = {caption.caption or "": 0.5 for caption in OWL.candidates}
+    for item, rankers, llm in (
+        (half, ("embeddings",), explains("Literal")),
+        (shown, ("embeddings", "listwise", "pointwise"), Judge(worths)),
+    ):
+        settings = Settings(rankers=rankers, sense="vote", track="caption")
+        run = rank([item], settings, llms=[llm], encoder=WordEncoder())
+        write_run(run, tmp_path / "run")
+        found = read_run(tmp_path / "run")
+        assert found.record == json.loads(json.dumps(run.record))
+        (read,), (made,) = found.rankings, run.rankings
+        things = [replace(one, image=None) for one in item.candidates]
+        assert read.item == replace(item, candidates=tuple(things))
+        assert read.scores.tolist() == made.scores.tolist()
+        assert (read.order, read.interpretations) == (made.order, made.interpretations)
+        assert read.predicted_type == made.predicted_type
+        assert read.parts == tuple(
+            {name: cell for name, cell in part.items() if cell not in ("", None) and cell == cell}
+            for part in made.parts
+        )
+        for back, said in zip(read.judgements, made.judgements, strict=True):
+            assert back.row() == said.row()
+
+
 def test_a_run_folder_is_replaced_by_a_run_and_nothing_else_is(tmp_path):
     run = rank([OWL], Settings(query="compound"), encoder=WordEncoder())
     write_run(run, tmp_path / "run")
@@ -134,7 +164,10 @@ def test_a_run_of_subtask_b_leaves_its_submission_and_is_compared_but_not_tuned(
     (prediction,) = read_submission(path)
     assert (prediction.expected_item, prediction.sentence_type) == ("person.png", "literal")
     row = json.loads((tmp_path / "run" / "items.jsonl").read_text())
-    assert (row["sequence"], row["expected_item"]) == (["a person awake"], "person.png")
+    assert (row["sequence"], row["expected_item"]) == (
+        [{"name": "sequence1", "caption": "a person awake"}],
+        "person.png",
+    )
     assert row["predicted_type"] == "literal"
     table = compare_runs([tmp_path / "run"])
     figures = table[table["group"] == "all"].set_index("metric")["mean"].to_dict()

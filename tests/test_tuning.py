@@ -17,7 +17,7 @@ from admire.choices import Track
 from admire.cli import main
 from admire.evaluation import score_items
 from admire.fusion import fuse
-from admire.run_folder import read_run
+from admire.run_folder import read_cosines
 from admire.scorer import TEXTS
 from admire.tuning import (
     WEIGHTS,
@@ -57,14 +57,14 @@ def folder(tmp_path):
 
 def test_the_runs_own_scoring_gives_the_runs_own_orders(folder):
     run, path = folder
-    items, parts, _ = read_run(path)
+    items, parts, _ = read_cosines(path)
     assert [rescore(part, Scoring()) for part in parts] == [r.order for r in run.rankings]
     assert [item.expected_order for item in items] == [r.item.expected_order for r in run.rankings]
 
 
 def test_every_scoring_of_the_grid_agrees_with_a_run_made_with_it(folder):
     _, path = folder
-    _, parts, _ = read_run(path)
+    _, parts, _ = read_cosines(path)
     chat = ScriptedChat(lambda p: "Idiomatic" if "or literally" in p else "A person awake late.")
     for scoring in scorings():
         settings = Settings(sense="vote", meanings="gloss", scoring=scoring)
@@ -75,7 +75,7 @@ def test_every_scoring_of_the_grid_agrees_with_a_run_made_with_it(folder):
 def test_an_item_has_no_say_in_how_it_is_scored(folder):
     """One item wants what the others do not: held out, it gets what the others want."""
     _, path = folder
-    items, parts, _ = read_run(path)
+    items, parts, _ = read_cosines(path)
     by_gloss, by_compound = Scoring(), Scoring(contrast=-2.0)
     assert rescore(parts[0], by_gloss)[0] == "person"
     assert rescore(parts[0], by_compound)[0] == "bird"
@@ -89,7 +89,7 @@ def test_an_item_has_no_say_in_how_it_is_scored(folder):
 def test_a_compounds_items_are_held_out_together(folder):
     """Three of one compound want the odd scoring, but have no say for each other."""
     _, path = folder
-    items, parts, _ = read_run(path)
+    items, parts, _ = read_cosines(path)
     odd = replace(items[0], expected_order=("bird", "person", "bike"))
     scored, best = cross_validate_scoring(
         [odd, odd, odd, *items[1:3]],
@@ -104,7 +104,7 @@ def test_a_compounds_items_are_held_out_together(folder):
 
 def test_the_same_seed_deals_the_same_folds(folder):
     _, path = folder
-    items, parts, _ = read_run(path)
+    items, parts, _ = read_cosines(path)
     one, two = (
         cross_validate_scoring(items, parts, scorings(), folds=2, repeats=2, seed=3)[0]
         for _ in range(2)
@@ -114,20 +114,20 @@ def test_the_same_seed_deals_the_same_folds(folder):
 
 def test_a_run_without_gold_or_of_few_compounds_cannot_be_tuned(folder):
     _, path = folder
-    items, parts, _ = read_run(path)
+    items, parts, _ = read_cosines(path)
     with pytest.raises(UserError, match="5 folds need at least 5 compounds; there are 4"):
         cross_validate_scoring(items, parts, scorings())
     text = (path / "items.jsonl").read_text()
     (path / "items.jsonl").write_text(text.replace('["person", "bird", "bike"]', "null"))
     with pytest.raises(UserError, match=r"item 1 \('owl0'\) has no gold order"):
-        read_run(path)
+        read_cosines(path)
 
 
 def test_a_baseline_run_has_no_models_to_tune(tmp_path):
     run = rank([owl(0)], Settings(query="compound"), encoder=WordEncoder())
     write_run(run, tmp_path)
     with pytest.raises(UserError, match=r"scores\.csv: the column 'llm' is missing"):
-        read_run(tmp_path)
+        read_cosines(tmp_path)
     assert np.isfinite(run.rankings[0].scores).all()
 
 
@@ -238,7 +238,7 @@ RECORDED = Scoring(gate="soft", standardise=True)
 )
 def test_rescoring_gives_what_a_run_with_that_scoring_gives(tmp_path, track, encoders, tried):
     write_run(pictured_run(tmp_path, track, RECORDED, encoders), tmp_path / "run")
-    _, parts, known = read_run(tmp_path / "run")
+    _, parts, known = read_cosines(tmp_path / "run")
     assert known == encoders
     orders = set()
     for scoring in tried:
@@ -269,7 +269,7 @@ def described_run(folder: Path, scoring: Scoring) -> Run:
 
 def test_a_run_that_describes_both_senses_can_be_rescored_by_all_of_its_queries(tmp_path):
     write_run(described_run(tmp_path, Scoring()), tmp_path / "run")
-    _, parts, _ = read_run(tmp_path / "run")
+    _, parts, _ = read_cosines(tmp_path / "run")
     assert sides(parts) == (("gloss", "compound"), TEXTS)
     assert gates(parts) == ("hard", "soft")
     tried = scorings(2, 1, gates(parts), sides(parts))
@@ -288,12 +288,12 @@ def test_a_run_that_describes_both_senses_can_be_rescored_by_all_of_its_queries(
 
 
 def test_of_a_run_with_glosses_alone_the_papers_sides_are_tried(folder):
-    assert sides(read_run(folder[1])[1]) == (("gloss", "compound"),)
+    assert sides(read_cosines(folder[1])[1]) == (("gloss", "compound"),)
 
 
 def test_two_tracks_of_one_encoder_are_counted_as_one_encoder(tmp_path):
     write_run(pictured_run(tmp_path, None, RECORDED), tmp_path / "run")
-    assert read_run(tmp_path / "run")[2] == 1
+    assert read_cosines(tmp_path / "run")[2] == 1
 
 
 @pytest.fixture
@@ -350,7 +350,7 @@ def test_tune_prints_options_that_give_what_it_promises(
     if encoders == 2:
         assert " --standardise" in options
 
-    items, parts, _ = read_run(tmp_path / "run")
+    items, parts, _ = read_cosines(tmp_path / "run")
     tried = scorings(1 if track else 2, encoders)
     best = cross_validate_scoring(items, parts, tried)[1]
     assert read_options(options) == best
@@ -364,14 +364,14 @@ def test_a_run_without_glosses_of_literal_uses_tells_nothing_of_the_soft_gate(
     tmp_path, tune, read_options
 ):
     write_run(pictured_run(tmp_path, None, Scoring()), tmp_path / "run")
-    _, parts, _ = read_run(tmp_path / "run")
+    _, parts, _ = read_cosines(tmp_path / "run")
     assert gates(parts) == ("hard",)
     assert {scoring.gate for scoring in scorings(2, 1, gates(parts))} == {"hard"}
     best = read_options(tune(tmp_path / "run"))
     run = pictured_run(tmp_path, None, best)
     assert [rescore(part, best) for part in parts] == [r.order for r in run.rankings]
     write_run(pictured_run(tmp_path, None, RECORDED), tmp_path / "soft")
-    assert gates(read_run(tmp_path / "soft")[1]) == ("hard", "soft")
+    assert gates(read_cosines(tmp_path / "soft")[1]) == ("hard", "soft")
 
 
 def test_the_weights_that_suit_the_gold_are_chosen(tmp_path, tune, read_options):
@@ -492,4 +492,4 @@ def test_runs_without_gold_or_of_few_compounds_cannot_be_weighed(two_runs, capsy
 def test_a_fused_run_has_no_scoring_to_tune(two_runs, tmp_path):
     write_run(fuse(two_runs), tmp_path / "fused")
     with pytest.raises(UserError, match=r"fused: is fused\. Tune the runs that it is made of"):
-        read_run(tmp_path / "fused")
+        read_cosines(tmp_path / "fused")

@@ -18,16 +18,29 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
+REPORT = "report.html"
+"""What the page that shows a run is called in its folder."""
+
 SHOWN = 20
 """How many items' rankings are printed; the run folder has them all."""
 
 
-def finish(run: Run, out: Path) -> None:
-    """Write the run folder, print the rankings, and score them where the gold is known."""
+def finish(run: Run, out: Path, *, report: bool = False) -> None:
+    """Write the run folder, print the rankings, and score them where the gold is known.
+
+    Args:
+        report: whether the folder also gets a page that shows the run.
+    """
     from admire.evaluation import score_items, summarise
     from admire.run_folder import write_run
 
     written = write_run(run, out)
+    if report:
+        from admire.report import ranking_report, write_page
+
+        page = out / REPORT
+        shown = ranking_report([run], [out.resolve().name], page, folders=[out])
+        written.append(write_page(shown, page))
     print_rankings(run.rankings)
     items = [ranking.item for ranking in run.rankings]
     if all(item.best for item in items):

@@ -35,7 +35,7 @@ from admire.cli.options import (
     choice,
     given,
 )
-from admire.cli.output import finish, print_forecasts, print_summaries, print_summary
+from admire.cli.output import REPORT, finish, print_forecasts, print_summaries, print_summary
 from admire.errors import UserError
 
 if TYPE_CHECKING:
@@ -55,12 +55,14 @@ def demo(
 ) -> None:
     """Rank the samples that come with admire, on this machine, without key or hub."""
     from admire.items import SAMPLES, read_items
+    from admire.report import check_report
     from admire.run import rank as rank_items
     from admire.storage import check_folder
 
     check_folder(out, "run")
+    check_report(out / REPORT)
     items = read_items(SAMPLES)
-    finish(rank_items(items, source=SAMPLES), out)
+    finish(rank_items(items, source=SAMPLES), out, report=True)
     _look_at_pictures(items)
 
 
@@ -218,6 +220,9 @@ def rank(
             help="Ask by OpenAI's Batch API: submit, stop with exit code 3, go on another time.",
         ),
     ] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="Also write report.html, a page that shows the run.")
+    ] = False,
 ) -> None:
     """Rank each item's candidates and write a run folder with a submission.
 
@@ -271,7 +276,12 @@ def rank(
         print_forecasts(plan(read_items(data, lang), settings, batch=batch))
         return
     check_folder(out, "run")
-    finish(rank_items(read_items(data, lang), settings, asking=asking, source=data), out)
+    if report:
+        from admire.report import check_report
+
+        check_report(out / REPORT)
+    ranked = rank_items(read_items(data, lang), settings, asking=asking, source=data)
+    finish(ranked, out, report=report)
 
 
 def score(

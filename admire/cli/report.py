@@ -1,0 +1,47 @@
+"""The command that shows runs in a page."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from admire.cli.options import choice
+
+log = logging.getLogger("admire")
+
+Images = Literal["embed", "link"]
+"""As :data:`admire.report.Images`, which is not imported here because that takes pandas."""
+
+
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folders of rank, fuse or retrieve, tables of sense or detect, or a file of sweep."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
+    images: Annotated[
+        Images,
+        choice(
+            "images",
+            ("embed", "link"),
+            "Put thumbnails into the file, or name the picture files.",
+        ),
+    ] = "embed",
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Where the data of the runs are now, for the pictures; else as ranked."),
+    ] = None,
+) -> None:
+    """Show runs in one HTML file: figures, plots, and each item with its pictures.
+
+    Nothing is asked or encoded. Of several runs, each is compared with the first.
+    """
+    from admire.report import write_report
+
+    written = write_report(runs, out, images=images, data=data)
+    log.info("Wrote %s, %.1f MB", written, written.stat().st_size / 1e6)

@@ -1,0 +1,39 @@
+"""What models and files are called in a report, which shows no folders of the machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePath
+
+
+def plain_name(name: str) -> str:
+    """The name of a chat model or encoder, of a path the last part alone.
+
+    ``gguf:/home/me/model.gguf`` → ``gguf:model.gguf``. Names of repositories stay:
+    ``sbert:intfloat/multilingual-e5-small``.
+    """
+    family, colon, source = name.partition(":")
+    of_files = ("gguf", "recorded", "run")
+    model, slash, path = source.partition("/")
+    if family in of_files or source.startswith(("/", ".", "~")) or "\\" in source:
+        return family + colon + file_name(source)
+    if slash and path.startswith(("/", ".", "~")):  # openclip:MODEL/PATH
+        return f"{family}:{model}/{file_name(path)}"
+    return name
+
+
+def file_name(path: str) -> str:
+    """The last part of a path, of Windows too."""
+    return PurePath(path.replace("\\", "/")).name
+
+
+def run_names(paths: Sequence[str | PurePath]) -> list[str]:
+    """What runs are called: their folders' names; with a number where several are the same."""
+    names = [PurePath(path).name for path in paths]
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(f"{name} ({seen[name]})" if names.count(name) > 1 else name)
+    return found
