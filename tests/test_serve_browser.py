@@ -29,6 +29,7 @@ expect = playwright.expect
 
 if TYPE_CHECKING:
     from browser import Look
+    from pytest_httpserver import HTTPServer
     from playwright.sync_api import Browser, FilePayload, Locator, Page
 
 LATE, BIRD = read_items(SAMPLES)[:2]
@@ -170,10 +171,13 @@ def test_from_an_empty_form_to_a_saved_set_that_rank_reads(site: Site, look: Loo
     page.locator("#by-hand-literal").check()
     page.locator("#again").click()
     expect(page.locator("#result .predicted")).to_contain_text("literal")
-    expect(first_place(page)).to_have_attribute("data-place", "1")
-    page.locator("#meaning-literal").fill("a red bicycle on the pavement\na brick wall")
+    expect(first_place(page)).to_have_attribute("data-place", "4")
+    page.locator("#by-hand-idiomatic").check()
+    page.locator("#meaning-idiomatic").fill("a red bicycle on the pavement\na brick wall")
     page.locator("#again").click()
+    expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
     expect(first_place(page)).to_have_attribute("data-place", "2")
+    expect(page.locator("#result .meanings")).to_contain_text("a brick wall")
     assert len(site.chat.prompts) == asked
 
     page.locator("#sentence").fill(BIRD.sentence)
@@ -234,17 +238,34 @@ def test_what_is_no_fit_picture_is_refused_and_names_are_only_shown(site: Site, 
     expect(tiles).to_have_count(PICTURES)
 
 
-def test_a_page_of_another_origin_is_refused(site: Site, look: Look, browser: Browser):
+def test_a_page_of_another_origin_is_refused(
+    site: Site, look: Look, browser: Browser, httpserver: HTTPServer
+):
     page = look(site.address)
     visitor = page.locator("meta[name=visitor]").get_attribute("content")
     asked = len(site.chat.prompts)
     stranger = browser.new_page()
-    elsewhere = "http://127.0.0.1:9/"
-    stranger.route(elsewhere, lambda route: route.fulfill(body="<p>", content_type="text/html"))
-    stranger.goto(elsewhere)
-    answers: list[tuple[str, int]] = []
-    stranger.on("response", lambda answer: answers.append((answer.url, answer.status)))
-    job = json.dumps({"kind": "rank", "compound": "owl", "sentence": "An owl.", "candidates": []})
+    httpserver.expect_request("/").respond_with_data(
+        "<link rel=icon href=data:,><p>Hello", content_type="text/html"
+    )
+    stranger.goto(httpserver.url_for("/"))
+    statuses: list[int] = []
+    network = stranger.context.new_cdp_session(stranger)  # a page is not told what it may not read
+    network.send("Network.enable")
+    network.on(
+        "Network.responseReceivedExtraInfo", lambda answer: statuses.append(answer["statusCode"])
+    )
+    candidates = [{"picture": None, "caption": "an owl"}, {"picture": None, "caption": "a bike"}]
+    job = json.dumps(
+        {
+            "kind": "rank",
+            "compound": "night owl",
+            "sentence": "A night owl.",
+            "language": "en",
+            "profile": "embedded",
+            "candidates": candidates,
+        }
+    )
     posts = {
         f"jobs?visitor={visitor}": job,
         f"pictures?name=a.png&visitor={visitor}": "x",
@@ -255,7 +276,7 @@ def test_a_page_of_another_origin_is_refused(site: Site, look: Look, browser: Br
             "([url, body]) => fetch(url, {method: 'POST', mode: 'no-cors', body}).catch(() => 0)",
             [site.address + path, body],
         )
-    assert answers == [(site.address + path, 403) for path in posts]
+    assert statuses == [403] * 3
     with_a_header = """([url, body, visitor]) => fetch(url, {
         method: "POST", body, headers: {"Admire-Visitor": visitor}
     }).then(() => "answered", () => "refused")"""
@@ -305,7 +326,7 @@ def test_the_other_tab_searches_texts(site: Site, look: Look):
     page.locator("#tab-search").click()
     page.locator("#search-text").fill(LATE.sentence)
     page.locator("#search-span").fill("night owl")
-    page.locator("#search").click()
+    page.locator("#find").click()
     expect(page.locator("#found .document").first).to_contain_text("A young woman smiles")
     expect(page.locator("#found .sense")).to_contain_text("idiomatic")
 
