@@ -22,6 +22,8 @@ const Cards = (() => {
     ndcg: ["nDCG@10", "How far up the relevant documents stand; at best 1"],
   };
 
+  const TRACKS = ["image", "caption"];
+
   // The texts that candidates are compared with, by what they tell of.
   const TEXTS = {
     gloss: "idiomatic",
@@ -59,12 +61,18 @@ const Cards = (() => {
   const span = (name, text, more = {}) => make("span", { class: name, text, ...more });
   const unseen = (text) => span("unseen", text);
 
-  const signed = (value) => (value < -0.005 ? "−" : "+") + Math.abs(value).toFixed(2);
+  function signed(value) {
+    const text = Math.abs(value).toFixed(2);
+    if (text === "0.00") return text;
+    return (value < 0 ? "−" : "+") + text;
+  }
 
   function shortened(text, length = LONG) {
     const line = text.replace(/\s+/g, " ").trim();
     return line.length <= length ? line : line.slice(0, length).replace(/\s*\S*$/, "") + "…";
   }
+
+  let drawn = 0; // cards, for ids that are there once
 
   /**
    * The card of an item.
@@ -76,9 +84,12 @@ const Cards = (() => {
    * @param picture gives the address of a picture for what the item says of it.
    * @returns an `article`.
    */
-  function drawItem(item, { kind = "ranking", metrics = [], runs, picture = (said) => said }) {
+  function drawItem(item, options = {}) {
+    const { kind = "ranking", metrics = [], picture = (said) => said } = options;
+    const runs = options.runs ?? [{ name: "" }];
     const page = { kind, metrics, runs, picture };
-    const title = `card-${item.number ?? ""}`;
+    drawn += 1;
+    const title = `card-title-${drawn}`;
     const card = make("article", {
       class: `card ${kind}`,
       "data-number": item.number,
@@ -90,25 +101,24 @@ const Cards = (() => {
     if (item.sequence?.length) card.append(sequence(item, page));
     const differ = runs.length > 1 ? differences(item, page) : [];
     if (differ.length) {
-      card.append(make("p", { class: "differs", text: `The runs differ in ${listed(differ)}.` }));
+      const text = `The runs differ in ${listed(differ)}.`;
+      const agree = known(item.agreement)
+        ? span("told", ` Agreement of their orders: ${tidy(item.agreement)}`)
+        : null;
+      card.append(make("p", { class: "differs" }, text, agree));
     }
     const columns = item.runs.map((result, k) => drawRun(item, result, k, page));
     card.append(make("div", { class: runs.length > 1 ? "runs several" : "runs" }, ...columns));
+    if (runs.length > 1) showSame(card);
     return card;
   }
 
   function head(item, { kind, runs }, title) {
-    const line = make(
+    const number = { class: "number", href: `#item=${item.number}`, text: item.number };
+    return make(
       "div",
       { class: "card-head" },
-      known(item.number)
-        ? make("a", {
-            class: "number",
-            href: `#item=${item.number}`,
-            text: item.number,
-            title: "This item alone, as a link",
-          })
-        : null,
+      known(item.number) ? make("a", { ...number, title: "This item alone, as a link" }) : null,
       make("h3", {
         class: "compound",
         id: title,
@@ -116,37 +126,31 @@ const Cards = (() => {
         lang: langOf(item),
         dir: "auto",
       }),
-      item.language ? span("language", item.language, { title: "Language" }) : null,
+      item.language && item.language !== "und"
+        ? span("language", item.language, { title: "Language" })
+        : null,
+      item.sense ? trueSense(item, kind) : null,
+      kind === "retrieval" ? queryTold(item) : null,
+      runs.length === 1 && item.runs[0] ? outcome(item.runs[0], kind) : null,
     );
-    if (item.sense) {
-      line.append(
-        make(
-          "span",
-          { class: "gold-sense" },
-          kind === "retrieval" ? "used as " : "gold: ",
-          senseWord(item.sense),
-        ),
-      );
-    }
-    if (kind === "retrieval") {
-      const told = [
-        item.subject,
-        known(item.relevant) ? counted(item.relevant, "relevant document") : null,
-      ];
-      line.append(span("told", told.filter(Boolean).join(", ")));
-    }
-    if (runs.length === 1 && item.runs[0]) line.append(...[outcome(item.runs[0], kind)].flat());
-    return line;
+  }
+
+  function trueSense(item, kind) {
+    const label = kind === "retrieval" ? "used as " : "gold: ";
+    return make("span", { class: "gold-sense" }, label, senseWord(item.sense));
+  }
+
+  function queryTold({ subject, relevant }) {
+    const told = [subject, known(relevant) ? counted(relevant, "relevant document") : null];
+    return span("told", told.filter(Boolean).join(", "));
   }
 
   /** A text in parts, of which some are marked. */
   function sentence(parts, language) {
-    return make(
-      "p",
-      { class: "sentence", lang: language, dir: "auto" },
-      ...parts.map(([text, marked]) => (marked ? make("mark", { text }) : text)),
-    );
+    return make("p", { class: "sentence", lang: language, dir: "auto" }, ...marked(parts));
   }
+
+  const marked = (parts) => parts.map(([text, marks]) => (marks ? make("mark", { text }) : text));
 
   /** The language for `lang`: the language of the item may be a name that HTML does not know. */
   const langOf = (item) => item.lang ?? item.language;
@@ -156,15 +160,17 @@ const Cards = (() => {
   const listed = (words) =>
     words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 
-  const senseWord = (sense) => span(sense ?? "unknown", sense ?? "not known");
+  const senseWord = (sense) => span(SENSES.includes(sense) ? sense : "told", sense ?? "not known");
 
   function outcome({ right, sense_right: senseRight }, kind) {
-    if (!known(right)) return [];
+    if (!known(right)) return null;
     if (kind === "retrieval") {
       const text = right ? "✓ first is relevant" : "✗ first is not relevant";
       return span(`outcome ${right ? "right" : "wrong"}`, text);
     }
-    if (kind === "senses") return span(`outcome ${right ? "right" : "wrong"}`, verdict(right));
+    if (kind === "senses") {
+      return span(`outcome ${right ? "right" : "wrong"}`, right ? "✓ right" : "✗ wrong");
+    }
     if (right) {
       const text = senseRight === false ? "✓ right, with the wrong sense" : "✓ right";
       return span("outcome right", text, { title: "The best candidate is first" });
@@ -177,8 +183,6 @@ const Cards = (() => {
     }[what];
     return span("outcome wrong", `✗ wrong${what}`, { title });
   }
-
-  const verdict = (right) => (right ? "✓ right" : "✗ wrong");
 
   /** What an item's runs differ in, as words. */
   function differences(item, { kind }) {
@@ -196,14 +200,27 @@ const Cards = (() => {
     return found;
   }
 
+  /** Marks a candidate that is pointed at, or that has the focus, in all runs. */
+  function showSame(card) {
+    const mark = ({ target, type }) => {
+      const here = type === "pointerleave" ? null : target.closest?.(".candidate");
+      for (const one of card.querySelectorAll(".candidate")) {
+        one.classList.toggle("same", one.dataset.place === here?.dataset.place);
+      }
+    };
+    for (const type of ["pointerover", "pointerleave", "focusin"]) {
+      card.addEventListener(type, mark);
+    }
+  }
+
   function drawRun(item, result, k, page) {
     const box = make("section", { class: `run run-${(k % 6) + 1}` });
     if (page.runs.length > 1) {
       const name = page.runs[k].name;
       box.setAttribute("aria-label", name);
       const title = make("h4", { class: "run-name", text: name, dir: "auto" });
-      const told = result ? [outcome(result, page.kind)].flat() : [];
-      box.append(make("div", { class: "run-head" }, title, ...told));
+      const told = result ? outcome(result, page.kind) : null;
+      box.append(make("div", { class: "run-head" }, title, told));
     }
     if (!result) {
       box.append(make("p", { class: "told", text: "This run lacks the item." }));
@@ -230,16 +247,9 @@ const Cards = (() => {
         result.sense,
         result.probability ?? single?.probability,
         result.votes ?? single?.votes,
-        result.sense_right,
+        kind === "ranking" ? result.sense_right : null,
       ),
     ];
-    if (readings.length > 1) {
-      for (const reading of readings) {
-        const line = senseLine(reading.sense, reading.probability, reading.votes);
-        line.prepend(span("llm", reading.llm));
-        lines.push(line);
-      }
-    }
     return kind === "ranking" ? [...lines, meanings(result)] : lines;
   }
 
@@ -267,7 +277,12 @@ const Cards = (() => {
     fill.style.width = `${100 * probability}%`;
     const bar = make("span", { class: "bar", "aria-hidden": "true" }, fill);
     const title = "Probability of the idiomatic sense; the rest is that of the literal one";
-    return make("span", { class: "probability", title }, bar, `idiomatic ${probability.toFixed(2)}`);
+    return make(
+      "span",
+      { class: "probability", title },
+      bar,
+      `idiomatic ${probability.toFixed(2)}`,
+    );
   }
 
   function votesTold(votes) {
@@ -277,12 +292,19 @@ const Cards = (() => {
     return `votes: ${idiomatic} idiomatic, ${literal} literal${unread}`;
   }
 
+  /** What each chat model takes to be meant; of several also which sense each gives. */
   function meanings(result) {
     const box = make("div", { class: "meanings" });
     const readings = result.readings ?? [];
     for (const reading of readings) {
-      const name = readings.length > 1 ? reading.llm : null;
-      box.append(...meaning(reading, reading.sense ?? result.sense, name));
+      const lines = meaning(reading, reading.sense ?? result.sense);
+      if (readings.length === 1) {
+        box.append(...lines);
+        continue;
+      }
+      const line = senseLine(reading.sense, reading.probability, reading.votes);
+      line.firstChild.replaceWith(span("llm", reading.llm), senseWord(reading.sense));
+      box.append(make("div", { class: "reader" }, line, ...lines));
     }
     const said = readings.flatMap(({ idiomatic, literal }) => [
       ...(idiomatic?.definitions ?? []),
@@ -296,7 +318,7 @@ const Cards = (() => {
   }
 
   /** The meaning that is meant, and the rest on demand. */
-  function meaning(reading, sense, name) {
+  function meaning(reading, sense) {
     const [meant, other] = sense === "literal" ? ["literal", "idiomatic"] : SENSES;
     const shown = told(reading, meant, "meaning");
     const rest = [
@@ -304,16 +326,17 @@ const Cards = (() => {
       ...told(reading, other, "meaning"),
       ...told(reading, other, "scene"),
     ];
-    const parts = [];
-    if (name && (shown.length || rest.length)) parts.push(span("llm", name));
-    if (shown.length) parts.push(make("dl", {}, ...shown));
+    const lines = shown.length ? [make("dl", {}, ...shown)] : [];
     if (rest.length) {
-      const summary = make("summary", {
-        text: rest.some((row) => row.dataset.sense === other) ? "Scene and other meaning" : "Scene",
-      });
-      parts.push(make("details", {}, summary, make("dl", {}, ...rest)));
+      const has = (what) => [meant, other].some((one) => told(reading, one, what).length);
+      const what = [
+        has("scene") && "scene",
+        told(reading, other, "meaning").length && "other meaning",
+      ];
+      const summary = make("summary", { text: `The ${listed(what.filter(Boolean))}` });
+      lines.push(make("details", {}, summary, make("dl", {}, ...rest)));
     }
-    return parts;
+    return lines;
   }
 
   /** A row that tells the meaning or the scene of a sense; none where there is nothing to tell. */
@@ -323,16 +346,14 @@ const Cards = (() => {
     const text = texts.filter(Boolean).join("; ");
     if (!text) return [];
     const term = make("dt", {}, senseWord(sense), ` ${what}: `);
-    return [make("div", { "data-sense": sense }, term, make("dd", { text, dir: "auto" }))];
+    return [make("div", {}, term, make("dd", { text, dir: "auto" }))];
   }
 
   /** What there is to say of a ranker's answers, beyond what has been said. */
   function judgementTold({ ranker, llm, agreement, unread, meaning: takes }, said) {
     const told = [];
     if (takes && !said.includes(takes)) told.push(`takes it to mean “${takes}”`);
-    if (known(agreement)) {
-      told.push(`agreement of its answers ${agreement.toFixed(2)}`);
-    }
+    if (known(agreement)) told.push(`agreement of its answers ${agreement.toFixed(2)}`);
     if (unread) told.push(`${counted(unread, "answer")} could not be read`);
     return told.length ? `${ranker} (${llm}): ${told.join("; ")}` : "";
   }
@@ -354,9 +375,9 @@ const Cards = (() => {
 
   /** Width to height of the pictures' frames, so that all of an item are as large. */
   function ratio(things) {
-    const known = things.filter((one) => one.picture && one.width && one.height);
-    if (!known.length) return "4 / 3";
-    const mean = known.reduce((sum, one) => sum + one.width / one.height, 0) / known.length;
+    const sized = things.filter((one) => one.picture && one.width && one.height);
+    if (!sized.length) return "4 / 3";
+    const mean = sized.reduce((sum, one) => sum + one.width / one.height, 0) / sized.length;
     return Math.min(1.6, Math.max(0.75, mean)).toFixed(3);
   }
 
@@ -404,6 +425,7 @@ const Cards = (() => {
   function goldTold(gold, place) {
     const at = gold ? gold.indexOf(place) : -1;
     if (at < 0) return "";
+    if (gold.length === 1) return "★ gold"; // of Subtask B
     return at === 0 ? "★ gold 1" : `gold ${at + 1}`;
   }
 
@@ -433,13 +455,18 @@ const Cards = (() => {
    * @returns `{label, kind, values, parts}`, a value a candidate.
    */
   function groupParts(parts) {
-    const tracks = new Set(parts.filter(({ text }) => text in TEXTS).map(({ of }) => of));
+    const tracks = new Set(parts.map(({ of }) => of).filter((of) => TRACKS.includes(of)));
     const groups = new Map();
     for (const part of parts) {
-      const kind = TEXTS[part.text] ?? "other";
+      const kind = tracks.has(part.of) ? TEXTS[part.text] : "other";
       const what = kind === "other" ? (part.text ?? part.of) : kind;
       const label = kind !== "other" && tracks.size > 1 ? `${what} · ${part.of}` : what;
-      const group = groups.get(label) ?? { label, kind, values: part.values.map(() => 0), parts: [] };
+      const group = groups.get(label) ?? {
+        label,
+        kind,
+        values: part.values.map(() => 0),
+        parts: [],
+      };
       group.values = group.values.map((value, place) => value + part.values[place]);
       group.parts.push(part);
       groups.set(label, group);
@@ -478,6 +505,7 @@ const Cards = (() => {
 
   /** What rankers said of a candidate. */
   function said(judgements, place) {
+    const title = "How probable it is that the candidate shows the sense, or neither of the two";
     return judgements.flatMap(({ ranker, llm, reasons = [], grades = [] }) => {
       const several = judgements.length > 1 ? ` (${llm})` : "";
       const found = [];
@@ -490,12 +518,10 @@ const Cards = (() => {
         const summary = make("summary", { text: `${ranker}${several}${role}` });
         found.push(make("details", { class: "reason" }, summary, ...rows));
       }
-      for (const { candidate, ...given } of grades) {
+      for (const { candidate, said: chances } of grades) {
         if (candidate !== place) continue;
-        const chances = Object.entries(given.grades ?? given)
-          .filter(([, value]) => typeof value === "number")
-          .map(([key, value]) => `${key} ${value.toFixed(2)}`);
-        found.push(make("p", { class: "grades", text: `shows ${chances.join(" · ")}` }));
+        const told = Object.entries(chances).map(([key, value]) => `${key} ${value.toFixed(2)}`);
+        found.push(make("p", { class: "grades", title, text: `shows: ${told.join(", ")}` }));
       }
       return found;
     });
@@ -547,7 +573,9 @@ const Cards = (() => {
         make(
           "span",
           { dir: "auto" },
-          ...one.text.map(([text, marked]) => (marked ? make("mark", { text }) : text)),
+          ...(one.text.length
+            ? marked(one.text)
+            : [span("told", `${one.id}: its text is not known`)]),
         ),
         span("score", one.score.toFixed(3), { title: "Score" }),
         make(
@@ -613,7 +641,8 @@ const Cards = (() => {
   }
 
   function pictureDialog() {
-    const button = (name, text, label) => make("button", { type: "button", class: name, text, "aria-label": label });
+    const button = (name, text, more) =>
+      make("button", { type: "button", class: name, text, ...more });
     const dialog = make(
       "dialog",
       { id: "picture", "aria-labelledby": "picture-title" },
@@ -621,9 +650,9 @@ const Cards = (() => {
         "div",
         { class: "large-head" },
         make("h2", { id: "picture-title", dir: "auto" }),
-        button("previous", "←", "Previous candidate"),
-        button("next", "→", "Next candidate"),
-        button("close", "Close"),
+        button("previous", "←", { "aria-label": "Previous candidate" }),
+        button("next", "→", { "aria-label": "Next candidate" }),
+        button("close", "Close", { autofocus: "" }),
       ),
       make("div", { class: "large", "aria-live": "polite" }),
     );
@@ -638,17 +667,15 @@ const Cards = (() => {
   function fillDialog(dialog, { candidate, url, told }, count, step) {
     dialog.querySelector("h2").textContent = candidate.name;
     const alt = shortened(candidate.caption || candidate.name, 150);
-    dialog
-      .querySelector(".large")
-      .replaceChildren(
-        ...(url ? [make("img", { src: url, alt })] : []),
-        make("p", { class: "large-told told", text: told ?? "" }),
-        make("p", {
-          class: url ? "large-caption" : "large-caption large-text",
-          text: candidate.caption ?? "",
-          dir: "auto",
-        }),
-      );
+    dialog.querySelector(".large").replaceChildren(
+      ...(url ? [make("img", { src: url, alt })] : []),
+      make("p", { class: "large-told told", text: told ?? "" }),
+      make("p", {
+        class: url ? "large-caption" : "large-caption large-text",
+        text: candidate.caption ?? "",
+        dir: "auto",
+      }),
+    );
     for (const [name, by] of [
       ["previous", -1],
       ["next", 1],

@@ -20,10 +20,10 @@
   /** Sorts: what it is called, and the number that is lowest in the item that comes first. */
   const SORTS = {
     wrong: ["wrong first", (item) => outcomeRank(result(item))],
-    loss: ["loss, greatest first", (item) => negative(result(item)?.loss)],
-    confidence: ["confidence, lowest first", (item) => result(item)?.confidence],
-    agreement: ["agreement, lowest first", (item) => item.agreement],
-    margin: ["margin, smallest first", (item) => result(item)?.margin],
+    loss: ["greatest loss first", (item) => negative(result(item)?.loss)],
+    confidence: ["least confident first", (item) => result(item)?.confidence],
+    agreement: ["least agreement first", (item) => item.agreement],
+    margin: ["smallest margin first", (item) => result(item)?.margin],
     number: ["order of the data", (item) => item.number],
   };
 
@@ -83,7 +83,15 @@
     language: "filter-language",
     agree: "filter-agree",
   };
-  const defaults = { q: "", reversed: "", run: "0", outcome: "", sense: "", language: "", agree: "" };
+  const defaults = {
+    q: "",
+    reversed: "",
+    run: "0",
+    outcome: "",
+    sense: "",
+    language: "",
+    agree: "",
+  };
   let state = { ...defaults };
 
   /** The state that an address says; what it does not say, or what is not offered, is default. */
@@ -163,23 +171,43 @@
       if (name === "agreement") return some((item) => known(item.agreement));
       return every.some((one) => known(one[name === "wrong" ? "right" : name]));
     });
-    choices("sort", sorts.map(([name, [text]]) => [name, text]));
+    choices(
+      "sort",
+      sorts.map(([name, [text]]) => [name, text]),
+    );
     defaults.sort = sorts[0][0];
-    choices("run", data.runs.map(({ name }, k) => [String(k), name]));
+    choices(
+      "run",
+      data.runs.map(({ name }, k) => [String(k), name]),
+    );
     const outcomes = Object.entries(OUTCOMES).filter(
       ([name, [, test]]) => !(data.kind === "senses" && name.includes("-")) && every.some(test),
     );
-    choices("filter-outcome", outcomes.map(([name, [text]]) => [name, text]), "all");
-    const senses = ["idiomatic", "literal"].filter((sense) => some((one) => senseOf(one) === sense));
-    choices("filter-sense", senses.map((sense) => [sense, sense]), "both");
+    choices(
+      "filter-outcome",
+      outcomes.map(([name, [text]]) => [name, text]),
+      "all",
+    );
+    const senses = [...new Set(data.items.map(senseOf))].filter(Boolean).sort();
+    choices(
+      "filter-sense",
+      senses.map((sense) => [sense, sense]),
+      "all",
+    );
     const languages = [...new Set(data.items.map((item) => item.language))].filter(Boolean).sort();
     choices(
       "filter-language",
       languages.length > 1 ? languages.map((code) => [code, languageName(code)]) : [],
       "all",
     );
-    const agreements = several ? Object.entries(AGREEMENTS).filter(([, [, test]]) => some(test)) : [];
-    choices("filter-agree", agreements.map(([name, [text]]) => [name, text]), "all");
+    const agreements = several
+      ? Object.entries(AGREEMENTS).filter(([, [, test]]) => some(test))
+      : [];
+    choices(
+      "filter-agree",
+      agreements.map(([name, [text]]) => [name, text]),
+      "all",
+    );
     finder.hidden = false;
   }
 
@@ -198,7 +226,9 @@
 
   /** All that an item's card says in words, without accents. */
   function haystack(item) {
-    if (!haystacks.has(item)) haystacks.set(item, plain([...words(item)].filter(Boolean).join("\n")));
+    if (!haystacks.has(item)) {
+      haystacks.set(item, plain([...words(item)].filter(Boolean).join("\n")));
+    }
     return haystacks.get(item);
   }
 
@@ -270,13 +300,15 @@
   function draw(place) {
     if (place.firstChild) return;
     place.append(Cards.drawItem(itemOf.get(place), { ...data, picture }));
-    place.style.minHeight = "";
+    place.style.height = "";
+    place.classList.add("drawn");
   }
 
   function empty(place) {
-    if (!place.firstChild || place.contains(document.activeElement)) return;
-    if (place.isConnected) place.style.minHeight = `${place.offsetHeight}px`;
+    if (place === list.firstChild || place.contains(document.activeElement)) return;
+    if (place.isConnected) place.style.height = `${place.offsetHeight}px`;
     place.replaceChildren();
+    place.classList.remove("drawn");
   }
 
   const watcher = new IntersectionObserver(
@@ -285,26 +317,27 @@
         if (isIntersecting) draw(target);
         else if (!printing) empty(target);
       }
-      guess();
     },
     { rootMargin: "1500px 0px" },
   );
   let printing = false;
 
-  /** How high cards are that have not been drawn: as the first that has. */
+  /** The first card is always drawn: those that are not yet are taken to be as high. */
   function guess() {
-    const drawn = list.querySelector(".place:has(> .card)");
-    if (drawn && !list.style.getPropertyValue("--guess")) {
-      list.style.setProperty("--guess", `${drawn.offsetHeight}px`);
+    const first = list.firstChild;
+    if (!first) return;
+    draw(first);
+    if (!list.style.getPropertyValue("--guess")) {
+      list.style.setProperty("--guess", `${first.offsetHeight}px`);
     }
   }
 
   function show() {
     const items = chosen();
     list.replaceChildren(...items.map((item) => places.get(item)));
+    guess();
     count.textContent = told(items.length);
-    const above = list.getBoundingClientRect().top < 0;
-    if (above) finder.scrollIntoView();
+    if (list.getBoundingClientRect().top < 0) finder.scrollIntoView();
   }
 
   function told(shown) {
@@ -323,25 +356,23 @@
 
   function inView() {
     const top = finder.getBoundingClientRect().bottom;
-    return [...list.children].find((place) => place.getBoundingClientRect().bottom > Math.max(top, 0) + 40);
+    return [...list.children].find(
+      (place) => place.getBoundingClientRect().bottom > Math.max(top, 0) + 40,
+    );
   }
 
   function move(step) {
     const from = current();
-    const to = from
-      ? step > 0
-        ? from.nextElementSibling
-        : from.previousElementSibling
-      : inView();
+    const to = from ? (step > 0 ? from.nextElementSibling : from.previousElementSibling) : inView();
     if (!to) return;
     draw(to);
     to.firstChild.focus({ preventScroll: true });
     to.scrollIntoView({ block: "start" });
-    draw(to);
   }
 
   function keyPressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (document.querySelector("dialog[open]")) return;
     const target = event.target;
     if (target.matches("input:not([type=checkbox]), select, textarea")) return;
     const onCard = target.matches(".card");
@@ -367,7 +398,7 @@
     const shown = [...list.children];
     for (const place of shown) draw(place);
     if (shown.length > MANY) {
-      count.append(` All are printed; a filter would make this shorter.`);
+      count.append(". All are printed; a filter makes this shorter.");
     }
   }
 
@@ -381,6 +412,9 @@
   }
 
   setUp();
+  new ResizeObserver(() => {
+    list.style.setProperty("--finder", `${finder.offsetHeight}px`);
+  }).observe(finder);
   finder.addEventListener("submit", (event) => event.preventDefault());
   finder.addEventListener("change", (event) => {
     if (event.target.id !== "search") changed(false);
@@ -392,7 +426,6 @@
     changed(false);
   });
   control("help").addEventListener("click", () => control("keys").showModal());
-  addEventListener("popstate", addressChanged);
   addEventListener("hashchange", addressChanged);
   addEventListener("keydown", keyPressed);
   addEventListener("beforeprint", beforePrint);
