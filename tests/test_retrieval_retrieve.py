@@ -89,7 +89,10 @@ def test_by_meaning_a_chat_model_or_the_data_tells_the_senses(data, sense, first
     assert usages[0] == first
     scoring = Scoring(gate="soft", contrast=0.5, standardise=True)
     assert_scores(found, by_meaning(split, WordEncoder(), readings, scoring), split)
-    assert found.record | {"llm": "embedded", "sense": sense, "contrast": 0.5} == found.record
+    assert (
+        found.record | {"llm": "embedded", "sense": sense, "contrast": 0.5, "lang": "en"}
+        == found.record
+    )
 
 
 def test_a_run_folder_has_runs_figures_and_a_record_and_replaces_only_its_own(data, tmp_path):
@@ -104,7 +107,6 @@ def test_a_run_folder_has_runs_figures_and_a_record_and_replaces_only_its_own(da
         "gold": False,
         "encoder": "bm25",
         "query": "sentence",
-        "lang": "en",
         "k1": 1.2,
         "b": 0.6,
     }

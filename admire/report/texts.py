@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from admire.items import Item
-from admire.languages import base_language
+from admire.languages import base_language, guess_language
 from admire.report.gallery import marked
 from admire.report.names import file_name, plain_name, run_names
 from admire.report.plots import retrieval_plots, senses_plots
@@ -105,8 +105,8 @@ def _pieces(passage: Passage | None) -> Pieces:
 
 
 def _language(record: Mapping[str, Any]) -> str:
-    """The language that the prompts were in; runs of older versions do not say it."""
-    return str(record.get("lang") or "und")
+    """The language of the prompts where a chat model was asked, else by the benchmark's name."""
+    return str(record.get("lang") or guess_language(Path(record["data"])))
 
 
 def _scored(run: RetrievalRun) -> pd.DataFrame:
@@ -191,12 +191,11 @@ def senses_report(paths: Sequence[Path]) -> Report:
     }
     settings = [
         {
-            "File": file_name(str(path)),
             "Items": f"{len(told):,}",
             "With a sense given": f"{sum(item.sentence_type is not None for item in told):,}",
             "Languages": ", ".join(sorted({item.language for item in told})),
         }
-        for path, (told, _) in zip(paths, tables, strict=True)
+        for told, _ in tables
     ]
     scored = [
         pd.DataFrame(

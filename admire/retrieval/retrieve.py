@@ -123,7 +123,6 @@ def retrieve_split(
         "gold": settings.gold,
         "encoder": name,
         "query": settings.query,
-        "lang": settings.lang,
     }
     readings: list[Interpretation] = []
     if name == "bm25":
@@ -150,7 +149,9 @@ def retrieve_split(
             ]
             readings = understand(items, settings, llm)
             similarities = retrievers.by_meaning(split, encoder, readings, settings.scoring)
-            record |= {name: getattr(settings, name) for name in ("llm", "sense", "contrast")}
+            record |= {
+                name: getattr(settings, name) for name in ("llm", "sense", "contrast", "lang")
+            }
         else:
             similarities = retrievers.dense(
                 split, encoder, settings.query, settings.instruction_format

@@ -122,7 +122,7 @@ def read_retrieval(folder: Path) -> RetrievalRun:
         UserError: the folder is not such a run, or it is damaged.
     """
     try:
-        record = json.loads(read_text(folder / "run.json"))
+        record = _record(folder / "run.json")
         queries, documents, readings = _texts(folder, record)
         scored = {trec_id(row["id"]): row for row in _rows(folder / "queries.csv")}
         wanted = defaultdict(set)
@@ -159,6 +159,17 @@ def read_retrieval(folder: Path) -> RetrievalRun:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{folder}: is damaged. Run admire retrieve again.") from None
     return RetrievalRun(tuple(answered), record)
+
+
+def _record(path: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(read_text(path))
+    texts = [record[name] for name in ("data", "split", "encoder", "query")]
+    texts += [record.get(name, "") for name in ("instruction_format", "llm", "sense", "lang")]
+    texts += record["usage"] or ()
+    numbers = [record.get(name, 0) for name in ("k1", "b", "contrast")]
+    if {*map(type, texts)} != {str} or not {*map(type, numbers)} <= {int, float}:
+        raise ValueError("values of other types")
+    return {"gold": bool(record["gold"])} | record
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
