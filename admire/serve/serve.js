@@ -5,6 +5,7 @@ const { pictures, megabytes, example } = document.querySelector("main").dataset;
 const LIMITS = { pictures: Number(pictures), megabytes: Number(megabytes) };
 const KEPT = "admire-form"; // where the texts of the form stay while the page is loaded again
 const RETRY = 3000; // milliseconds
+const SIDE = 512; // pixels of the pictures that are shown in a row
 
 const { make } = Cards;
 const element = (id) => document.getElementById(id);
@@ -266,7 +267,7 @@ async function send(candidate, file) {
     candidate.picture = id;
     if (candidate.state === "removed") return forget(candidate);
     Object.assign(candidate, { name, state: "ready" });
-    candidate.picturePlace.append(make("img", { src: address(`/pictures/${id}?side=320`), alt: "" }));
+    candidate.picturePlace.append(make("img", { src: address(`/pictures/${id}?side=${SIDE}`), alt: "" }));
     update();
   } catch (refusal) {
     if (candidate.state === "removed") return;
@@ -493,6 +494,7 @@ function said(item, sense) {
 
 function showRanking({ job, item }, body, focused) {
   if (current) keepEarlier(current);
+  if (body.by_hand?.sense) for (const reading of item.runs[0].readings) reading.votes = null;
   const card = drawCard(item);
   const next = { card, item, body, job, when: new Date() };
   next.told = body.by_hand ? made.get(body.by_hand.of) : next;
@@ -500,7 +502,7 @@ function showRanking({ job, item }, body, focused) {
   if (next.told !== current?.told) fillByHand(next.told.item);
   current = next;
   element("result").replaceChildren(card);
-  element("outcome-title").textContent = body.by_hand ? "Result by hand" : "Result";
+  element("outcome-title").textContent = `Result${byHand(body)}`;
   element("save-set").href = address("/set.zip");
   element("save-run").href = address(`/runs/${job}.zip`);
   element("nothing-yet").hidden = true;
@@ -516,6 +518,8 @@ function drawCard(item, kind = "ranking") {
   drawn += 1; // a card's number makes its ids
   const card = Cards.drawItem({ ...item, number: drawn }, { kind, runs: [{ name: "this" }] });
   card.querySelector(".number").remove();
+  // The large ones are for the dialog.
+  for (const image of card.querySelectorAll(".picture img")) image.src += `&side=${SIDE}`;
   return card;
 }
 
@@ -529,6 +533,14 @@ function fillByHand(item) {
     field.lang = item.language;
     field.placeholder = field.value ? "" : "The model said nothing of it.";
   }
+}
+
+/** What was given by hand, as a part of a title. */
+function byHand({ by_hand: given }) {
+  if (!given) return "";
+  const words = Object.values(given.meanings).some(Boolean) ? ["meaning"] : [];
+  if (given.sense) words.unshift(`${given.sense} sense`);
+  return words.length ? ` by hand: ${listed(words)} given` : " by hand";
 }
 
 function inWords({ compound, candidates: shown, runs: [{ sense, order }] }) {
@@ -546,7 +558,6 @@ function goTo(id, focused) {
 
 function keepEarlier({ card, item, body, job, when }) {
   const time = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  const how = body.by_hand ? " by hand" : "";
   const download = make("a", { href: address(`/runs/${job}.zip`), download: "", text: "Download run folder" });
   const kept = make(
     "details",
@@ -555,7 +566,7 @@ function keepEarlier({ card, item, body, job, when }) {
       "summary",
       {},
       make("strong", { text: item.compound, lang: item.language }),
-      make("span", { text: ` ${item.runs[0].sense ?? "sense not told"}${how}, ${body.profile}, ${time}` })
+      make("span", { text: ` ${item.runs[0].sense ?? "sense not told"}${byHand(body)}, ${body.profile}, ${time}` })
     ),
     card,
     make("p", {}, download)
