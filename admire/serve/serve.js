@@ -249,8 +249,8 @@ function removeUnwanted() {
 function addFiles(files) {
   let left = LIMITS.pictures - candidates.filter(({ name }) => name !== null).length;
   for (const file of files) {
-    if (file.size > LIMITS.megabytes * 1e6) refuse(file.name, `Larger than ${LIMITS.megabytes} MB`);
-    else if (left <= 0) refuse(file.name, `At most ${plural(LIMITS.pictures, "picture")} at a time`);
+    if (file.size > LIMITS.megabytes * 1e6) refuse(file.name, `Larger than ${LIMITS.megabytes} MB.`);
+    else if (left <= 0) refuse(file.name, `At most ${plural(LIMITS.pictures, "picture")} at a time.`);
     else {
       left -= 1;
       const candidate = addCandidate(file.name || "picture");
@@ -295,10 +295,9 @@ function refuse(name, why) {
   element("refused").hidden = false;
 }
 
-function dismissRefused() {
+function forgetRefused() {
   refused.clear();
   element("refused").hidden = true;
-  element("files").focus();
 }
 
 /** Each line that is not empty becomes a caption candidate. */
@@ -438,6 +437,8 @@ function fill({ sentence, compound, language, profile, captions }) {
 function clear() {
   if (!confirm("Remove the sentence and all candidates from the form?")) return;
   for (const candidate of [...candidates]) remove(candidate);
+  forgetRefused();
+  ranking.problem.hidden = true;
   fill({ sentence: "", compound: "", language: element("language").value, captions: [] });
   element("sentence").focus();
 }
@@ -544,7 +545,8 @@ function byHand({ by_hand: given }) {
 }
 
 function inWords({ compound, candidates: shown, runs: [{ sense, order }] }) {
-  return `${compound}: ${sense ?? "sense not told"}; first is ${shown[order[0]].name}.`;
+  const { picture, name, caption } = shown[order[0]];
+  return `${compound}: ${sense ?? "sense not told"}; first is ${picture ? name : caption}.`;
 }
 
 /** Bring a result into view, and the focus with it where it was on the button that is gone. */
@@ -676,7 +678,10 @@ function listenToForm() {
     element("captions").value = "";
     element("many").open = false;
   });
-  onClick("refused-close", dismissRefused);
+  onClick("refused-close", () => {
+    forgetRefused();
+    element("files").focus();
+  });
   onClick("clear", clear);
   if (example) onClick("example", () => fill(JSON.parse(example)));
   onClick("reload", () => {
