@@ -1,4 +1,4 @@
-/* The page of `admire serve`: what is typed and dropped goes to the server; what it tells is shown. */
+/* The page of `admire serve`: sends what is typed and dropped, shows what the server tells. */
 
 const VISITOR = document.querySelector("meta[name=visitor]").content;
 const { pictures, megabytes, example } = document.querySelector("main").dataset;
@@ -36,10 +36,15 @@ async function request(method, path, body, type) {
     throw new Refusal({ title: "The server does not answer. Is it running?" });
   }
   if (answer.ok) return answer.status === 204 ? null : answer.json();
-  const said = await answer.json().catch(() => ({ title: `The server answered ${answer.status}.` }));
+  const said = await answer
+    .json()
+    .catch(() => ({ title: `The server answered ${answer.status}.` }));
   if (answer.status === 403) {
-    warn("The server was started anew or has let this page go. " +
-      "Reload the page: your texts stay, but pictures have to be added again.", true);
+    warn(
+      "The server was started anew or has let this page go. " +
+        "Reload the page: your texts stay, but pictures have to be added again.",
+      true,
+    );
   }
   throw new Refusal({ ...said, status: answer.status });
 }
@@ -85,7 +90,7 @@ async function start(room, body) {
   update();
   posted = request("POST", "/jobs", JSON.stringify(body), "application/json").then(
     (answer) => (room.job = answer.job),
-    (refusal) => fail(room, refusal.message)
+    (refusal) => fail(room, refusal.message),
   );
   await posted;
 }
@@ -166,7 +171,8 @@ function onJob(kind, act) {
 async function disconnected() {
   warn("The connection to the server is lost. Trying again…");
   for (const room of rooms) {
-    if (room.job !== null) fail(room, "The work stopped, because the connection to the server was lost.");
+    if (room.job !== null)
+      fail(room, "The work stopped, because the connection to the server was lost.");
   }
   if (stream.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
   try {
@@ -202,8 +208,15 @@ function addCandidate(name = null, caption = "") {
     "li",
     { class: "tile" },
     ...(name === null ? [] : [candidate.picturePlace]),
-    make("div", { class: "tile-head" }, candidate.label, candidate.up, candidate.down, candidate.drop),
-    candidate.caption
+    make(
+      "div",
+      { class: "tile-head" },
+      candidate.label,
+      candidate.up,
+      candidate.down,
+      candidate.drop,
+    ),
+    candidate.caption,
   );
   candidates.push(candidate);
   element("candidates").append(candidate.row);
@@ -249,8 +262,10 @@ function removeUnwanted() {
 function addFiles(files) {
   let left = LIMITS.pictures - candidates.filter(({ name }) => name !== null).length;
   for (const file of files) {
-    if (file.size > LIMITS.megabytes * 1e6) refuse(file.name, `Larger than ${LIMITS.megabytes} MB.`);
-    else if (left <= 0) refuse(file.name, `At most ${plural(LIMITS.pictures, "picture")} at a time.`);
+    if (file.size > LIMITS.megabytes * 1e6)
+      refuse(file.name, `Larger than ${LIMITS.megabytes} MB.`);
+    else if (left <= 0)
+      refuse(file.name, `At most ${plural(LIMITS.pictures, "picture")} at a time.`);
     else {
       left -= 1;
       const candidate = addCandidate(file.name || "picture");
@@ -267,7 +282,9 @@ async function send(candidate, file) {
     candidate.picture = id;
     if (candidate.state === "removed") return forget(candidate);
     Object.assign(candidate, { name, state: "ready" });
-    candidate.picturePlace.append(make("img", { src: address(`/pictures/${id}?side=${SIDE}`), alt: "" }));
+    candidate.picturePlace.append(
+      make("img", { src: address(`/pictures/${id}?side=${SIDE}`), alt: "" }),
+    );
     update();
   } catch (refusal) {
     if (candidate.state === "removed") return;
@@ -289,8 +306,8 @@ function refuse(name, why) {
   element("refused-title").textContent = `${plural(count, "file")} not taken`;
   element("refused-list").replaceChildren(
     ...[...refused].map(([reason, names]) =>
-      make("li", {}, make("strong", { text: reason }), make("span", { text: names.join(", ") }))
-    )
+      make("li", {}, make("strong", { text: reason }), make("span", { text: names.join(", ") })),
+    ),
   );
   element("refused").hidden = false;
 }
@@ -302,7 +319,10 @@ function forgetRefused() {
 
 /** Each line that is not empty becomes a caption candidate. */
 function addCaptions(text) {
-  const lines = text.split(/\r?\n/).map((line) => line.trim()).filter(Boolean);
+  const lines = text
+    .split(/\r?\n/)
+    .map((line) => line.trim())
+    .filter(Boolean);
   for (const line of lines) addCandidate(null, line);
   if (lines.length) say(`${plural(lines.length, "caption")} added.`);
 }
@@ -329,7 +349,8 @@ function followDrag(event) {
 
 // ---------------------------------------------------------------- what stands in the form
 
-const isEmpty = () => !candidates.length && !element("sentence").value && !element("compound").value;
+const isEmpty = () =>
+  !candidates.length && !element("sentence").value && !element("compound").value;
 
 /** What lacks before a ranking can start: `[what, where]` each. */
 function lackingToRank() {
@@ -340,10 +361,12 @@ function lackingToRank() {
     lacks.push([candidates.length ? "one more candidate" : "two candidates", element("files")]);
   }
   candidates.forEach(({ name, caption }, place) => {
-    if (name === null && !caption.value.trim()) lacks.push([`a caption for candidate ${place + 1}`, caption]);
+    if (name === null && !caption.value.trim())
+      lacks.push([`a caption for candidate ${place + 1}`, caption]);
   });
   const unsent = candidates.filter(({ state }) => state === "sending");
-  if (unsent.length) lacks.push([`${plural(unsent.length, "picture")} to be sent`, element("files")]);
+  if (unsent.length)
+    lacks.push([`${plural(unsent.length, "picture")} to be sent`, element("files")]);
   return lacks;
 }
 
@@ -351,7 +374,8 @@ function lackingToSearch() {
   const lacks = [];
   if (!element("search-text").value.trim()) lacks.push(["a text", element("search-text")]);
   if (!element("search-span").value.trim()) lacks.push(["an expression", element("search-span")]);
-  if (!element("search-top").checkValidity()) lacks.push(["how many, from 1 to 100", element("search-top")]);
+  if (!element("search-top").checkValidity())
+    lacks.push(["how many, from 1 to 100", element("search-top")]);
   return lacks;
 }
 
@@ -448,8 +472,11 @@ function texts() {
   const captions = candidates.map(({ caption }) => caption.value).filter(Boolean);
   const value = (id) => element(id).value;
   return {
-    sentence: value("sentence"), compound: value("compound"),
-    language: value("language"), profile: value("profile"), captions,
+    sentence: value("sentence"),
+    compound: value("compound"),
+    language: value("language"),
+    profile: value("profile"),
+    captions,
   };
 }
 
@@ -465,7 +492,10 @@ function rank() {
   start(ranking, {
     kind: "rank",
     ...asked,
-    candidates: candidates.map(({ picture, caption }) => ({ picture, caption: caption.value.trim() || null })),
+    candidates: candidates.map(({ picture, caption }) => ({
+      picture,
+      caption: caption.value.trim() || null,
+    })),
     by_hand: null,
   });
 }
@@ -553,14 +583,21 @@ function inWords({ compound, candidates: shown, runs: [{ sense, order }] }) {
 function goTo(id, focused) {
   const title = element(id);
   if (focused) title.focus({ preventScroll: true });
-  if (title.getBoundingClientRect().top > innerHeight * 0.7 || title.getBoundingClientRect().top < 0) {
+  if (
+    title.getBoundingClientRect().top > innerHeight * 0.7 ||
+    title.getBoundingClientRect().top < 0
+  ) {
     title.scrollIntoView();
   }
 }
 
 function keepEarlier({ card, item, body, job, when }) {
   const time = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  const download = make("a", { href: address(`/runs/${job}.zip`), download: "", text: "Download run folder" });
+  const download = make("a", {
+    href: address(`/runs/${job}.zip`),
+    download: "",
+    text: "Download run folder",
+  });
   const kept = make(
     "details",
     { class: "earlier" },
@@ -568,10 +605,12 @@ function keepEarlier({ card, item, body, job, when }) {
       "summary",
       {},
       make("strong", { text: item.compound, lang: item.language }),
-      make("span", { text: ` ${item.runs[0].sense ?? "sense not told"}${byHand(body)}, ${body.profile}, ${time}` })
+      make("span", {
+        text: ` ${item.runs[0].sense ?? "sense not told"}${byHand(body)}, ${body.profile}, ${time}`,
+      }),
     ),
     card,
-    make("p", {}, download)
+    make("p", {}, download),
   );
   element("earlier-title").after(kept);
   element("earlier").hidden = false;
@@ -592,7 +631,11 @@ function search() {
 
 function showFound({ found }, body, focused) {
   const { sense, probability, gloss } = found;
-  const documents = found.texts.map(({ id, text, score }) => ({ id, text: [[text, false]], score }));
+  const documents = found.texts.map(({ id, text, score }) => ({
+    id,
+    text: [[text, false]],
+    score,
+  }));
   const item = {
     compound: body.span,
     sentence: marked(body.text, body.span),
@@ -602,7 +645,8 @@ function showFound({ found }, body, focused) {
   element("found").replaceChildren(drawCard(item, "retrieval"));
   element("search-nothing-yet").hidden = true;
   element("search-outcome").hidden = false;
-  say(`${plural(documents.length, "text")} found. ${body.span}: ${sense ?? "sense not told"}, ${gloss ?? ""}`);
+  const meant = [sense ?? "sense not told", gloss].filter(Boolean).join(", ");
+  say(`${plural(documents.length, "text")} found. ${body.span}: ${meant}.`);
   goTo("search-outcome-title", focused);
 }
 
@@ -611,7 +655,11 @@ function marked(text, words) {
   const at = text.toLowerCase().indexOf(words.toLowerCase());
   if (at < 0) return [[text, false]];
   const end = at + words.length;
-  return [[text.slice(0, at), false], [text.slice(at, end), true], [text.slice(end), false]];
+  return [
+    [text.slice(0, at), false],
+    [text.slice(at, end), true],
+    [text.slice(end), false],
+  ];
 }
 
 // ---------------------------------------------------------------- tabs
