@@ -50,6 +50,7 @@ async function request(method, path, body, type) {
 }
 
 function warn(text, reload = false) {
+  if (!element("banner").hidden && element("banner-text").textContent === text) return;
   element("banner-text").textContent = text;
   element("reload").hidden = !reload;
   element("banner").hidden = false;
@@ -77,7 +78,7 @@ const ranking = waitingRoom("", showRanking);
 const again = waitingRoom("again-", showRanking);
 const searching = element("search-form") && waitingRoom("search-", showFound);
 const rooms = [ranking, again, searching].filter(Boolean);
-let posted = Promise.resolve(); // the last POST of a job
+let posted = Promise.resolve(); // the POSTs of jobs
 let stream;
 
 /** Give the server a job. Its end is told by an event. */
@@ -88,10 +89,11 @@ async function start(room, body) {
   room.box.hidden = false;
   tellProgress(room, "Sent to the server");
   update();
-  posted = request("POST", "/jobs", JSON.stringify(body), "application/json").then(
+  const asked = request("POST", "/jobs", JSON.stringify(body), "application/json").then(
     (answer) => (room.job = answer.job),
     (refusal) => fail(room, refusal.message),
   );
+  posted = Promise.all([posted, asked]);
   await posted;
 }
 
@@ -171,8 +173,8 @@ function onJob(kind, act) {
 async function disconnected() {
   warn("The connection to the server is lost. Trying again…");
   for (const room of rooms) {
-    if (room.job !== null)
-      fail(room, "The work stopped, because the connection to the server was lost.");
+    if (room.job === null) continue;
+    fail(room, "The work stopped, because the connection to the server was lost.");
   }
   if (stream.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
   try {
@@ -232,7 +234,7 @@ function move(candidate, by) {
   update();
   const used = by < 0 ? candidate.up : candidate.down;
   (used.disabled ? (by < 0 ? candidate.down : candidate.up) : used).focus();
-  say(`${candidate.label.textContent} is now number ${from + by + 1} of ${candidates.length}.`);
+  say(`Now candidate ${from + by + 1} of ${candidates.length}.`);
 }
 
 function remove(candidate) {
@@ -260,18 +262,20 @@ function removeUnwanted() {
 
 /** Take as many files as the limits let, and say which were not taken. */
 function addFiles(files) {
-  let left = LIMITS.pictures - candidates.filter(({ name }) => name !== null).length;
+  const room = LIMITS.pictures - candidates.filter(({ name }) => name !== null).length;
+  const fitting = [...files].filter(({ size }) => size <= LIMITS.megabytes * 1e6);
+  const taken = fitting.slice(0, Math.max(room, 0));
   for (const file of files) {
-    if (file.size > LIMITS.megabytes * 1e6)
-      refuse(file.name, `Larger than ${LIMITS.megabytes} MB.`);
-    else if (left <= 0)
-      refuse(file.name, `At most ${plural(LIMITS.pictures, "picture")} at a time.`);
-    else {
-      left -= 1;
+    if (taken.includes(file)) {
       const candidate = addCandidate(file.name || "picture");
       sending = sending.then(() => send(candidate, file));
+    } else if (fitting.includes(file)) {
+      refuse(file.name, `At most ${plural(LIMITS.pictures, "picture")} at a time.`);
+    } else {
+      refuse(file.name, `Larger than ${LIMITS.megabytes} MB.`);
     }
   }
+  if (taken.length) say(`${plural(taken.length, "picture")} added.`);
 }
 
 async function send(candidate, file) {
@@ -288,10 +292,18 @@ async function send(candidate, file) {
     update();
   } catch (refusal) {
     if (candidate.state === "removed") return;
-    remove(candidate);
     refuse(candidate.name, withoutName(refusal.message, candidate.name));
-    if (candidate.caption.value) addCandidate(null, candidate.caption.value);
+    keepCaption(candidate);
   }
+}
+
+/** What is left of a candidate whose picture was refused: its caption, if somebody writes one. */
+function keepCaption(candidate) {
+  const { caption, picturePlace } = candidate;
+  if (!caption.value && caption !== document.activeElement) return remove(candidate);
+  picturePlace.remove();
+  Object.assign(candidate, { name: null, state: "ready" });
+  update();
 }
 
 /** "night.png: is empty." → "Is empty." */
@@ -361,12 +373,11 @@ function lackingToRank() {
     lacks.push([candidates.length ? "one more candidate" : "two candidates", element("files")]);
   }
   candidates.forEach(({ name, caption }, place) => {
-    if (name === null && !caption.value.trim())
-      lacks.push([`a caption for candidate ${place + 1}`, caption]);
+    if (name !== null || caption.value.trim()) return;
+    lacks.push([`a caption for candidate ${place + 1}`, caption]);
   });
-  const unsent = candidates.filter(({ state }) => state === "sending");
-  if (unsent.length)
-    lacks.push([`${plural(unsent.length, "picture")} to be sent`, element("files")]);
+  const { length } = candidates.filter(({ state }) => state === "sending");
+  if (length) lacks.push([`${plural(length, "picture")} to be sent`, element("files")]);
   return lacks;
 }
 
@@ -374,8 +385,8 @@ function lackingToSearch() {
   const lacks = [];
   if (!element("search-text").value.trim()) lacks.push(["a text", element("search-text")]);
   if (!element("search-span").value.trim()) lacks.push(["an expression", element("search-span")]);
-  if (!element("search-top").checkValidity())
-    lacks.push(["how many, from 1 to 100", element("search-top")]);
+  const top = element("search-top");
+  if (!top.checkValidity()) lacks.push([`a number of texts from ${top.min} to ${top.max}`, top]);
   return lacks;
 }
 
@@ -413,8 +424,8 @@ function ready(button, lacks) {
 
 function describe(candidate, place) {
   const { name, caption, label, row, up, down, drop, state } = candidate;
-  const called = name ?? `candidate ${place + 1}`;
-  label.textContent = name ?? `Caption alone`;
+  const called = `candidate ${place + 1}${name === null ? "" : `, ${name}`}`;
+  label.textContent = name ?? "Caption alone";
   label.title = name ?? "";
   row.dataset.state = state;
   caption.setAttribute("aria-label", `Caption of ${called}`);
@@ -444,8 +455,13 @@ function takeSelection(textId, wordsId) {
   if (!words) element(`${wordsId}-hint`).textContent = "Select the words in the text first.";
 }
 
-function markLanguage(prefix, textIds) {
-  for (const id of textIds) element(id).lang = element(`${prefix}language`).value;
+/** Tell the browser which language the texts are in. */
+function showLanguages() {
+  for (const id of ["sentence", "compound"]) element(id).lang = element("language").value;
+  if (!searching) return;
+  for (const id of ["search-text", "search-span"]) {
+    element(id).lang = element("search-language").value;
+  }
 }
 
 function fill({ sentence, compound, language, profile, captions }) {
@@ -454,7 +470,7 @@ function fill({ sentence, compound, language, profile, captions }) {
   element("language").value = language;
   if (profile) element("profile").value = profile;
   for (const caption of captions) addCandidate(null, caption);
-  markLanguage("", ["sentence", "compound"]);
+  showLanguages();
   update();
 }
 
@@ -556,8 +572,8 @@ function drawCard(item, kind = "ranking") {
 
 function fillByHand(item) {
   element("by-hand-told").checked = true;
-  const { sense } = item.runs[0];
-  element("as-told").textContent = sense ? `as told (${sense})` : "as told";
+  const told = item.runs[0].sense;
+  element("as-told").textContent = told ? `as told (${told})` : "as told";
   for (const sense of ["idiomatic", "literal"]) {
     const field = element(`meaning-${sense}`);
     field.value = said(item, sense);
@@ -583,12 +599,8 @@ function inWords({ compound, candidates: shown, runs: [{ sense, order }] }) {
 function goTo(id, focused) {
   const title = element(id);
   if (focused) title.focus({ preventScroll: true });
-  if (
-    title.getBoundingClientRect().top > innerHeight * 0.7 ||
-    title.getBoundingClientRect().top < 0
-  ) {
-    title.scrollIntoView();
-  }
+  const { top } = title.getBoundingClientRect();
+  if (top < 0 || top > 0.7 * innerHeight) title.scrollIntoView();
 }
 
 function keepEarlier({ card, item, body, job, when }) {
@@ -714,7 +726,7 @@ function listenToForm() {
   onSubmit("rank-form", rank);
   onSubmit("by-hand", rankAgain);
   element("rank-form").addEventListener("input", update);
-  element("language").addEventListener("change", () => markLanguage("", ["sentence", "compound"]));
+  element("language").addEventListener("change", showLanguages);
   element("files").addEventListener("change", ({ target }) => {
     addFiles([...target.files]);
     target.value = ""; // so that the same file can be chosen again
@@ -725,6 +737,7 @@ function listenToForm() {
     addCaptions(element("captions").value);
     element("captions").value = "";
     element("many").open = false;
+    element("many").querySelector("summary").focus();
   });
   onClick("refused-close", () => {
     forgetRefused();
@@ -742,14 +755,17 @@ function listenToPage() {
   for (const kind of ["dragover", "dragleave", "drop"]) addEventListener(kind, followDrag);
   addEventListener("paste", paste);
   addEventListener("pagehide", () => stream.close());
-  addEventListener("pageshow", (event) => event.persisted && connect());
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) connect();
+    showLanguages(); // the browser may have filled the form again
+    update();
+  });
 }
 
 function listenToSearch() {
   onSubmit("search-form", search);
   element("search-form").addEventListener("input", update);
-  const mark = () => markLanguage("search-", ["search-text", "search-span"]);
-  element("search-language").addEventListener("change", mark);
+  element("search-language").addEventListener("change", showLanguages);
   onClick("take-span", () => takeSelection("search-text", "search-span"));
   for (const tab of tabs) {
     tab.addEventListener("click", () => openTab(tab));
@@ -757,7 +773,6 @@ function listenToSearch() {
   }
   addEventListener("hashchange", () => showTab(tabOfAddress()));
   showTab(tabOfAddress());
-  mark();
 }
 
 listenToForm();
@@ -766,6 +781,6 @@ if (searching) listenToSearch();
 const kept = sessionStorage.getItem(KEPT);
 sessionStorage.removeItem(KEPT);
 if (kept) fill(JSON.parse(kept));
-markLanguage("", ["sentence", "compound"]);
-connect();
+showLanguages();
 update();
+connect();
