@@ -17,8 +17,9 @@ from admire.meaning import Meaning
 from admire.retrieval.evaluation import score_queries, write_trec
 from admire.retrieval.modes import MODES
 from admire.retrieval.passages import Split, write_split
-from admire.retrieval.retrieve import RetrieveSettings, retrieve_split, write_retrieval
+from admire.retrieval.retrieve import RetrieveSettings, retrieve_split
 from admire.retrieval.retrievers import bm25, by_meaning, dense, tune_bm25
+from admire.retrieval.run_folder import write_retrieval
 from admire.scorer import Scoring
 from admire.senses.sense import Sense
 
@@ -103,6 +104,7 @@ def test_a_run_folder_has_runs_figures_and_a_record_and_replaces_only_its_own(da
         "gold": False,
         "encoder": "bm25",
         "query": "sentence",
+        "lang": "en",
         "k1": 1.2,
         "b": 0.6,
     }

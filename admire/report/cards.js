@@ -59,7 +59,11 @@ const Cards = (() => {
   const span = (name, text, more = {}) => make("span", { class: name, text, ...more });
   const unseen = (text) => span("unseen", text);
 
-  const signed = (value) => (value < -0.005 ? "−" : "+") + Math.abs(value).toFixed(2);
+  function signed(value) {
+    const text = Math.abs(value).toFixed(2);
+    if (text === "0.00") return text;
+    return (value < 0 ? "−" : "+") + text;
+  }
 
   function shortened(text, length = LONG) {
     const line = text.replace(/\s+/g, " ").trim();
@@ -76,7 +80,9 @@ const Cards = (() => {
    * @param picture gives the address of a picture for what the item says of it.
    * @returns an `article`.
    */
-  function drawItem(item, { kind = "ranking", metrics = [], runs, picture = (said) => said }) {
+  function drawItem(item, options = {}) {
+    const { kind = "ranking", metrics = [], picture = (said) => said } = options;
+    const runs = options.runs ?? [{ name: "" }];
     const page = { kind, metrics, runs, picture };
     const title = `card-${item.number ?? ""}`;
     const card = make("article", {
@@ -90,10 +96,15 @@ const Cards = (() => {
     if (item.sequence?.length) card.append(sequence(item, page));
     const differ = runs.length > 1 ? differences(item, page) : [];
     if (differ.length) {
-      card.append(make("p", { class: "differs", text: `The runs differ in ${listed(differ)}.` }));
+      const text = `The runs differ in ${listed(differ)}.`;
+      const agree = known(item.agreement)
+        ? span("told", ` Agreement of their orders: ${tidy(item.agreement)}`)
+        : null;
+      card.append(make("p", { class: "differs" }, text, agree));
     }
     const columns = item.runs.map((result, k) => drawRun(item, result, k, page));
     card.append(make("div", { class: runs.length > 1 ? "runs several" : "runs" }, ...columns));
+    if (runs.length > 1) showSame(card);
     return card;
   }
 
@@ -116,7 +127,9 @@ const Cards = (() => {
         lang: langOf(item),
         dir: "auto",
       }),
-      item.language ? span("language", item.language, { title: "Language" }) : null,
+      item.language && item.language !== "und"
+        ? span("language", item.language, { title: "Language" })
+        : null,
     );
     if (item.sense) {
       line.append(
@@ -144,9 +157,11 @@ const Cards = (() => {
     return make(
       "p",
       { class: "sentence", lang: language, dir: "auto" },
-      ...parts.map(([text, marked]) => (marked ? make("mark", { text }) : text)),
+      ...marked(parts),
     );
   }
+
+  const marked = (parts) => parts.map(([text, marks]) => (marks ? make("mark", { text }) : text));
 
   /** The language for `lang`: the language of the item may be a name that HTML does not know. */
   const langOf = (item) => item.lang ?? item.language;
@@ -156,7 +171,7 @@ const Cards = (() => {
   const listed = (words) =>
     words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 
-  const senseWord = (sense) => span(sense ?? "unknown", sense ?? "not known");
+  const senseWord = (sense) => span(SENSES.includes(sense) ? sense : "told", sense ?? "not known");
 
   function outcome({ right, sense_right: senseRight }, kind) {
     if (!known(right)) return [];
@@ -196,6 +211,17 @@ const Cards = (() => {
     return found;
   }
 
+  /** Marks a candidate that is pointed at, or that has the focus, in all runs. */
+  function showSame(card) {
+    const mark = ({ target, type }) => {
+      const here = type === "pointerleave" ? null : target.closest?.(".candidate");
+      for (const one of card.querySelectorAll(".candidate")) {
+        one.classList.toggle("same", one.dataset.place === here?.dataset.place);
+      }
+    };
+    for (const type of ["pointerover", "pointerleave", "focusin"]) card.addEventListener(type, mark);
+  }
+
   function drawRun(item, result, k, page) {
     const box = make("section", { class: `run run-${(k % 6) + 1}` });
     if (page.runs.length > 1) {
@@ -230,7 +256,7 @@ const Cards = (() => {
         result.sense,
         result.probability ?? single?.probability,
         result.votes ?? single?.votes,
-        result.sense_right,
+        kind === "ranking" ? result.sense_right : null,
       ),
     ];
     if (readings.length > 1) {
@@ -404,6 +430,7 @@ const Cards = (() => {
   function goldTold(gold, place) {
     const at = gold ? gold.indexOf(place) : -1;
     if (at < 0) return "";
+    if (gold.length === 1) return "★ gold"; // of Subtask B
     return at === 0 ? "★ gold 1" : `gold ${at + 1}`;
   }
 
@@ -478,6 +505,7 @@ const Cards = (() => {
 
   /** What rankers said of a candidate. */
   function said(judgements, place) {
+    const title = "How probable it is that the candidate shows the sense, or neither of the two";
     return judgements.flatMap(({ ranker, llm, reasons = [], grades = [] }) => {
       const several = judgements.length > 1 ? ` (${llm})` : "";
       const found = [];
@@ -490,12 +518,10 @@ const Cards = (() => {
         const summary = make("summary", { text: `${ranker}${several}${role}` });
         found.push(make("details", { class: "reason" }, summary, ...rows));
       }
-      for (const { candidate, ...given } of grades) {
+      for (const { candidate, said: chances } of grades) {
         if (candidate !== place) continue;
-        const chances = Object.entries(given.grades ?? given)
-          .filter(([, value]) => typeof value === "number")
-          .map(([key, value]) => `${key} ${value.toFixed(2)}`);
-        found.push(make("p", { class: "grades", text: `shows ${chances.join(" · ")}` }));
+        const told = Object.entries(chances).map(([key, value]) => `${key} ${value.toFixed(2)}`);
+        found.push(make("p", { class: "grades", title, text: `shows: ${told.join(", ")}` }));
       }
       return found;
     });
@@ -547,7 +573,7 @@ const Cards = (() => {
         make(
           "span",
           { dir: "auto" },
-          ...one.text.map(([text, marked]) => (marked ? make("mark", { text }) : text)),
+          ...(one.text.length ? marked(one.text) : [span("told", `${one.id}: its text is not known`)]),
         ),
         span("score", one.score.toFixed(3), { title: "Score" }),
         make(
@@ -613,7 +639,7 @@ const Cards = (() => {
   }
 
   function pictureDialog() {
-    const button = (name, text, label) => make("button", { type: "button", class: name, text, "aria-label": label });
+    const button = (name, text, more) => make("button", { type: "button", class: name, text, ...more });
     const dialog = make(
       "dialog",
       { id: "picture", "aria-labelledby": "picture-title" },
@@ -621,9 +647,9 @@ const Cards = (() => {
         "div",
         { class: "large-head" },
         make("h2", { id: "picture-title", dir: "auto" }),
-        button("previous", "←", "Previous candidate"),
-        button("next", "→", "Next candidate"),
-        button("close", "Close"),
+        button("previous", "←", { "aria-label": "Previous candidate" }),
+        button("next", "→", { "aria-label": "Next candidate" }),
+        button("close", "Close", { autofocus: "" }),
       ),
       make("div", { class: "large", "aria-live": "polite" }),
     );

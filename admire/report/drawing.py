@@ -78,8 +78,12 @@ def draw(
         import matplotlib
         from matplotlib.figure import Figure
 
-    plain = {key: value for key, value in matplotlib.rcParamsDefault.items() if key != "backend"}
-    with matplotlib.rc_context(plain | _STYLE), warnings.catch_warnings():
+    style: dict[Any, Any] = {
+        **matplotlib.rcParamsDefault,
+        **_STYLE,
+    }  # whatever the user's file says
+    del style["backend"]
+    with matplotlib.rc_context(style), warnings.catch_warnings():
         # Letters that Matplotlib's own font lacks are drawn by the page's.
         warnings.filterwarnings("ignore", "Glyph", UserWarning)
         figure = Figure(figsize=(WIDTH, height), layout="constrained")

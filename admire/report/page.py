@@ -83,7 +83,10 @@ THINGS = {"ranking": "Items", "retrieval": "Queries", "senses": "Sentences"}
 """What the cards show, by the kind of report. Others have no cards."""
 
 MANY_ROWS = 8
-"""A table with more rows than these is folded away, under its title."""
+"""A table with more rows than these is folded away, under its title, unless it has figures."""
+
+LONG = 300
+"""So many characters of what a plot tells are shown; more are folded away."""
 
 NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*( \[.*\])?$")
 
@@ -97,8 +100,9 @@ def render(report: Report) -> str:
     Raises:
         ValueError: the data hold a number that JSON lacks, such as NaN.
     """
-    style, scripts = _style(), _scripts()
-    return _template().render(
+    things = THINGS.get(report.kind) if report.data.get("items") else None
+    style, scripts = _style(), _scripts() if things else []
+    page = _template().render(
         report=report,
         policy=_policy(style, scripts, linked=report.linked),
         style=Markup(style),
@@ -107,13 +111,14 @@ def render(report: Report) -> str:
         plots=[(plot, Markup(plot.svg)) for plot in report.plots],
         terms=_terms(report),
         lead=LEADS[report.kind],
-        things=THINGS.get(report.kind) if report.data.get("items") else None,
-        many=MANY_ROWS,
+        things=things,
+        long=LONG,
     )
+    return page.encode(errors="replace").decode()  # a JSON file may hold half of a surrogate pair
 
 
 def _policy(style: str, scripts: list[str], *, linked: bool) -> str:
-    hashes = " ".join(map(_hash, scripts))
+    hashes = " ".join(map(_hash, scripts)) or "'none'"
     pictures = "data: file: 'self'" if linked else "data:"
     return (
         f"default-src 'none'; script-src {hashes}; style-src {_hash(style)}; "
@@ -139,6 +144,10 @@ def _terms(report: Report) -> dict[str, str]:
 def _hinted(heading: str) -> tuple[str, str]:
     """What a heading of a table is shown as, and what it means; nothing where that is clear."""
     return FIGURES.get(heading, (heading, ""))
+
+
+def _folded(table: Table) -> bool:
+    return len(table.rows) > MANY_ROWS and FIGURES.keys().isdisjoint(table.headings)
 
 
 def _numeric(table: Table) -> list[bool]:
@@ -169,4 +178,5 @@ def _template() -> jinja2.Template:
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters |= {"hinted": _hinted, "numeric": _numeric}
+    environment.tests["folded"] = _folded
     return environment.from_string(_read("report.html.j2"))

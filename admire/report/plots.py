@@ -45,6 +45,9 @@ FIGURES = {
 }
 """The figures that are drawn, and what they are called."""
 
+LATER = "later"
+"""Where a document stands that is not among those that are shown."""
+
 BEST_DCG = 3 + 1 / math.log2(3)
 
 
@@ -115,7 +118,7 @@ def _place(item: Mapping[str, Any], result: Mapping[str, Any]) -> float:
         return next(relevant, math.inf)
     if not item.get("gold"):
         return math.nan
-    return 1.0 + result["order"].index(item["gold"][0])
+    return float(1 + result["order"].index(item["gold"][0]))
 
 
 def by_run(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
@@ -285,7 +288,9 @@ def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
                 legend(figure, handles, [short(runs[run]) for run in there])
 
         height = 1.5 + len(groups) * max(0.4, 0.14 * len(runs)) + 0.2 * (len(runs) > 2) * len(runs)
-        yield draw(f"figures-{metric}", f"{name} by sense", " ".join(told), paint, height=height)
+        by = "usage" if metric in ("r_precision", "ndcg") else "sense"
+        title = f"{name} by {by}" if metric != "sense_accuracy" else "Accuracy of the sense"
+        yield draw(f"figures-{metric}", title, " ".join(told), paint, height=height)
 
 
 def _places(
@@ -294,11 +299,15 @@ def _places(
     counts = place_counts(cases)
     if counts.empty:
         return
-    names = [f"{place:.0f}" if math.isfinite(place) else "later" for place in counts.index]
+    names = [f"{place:.0f}" if math.isfinite(place) else LATER for place in counts.index]
     there = [int(run) for run in counts.columns]
     told = []
     for run in there:
-        each = (f"{n} at {name}" for name, n in zip(names, counts[run], strict=True) if n)
+        each = (
+            f"{n} {name if name == LATER else f'at {name}'}"
+            for name, n in zip(names, counts[run], strict=True)
+            if n
+        )
         told.append(f"{runs[run]}: {', '.join(each)}.")
 
     def paint(figure: Figure) -> None:
@@ -310,7 +319,9 @@ def _places(
             bars.append(axes.bar(at, counts[run], width * 0.92, color=RUNS[run % len(RUNS)]))
             if len(there) * len(counts) <= 12:
                 axes.bar_label(bars[-1], padding=1, fontsize=9.5, color=INK)
-        axes.set_xticks(range(len(counts)), names)
+        axes.set_xticks(
+            range(len(counts)), [f">{len(names) - 1}" if one == LATER else one for one in names]
+        )
         axes.set_xlabel(f"predicted place of the {what}")
         _count_axis(axes, "items" if what == "best candidate" else "queries")
         if len(runs) > 1:

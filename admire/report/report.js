@@ -20,10 +20,10 @@
   /** Sorts: what it is called, and the number that is lowest in the item that comes first. */
   const SORTS = {
     wrong: ["wrong first", (item) => outcomeRank(result(item))],
-    loss: ["loss, greatest first", (item) => negative(result(item)?.loss)],
-    confidence: ["confidence, lowest first", (item) => result(item)?.confidence],
-    agreement: ["agreement, lowest first", (item) => item.agreement],
-    margin: ["margin, smallest first", (item) => result(item)?.margin],
+    loss: ["greatest loss first", (item) => negative(result(item)?.loss)],
+    confidence: ["least confident first", (item) => result(item)?.confidence],
+    agreement: ["least agreement first", (item) => item.agreement],
+    margin: ["smallest margin first", (item) => result(item)?.margin],
     number: ["order of the data", (item) => item.number],
   };
 
@@ -170,8 +170,8 @@
       ([name, [, test]]) => !(data.kind === "senses" && name.includes("-")) && every.some(test),
     );
     choices("filter-outcome", outcomes.map(([name, [text]]) => [name, text]), "all");
-    const senses = ["idiomatic", "literal"].filter((sense) => some((one) => senseOf(one) === sense));
-    choices("filter-sense", senses.map((sense) => [sense, sense]), "both");
+    const senses = [...new Set(data.items.map(senseOf))].filter(Boolean).sort();
+    choices("filter-sense", senses.map((sense) => [sense, sense]), "all");
     const languages = [...new Set(data.items.map((item) => item.language))].filter(Boolean).sort();
     choices(
       "filter-language",
@@ -270,13 +270,15 @@
   function draw(place) {
     if (place.firstChild) return;
     place.append(Cards.drawItem(itemOf.get(place), { ...data, picture }));
-    place.style.minHeight = "";
+    place.style.height = "";
+    place.classList.add("drawn");
   }
 
   function empty(place) {
-    if (!place.firstChild || place.contains(document.activeElement)) return;
-    if (place.isConnected) place.style.minHeight = `${place.offsetHeight}px`;
+    if (place === list.firstChild || place.contains(document.activeElement)) return;
+    if (place.isConnected) place.style.height = `${place.offsetHeight}px`;
     place.replaceChildren();
+    place.classList.remove("drawn");
   }
 
   const watcher = new IntersectionObserver(
@@ -285,23 +287,25 @@
         if (isIntersecting) draw(target);
         else if (!printing) empty(target);
       }
-      guess();
     },
     { rootMargin: "1500px 0px" },
   );
   let printing = false;
 
-  /** How high cards are that have not been drawn: as the first that has. */
+  /** The first card is always drawn: those that are not yet are taken to be as high. */
   function guess() {
-    const drawn = list.querySelector(".place:has(> .card)");
-    if (drawn && !list.style.getPropertyValue("--guess")) {
-      list.style.setProperty("--guess", `${drawn.offsetHeight}px`);
+    const first = list.firstChild;
+    if (!first) return;
+    draw(first);
+    if (!list.style.getPropertyValue("--guess")) {
+      list.style.setProperty("--guess", `${first.offsetHeight}px`);
     }
   }
 
   function show() {
     const items = chosen();
     list.replaceChildren(...items.map((item) => places.get(item)));
+    guess();
     count.textContent = told(items.length);
     const above = list.getBoundingClientRect().top < 0;
     if (above) finder.scrollIntoView();
@@ -381,6 +385,9 @@
   }
 
   setUp();
+  new ResizeObserver(() => {
+    list.style.setProperty("--finder", `${finder.offsetHeight}px`);
+  }).observe(finder);
   finder.addEventListener("submit", (event) => event.preventDefault());
   finder.addEventListener("change", (event) => {
     if (event.target.id !== "search") changed(false);
@@ -392,7 +399,6 @@
     changed(false);
   });
   control("help").addEventListener("click", () => control("keys").showModal());
-  addEventListener("popstate", addressChanged);
   addEventListener("hashchange", addressChanged);
   addEventListener("keydown", keyPressed);
   addEventListener("beforeprint", beforePrint);
