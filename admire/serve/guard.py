@@ -168,7 +168,8 @@ async def body_within(request: Request, megabytes: float) -> AsyncIterator[bytes
         Problem: it is longer than the limit.
     """
     limit = int(megabytes * MEGABYTE)
-    too_long = Problem(413, f"This is more than {megabytes:g} MB, the most that is taken.")
+    said = f"This is more than {megabytes:g} MB, the most that is taken."
+    too_long = Problem(413, said, {"Connection": "close"})
     told = request.headers.get("content-length", "")
     if told.isdecimal() and int(told) > 4 * limit:
         raise too_long
