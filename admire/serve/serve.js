@@ -600,7 +600,7 @@ function goTo(id, focused) {
   const title = element(id);
   if (focused) title.focus({ preventScroll: true });
   const { top } = title.getBoundingClientRect();
-  if (top < 0 || top > 0.7 * innerHeight) title.scrollIntoView();
+  if (top < 0 || top > 0.5 * innerHeight) title.scrollIntoView();
 }
 
 function keepEarlier({ card, item, body, job, when }) {
