@@ -297,7 +297,7 @@ async def add_picture(request: Request) -> Response:
 async def send_picture(request: Request) -> Response:
     """``GET /pictures/ID``: the picture, or with ``side`` a thumbnail."""
     service, visitor = _service(request), _visitor(request)
-    picture = visitor.picture(request.path_params["id"])
+    picture = visitor.seen(request.path_params["id"])
     path, kind = picture.path, picture.type
     wanted = request.query_params.get("side")
     if wanted is not None:

@@ -592,7 +592,7 @@ function byHand({ by_hand: given }) {
 
 function inWords({ compound, candidates: shown, runs: [{ sense, order }] }) {
   const { picture, name, caption } = shown[order[0]];
-  return `${compound}: ${sense ?? "sense not told"}; first is ${picture ? name : caption}.`;
+  return `${compound}: ${sense ?? "sense not told"}; first is ${picture ? name : caption}`;
 }
 
 /** Bring a result into view, and the focus with it where it was on the button that is gone. */
