@@ -1,10 +1,11 @@
-/* The page of `admire serve`: what is typed and dropped goes to the server; what it tells is shown. */
+/* The page of `admire serve`: sends what is typed and dropped, shows what the server tells. */
 
 const VISITOR = document.querySelector("meta[name=visitor]").content;
 const { pictures, megabytes, example } = document.querySelector("main").dataset;
 const LIMITS = { pictures: Number(pictures), megabytes: Number(megabytes) };
 const KEPT = "admire-form"; // where the texts of the form stay while the page is loaded again
 const RETRY = 3000; // milliseconds
+const SIDE = 512; // pixels of the pictures that are shown in a row
 
 const { make } = Cards;
 const element = (id) => document.getElementById(id);
@@ -35,15 +36,21 @@ async function request(method, path, body, type) {
     throw new Refusal({ title: "The server does not answer. Is it running?" });
   }
   if (answer.ok) return answer.status === 204 ? null : answer.json();
-  const said = await answer.json().catch(() => ({ title: `The server answered ${answer.status}.` }));
+  const said = await answer
+    .json()
+    .catch(() => ({ title: `The server answered ${answer.status}.` }));
   if (answer.status === 403) {
-    warn("The server was started anew or has let this page go. " +
-      "Reload the page: your texts stay, but pictures have to be added again.", true);
+    warn(
+      "The server was started anew or has let this page go. " +
+        "Reload the page: your texts stay, but pictures have to be added again.",
+      true,
+    );
   }
   throw new Refusal({ ...said, status: answer.status });
 }
 
 function warn(text, reload = false) {
+  if (!element("banner").hidden && element("banner-text").textContent === text) return;
   element("banner-text").textContent = text;
   element("reload").hidden = !reload;
   element("banner").hidden = false;
@@ -71,7 +78,7 @@ const ranking = waitingRoom("", showRanking);
 const again = waitingRoom("again-", showRanking);
 const searching = element("search-form") && waitingRoom("search-", showFound);
 const rooms = [ranking, again, searching].filter(Boolean);
-let posted = Promise.resolve(); // the last POST of a job
+let posted = Promise.resolve(); // the POSTs of jobs
 let stream;
 
 /** Give the server a job. Its end is told by an event. */
@@ -82,10 +89,11 @@ async function start(room, body) {
   room.box.hidden = false;
   tellProgress(room, "Sent to the server");
   update();
-  posted = request("POST", "/jobs", JSON.stringify(body), "application/json").then(
+  const asked = request("POST", "/jobs", JSON.stringify(body), "application/json").then(
     (answer) => (room.job = answer.job),
-    (refusal) => fail(room, refusal.message)
+    (refusal) => fail(room, refusal.message),
   );
+  posted = Promise.all([posted, asked]);
   await posted;
 }
 
@@ -165,7 +173,8 @@ function onJob(kind, act) {
 async function disconnected() {
   warn("The connection to the server is lost. Trying again…");
   for (const room of rooms) {
-    if (room.job !== null) fail(room, "The work stopped, because the connection to the server was lost.");
+    if (room.job === null) continue;
+    fail(room, "The work stopped, because the connection to the server was lost.");
   }
   if (stream.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
   try {
@@ -201,8 +210,15 @@ function addCandidate(name = null, caption = "") {
     "li",
     { class: "tile" },
     ...(name === null ? [] : [candidate.picturePlace]),
-    make("div", { class: "tile-head" }, candidate.label, candidate.up, candidate.down, candidate.drop),
-    candidate.caption
+    make(
+      "div",
+      { class: "tile-head" },
+      candidate.label,
+      candidate.up,
+      candidate.down,
+      candidate.drop,
+    ),
+    candidate.caption,
   );
   candidates.push(candidate);
   element("candidates").append(candidate.row);
@@ -218,7 +234,7 @@ function move(candidate, by) {
   update();
   const used = by < 0 ? candidate.up : candidate.down;
   (used.disabled ? (by < 0 ? candidate.down : candidate.up) : used).focus();
-  say(`${candidate.label.textContent} is now number ${from + by + 1} of ${candidates.length}.`);
+  say(`Now candidate ${from + by + 1} of ${candidates.length}.`);
 }
 
 function remove(candidate) {
@@ -246,16 +262,20 @@ function removeUnwanted() {
 
 /** Take as many files as the limits let, and say which were not taken. */
 function addFiles(files) {
-  let left = LIMITS.pictures - candidates.filter(({ name }) => name !== null).length;
+  const room = LIMITS.pictures - candidates.filter(({ name }) => name !== null).length;
+  const fitting = [...files].filter(({ size }) => size <= LIMITS.megabytes * 1e6);
+  const taken = fitting.slice(0, Math.max(room, 0));
   for (const file of files) {
-    if (file.size > LIMITS.megabytes * 1e6) refuse(file.name, `Larger than ${LIMITS.megabytes} MB`);
-    else if (left <= 0) refuse(file.name, `At most ${plural(LIMITS.pictures, "picture")} at a time`);
-    else {
-      left -= 1;
+    if (taken.includes(file)) {
       const candidate = addCandidate(file.name || "picture");
       sending = sending.then(() => send(candidate, file));
+    } else if (fitting.includes(file)) {
+      refuse(file.name, `At most ${plural(LIMITS.pictures, "picture")} at a time.`);
+    } else {
+      refuse(file.name, `Larger than ${LIMITS.megabytes} MB.`);
     }
   }
+  if (taken.length) say(`${plural(taken.length, "picture")} added.`);
 }
 
 async function send(candidate, file) {
@@ -266,14 +286,24 @@ async function send(candidate, file) {
     candidate.picture = id;
     if (candidate.state === "removed") return forget(candidate);
     Object.assign(candidate, { name, state: "ready" });
-    candidate.picturePlace.append(make("img", { src: address(`/pictures/${id}?side=320`), alt: "" }));
+    candidate.picturePlace.append(
+      make("img", { src: address(`/pictures/${id}?side=${SIDE}`), alt: "" }),
+    );
     update();
   } catch (refusal) {
     if (candidate.state === "removed") return;
-    remove(candidate);
     refuse(candidate.name, withoutName(refusal.message, candidate.name));
-    if (candidate.caption.value) addCandidate(null, candidate.caption.value);
+    keepCaption(candidate);
   }
+}
+
+/** What is left of a candidate whose picture was refused: its caption, if somebody writes one. */
+function keepCaption(candidate) {
+  const { caption, picturePlace } = candidate;
+  if (!caption.value && caption !== document.activeElement) return remove(candidate);
+  picturePlace.remove();
+  Object.assign(candidate, { name: null, state: "ready" });
+  update();
 }
 
 /** "night.png: is empty." → "Is empty." */
@@ -288,21 +318,23 @@ function refuse(name, why) {
   element("refused-title").textContent = `${plural(count, "file")} not taken`;
   element("refused-list").replaceChildren(
     ...[...refused].map(([reason, names]) =>
-      make("li", {}, make("strong", { text: reason }), make("span", { text: names.join(", ") }))
-    )
+      make("li", {}, make("strong", { text: reason }), make("span", { text: names.join(", ") })),
+    ),
   );
   element("refused").hidden = false;
 }
 
-function dismissRefused() {
+function forgetRefused() {
   refused.clear();
   element("refused").hidden = true;
-  element("files").focus();
 }
 
 /** Each line that is not empty becomes a caption candidate. */
 function addCaptions(text) {
-  const lines = text.split(/\r?\n/).map((line) => line.trim()).filter(Boolean);
+  const lines = text
+    .split(/\r?\n/)
+    .map((line) => line.trim())
+    .filter(Boolean);
   for (const line of lines) addCandidate(null, line);
   if (lines.length) say(`${plural(lines.length, "caption")} added.`);
 }
@@ -329,7 +361,8 @@ function followDrag(event) {
 
 // ---------------------------------------------------------------- what stands in the form
 
-const isEmpty = () => !candidates.length && !element("sentence").value && !element("compound").value;
+const isEmpty = () =>
+  !candidates.length && !element("sentence").value && !element("compound").value;
 
 /** What lacks before a ranking can start: `[what, where]` each. */
 function lackingToRank() {
@@ -340,10 +373,11 @@ function lackingToRank() {
     lacks.push([candidates.length ? "one more candidate" : "two candidates", element("files")]);
   }
   candidates.forEach(({ name, caption }, place) => {
-    if (name === null && !caption.value.trim()) lacks.push([`a caption for candidate ${place + 1}`, caption]);
+    if (name !== null || caption.value.trim()) return;
+    lacks.push([`a caption for candidate ${place + 1}`, caption]);
   });
-  const unsent = candidates.filter(({ state }) => state === "sending");
-  if (unsent.length) lacks.push([`${plural(unsent.length, "picture")} to be sent`, element("files")]);
+  const { length } = candidates.filter(({ state }) => state === "sending");
+  if (length) lacks.push([`${plural(length, "picture")} to be sent`, element("files")]);
   return lacks;
 }
 
@@ -351,7 +385,8 @@ function lackingToSearch() {
   const lacks = [];
   if (!element("search-text").value.trim()) lacks.push(["a text", element("search-text")]);
   if (!element("search-span").value.trim()) lacks.push(["an expression", element("search-span")]);
-  if (!element("search-top").checkValidity()) lacks.push(["how many, from 1 to 100", element("search-top")]);
+  const top = element("search-top");
+  if (!top.checkValidity()) lacks.push([`a number of texts from ${top.min} to ${top.max}`, top]);
   return lacks;
 }
 
@@ -389,8 +424,8 @@ function ready(button, lacks) {
 
 function describe(candidate, place) {
   const { name, caption, label, row, up, down, drop, state } = candidate;
-  const called = name ?? `candidate ${place + 1}`;
-  label.textContent = name ?? `Caption alone`;
+  const called = `candidate ${place + 1}${name === null ? "" : `, ${name}`}`;
+  label.textContent = name ?? "Caption alone";
   label.title = name ?? "";
   row.dataset.state = state;
   caption.setAttribute("aria-label", `Caption of ${called}`);
@@ -420,8 +455,13 @@ function takeSelection(textId, wordsId) {
   if (!words) element(`${wordsId}-hint`).textContent = "Select the words in the text first.";
 }
 
-function markLanguage(prefix, textIds) {
-  for (const id of textIds) element(id).lang = element(`${prefix}language`).value;
+/** Tell the browser which language the texts are in. */
+function showLanguages() {
+  for (const id of ["sentence", "compound"]) element(id).lang = element("language").value;
+  if (!searching) return;
+  for (const id of ["search-text", "search-span"]) {
+    element(id).lang = element("search-language").value;
+  }
 }
 
 function fill({ sentence, compound, language, profile, captions }) {
@@ -430,13 +470,15 @@ function fill({ sentence, compound, language, profile, captions }) {
   element("language").value = language;
   if (profile) element("profile").value = profile;
   for (const caption of captions) addCandidate(null, caption);
-  markLanguage("", ["sentence", "compound"]);
+  showLanguages();
   update();
 }
 
 function clear() {
   if (!confirm("Remove the sentence and all candidates from the form?")) return;
   for (const candidate of [...candidates]) remove(candidate);
+  forgetRefused();
+  ranking.problem.hidden = true;
   fill({ sentence: "", compound: "", language: element("language").value, captions: [] });
   element("sentence").focus();
 }
@@ -446,8 +488,11 @@ function texts() {
   const captions = candidates.map(({ caption }) => caption.value).filter(Boolean);
   const value = (id) => element(id).value;
   return {
-    sentence: value("sentence"), compound: value("compound"),
-    language: value("language"), profile: value("profile"), captions,
+    sentence: value("sentence"),
+    compound: value("compound"),
+    language: value("language"),
+    profile: value("profile"),
+    captions,
   };
 }
 
@@ -463,7 +508,10 @@ function rank() {
   start(ranking, {
     kind: "rank",
     ...asked,
-    candidates: candidates.map(({ picture, caption }) => ({ picture, caption: caption.value.trim() || null })),
+    candidates: candidates.map(({ picture, caption }) => ({
+      picture,
+      caption: caption.value.trim() || null,
+    })),
     by_hand: null,
   });
 }
@@ -493,6 +541,7 @@ function said(item, sense) {
 
 function showRanking({ job, item }, body, focused) {
   if (current) keepEarlier(current);
+  if (body.by_hand?.sense) for (const reading of item.runs[0].readings) reading.votes = null;
   const card = drawCard(item);
   const next = { card, item, body, job, when: new Date() };
   next.told = body.by_hand ? made.get(body.by_hand.of) : next;
@@ -500,7 +549,7 @@ function showRanking({ job, item }, body, focused) {
   if (next.told !== current?.told) fillByHand(next.told.item);
   current = next;
   element("result").replaceChildren(card);
-  element("outcome-title").textContent = body.by_hand ? "Result by hand" : "Result";
+  element("outcome-title").textContent = `Result${byHand(body)}`;
   element("save-set").href = address("/set.zip");
   element("save-run").href = address(`/runs/${job}.zip`);
   element("nothing-yet").hidden = true;
@@ -516,13 +565,15 @@ function drawCard(item, kind = "ranking") {
   drawn += 1; // a card's number makes its ids
   const card = Cards.drawItem({ ...item, number: drawn }, { kind, runs: [{ name: "this" }] });
   card.querySelector(".number").remove();
+  // The large ones are for the dialog.
+  for (const image of card.querySelectorAll(".picture img")) image.src += `&side=${SIDE}`;
   return card;
 }
 
 function fillByHand(item) {
   element("by-hand-told").checked = true;
-  const { sense } = item.runs[0];
-  element("as-told").textContent = sense ? `as told (${sense})` : "as told";
+  const told = item.runs[0].sense;
+  element("as-told").textContent = told ? `as told (${told})` : "as told";
   for (const sense of ["idiomatic", "literal"]) {
     const field = element(`meaning-${sense}`);
     field.value = said(item, sense);
@@ -531,23 +582,34 @@ function fillByHand(item) {
   }
 }
 
+/** What was given by hand, as a part of a title. */
+function byHand({ by_hand: given }) {
+  if (!given) return "";
+  const words = Object.values(given.meanings).some(Boolean) ? ["meaning"] : [];
+  if (given.sense) words.unshift(`${given.sense} sense`);
+  return words.length ? ` by hand: ${listed(words)} given` : " by hand";
+}
+
 function inWords({ compound, candidates: shown, runs: [{ sense, order }] }) {
-  return `${compound}: ${sense ?? "sense not told"}; first is ${shown[order[0]].name}.`;
+  const { picture, name, caption } = shown[order[0]];
+  return `${compound}: ${sense ?? "sense not told"}; first is ${picture ? name : caption}`;
 }
 
 /** Bring a result into view, and the focus with it where it was on the button that is gone. */
 function goTo(id, focused) {
   const title = element(id);
   if (focused) title.focus({ preventScroll: true });
-  if (title.getBoundingClientRect().top > innerHeight * 0.7 || title.getBoundingClientRect().top < 0) {
-    title.scrollIntoView();
-  }
+  const { top } = title.getBoundingClientRect();
+  if (top < 0 || top > 0.5 * innerHeight) title.scrollIntoView();
 }
 
 function keepEarlier({ card, item, body, job, when }) {
   const time = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  const how = body.by_hand ? " by hand" : "";
-  const download = make("a", { href: address(`/runs/${job}.zip`), download: "", text: "Download run folder" });
+  const download = make("a", {
+    href: address(`/runs/${job}.zip`),
+    download: "",
+    text: "Download run folder",
+  });
   const kept = make(
     "details",
     { class: "earlier" },
@@ -555,10 +617,12 @@ function keepEarlier({ card, item, body, job, when }) {
       "summary",
       {},
       make("strong", { text: item.compound, lang: item.language }),
-      make("span", { text: ` ${item.runs[0].sense ?? "sense not told"}${how}, ${body.profile}, ${time}` })
+      make("span", {
+        text: ` ${item.runs[0].sense ?? "sense not told"}${byHand(body)}, ${body.profile}, ${time}`,
+      }),
     ),
     card,
-    make("p", {}, download)
+    make("p", {}, download),
   );
   element("earlier-title").after(kept);
   element("earlier").hidden = false;
@@ -579,7 +643,11 @@ function search() {
 
 function showFound({ found }, body, focused) {
   const { sense, probability, gloss } = found;
-  const documents = found.texts.map(({ id, text, score }) => ({ id, text: [[text, false]], score }));
+  const documents = found.texts.map(({ id, text, score }) => ({
+    id,
+    text: [[text, false]],
+    score,
+  }));
   const item = {
     compound: body.span,
     sentence: marked(body.text, body.span),
@@ -589,7 +657,8 @@ function showFound({ found }, body, focused) {
   element("found").replaceChildren(drawCard(item, "retrieval"));
   element("search-nothing-yet").hidden = true;
   element("search-outcome").hidden = false;
-  say(`${plural(documents.length, "text")} found. ${body.span}: ${sense ?? "sense not told"}, ${gloss ?? ""}`);
+  const meant = [sense ?? "sense not told", gloss].filter(Boolean).join(", ");
+  say(`${plural(documents.length, "text")} found. ${body.span}: ${meant}.`);
   goTo("search-outcome-title", focused);
 }
 
@@ -598,7 +667,11 @@ function marked(text, words) {
   const at = text.toLowerCase().indexOf(words.toLowerCase());
   if (at < 0) return [[text, false]];
   const end = at + words.length;
-  return [[text.slice(0, at), false], [text.slice(at, end), true], [text.slice(end), false]];
+  return [
+    [text.slice(0, at), false],
+    [text.slice(at, end), true],
+    [text.slice(end), false],
+  ];
 }
 
 // ---------------------------------------------------------------- tabs
@@ -653,7 +726,7 @@ function listenToForm() {
   onSubmit("rank-form", rank);
   onSubmit("by-hand", rankAgain);
   element("rank-form").addEventListener("input", update);
-  element("language").addEventListener("change", () => markLanguage("", ["sentence", "compound"]));
+  element("language").addEventListener("change", showLanguages);
   element("files").addEventListener("change", ({ target }) => {
     addFiles([...target.files]);
     target.value = ""; // so that the same file can be chosen again
@@ -664,8 +737,12 @@ function listenToForm() {
     addCaptions(element("captions").value);
     element("captions").value = "";
     element("many").open = false;
+    element("many").querySelector("summary").focus();
   });
-  onClick("refused-close", dismissRefused);
+  onClick("refused-close", () => {
+    forgetRefused();
+    element("files").focus();
+  });
   onClick("clear", clear);
   if (example) onClick("example", () => fill(JSON.parse(example)));
   onClick("reload", () => {
@@ -678,14 +755,17 @@ function listenToPage() {
   for (const kind of ["dragover", "dragleave", "drop"]) addEventListener(kind, followDrag);
   addEventListener("paste", paste);
   addEventListener("pagehide", () => stream.close());
-  addEventListener("pageshow", (event) => event.persisted && connect());
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) connect();
+    showLanguages(); // the browser may have filled the form again
+    update();
+  });
 }
 
 function listenToSearch() {
   onSubmit("search-form", search);
   element("search-form").addEventListener("input", update);
-  const mark = () => markLanguage("search-", ["search-text", "search-span"]);
-  element("search-language").addEventListener("change", mark);
+  element("search-language").addEventListener("change", showLanguages);
   onClick("take-span", () => takeSelection("search-text", "search-span"));
   for (const tab of tabs) {
     tab.addEventListener("click", () => openTab(tab));
@@ -693,7 +773,6 @@ function listenToSearch() {
   }
   addEventListener("hashchange", () => showTab(tabOfAddress()));
   showTab(tabOfAddress());
-  mark();
 }
 
 listenToForm();
@@ -702,6 +781,6 @@ if (searching) listenToSearch();
 const kept = sessionStorage.getItem(KEPT);
 sessionStorage.removeItem(KEPT);
 if (kept) fill(JSON.parse(kept));
-markLanguage("", ["sentence", "compound"]);
-connect();
+showLanguages();
 update();
+connect();
