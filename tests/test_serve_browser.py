@@ -52,6 +52,8 @@ class Owlish(ScriptedChat):
         assert self.is_free.wait(timeout=30)
         if "or literally" in prompt:
             return "Literal" if BIRD.sentence in prompt else "Idiomatic"
+        if prompt.endswith("Meaning:"):
+            return IDIOM
         meaning = IDIOM if "idiom of the sentence" in prompt else THING
         return f'{{"definitions": ["{meaning}"], "scene": ""}}'
 
