@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from admire.cli import augment, head, models, rank, report, retrieval, senses, sts
+from admire.cli import augment, head, models, rank, report, retrieval, senses, serve, sts
 from admire.cli.options import flags
 from admire.errors import UserError, Waiting
 
@@ -30,6 +30,7 @@ for command, panel in (
     (rank.fuse, RANK),
     (report.report, RANK),
     (senses.sense, RANK),
+    (serve.serve, RANK),
     (retrieval.search, TEXTS),
     (retrieval.index, TEXTS),
     (retrieval.retrieve, TEXTS),

@@ -13,6 +13,7 @@ from admire.items import Item
 from admire.llm import ChatModel, open_llm
 from admire.prompts import Prompts
 from admire.scorer import Scoring
+from admire.senses import Detector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +61,16 @@ QUERY_SETTINGS: dict[str, Allowed] = {
 
 
 def understand(
-    items: Sequence[Item], settings: QuerySettings, llm: ChatModel | None = None
+    items: Sequence[Item],
+    settings: QuerySettings,
+    llm: ChatModel | None = None,
+    detector: Detector | None = None,
 ) -> list[Interpretation]:
     """The sense and the gloss of each item; a gloss is asked for literal ones too.
 
     Args:
         llm: an open chat model in place of the one that the settings name.
+        detector: an open detector in place of the built-in one.
 
     Raises:
         UserError: the model cannot be opened or asked.
@@ -77,6 +82,7 @@ def understand(
         Prompts(settings.prompts),
         sense=settings.sense,
         seed=settings.seed,
+        detector=detector,
         glosses="all",
     )
     return found

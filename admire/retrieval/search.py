@@ -17,6 +17,7 @@ from admire.retrieval.passages import locate
 from admire.retrieval.queries import QUERY_SETTINGS, QuerySettings, understand
 from admire.retrieval.texts import read_texts
 from admire.scorer import query_weights
+from admire.senses import Detector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,7 @@ def search_texts(
     *,
     llm: ChatModel | None = None,
     encoder: TextEncoder | None = None,
+    detector: Detector | None = None,
 ) -> Found:
     """Find the texts that mean what the span means in the text.
 
@@ -74,7 +76,8 @@ def search_texts(
         index: the texts to search: an index, the folder of one, or a file that
             :func:`admire.retrieval.texts.read_texts` reads.
         settings: the defaults where they are None.
-        llm, encoder: open models in place of those that the settings name.
+        llm, encoder, detector: open models in place of those that the settings name, and of the
+            built-in detector.
 
     Raises:
         UserError: the text does not contain the span, the index was made with another encoder, a
@@ -100,7 +103,7 @@ def search_texts(
         built = index_texts(read_texts(cast(Path, index)), encoder)
     reading: Interpretation | None = None
     if settings.query == "meaning":
-        (reading,) = understand([Item(span, text, settings.lang)], settings, llm)
+        (reading,) = understand([Item(span, text, settings.lang)], settings, llm, detector)
         asked = {"compound": span} | ({"gloss": reading.gloss} if reading.gloss else {})
         weights = query_weights(settings.scoring, reading.sense, asked)
     else:

@@ -1,0 +1,65 @@
+"""The command that serves a page to rank by hand."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from admire.choices import ProfileName
+from admire.cli.options import DetectorFile, Llm, LlmUrl, choice, given
+from admire.errors import UserError, check_extra
+
+
+def serve(
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; others than this machine's need a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen at; 0 takes a free one.")] = 8765,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="ADMIRE_TOKEN", help="What people and programs have to give to be let in."
+        ),
+    ] = None,
+    profile: Annotated[
+        ProfileName,
+        choice("profile", get_args(ProfileName), "The stack that is loaded and stands first."),
+    ] = "embedded",
+    llm: Llm = None,
+    llm_url: LlmUrl = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Encoder of queries and candidates, as for rank.")
+    ] = None,
+    detector: DetectorFile = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(
+            help="Texts to search: .txt (a line each), .jsonl or .csv (column text), or a folder "
+            "that admire index wrote."
+        ),
+    ] = None,
+    open: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+) -> None:
+    """Serve a page on this machine to rank pictures and captions by hand, and POST /v1/rank."""
+    check_extra("serve", "admire serve", "starlette", "uvicorn", "PIL")
+    from admire.serve import Models, run_server
+
+    if index and not index.exists():
+        raise UserError(f"{index}: cannot be read (No such file or folder).", "index")
+    changes = {
+        "llms": tuple(llm) if llm else None,
+        "llm_url": llm_url,
+        "encoder": encoder,
+        "detector": str(detector) if detector else None,
+    }
+    models = Models(profile, given(changes), index=index)
+    run_server(models, host=host, port=port, token=token, opens=open)
+    if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
+        # It waits for a chat model's reply. All files are removed by now, so nobody else has to.
+        sys.stderr.flush()
+        os._exit(0)

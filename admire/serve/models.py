@@ -1,0 +1,201 @@
+"""Profiles, and the models that they name: each is opened once and used by all visitors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
+
+from admire.choices import ProfileName
+from admire.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from admire.encoders import TextEncoder
+    from admire.llm import ChatModel
+    from admire.retrieval import TextIndex
+    from admire.senses import Detector, Sense, Use
+    from admire.settings import Settings
+
+log = logging.getLogger("admire")
+
+Opened = TypeVar("Opened")
+
+
+class OpeningError(UserError):
+    """Something cannot be opened, whatever is asked for: an extra or a key is missing, say."""
+
+
+class Models:
+    """All that is opened. Only the working thread uses it, but for the profiles' names.
+
+    Args:
+        profile: the name of the profile that is loaded in the background and stands first.
+        changes: what is other in it than the profile has it.
+        index: texts to search, or the folder of an index.
+        open_llms, open_encoder, open_detector: in place of :func:`admire.llm.open_llms`,
+            :func:`admire.encoders.open_encoder` and :func:`admire.senses.open_detector`.
+    """
+
+    def __init__(
+        self,
+        profile: ProfileName = "embedded",
+        changes: Mapping[str, Any] | None = None,
+        *,
+        index: Path | None = None,
+        open_llms: Callable[..., Sequence[ChatModel]] | None = None,
+        open_encoder: Callable[..., TextEncoder] | None = None,
+        open_detector: Callable[..., Detector] | None = None,
+    ):
+        others = [name for name in get_args(ProfileName) if name != profile]
+        self.profiles: tuple[str, ...] = (profile, *others)
+        self.index = index
+        self._changes = dict(changes or {})
+        self._openers = open_llms, open_encoder, open_detector
+        self._opened: dict[Any, Any] = {}
+
+    def settings(self, profile: str) -> Settings:
+        """The settings of a profile; those of the first with the changes."""
+        from dataclasses import replace
+
+        from admire.settings import PROFILES
+
+        stack = PROFILES[cast(ProfileName, profile)]
+        return replace(stack, **self._changes) if profile == self.profiles[0] else stack
+
+    def llms(self, settings: Settings) -> list[ChatModel]:
+        """The chat models that the settings name.
+
+        Raises:
+            UserError: one cannot be opened.
+        """
+        from admire.llm import open_llms
+
+        opener, url = self._openers[0] or open_llms, settings.llm_url
+        return [
+            model
+            for name in settings.llms
+            for model in self._once(("llm", name, url), partial(opener, name, url=url))
+        ]
+
+    def encoder(self, name: str, settings: Settings) -> TextEncoder:
+        """The encoder of that name, where the settings want it to run.
+
+        Raises:
+            UserError: it cannot be opened.
+        """
+        from admire.encoders import open_encoder
+
+        place = {"device": settings.device, "precision": settings.precision}
+        opener = partial(self._openers[1] or open_encoder, name, **place)  # type: ignore[arg-type]
+        return self._once(("encoder", name, *place.values()), opener)
+
+    def detector(self, settings: Settings) -> Detector | None:
+        """The detector, with the model that it reads; None where no chat model needs one.
+
+        Raises:
+            UserError: it cannot be opened.
+        """
+        from admire.interpretation import sense_method
+
+        methods = [sense_method(settings.sense, llm) for llm in self.llms(settings)]
+        if "detector" not in methods:
+            return None
+        return self._once(("detector", settings.detector), lambda: self._detector(settings))
+
+    def texts(self, settings: Settings) -> tuple[TextIndex, TextEncoder]:
+        """The texts to search, and the encoder that made their vectors.
+
+        Raises:
+            UserError: they cannot be read, or the encoder cannot be opened.
+        """
+        assert self.index is not None
+        return self._once("texts", lambda: self._texts(cast(Path, self.index), settings))
+
+    def load(self) -> None:
+        """Open what the first profile needs, and have what runs here load its weights.
+
+        Raises:
+            UserError: something cannot be opened.
+        """
+        from admire.encoders import Query
+        from admire.llm import Question
+        from admire.llm.prices import is_free
+
+        settings = self.settings(self.profiles[0])
+        for llm in self.llms(settings):
+            if is_free(llm):
+                _within(llm, "model").ask(Question("Hello", max_tokens=1))
+        if "embeddings" in settings.rankers:
+            names = dict.fromkeys(filter(None, [settings.encoder, settings.caption_encoder]))
+            for name in names:
+                encoder = _within(self.encoder(name, settings), "encoder")
+                encoder.encode_texts(["Hello"], role="query")
+        detector = self.detector(settings)
+        if isinstance(detector, _Reading):
+            _within(detector.encoder, "encoder").encode_queries([Query("Hello", span=(0, 5))])
+        if self.index:
+            self.texts(settings)
+
+    def _detector(self, settings: Settings) -> Detector:
+        from admire.senses import LightDetector, open_detector
+
+        found = (self._openers[2] or open_detector)(settings.detector)
+        if not isinstance(found, LightDetector):
+            return found
+        return _Reading(found, self.encoder(found.encoder, settings))
+
+    def _texts(self, path: Path, settings: Settings) -> tuple[TextIndex, TextEncoder]:
+        from admire.retrieval import index_texts, open_index, read_texts
+
+        if path.is_dir():
+            index = open_index(path)
+            return index, self.encoder(index.encoder["name"], settings)
+        encoder = self.encoder("e5", settings)
+        return index_texts(read_texts(path), encoder), encoder
+
+    def _once(self, key: Any, opener: Callable[[], Opened]) -> Opened:
+        if key not in self._opened:
+            try:
+                self._opened[key] = opener()
+            except UserError as error:
+                raise OpeningError(str(error), *error.settings) from error
+        return cast(Opened, self._opened[key])
+
+
+class _Reading:
+    """A light detector with its encoder, which it would open anew for each use."""
+
+    def __init__(self, detector: Any, encoder: Any):
+        self.detector, self.encoder = detector, encoder
+        self.identity: str = detector.identity
+        self.columns: tuple[str, ...] = detector.columns
+        self.setting = detector.setting
+
+    def classify(self, uses: Sequence[Use]) -> list[Sense]:
+        """See :class:`admire.senses.Detector`."""
+        found: list[Sense] = self.detector.classify(uses, self.encoder)
+        return found
+
+
+def _within(cached: Any, name: str) -> Any:
+    """What a cache stands before, so that weights are loaded though all answers are known."""
+    return getattr(cached, name, cached)
+
+
+def load_and_tell(models: Models, tell: Callable[[str, str], object]) -> None:
+    """Load the first profile's models; what becomes of it is told as a state and in words."""
+    profile = models.profiles[0]
+    try:
+        models.load()
+    except UserError as error:
+        log.warning("The profile %s cannot be used: %s", profile, error)
+        tell("failed", str(error))
+    except Exception:
+        log.exception("The models of the profile %s could not be loaded.", profile)
+        tell("failed", f"The models of the profile {profile} could not be loaded.")
+    else:
+        tell("ready", f"The models of the profile {profile} are loaded.")

@@ -1,0 +1,208 @@
+"""What the working thread does: rank an item, rank it again by hand, search."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from admire.errors import UserError
+from admire.interpretation import Interpretation
+from admire.items import Item, SenseLabel, read_items
+from admire.meaning import DEFINITIONS, Meaning
+from admire.rankers import look_where_no_caption_is
+from admire.recorded import Recorded, Said, key_of
+from admire.report.gallery import card, result
+from admire.report.thumbnails import Shown
+from admire.run import Ranking, Run, rank
+from admire.senses.sense import Sense
+from admire.settings import Settings
+
+if TYPE_CHECKING:
+    from admire.llm import ChatModel
+    from admire.senses import Detector
+    from admire.serve.models import Models
+    from admire.serve.pictures import Picture
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """An item that was ranked.
+
+    Attributes:
+        pictures: of the candidates that have one, by the candidate's name.
+        settings: with which the profile ranks, whatever was said by hand since.
+        sense: as it was given by hand.
+    """
+
+    run: Run
+    settings: Settings
+    pictures: Mapping[str, Picture]
+    sense: SenseLabel | None = None
+
+    @property
+    def ranking(self) -> Ranking:
+        return self.run.rankings[0]
+
+    @property
+    def item(self) -> Item:
+        return self.ranking.item
+
+
+def read_row(row: Mapping[str, Any], folder: Path, name: str) -> Item:
+    """A row of a ``manifest.jsonl`` as an item, with all checks of ``admire rank``.
+
+    Args:
+        folder: holds the pictures, by the names in the row.
+        name: of the manifest, which is written there for a moment.
+
+    Raises:
+        UserError: the row cannot be ranked; the message names the key, and no file.
+    """
+    manifest = folder / name
+    manifest.write_text(json.dumps(row), encoding="utf-8")
+    try:
+        (item,) = read_items(manifest, "en")
+    except UserError as error:
+        told = str(error).removeprefix(f"{manifest}, row 1")
+        told = told.removeprefix(f" ('{row.get('compound')}')").lstrip(":, ")
+        raise UserError(told, *error.settings) from None
+    finally:
+        manifest.unlink()
+    if len(item.candidates) < 2:
+        raise UserError("candidates: there are none; a ranking needs two or more.")
+    return item
+
+
+def rank_item(item: Item, settings: Settings, models: Models) -> Run:
+    """Rank one item with models that are open, or that are opened now and kept.
+
+    Raises:
+        UserError: as :func:`admire.rank` does.
+    """
+    return _rank(item, settings, models, models.llms(settings), models.detector(settings))
+
+
+def rank_by_hand(
+    item: Item,
+    before: Ranked,
+    sense: SenseLabel | None,
+    meanings: Mapping[SenseLabel, str | None],
+    models: Models,
+) -> Run:
+    """Rank an item again with what a person says of it. No chat model is asked.
+
+    Args:
+        before: what chat models said of the item.
+        sense: None leaves it as it was.
+        meanings: definitions, one a line, in place of all that was said of a sense.
+
+    Raises:
+        UserError: the profile's rankers do not compare vectors; or as :func:`admire.rank` does.
+    """
+    check_by_hand(before)
+    told = [_by_hand(item, one, sense, meanings) for one in before.ranking.interpretations]
+    settings = replace(
+        before.settings, rankers=("embeddings",), llms=tuple(one.name for one in told)
+    )
+    return _rank(item, settings, models, told)
+
+
+def check_by_hand(before: Ranked) -> None:
+    """Refuse to rank by hand what is not ranked by vectors.
+
+    Raises:
+        UserError: another sense or meaning would not change the order.
+    """
+    if "embeddings" not in before.settings.rankers:
+        raise UserError(
+            f"This profile ranks by {' and '.join(before.settings.rankers)} alone: its chat model "
+            "would have to look at the candidates again. Only what is compared as vectors can be "
+            "ranked again by hand."
+        )
+    if not before.ranking.interpretations:
+        raise UserError("No chat model said what the compound means here.")
+
+
+def _by_hand(
+    item: Item,
+    before: Interpretation,
+    sense: SenseLabel | None,
+    meanings: Mapping[SenseLabel, str | None],
+) -> Recorded:
+    """What one chat model said of the item, with what a person says in its place."""
+    said = Said(before.sense)
+    if sense:
+        vote = int(sense == "idiomatic")
+        said.sense = Sense(sense, float(vote), vote, 1 - vote)
+    said.meanings = {"idiomatic": before.idiomatic, "literal": before.literal}
+    for label, text in meanings.items():
+        if text and text.strip():
+            lines = (" ".join(line.split()) for line in text.splitlines())
+            said.meanings[label] = Meaning(tuple(filter(None, lines))[:DEFINITIONS])
+    name = f"{before.llm.removesuffix(BY_HAND)}{BY_HAND}"
+    return Recorded(name, name, {key_of(item.compound, item.sentence): said})
+
+
+BY_HAND = ", by hand"
+
+
+def _rank(
+    item: Item,
+    settings: Settings,
+    models: Models,
+    llms: Sequence[ChatModel],
+    detector: Detector | None = None,
+) -> Run:
+    encoder = caption_encoder = None
+    if "embeddings" in settings.rankers:
+        settings = look_where_no_caption_is([item], settings)
+        encoder = models.encoder(settings.encoder, settings)
+        if settings.caption_encoder:
+            caption_encoder = models.encoder(settings.caption_encoder, settings)
+    return rank(
+        [item],
+        settings,
+        llms=llms,
+        encoder=encoder,
+        caption_encoder=caption_encoder,
+        detector=detector,
+    )
+
+
+def search(text: str, span: str, language: str, top: int, models: Models) -> dict[str, Any]:
+    """The texts that mean what the span means in the text, as the page shows them.
+
+    Raises:
+        UserError: as :func:`admire.retrieval.search_texts` does.
+    """
+    from admire.retrieval import SearchSettings, search_texts
+
+    stack = models.settings(models.profiles[0])
+    index, encoder = models.texts(stack)
+    found = search_texts(
+        text,
+        span,
+        index,
+        SearchSettings(top=top, lang=language),
+        llm=models.llms(stack)[0],
+        encoder=encoder,
+        detector=models.detector(stack),
+    )
+    reading = found.reading
+    return {
+        "sense": reading.sense.label if reading else None,
+        "probability": reading.sense.probability if reading else None,
+        "gloss": reading.gloss if reading else None,
+        "texts": [
+            {"id": one.name, "text": one.caption, "score": points} for one, points in found.texts
+        ],
+    }
+
+
+def item_card(run: Run, shown: Mapping[Path, Shown], number: int = 1) -> dict[str, Any]:
+    """The item as cards.js draws it, with what the run made of it."""
+    (ranking,) = run.rankings
+    return card(number, ranking.item, [result(ranking.item, ranking, None, run.record)], shown)
