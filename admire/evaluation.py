@@ -120,10 +120,16 @@ def summarise(
     return pd.DataFrame(rows, columns=["group", "n", "metric", "mean", "low", "high"])
 
 
-def paired_difference(first: pd.DataFrame, second: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
+def paired_difference(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    *,
+    columns: Sequence[str] | None = None,
+    seed: int = 0,
+) -> pd.DataFrame:
     """As :func:`summarise`, for second minus first item by item: both scored on the same gold."""
     difference = second[["compound", "sentence", "sentence_type"]].copy()
-    for column in _metrics(first):
-        if column in second:
-            difference[column] = second[column] - first[column]
-    return summarise(difference, seed=seed)
+    both = [column for column in columns or _metrics(first) if column in second]
+    for column in both:
+        difference[column] = second[column] - first[column]
+    return summarise(difference, columns=both, seed=seed)

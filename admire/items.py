@@ -294,10 +294,10 @@ def _inside(name: str) -> bool:
     return not Path(name).is_absolute() and Path(os.path.normpath(name)).parts[:1] != ("..",)
 
 
-def parse_sentence_type(cell: str, where: str) -> SenseLabel | None:
+def parse_sentence_type(cell: str, where: str, column: str = "sentence_type") -> SenseLabel | None:
     label = cell.strip().lower() or None
     if label not in (None, *get_args(SenseLabel)):
-        raise UserError(f"{where}, sentence_type: is '{label}', not idiomatic or literal.")
+        raise UserError(f"{where}, {column}: is '{label}', not idiomatic or literal.")
     return cast(SenseLabel | None, label)
 
 

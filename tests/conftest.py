@@ -26,6 +26,8 @@ from admire.errors import UserError
 from admire.items import read_items
 
 if TYPE_CHECKING:
+    from browser import Look
+    from playwright.sync_api import Browser
     from strict_server import StrictServer
 
 settings.register_profile("steady", deadline=None, derandomize=True)
@@ -165,6 +167,24 @@ def served(official: StrictServer, monkeypatch: pytest.MonkeyPatch) -> StrictSer
     monkeypatch.setattr(logging.getLogger("admire"), "handlers", [])  # of another test's command
     official.answer = answer
     return official
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's chromium. Not for the session: while it runs, no other event loop can."""
+    from browser import start
+
+    with start() as browser:
+        yield browser
+
+
+@pytest.fixture
+def look(browser: Browser) -> Iterator[Look]:
+    """Opens an address and returns its page; that nothing leaves the page is checked at the end."""
+    from browser import watched
+
+    with watched(browser) as look:
+        yield look
 
 
 @pytest.fixture

@@ -118,7 +118,8 @@ def test_every_option_of_rank_is_among_those_tried():
     known = {name for p in parameters for name in (*p.opts, *p.secondary_opts) if name[:2] == "--"}
     tried = {word for options in OPTIONS for word in options.split() if word[:2] == "--"}
     asking = {"--dry-run", "--parallel", "--budget", "--batch"}  # in test_run_served.py
-    assert known - tried == {"--out", "--profile", "--lang"} | asking
+    elsewhere = {"--report"}  # in test_report_write.py
+    assert known - tried == {"--out", "--profile", "--lang"} | asking | elsewhere
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -14,7 +14,7 @@ from conftest import admire_row
 from toys import WordEncoder
 
 from admire.encoders import Query, Vectors
-from admire.senses import LightDetector
+from admire.senses import LightDetector, read_senses
 
 pytest.importorskip("sklearn", reason="macro F1 needs the extra 'train'")
 
@@ -96,6 +96,20 @@ def test_a_submission_is_written_and_without_labels_nothing_is_scored(
     assert (code, told) == (2, "")
     assert "plain.csv: has no labels" in err
     assert "(--gold, --out)" in err
+
+
+def test_a_table_with_probabilities_is_written_and_needs_no_labels(
+    capsys, write_table, idiomatic, tmp_path
+):
+    plain = write_table(*without("Label"), name="plain.csv")
+    table = tmp_path / "senses.tsv"
+    code, told, err = run(capsys, "detect", plain, "--detector", idiomatic, "--table", table)
+    assert (code, told) == (0, "")
+    assert f"Wrote {table}" in err
+    items, senses = read_senses(table)
+    assert [item.language for item in items] == ["pt", "en", "en", "en"]
+    assert {sense.label for sense in senses} == {"idiomatic"}
+    assert all(sense.probability > 0.5 for sense in senses)
 
 
 def test_labels_may_be_in_a_gold_file(capsys, write_table, idiomatic):

@@ -17,8 +17,9 @@ from admire.meaning import Meaning
 from admire.retrieval.evaluation import score_queries, write_trec
 from admire.retrieval.modes import MODES
 from admire.retrieval.passages import Split, write_split
-from admire.retrieval.retrieve import RetrieveSettings, retrieve_split, write_retrieval
+from admire.retrieval.retrieve import RetrieveSettings, retrieve_split
 from admire.retrieval.retrievers import bm25, by_meaning, dense, tune_bm25
+from admire.retrieval.run_folder import write_retrieval
 from admire.scorer import Scoring
 from admire.senses.sense import Sense
 
@@ -88,7 +89,10 @@ def test_by_meaning_a_chat_model_or_the_data_tells_the_senses(data, sense, first
     assert usages[0] == first
     scoring = Scoring(gate="soft", contrast=0.5, standardise=True)
     assert_scores(found, by_meaning(split, WordEncoder(), readings, scoring), split)
-    assert found.record | {"llm": "embedded", "sense": sense, "contrast": 0.5} == found.record
+    assert (
+        found.record | {"llm": "embedded", "sense": sense, "contrast": 0.5, "lang": "en"}
+        == found.record
+    )
 
 
 def test_a_run_folder_has_runs_figures_and_a_record_and_replaces_only_its_own(data, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from admire.errors import UserError
 from admire.items import Item
-from admire.senses import Sense, given, known_senses, sense_table
+from admire.senses import Sense, given, known_senses, read_senses, sense_table, write_senses
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,61 @@ def test_a_table_tells_what_was_decided_and_how_often_it_is_right():
     known = known_senses(table)
     assert known["sentence"].tolist() == ["A.", "C.", "D."]
     assert known["accuracy"].tolist() == [1.0, 0.0, 0.0]
+
+
+USES = [
+    Item("night owl", 'She said\t"I am\na night owl".', "en", sentence_type="idiomatic"),
+    Item("pé frio", "Ele é um pé frio.", "pt-br"),
+]
+TOLD = [Sense("literal", 0.3, 1, 3, 1), Sense(None, 0.5, unparsed=5)]
+
+
+def test_what_was_written_is_read_again(tmp_path):
+    write_senses(tmp_path / "senses.tsv", USES, TOLD)
+    assert read_senses(tmp_path / "senses.tsv") == (USES, TOLD)
+
+
+def test_tables_of_older_versions_have_neither_language_nor_probability(tmp_path):
+    path = tmp_path / "senses_pt.tsv"
+    table = write_senses(path, USES, TOLD).drop(columns=["language", "probability"])
+    assert list(table)[-1] == "confidence"  # what was there keeps its order
+    table.to_csv(path, sep="\t", index=False)
+    items, senses = read_senses(path)
+    assert [item.language for item in items] == ["pt", "pt"]
+    assert [sense.label for sense in senses] == ["literal", None]
+    assert [sense.probability for sense in senses] == pytest.approx([0.3, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "message"),
+    [
+        ("predicted_type", "figurative", "row 2, predicted_type: is 'figurative', not"),
+        ("sentence_type", "metaphor", "row 2, sentence_type: is 'metaphor', not"),
+        ("probability", "1.5", "row 2, probability: is '1.5', not a number from 0 to 1"),
+        ("probability", "nan", "row 2, probability: is 'nan', not"),
+        ("literal", "-1", "row 2, literal: is '-1', not a number of votes"),
+        ("language", "Portuguese!", "row 2, language: 'Portuguese!' is not"),
+    ],
+)
+def test_a_cell_that_cannot_be_used_is_named(tmp_path, column, cell, message):
+    path = tmp_path / "senses.tsv"
+    table = write_senses(path, USES, TOLD).astype(object)
+    table.loc[1, column] = cell
+    table.to_csv(path, sep="\t", index=False)
+    with pytest.raises(UserError) as caught:
+        read_senses(path)
+    assert f"{path}, {message}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("compound\tsentence\nnight owl\tA.\n", "column 'sentence_type' is missing"),
+        ("", "is empty"),
+    ],
+)
+def test_another_table_is_refused(tmp_path, text, message):
+    path = tmp_path / "other.tsv"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_senses(path)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import httpx
@@ -145,6 +146,8 @@ def test_loopback_is_what_no_other_machine_reaches():
 
 def test_the_page_is_filled_with_what_there_is(served):
     page = served.client.get("/").text
-    assert "embedded, paper, vision, vision-local, best" in page
+    profiles = re.findall(r"<option>(.*)</option>", page)
+    assert profiles == ["embedded", "paper", "vision", "vision-local", "best"]
+    assert '<option value="de">German (de)</option>' in page
     assert served.client.get("/favicon.ico").status_code == 204
     assert toy_models().profiles[0] == "embedded"

@@ -34,7 +34,10 @@ def report(
     ] = "embed",
     data: Annotated[
         Path | None,
-        typer.Option(help="Where the data of the runs are now, for the pictures; else as ranked."),
+        typer.Option(
+            help="Where the data of the runs are now, for the pictures and for gold that came "
+            "later; else as ranked."
+        ),
     ] = None,
 ) -> None:
     """Show runs in one HTML file: figures, plots, and each item with its pictures.

@@ -113,7 +113,8 @@ def retrieve(
     json: Json = False,
 ) -> None:
     """Retrieve what means the same as a query's span, and score that: R-precision, nDCG@10."""
-    from admire.retrieval.retrieve import RetrieveSettings, retrieve_split, write_retrieval
+    from admire.retrieval.retrieve import RetrieveSettings, retrieve_split
+    from admire.retrieval.run_folder import write_retrieval
     from admire.storage import check_folder
 
     settings = RetrieveSettings(

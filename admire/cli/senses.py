@@ -54,8 +54,7 @@ def sense(
     from admire.llm import open_llm
     from admire.metrics import calibration_error
     from admire.prompts import Prompts
-    from admire.senses import known_senses, open_detector, sense_table
-    from admire.storage import write_whole
+    from admire.senses import known_senses, open_detector, write_senses
 
     items = read_items(data, lang)
     (readings,) = interpret(
@@ -68,9 +67,7 @@ def sense(
         detector=open_detector(detector) if detector else None,
         glosses="none",
     )
-    table = sense_table(items, [reading.sense for reading in readings])
-    with write_whole(out) as file:
-        table.to_csv(file, sep="\t", index=False)
+    table = write_senses(out, items, [reading.sense for reading in readings])
     log.info("Wrote %s", out)
     known = known_senses(table)
     if not known.empty:
@@ -105,12 +102,18 @@ def detect(
             "What the submission says; else the detector's own, or zero_shot.",
         ),
     ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(help="TSV to write, as that of admire sense: votes and probabilities."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Decide which sentences of a Task 2A file are idiomatic, and score that where it is known."""
     from admire.senses import detect_uses, open_detector
 
-    scores = detect_uses(data, open_detector(detector), gold=gold, out=out, setting=setting)
+    scores = detect_uses(
+        data, open_detector(detector), gold=gold, out=out, setting=setting, table=table
+    )
     if json and scores:
         print(jsonlib.dumps([asdict(score) for score in scores], indent=2))
     elif scores:

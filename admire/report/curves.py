@@ -73,12 +73,12 @@ def tuning_table(folder: Path) -> pd.DataFrame | None:
     """
     try:
         items, parts, _ = read_cosines(folder)
-    except UserError:
+        said = read_record(folder)["settings"]["scoring"]
+        own = Scoring(**said | {"texts": tuple(said.get("texts", Scoring().texts))})
+    except (UserError, KeyError, TypeError):
         return None
     if any(item.expected_order is None for item in items):
         return None
-    said = read_record(folder)["settings"]["scoring"]
-    own = Scoring(**said | {"texts": tuple(said.get("texts", Scoring().texts))})
     weights = own.image_weight + own.caption_weight
     tried = [("contrast", own.contrast, own, True)]
     tried += [
@@ -128,7 +128,7 @@ def _tuning_plot(varied: str, curves: pd.DataFrame, names: Sequence[str]) -> Plo
         for gate in table.loc[~table["own"], "gate"].unique()
     ]
     labels = [
-        f"{short(names[run], 20)}, {gate} gate" if several else f"{gate} gate"
+        f"{short(names[run], 14)}, {gate} gate" if several else f"{gate} gate"
         for run, gate, _ in drawn
     ]
 
@@ -149,8 +149,7 @@ def _tuning_plot(varied: str, curves: pd.DataFrame, names: Sequence[str]) -> Plo
         legend(figure, lines, labels)
 
     title = {"contrast": "Figures by contrast", "pictures": "Figures by the weight of pictures"}
-    height = 3.4 + 0.2 * (len(drawn) if several else 1)
-    return draw(f"by-{varied}", title[varied], " ".join(told), paint, height=height)
+    return draw(f"by-{varied}", title[varied], " ".join(told), paint, height=3.4)
 
 
 def sweep_report(path: Path) -> Report:
@@ -191,7 +190,7 @@ def sweep_report(path: Path) -> Report:
         Table("What all heads have", ("setting", "value"), tuple(same)),
     )
     data = {"kind": "sweep", "runs": [{"name": path.name}], "metrics": [], "items": []}
-    return Report(f"Sweep: {path.stem}", "sweep", tables, tuple(_epoch_plots(heads, varied)), data)
+    return Report(path.name, "sweep", tables, tuple(_epoch_plots(heads, varied)), data)
 
 
 def _read_sweep(path: Path) -> list[list[dict[str, Any]]]:
@@ -292,7 +291,7 @@ def _epoch_plot(name: str, heads: Sequence[dict[str, Any]], others: Sequence[str
         axes.set_ylabel("top-1 on the test compounds")
         axes.tick_params(bottom=False, left=False)
         axes.grid()
-        legend(figure, handles, values)
+        legend(figure, handles, [value.replace(" = ", " ") for value in values])
 
     title = f"Top-1 by epoch and {_called(name)}"
-    return draw(f"sweep-{name.replace('_', '-')}", title, told, paint, height=3.2)
+    return draw(f"sweep-{name.replace('_', '-')}", title, told, paint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -21,25 +22,30 @@ _COLOURS = {f"#a5{k:02x}5a": f"var(--{name})" for k, name in enumerate((*_NAMES,
 """Colours that Matplotlib can draw with, and the page's custom properties that they stand for."""
 
 INK, MUTED, LINE, IDIOMATIC, LITERAL, GOOD, BAD, *RUNS = _COLOURS
-MARKERS = "osD^vP"
-"""Runs differ by these as well, for people who see no difference between their colours."""
+MARKERS = "osD^vPX"
+"""Runs differ by these as well, for people who see no difference between their colours. There is
+one more of them, so that the seventh run is not like the first."""
 
-WIDTH = 4.2
+WIDTH = 4.0
 """Of a plot, in inches. A unit of its SVG is a point; on a phone of 360 px that is about 1.1 px."""
+
+LINE_HEIGHT = 0.2
+"""Of a legend, in inches."""
 
 _STYLE = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "admire",
     "text.parse_math": False,  # a run may be called $x$
-    "font.size": 10.5,
-    "axes.labelsize": 10.5,
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
-    "legend.fontsize": 10,
+    "font.size": 11,
+    "axes.labelsize": 11,
+    "xtick.labelsize": 10.5,
+    "ytick.labelsize": 10.5,
+    "legend.fontsize": 10.5,
     "legend.frameon": False,
     "legend.handlelength": 1.4,
     "legend.columnspacing": 1.2,
-    "axes.titlesize": 10.5,
+    "legend.title_fontsize": 10.5,
+    "axes.titlesize": 11,
     "axes.facecolor": "none",
     "figure.facecolor": "none",
     "axes.spines.top": False,
@@ -61,7 +67,7 @@ _STYLE = {
 
 
 def draw(
-    name: str, title: str, told: str, paint: Callable[[Figure], None], *, height: float = 3.0
+    name: str, title: str, told: str, paint: Callable[[Figure], None], *, height: float = 2.8
 ) -> Plot:
     """A plot that a function paints on an empty figure.
 
@@ -69,7 +75,7 @@ def draw(
         name: begins the ids in the SVG, so no two plots of a page may share it.
         told: what the plot shows, in words.
         paint: uses only the colours of this module.
-        height: in inches, beside a width of :data:`WIDTH`.
+        height: in inches without the legend, beside a width of :data:`WIDTH`.
 
     Raises:
         UserError: Matplotlib is not installed.
@@ -78,8 +84,10 @@ def draw(
         import matplotlib
         from matplotlib.figure import Figure
 
-    plain = {key: value for key, value in matplotlib.rcParamsDefault.items() if key != "backend"}
-    with matplotlib.rc_context(plain | _STYLE), warnings.catch_warnings():
+    # Matplotlib's defaults, whatever the user's own file says.
+    style: dict[Any, Any] = {**matplotlib.rcParamsDefault, **_STYLE}
+    del style["backend"]
+    with matplotlib.rc_context(style), warnings.catch_warnings():
         # Letters that Matplotlib's own font lacks are drawn by the page's.
         warnings.filterwarnings("ignore", "Glyph", UserWarning)
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -89,20 +97,30 @@ def draw(
     return Plot(title, _for_page(file.getvalue(), name, title), told)
 
 
-def short(name: str, width: int = 26) -> str:
-    """A run's name, cut to fit into a legend, without characters that cannot be shown."""
-    shown = "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name
-    )
-    return shown if len(shown) <= width else shown[: width - 1] + "…"
+def short(name: str, width: int = 18) -> str:
+    """A run's name, cut in the middle to fit, without characters that cannot be shown."""
+    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
+    if len(shown) <= width:
+        return shown
+    end = width // 2
+    return f"{shown[: width - end - 1]}…{shown[-end:]}"
 
 
-def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """A legend above the axes, in a row where it fits."""
-    fits = sum(len(label) + 5 for label in labels) <= 48
+def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], title: str = "") -> None:
+    """A legend above the axes, in as many columns as fit; the figure grows by its height."""
+    letters = [len(label) + 5 for label in labels]
+    columns = len(labels) if sum(letters) <= 48 else 2 if 2 * max(letters) <= 46 else 1
     figure.legend(
-        handles, labels, loc="outside upper left", ncols=len(labels) if fits else 1, borderaxespad=0
+        handles,
+        labels,
+        loc="outside upper left",
+        ncols=columns,
+        borderaxespad=0,
+        title=title or None,
+        alignment="left",
     )
+    lines = math.ceil(len(labels) / columns) + bool(title)
+    figure.set_figheight(figure.get_figheight() + LINE_HEIGHT * lines)
 
 
 def _for_page(svg: str, name: str, title: str) -> str:

@@ -45,6 +45,9 @@ FIGURES = {
 }
 """The figures that are drawn, and what they are called."""
 
+LATER = "later"
+"""Where a document stands that is not among those that are shown."""
+
 BEST_DCG = 3 + 1 / math.log2(3)
 
 
@@ -83,9 +86,9 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
 
     Columns: ``run`` (its place in the data), ``sentence_type`` (gold), ``predicted_type``,
     ``probability`` (of the idiomatic sense), ``right``, ``margin``, ``place``, ``candidates`` (how
-    many there are) and the figures. ``place`` is where the best candidate or the first relevant
-    document stands, from 1; infinite where it is not among the documents that are shown. What is
-    not known is None or NaN.
+    many there are, or how many documents are shown) and the figures. ``place`` is where the best
+    candidate or the first relevant document stands, from 1; infinite where it is not among the
+    documents that are shown. What is not known is None or NaN.
     """
     rows = [
         {
@@ -96,7 +99,7 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
             "right": result.get("right"),
             "margin": result.get("margin"),
             "place": _place(item, result),
-            "candidates": len(item.get("candidates", ())),
+            "candidates": len(item.get("candidates") or result.get("documents", ())),
             **{metric: (result["figures"] or {}).get(metric) for metric in data["metrics"]},
         }
         for item in data["items"]
@@ -110,12 +113,12 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _place(item: Mapping[str, Any], result: Mapping[str, Any]) -> float:
-    if "documents" in result:
+    if "documents" in result and result["figures"]:
         relevant = (k for k, one in enumerate(result["documents"], start=1) if one["relevant"])
         return next(relevant, math.inf)
     if not item.get("gold"):
         return math.nan
-    return 1.0 + result["order"].index(item["gold"][0])
+    return float(1 + result["order"].index(item["gold"][0]))
 
 
 def by_run(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
@@ -166,14 +169,9 @@ def place_counts(cases: pd.DataFrame) -> pd.DataFrame:
     """For how many items the best candidate stands where: a row a place, a column a run."""
     known = cases[cases["place"].notna()]
     counts = pd.crosstab(known["place"], known["run"])
-    finite = [place for place in counts.index if math.isfinite(place)]
-    last = max([*finite, *(known["candidates"] if len(known) else ())], default=0)
-    if math.inf in counts.index:  # what is not shown stands after all that is
-        last = max(last, 10)
-    places = [
-        *map(float, range(1, int(last) + 1)),
-        *([math.inf] if math.inf in counts.index else []),
-    ]
+    places = [1.0 + k for k in range(max(known["candidates"], default=0))]
+    if math.inf in counts.index:
+        places.append(math.inf)
     return counts.reindex(index=places, fill_value=0)
 
 
@@ -214,78 +212,61 @@ def chance(cases: pd.DataFrame, metric: str) -> float | None:
 
 
 def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
-    for metric, name in FIGURES.items():
-        if metric not in cases or cases[metric].isna().all():
-            continue
-        known = cases[cases[metric].notna()]
-        summary = pd.concat(
-            [summarise(part, columns=[metric]).assign(run=run) for run, part in by_run(known)]
-        )
-        expected = chance(known, metric)
-        told = [f"{name}, mean and 95 % bootstrap interval."]
-        for run, rows in by_run(summary):
-            means = (
-                f"{row['group']} {row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
-                for row in rows.to_dict("records")
+    for metric in FIGURES:
+        if metric in cases and cases[metric].notna().any():
+            yield _figure_plot(runs, cases[cases[metric].notna()], metric)
+
+
+def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
+    name, expected = FIGURES[metric], chance(cases, metric)
+    summaries = {run: summarise(part, columns=[metric]) for run, part in by_run(cases)}
+    summary = pd.concat(summaries.values())
+    sizes = summary.groupby("group")["n"].max()
+    groups = [group for group in GROUPS if group in sizes]
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        step = min(0.24, 0.72 / len(summaries))
+        handles = []
+        for place, (run, rows) in enumerate(summaries.items()):
+            at = np.array([groups.index(group) for group in rows["group"]], float)
+            handles.append(
+                axes.errorbar(
+                    rows["mean"],
+                    at + step * (place - (len(summaries) - 1) / 2),
+                    xerr=np.array([rows["mean"] - rows["low"], rows["high"] - rows["mean"]]),
+                    fmt=MARKERS[run % len(MARKERS)],
+                    color=RUNS[run % len(RUNS)],
+                    elinewidth=2,
+                )
             )
-            told.append(f"{runs[run]}: {', '.join(means)}.")
+        axes.set_yticks(range(len(groups)), [f"{group}\nn = {sizes[group]}" for group in groups])
+        axes.set_ylim(len(groups) - 0.5, -0.5)
+        axes.tick_params(left=False)
+        axes.grid(axis="x")
+        if metric == "dcg":
+            axes.set_xlim(min(2.0, float(summary["low"].min())) - 0.1, BEST_DCG + 0.05)
+        else:
+            axes.set_xlim(-0.02, 1.02)
+        axes.locator_params(axis="x", nbins=6)
         if expected:
-            told.append(f"Dotted: chance, {expected:.3f}.")
-        groups = [group for group in GROUPS if group in set(summary["group"])]
+            axes.axvline(expected, color=MUTED, linestyle=":")
+            where: dict[str, Any] = {
+                "xycoords": ("data", "axes fraction"),
+                "va": "bottom",
+                "ha": "center",
+            }
+            axes.annotate("chance", (expected, 1), color=MUTED, fontsize=10, **where)
+        if len(runs) > 1:
+            legend(figure, handles, [short(runs[run]) for run in summaries])
 
-        def paint(
-            figure: Figure,
-            summary: pd.DataFrame = summary,
-            groups: Sequence[str] = groups,
-            metric: str = metric,
-            expected: float | None = expected,
-        ) -> None:
-            axes = figure.subplots()
-            there = sorted(set(summary["run"]))
-            step = min(0.24, 0.72 / len(there))
-            handles = []
-            for place, run in enumerate(there):
-                rows = summary[summary["run"] == run]
-                at = np.array([groups.index(group) for group in rows["group"]], float)
-                spread = [rows["mean"] - rows["low"], rows["high"] - rows["mean"]]
-                handles.append(
-                    axes.errorbar(
-                        rows["mean"],
-                        at + step * (place - (len(there) - 1) / 2),
-                        xerr=np.array(spread),
-                        fmt=MARKERS[run % len(MARKERS)],
-                        color=RUNS[run % len(RUNS)],
-                        elinewidth=2,
-                    )
-                )
-            sizes = summary.groupby("group")["n"].max()
-            axes.set_yticks(
-                range(len(groups)), [f"{group}\nn = {sizes[group]}" for group in groups]
-            )
-            axes.set_ylim(len(groups) - 0.5, -0.5)
-            axes.tick_params(left=False)
-            axes.grid(axis="x")
-            if metric == "dcg":
-                axes.set_xlim(min(2.0, float(summary["low"].min())) - 0.1, BEST_DCG + 0.05)
-            else:
-                axes.set_xlim(-0.02, 1.02)
-            axes.locator_params(axis="x", nbins=6)
-            if expected:
-                axes.axvline(expected, color=MUTED, linestyle=":")
-                axes.annotate(
-                    "chance",
-                    (expected, 1),
-                    xycoords=("data", "axes fraction"),
-                    va="bottom",
-                    ha="center",
-                    color=MUTED,
-                    fontsize=9.5,
-                )
-            if len(runs) > 1:
-                legend(figure, handles, [short(runs[run]) for run in there])
-
-        height = 1.5 + len(groups) * max(0.4, 0.14 * len(runs)) + 0.2 * (len(runs) > 2) * len(runs)
-        yield draw(f"figures-{metric}", f"{name} by sense", " ".join(told), paint, height=height)
+    told = f"{name}, mean and 95 % bootstrap interval; the table Figures has the numbers."
+    if expected:
+        told += f" The dotted line is chance, {expected:.3f}."
+    by = "usage" if metric in ("r_precision", "ndcg") else "sense"
+    title = f"{name} by {by}" if metric != "sense_accuracy" else "Accuracy of the sense"
+    height = 0.5 + len(groups) * max(0.6, 0.16 * len(runs))
+    return draw(f"figures-{metric}", title, told, paint, height=height)
 
 
 def _places(
@@ -294,11 +275,15 @@ def _places(
     counts = place_counts(cases)
     if counts.empty:
         return
-    names = [f"{place:.0f}" if math.isfinite(place) else "later" for place in counts.index]
+    names = [f"{place:.0f}" if math.isfinite(place) else LATER for place in counts.index]
     there = [int(run) for run in counts.columns]
     told = []
     for run in there:
-        each = (f"{n} at {name}" for name, n in zip(names, counts[run], strict=True) if n)
+        each = (
+            f"{n} {name if name == LATER else f'at {name}'}"
+            for name, n in zip(names, counts[run], strict=True)
+            if n
+        )
         told.append(f"{runs[run]}: {', '.join(each)}.")
 
     def paint(figure: Figure) -> None:
@@ -309,20 +294,17 @@ def _places(
             at = np.arange(len(counts)) + width * (place - (len(there) - 1) / 2)
             bars.append(axes.bar(at, counts[run], width * 0.92, color=RUNS[run % len(RUNS)]))
             if len(there) * len(counts) <= 12:
-                axes.bar_label(bars[-1], padding=1, fontsize=9.5, color=INK)
-        axes.set_xticks(range(len(counts)), names)
+                axes.bar_label(bars[-1], padding=1, fontsize=10, color=INK)
+        axes.set_xticks(
+            range(len(counts)), [f">{len(names) - 1}" if one == LATER else one for one in names]
+        )
         axes.set_xlabel(f"predicted place of the {what}")
         _count_axis(axes, "items" if what == "best candidate" else "queries")
         if len(runs) > 1:
             legend(figure, bars, [short(runs[run]) for run in there])
 
     title = f"Where the {what} landed"
-    yield draw("places", title, " ".join(told), paint, height=_height(2.7, len(runs)))
-
-
-def _height(height: float, runs: int) -> float:
-    """A plot's height with its legend."""
-    return height + 0.2 * (runs if runs > 2 else runs == 2)
+    yield draw("places", title, " ".join(told), paint, height=2.7)
 
 
 def _count_axis(axes: Axes, what: str) -> None:
@@ -363,7 +345,15 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         for place, run in enumerate(there):
             part, colour = bins[bins["run"] == run], RUNS[run % len(RUNS)]
             marker = MARKERS[run % len(MARKERS)]
-            lines += above.plot(part["told"], part["came"], marker=marker, color=colour)
+            under = max(0, min(3, len(there) - 1) - place)  # thicker, not to be hidden
+            lines += above.plot(
+                part["told"],
+                part["came"],
+                marker=marker,
+                color=colour,
+                linewidth=1.6 + under,
+                markersize=5.5 + 1.5 * under,
+            )
             at = (part["bin"] + 0.5) / BINS + width * (place - (len(there) - 1) / 2)
             below.bar(at, part["n"], width * 0.92, color=colour)
         above.set_ylabel("share idiomatic")
@@ -372,11 +362,14 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         above.grid()
         below.set_xlabel("probability of the idiomatic sense")
         _count_axis(below, "items")
-        labels = [f"{short(runs[run], 20)}: error {errors[run]:.3f}" for run in there]
-        legend(figure, lines, labels if len(runs) > 1 else [f"calibration error {errors[0]:.3f}"])
+        labels = [f"{short(runs[run], 12)} {errors[run]:.3f}" for run in there]
+        if len(runs) > 1:
+            legend(figure, lines, labels, "expected calibration error:")
+        else:
+            legend(figure, lines, [f"expected calibration error {errors[0]:.3f}"])
 
     title = "Reliability of the sense probability"
-    yield draw("reliability", title, told, paint, height=_height(3.2, max(2, len(there))))
+    yield draw("reliability", title, told, paint, height=3.2)
 
 
 def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
@@ -387,12 +380,12 @@ def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     told = []
     for run in there:
         rows = (
-            f"of {counts.loc[(run, true)].sum()} {true} items "
-            + ", ".join(f"{n} taken as {name}" for name, n in counts.loc[(run, true)].items())
+            f"{true} items taken as "
+            + ", ".join(f"{name} {n}" for name, n in counts.loc[(run, true)].items())
             for true in SENSES
         )
         told.append(f"{runs[run]}: {'; '.join(rows)}.")
-    columns = min(2, len(there))
+    columns = 1 if "none" in counts else min(2, len(there))
     lines = math.ceil(len(there) / columns)
 
     def paint(figure: Figure) -> None:
@@ -402,9 +395,9 @@ def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         for panel, run in zip(panels.flat, there, strict=False):
             _confusion_panel(panel, counts.loc[run])
             if len(runs) > 1:
-                panel.set_title(short(runs[run], 20))
-        figure.supxlabel("predicted", fontsize=10.5, color=MUTED)
-        figure.supylabel("true", fontsize=10.5, color=MUTED)
+                panel.set_title(short(runs[run], 14))
+        figure.supxlabel("predicted", fontsize=11, color=MUTED)
+        figure.supylabel("true", fontsize=11, color=MUTED)
 
     height = 0.6 + lines * (1.9 if columns == 1 else 1.45)
     yield draw("confusion", "Confusion of the senses", " ".join(told), paint, height=height)
@@ -450,21 +443,28 @@ def _margins(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         )
         told.append(f"{runs[run]}, median: {', '.join(each)}.")
 
+    columns = 1 if len(found) < 3 else 2
+    lines = math.ceil(len(found) / columns)
+
     def paint(figure: Figure) -> None:
-        panels = figure.subplots(len(found), 1, squeeze=False).flat
-        for panel, (run, counts) in zip(panels, found.items(), strict=True):
+        panels = figure.subplots(lines, columns, squeeze=False)
+        for panel in panels.flat[len(found) :]:
+            panel.set_axis_off()
+        for panel, (run, counts) in zip(panels.flat, found.items(), strict=False):
             width = counts["to"] - counts["from"]
             at = (counts["from"] + counts["to"]) / 2
             right = panel.bar(at, counts["right"], width * 0.92, color=GOOD)
             wrong = panel.bar(at, -counts["wrong"], width * 0.92, color=BAD)
             panel.axhline(0, color=MUTED, linewidth=0.8)
-            _count_axis(panel, "items")
+            _count_axis(panel, "")
+            panel.locator_params(axis="x", nbins=8 // columns)
             panel.yaxis.set_major_formatter(lambda n, _: f"{abs(n):g}")
             panel.set_xlim(0)
             if len(runs) > 1:
-                panel.set_title(short(runs[run]), loc="left")
-        panel.set_xlabel("score of the first less that of the second")
+                panel.set_title(short(runs[run], 18 if columns == 1 else 14), loc="left")
+        figure.supxlabel("score of the first less that of the second", fontsize=11, color=MUTED)
+        figure.supylabel("items", fontsize=11, color=MUTED)
         legend(figure, [right, wrong], ["right", "wrong"])
 
-    height = 1.0 + 1.9 * len(found) if len(found) == 1 else 0.8 + 1.5 * len(found)
+    height = 2.5 if lines == 1 else 0.5 + 1.4 * lines
     yield draw("margins", "Score margins", " ".join(told), paint, height=height)

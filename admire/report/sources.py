@@ -1,4 +1,4 @@
-"""The pictures of a run, found again in the data that it was made from."""
+"""What a run folder lacks, found again in the data that it was made from: above all pictures."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ log = logging.getLogger("admire")
 
 
 def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
-    """The run with the images of its candidates, as far as they are found.
+    """The run with the images of its candidates, and with gold that came later.
 
-    Where they are not, a warning says why.
+    Where nothing is found, a warning says why.
 
     Args:
         name: what messages call the run.
@@ -50,7 +50,7 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
     if not any(found):
         log.warning("%s: none of its items is in %s. %s", name, where, hint)
     rankings = [
-        replace(ranking, item=_with_images(ranking.item, item)) if item else ranking
+        replace(ranking, item=_completed(ranking.item, item)) if item else ranking
         for ranking, item in zip(run.rankings, found, strict=True)
     ]
     return replace(run, rankings=tuple(rankings))
@@ -71,15 +71,23 @@ def item_keys(items: Sequence[Item]) -> list[Hashable]:
     return keys
 
 
-def _with_images(item: Item, source: Item) -> Item:
-    """The item with the source's images, and its captions where a run of old has none."""
+def _completed(item: Item, source: Item) -> Item:
+    """The item with the source's images, its captions where a run of old has none, and its gold
+    where the run knew none."""
     known = {candidate.name: candidate for candidate in source.candidates}
     candidates = [_with_image(one, known[one.name]) for one in item.candidates]
     sequence = item.sequence
     if len(sequence) == len(source.sequence):
         pairs = zip(sequence, source.sequence, strict=True)
         sequence = tuple(_with_image(one, other) for one, other in pairs)
-    return replace(item, candidates=tuple(candidates), sequence=sequence)
+    return replace(
+        item,
+        candidates=tuple(candidates),
+        sequence=sequence,
+        sentence_type=item.sentence_type or source.sentence_type,
+        expected_order=item.expected_order or source.expected_order,
+        expected_item=item.expected_item or source.expected_item,
+    )
 
 
 def _with_image(one: Candidate, source: Candidate) -> Candidate:

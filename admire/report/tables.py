@@ -81,13 +81,16 @@ def figure_tables(
     headings = (*(("Run",) if several else ()), unit, "n", *metrics)
     note = "Mean and 95 % bootstrap interval."
     tables = [Table("Figures", headings, tuple(rows), note)]
-    if several and columns is None:
-        tables += _differences(scored, names, unit)
+    if several:
+        tables += _differences(scored, names, columns, unit)
     return tables
 
 
 def _differences(
-    scored: Sequence[pd.DataFrame], names: Sequence[str], unit: str
+    scored: Sequence[pd.DataFrame],
+    names: Sequence[str],
+    columns: Sequence[str] | None,
+    unit: str,
 ) -> Iterable[Table]:
     """Each other run minus the first, on the items that both have."""
     first, *others = scored
@@ -97,7 +100,7 @@ def _differences(
         one, two = _shared(first, other)
         if one.empty or set(one) != set(two):
             continue
-        summary = paired_difference(one, two)
+        summary = paired_difference(one, two, columns=columns)
         metrics = metrics or list(dict.fromkeys(summary["metric"]))
         rows += [(name, *row) for row in _figure_rows(summary, metrics, "{:+.3f}")]
     if rows:
@@ -145,8 +148,10 @@ def _figure_rows(
 ) -> Iterable[tuple[str, ...]]:
     for (group, n), part in summary.groupby(["group", "n"], sort=False):
         cells = {
-            row.metric: f"{form} [{form}, {form}]".format(row.mean, row.low, row.high)
-            for row in part.itertuples()
+            metric: f"{form} [{form}, {form}]".format(
+                *(round(float(figure), 3) + 0 for figure in found)  # no −0.000
+            )
+            for metric, *found in part[["metric", "mean", "low", "high"]].to_numpy()
         }
         yield str(group), str(n), *(cells.get(metric, NOTHING) for metric in metrics)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import quote
@@ -12,14 +12,15 @@ from urllib.parse import quote
 from admire.choices import check_setting
 from admire.errors import UserError, check_extra
 from admire.llm.pictures import image_size
-from admire.report.curves import tuning_plots
+from admire.report.curves import sweep_report, tuning_plots
 from admire.report.gallery import gallery
 from admire.report.names import run_names
 from admire.report.page import render
 from admire.report.plots import ranking_plots
-from admire.report.report import Report
+from admire.report.report import Kind, Report
 from admire.report.sources import with_pictures
 from admire.report.tables import ranking_tables
+from admire.report.texts import retrieval_report, senses_report
 from admire.report.thumbnails import Shown, Thumbnails, make_thumbnails
 from admire.run import Run
 from admire.run_folder import read_run
@@ -58,9 +59,12 @@ def write_report(
     check_setting("images", images, get_args(Images))
     paths, out = [Path(run) for run in runs], Path(out)
     check_report(out)
-    kinds = [_kind(path) for path in paths]
-    if len(set(kinds)) != 1:
+    kinds = {_kind(path) for path in paths}
+    if len(kinds) != 1:
         raise UserError("A report shows runs of one kind. Give run folders, or tables of senses.")
+    (kind,) = kinds
+    if kind != "ranking":
+        return write_page(_WITHOUT_PICTURES[kind](paths), out)
     read = [read_run(path) for path in paths]
     where = Path(data) if data else None
     found = [with_pictures(run, str(path), where) for run, path in zip(read, paths, strict=True)]
@@ -79,10 +83,28 @@ def check_report(out: Path) -> None:
         raise UserError(f"{out}: is a folder. Name the file to write, report.html say.", "out")
 
 
-def _kind(path: Path) -> str:
+def _sweep(paths: Sequence[Path]) -> Report:
+    if len(paths) > 1:
+        raise UserError("A report shows one sweep. Give one file.")
+    return sweep_report(paths[0])
+
+
+_WITHOUT_PICTURES: dict[Kind, Callable[[Sequence[Path]], Report]] = {
+    "retrieval": retrieval_report,
+    "senses": senses_report,
+    "sweep": _sweep,
+}
+
+
+def _kind(path: Path) -> Kind:
     """What a run is."""
-    if (path / "items.jsonl").is_file():
-        return "ranking"
+    kinds: dict[str, Kind] = {"items.jsonl": "ranking", "run.trec": "retrieval"}
+    for name, kind in kinds.items():
+        if (path / name).is_file():
+            return kind
+    suffixes: dict[str, Kind] = {".tsv": "senses", ".jsonl": "sweep"}
+    if path.is_file() and path.suffix in suffixes:
+        return suffixes[path.suffix]
     raise UserError(
         f"{path}: is no run folder. A report is made from folders of admire rank, fuse or "
         "retrieve, from tables of admire sense or detect, or from a file of admire sweep."

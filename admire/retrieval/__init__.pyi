@@ -3,8 +3,9 @@ from .evaluation import score_queries, summarise_queries, write_trec
 from .index import TextIndex, index_texts, open_index, write_index
 from .passages import Passage, Split, read_split, write_split
 from .queries import QuerySettings
-from .retrieve import Retrieval, RetrieveSettings, retrieve_split, write_retrieval
+from .retrieve import Retrieval, RetrieveSettings, retrieve_split
 from .retrievers import bm25, by_meaning, dense, tune_bm25
+from .run_folder import RetrievalRun, read_retrieval, write_retrieval
 from .search import Found, SearchSettings, search_texts
 from .texts import read_texts
 from .training import RetrieverTraining, train_retriever, train_retrievers
@@ -14,6 +15,7 @@ __all__ = [
     "Passage",
     "QuerySettings",
     "Retrieval",
+    "RetrievalRun",
     "RetrieveSettings",
     "RetrieverTraining",
     "SearchSettings",
@@ -26,6 +28,7 @@ __all__ = [
     "dense",
     "index_texts",
     "open_index",
+    "read_retrieval",
     "read_split",
     "read_texts",
     "retrieve_split",

@@ -28,7 +28,7 @@ def ranked(similarities: Similarities, ids: Sequence[str]) -> npt.NDArray[np.int
     Scores are compared as they are written to run files, and documents with equal scores are in
     descending order of their ids. trec_eval does both, so other tools see the same ranking.
     """
-    by_name = np.argsort(np.argsort(np.array([_trec_id(name) for name in ids])))
+    by_name = np.argsort(np.argsort(np.array([trec_id(name) for name in ids])))
     return np.array([np.lexsort((-by_name, -row)) for row in written(similarities)])
 
 
@@ -87,21 +87,21 @@ def write_trec(folder: Path, split: Split, similarities: Similarities, name: str
     """
     ids = [document.id for document in split.documents]
     orders = ranked(similarities, ids)
-    name = _trec_id(name)
+    name = trec_id(name)
     with write_whole(folder / "run.trec") as file:
         for query, order, row in zip(split.queries, orders, written(similarities), strict=True):
-            asked = _trec_id(query.id)
+            asked = trec_id(query.id)
             for rank, place in enumerate(order[:100], start=1):
-                found = _trec_id(ids[place])
+                found = trec_id(ids[place])
                 file.write(f"{asked} Q0 {found} {rank} {row[place]:.6f} {name}\n")
     with write_whole(folder / "qrels.trec") as file:
         for query, wanted in zip(split.queries, relevance(split), strict=True):
             for place in np.flatnonzero(wanted):
-                file.write(f"{_trec_id(query.id)} 0 {_trec_id(ids[place])} 1\n")
+                file.write(f"{trec_id(query.id)} 0 {trec_id(ids[place])} 1\n")
 
 
-def _trec_id(name: str) -> str:
-    """The name without spaces, which separate columns there. Different names stay different."""
+def trec_id(name: str) -> str:
+    """An id without spaces, which separate columns there. Different ids stay different."""
     return re.sub(r"[\s%]", lambda found: quote(found[0]), name)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, cast
 
 import pandas as pd
@@ -13,14 +11,14 @@ import pandas as pd
 from admire.choices import Number, check_settings
 from admire.encoders import TextEncoder, open_encoder
 from admire.errors import UserError
+from admire.interpretation import Interpretation
 from admire.items import Item, SenseLabel
 from admire.llm import ChatModel
 from admire.retrieval import retrievers
-from admire.retrieval.evaluation import Similarities, score_queries, summarise_queries, write_trec
+from admire.retrieval.evaluation import Similarities, score_queries, summarise_queries
 from admire.retrieval.modes import COMPARED, FORMATS, SPLITS, Compared, Format, SplitName
 from admire.retrieval.passages import Split, read_split
 from admire.retrieval.queries import QUERY_SETTINGS, QuerySettings, understand
-from admire.storage import replace_folder, write_whole
 
 log = logging.getLogger("admire")
 
@@ -81,6 +79,7 @@ class Retrieval:
             :func:`admire.retrieval.evaluation.score_queries`.
         record: how it was made.
         name: of the system, for run files.
+        readings: how a chat model understood each query; none where no model was asked.
     """
 
     split: Split
@@ -88,6 +87,7 @@ class Retrieval:
     scored: pd.DataFrame
     record: dict[str, Any]
     name: str
+    readings: tuple[Interpretation, ...] = ()
 
     @property
     def summary(self) -> pd.DataFrame:
@@ -124,6 +124,7 @@ def retrieve_split(
         "encoder": name,
         "query": settings.query,
     }
+    readings: list[Interpretation] = []
     if name == "bm25":
         of = cast(Literal["sentence", "span"], settings.query)
         if settings.k1 is None or settings.b is None:
@@ -148,27 +149,14 @@ def retrieve_split(
             ]
             readings = understand(items, settings, llm)
             similarities = retrievers.by_meaning(split, encoder, readings, settings.scoring)
-            record |= {name: getattr(settings, name) for name in ("llm", "sense", "contrast")}
+            record |= {
+                name: getattr(settings, name) for name in ("llm", "sense", "contrast", "lang")
+            }
         else:
             similarities = retrievers.dense(
                 split, encoder, settings.query, settings.instruction_format
             )
             record |= {"instruction_format": settings.instruction_format}
     scored = score_queries(split, similarities)
-    return Retrieval(
-        split, similarities, scored, record, f"{name.rpartition('/')[2]}-{settings.query}"
-    )
-
-
-def write_retrieval(found: Retrieval, folder: Path) -> None:
-    """Write a run folder: ``run.trec``, ``qrels.trec``, ``queries.csv`` and ``run.json``.
-
-    Raises:
-        UserError: the folder holds something else, or cannot be written.
-    """
-    with replace_folder(folder, "retrieval run") as part:
-        write_trec(part, found.split, found.similarities, found.name)
-        with write_whole(part / "queries.csv") as file:
-            found.scored.to_csv(file, index=False)
-        with write_whole(part / "run.json") as file:
-            json.dump(found.record, file, indent=2)
+    system = f"{name.rpartition('/')[2]}-{settings.query}"
+    return Retrieval(split, similarities, scored, record, system, tuple(readings))

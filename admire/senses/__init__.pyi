@@ -13,7 +13,15 @@ from .light import (
     open_context_encoder,
     train_detector,
 )
-from .sense import Sense, given, known_senses, majority, sense_table
+from .sense import (
+    Sense,
+    given,
+    known_senses,
+    majority,
+    read_senses,
+    sense_table,
+    write_senses,
+)
 from .task2a import (
     Score,
     Setting,
@@ -54,6 +62,7 @@ __all__ = [
     "read_compounds",
     "read_idiomaticity",
     "read_label",
+    "read_senses",
     "read_uses",
     "score_senses",
     "sense_table",
@@ -61,4 +70,5 @@ __all__ = [
     "train_detector",
     "vote",
     "write_predictions",
+    "write_senses",
 ]

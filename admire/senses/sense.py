@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from admire.errors import UserError
+from admire.storage import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,8 +74,8 @@ def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
     """One row for each item: what the data gives, what was decided, the votes and the confidence.
 
     The columns are compound, sentence, sentence_type (None if not given), predicted_type (None if
-    no vote could be read), idiomatic, literal, unparsed (numbers of votes) and confidence, from
-    0.5 to 1.
+    no vote could be read), idiomatic, literal, unparsed (numbers of votes), confidence, from 0.5
+    to 1, language, and probability, that of the idiomatic sense.
     """
     import pandas as pd
 
@@ -87,8 +89,79 @@ def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
             "literal": [sense.literal for sense in senses],
             "unparsed": [sense.unparsed for sense in senses],
             "confidence": [round(sense.confidence, 4) for sense in senses],
+            "language": [item.language for item in items],
+            "probability": [round(sense.probability, 4) for sense in senses],
         }
     )
+
+
+def write_senses(path: Path, items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
+    """Write the :func:`sense_table` as a TSV, and return it.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    table = sense_table(items, senses)
+    with write_whole(path) as file:
+        table.to_csv(file, sep="\t", index=False)
+    return table
+
+
+def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
+    """What :func:`write_senses` wrote: the items, and what was decided of each.
+
+    Older files have neither languages nor probabilities. Their language is guessed from the file's
+    name, and the probability follows from the confidence and the predicted sense.
+
+    Raises:
+        UserError: the file, row and column that cannot be used, and why.
+    """
+    from admire.files import check_columns, read_table
+    from admire.items import Item, parse_sentence_type
+    from admire.languages import check_language, guess_language
+
+    table = read_table(path, ("compound", "sentence", "sentence_type", "predicted_type"))
+    check_columns(path, table, (*VOTES, "confidence"))
+    if table.empty:
+        raise UserError(f"{path}: holds no rows.")
+    items, senses = [], []
+    for number, row in enumerate(table.to_dict("records"), start=1):
+        where = f"{path}, row {number}"
+        try:
+            language = check_language(row.get("language") or guess_language(path))
+        except UserError as error:
+            raise UserError(f"{where}, language: {error}") from None
+        gold = parse_sentence_type(row["sentence_type"], where)
+        items.append(Item(row["compound"], row["sentence"], language, sentence_type=gold))
+        told = parse_sentence_type(row["predicted_type"], where, "predicted_type")
+        if row.get("probability"):
+            probability = _share(row["probability"], f"{where}, probability")
+        else:
+            confidence = _share(row["confidence"], f"{where}, confidence")
+            probability = 1 - confidence if told == "literal" else confidence
+        votes = [_count(row[column], f"{where}, {column}") for column in VOTES]
+        senses.append(Sense(told, probability, *votes))
+    return items, senses
+
+
+VOTES = ("idiomatic", "literal", "unparsed")
+"""Columns with numbers of votes."""
+
+
+def _share(cell: str, where: str) -> float:
+    try:
+        share = float(cell)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise UserError(f"{where}: is '{cell}', not a number from 0 to 1.")
+    return share
+
+
+def _count(cell: str, where: str) -> int:
+    if not cell.isdecimal():
+        raise UserError(f"{where}: is '{cell}', not a number of votes.")
+    return int(cell)
 
 
 def known_senses(table: pd.DataFrame) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from admire.errors import UserError, needs_extra
 from admire.files import read_table, read_text
 from admire.items import Item, SenseLabel, read_items
 from admire.languages import check_language
-from admire.senses.sense import Sense
+from admire.senses.sense import Sense, write_senses
 from admire.storage import write_whole
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ def detect_uses(
     gold: Path | None = None,
     out: Path | None = None,
     setting: Setting | None = None,
+    table: Path | None = None,
 ) -> list[Score]:
     """Decide every row of a Task 2A file, and score the decisions where the senses are known.
 
@@ -155,27 +156,32 @@ def detect_uses(
         gold: a file with the columns ID and Label, where the data has no labels.
         out: a submission to write, see :func:`write_predictions`.
         setting: the submission's setting; None is the detector's own, or else zero_shot.
+        table: a TSV to write, see :func:`admire.senses.write_senses`.
 
     Returns:
         The scores of each language and of all rows; none if the senses are not known.
 
     Raises:
         UserError: a file cannot be read or written, or there is neither a label to compare with
-            nor a submission to write.
+            nor a file to write.
     """
     uses = read_uses(data, gold, required=(*detector.columns, *(["ID"] if out else [])))
     labelled = uses[0].item.sentence_type is not None  # then all of them are
-    if not (labelled or out):
+    if not (labelled or out or table):
         raise UserError(
             f"{data}: has no labels to compare with. Give a gold file, or write a submission.",
             "gold",
             "out",
         )
     senses = detector.classify(uses)
+    items = [use.item for use in uses]
     if out:
         write_predictions(out, uses, senses, setting or detector.setting or "zero_shot")
         log.info("Wrote %s", out)
-    return score_senses([use.item for use in uses], senses) if labelled else []
+    if table:
+        write_senses(table, items, senses)
+        log.info("Wrote %s", table)
+    return score_senses(items, senses) if labelled else []
 
 
 def write_predictions(

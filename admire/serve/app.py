@@ -28,6 +28,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from admire.errors import UserError
+from admire.items import SAMPLES, read_items
 from admire.languages import LANGUAGES
 from admire.serve import rest
 from admire.serve.guard import Guard, Limits, body_within, read_object
@@ -177,14 +178,28 @@ async def show_page(request: Request) -> Response:
     page = _template().render(
         visitor=visitor.id,
         profiles=service.models.profiles,
-        languages=sorted(
-            {name: code for code, name in LANGUAGES.items()}.items(), key=lambda pair: pair[0]
-        ),
+        languages=[
+            (code, name)
+            for name, code in sorted({name: code for code, name in LANGUAGES.items()}.items())
+        ],
+        example=_example(),
         index=service.models.index.name if service.models.index else None,
         limits=service.limits,
         version=__version__,
     )
     return HTMLResponse(page)
+
+
+@cache
+def _example() -> dict[str, Any]:
+    """What fills the form to try it: the first of the samples, by its captions."""
+    item = read_items(SAMPLES)[0]
+    return {
+        "compound": item.compound,
+        "sentence": item.sentence,
+        "language": item.language,
+        "captions": [candidate.caption for candidate in item.candidates],
+    }
 
 
 @cache
@@ -282,7 +297,7 @@ async def add_picture(request: Request) -> Response:
 async def send_picture(request: Request) -> Response:
     """``GET /pictures/ID``: the picture, or with ``side`` a thumbnail."""
     service, visitor = _service(request), _visitor(request)
-    picture = visitor.picture(request.path_params["id"])
+    picture = visitor.seen(request.path_params["id"])
     path, kind = picture.path, picture.type
     wanted = request.query_params.get("side")
     if wanted is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from admire.errors import UserError
 from admire.interpretation import Interpretation
 from admire.items import Item, SenseLabel, read_items
+from admire.meaning import DEFINITIONS, Meaning
 from admire.rankers import look_where_no_caption_is
 from admire.recorded import Recorded, Said, key_of
 from admire.report.gallery import card, result
@@ -96,7 +97,7 @@ def rank_by_hand(
     Args:
         before: what chat models said of the item.
         sense: None leaves it as it was.
-        meanings: definitions to take the place of the first ones.
+        meanings: definitions, one a line, in place of all that was said of a sense.
 
     Raises:
         UserError: the profile's rankers do not compare vectors; or as :func:`admire.rank` does.
@@ -139,9 +140,8 @@ def _by_hand(
     said.meanings = {"idiomatic": before.idiomatic, "literal": before.literal}
     for label, text in meanings.items():
         if text and text.strip():
-            meaning = said.meanings[label]
-            definitions = (" ".join(text.split()), *meaning.definitions[1:])
-            said.meanings[label] = replace(meaning, definitions=definitions)
+            lines = (" ".join(line.split()) for line in text.splitlines())
+            said.meanings[label] = Meaning(tuple(filter(None, lines))[:DEFINITIONS])
     name = f"{before.llm.removesuffix(BY_HAND)}{BY_HAND}"
     return Recorded(name, name, {key_of(item.compound, item.sentence): said})
 

@@ -67,6 +67,15 @@ class Visitor:
             raise Problem(404, "There is no such picture. Add it again.")
         return found
 
+    def seen(self, wanted: str) -> Picture:
+        """The picture of that id, which may have been removed from the form but not from a result.
+
+        Raises:
+            Problem: the visitor has none.
+        """
+        kept = (picture for one in self.ranked.values() for picture in one.pictures.values())
+        return next((one for one in kept if one.id == wanted), None) or self.picture(wanted)
+
     def result(self, wanted: object) -> Ranked:
         """What the job of that id ranked.
 
