@@ -319,8 +319,7 @@ def test_print_has_all_cards_of_the_view(reported: Reported, look: Look):
 def many_items(report_items: int) -> Report:
     words = [["She is a ", False], ["night owl", True], [", they say.", False]]
     candidates = [
-        {"name": f"{k}.png", "caption": f"Picture {k} of an owl", "picture": None}
-        for k in range(5)
+        {"name": f"{k}.png", "caption": f"Picture {k} of an owl", "picture": None} for k in range(5)
     ]
     items = []
     for number in range(1, report_items + 1):

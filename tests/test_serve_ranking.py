@@ -102,11 +102,11 @@ def test_what_people_say_by_hand_is_ranked_without_a_question(llm):
         assert (literal["sense"], literal["probability"]) == ("literal", 0)
         assert literal["readings"][0]["votes"] == {"idiomatic": 0, "literal": 1, "unparsed": 0}
 
-        edited = {"idiomatic": " bird with\nwings ", "literal": ""}
+        edited = {"idiomatic": " bird  with wings \n\nan owl\nmore", "literal": ""}
         third, changed = by_hand(second, sense="idiomatic", meanings=edited)
         said = changed["readings"][0]
-        assert said["idiomatic"]["definitions"] == ["bird with wings", "late worker"]
-        assert said["idiomatic"]["scene"] == json.loads(IDIOMATIC)["scene"]
+        given = ["bird with wings", "an owl"]  # a definition a line, and nothing of the model's
+        assert said["idiomatic"] == {"definitions": given, "scene": None}
         assert said["literal"] == before["runs"][0]["readings"][0]["literal"]
         assert changed["scores"] != before["runs"][0]["scores"]
 
