@@ -74,7 +74,7 @@ class Service:
 
     @asynccontextmanager
     async def running(self, app: Starlette) -> AsyncIterator[None]:
-        """Start the work, and at the end stop it and remove all files."""
+        """Start the work, and at the end stop it."""
         self.folder = Path(mkdtemp(prefix="admire-serve-"))
         self.work = Work(self.limits.jobs)
         self.visitors = Visitors(self.folder, self.limits, self.work)
@@ -89,12 +89,12 @@ class Service:
         finally:
             self.end()
             working.cancel()
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     def end(self) -> None:
-        """Stop all work, end all streams, remove all visitors' files."""
+        """Stop all work, end all streams, remove all files."""
         self.work.close()
         self.visitors.remove_all()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def check_profile(self, profile: object) -> None:
         """Refuse a profile that there is not.
