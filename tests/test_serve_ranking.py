@@ -50,6 +50,9 @@ def test_pictures_are_shown_from_where_they_can_be_fetched(llm):
         assert item["candidates"][0]["width"] == 40
         for one, id in zip(item["candidates"], ids, strict=True):
             assert one["picture"] == f"/pictures/{id}?visitor={page.visitor}"
+        twice = {"candidates": [candidates[0], candidates[0]]}
+        told = problem(page.post("/jobs", json=ASKED | twice), 422)
+        assert "'a (2).png' appears more than once" in told
         assert page.delete(f"/pictures/{ids[0]}").status_code == 204
         assert page.get("/set.zip").status_code == 200  # which still has it
         assert page.get(f"/pictures/{ids[0]}").status_code == 200

@@ -14,9 +14,10 @@ from urllib.parse import urlencode
 import uvicorn
 
 from admire.errors import UserError
-from admire.serve.app import Service, create_app
+from admire.serve.app import create_app
 from admire.serve.guard import is_loopback
 from admire.serve.models import Models
+from admire.serve.service import Service
 
 log = logging.getLogger("admire")
 
