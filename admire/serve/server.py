@@ -45,6 +45,7 @@ def make_server(service: Service, host: str, port: int, token: str | None = None
         log_config=None,
         log_level=logging.CRITICAL,  # its lines name addresses; the app tells errors itself
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         ws="none",
         timeout_graceful_shutdown=LAST_WORDS,
