@@ -29,8 +29,8 @@ expect = playwright.expect
 
 if TYPE_CHECKING:
     from browser import Look
-    from pytest_httpserver import HTTPServer
     from playwright.sync_api import Browser, FilePayload, Locator, Page
+    from pytest_httpserver import HTTPServer
 
 LATE, BIRD = read_items(SAMPLES)[:2]
 """Night owl as an idiom and literally, with the same five pictures."""
