@@ -2,8 +2,8 @@
 
 $ python docs/make_screenshots.py
 
-Needs the extras ``embedded``, ``serve`` and ``test``, and Debian's chromium. The first time it ranks
-the samples as ``admire demo`` does, which takes a minute and a half; later their replies are known.
+Needs the extras ``embedded``, ``serve`` and ``test``, and Debian's chromium. The first time, it
+ranks the samples as ``admire demo`` does, which takes a minute and a half; later, replies are known.
 """
 
 from __future__ import annotations
