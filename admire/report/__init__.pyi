@@ -1,5 +1,8 @@
+from .curves import sweep_report, tuning_plots
 from .gallery import card, gallery, parts, result
+from .plots import ranking_plots, retrieval_plots, senses_plots
 from .report import Kind, Plot, Report, Table
+from .texts import retrieval_report, senses_report
 from .thumbnails import Shown, thumbnail
 from .write import Images, check_report, ranking_report, write_page, write_report
 
@@ -14,9 +17,16 @@ __all__ = [
     "check_report",
     "gallery",
     "parts",
+    "ranking_plots",
     "ranking_report",
     "result",
+    "retrieval_plots",
+    "retrieval_report",
+    "senses_plots",
+    "senses_report",
+    "sweep_report",
     "thumbnail",
+    "tuning_plots",
     "write_page",
     "write_report",
 ]

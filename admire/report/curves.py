@@ -73,12 +73,12 @@ def tuning_table(folder: Path) -> pd.DataFrame | None:
     """
     try:
         items, parts, _ = read_cosines(folder)
-    except UserError:
+        said = read_record(folder)["settings"]["scoring"]
+        own = Scoring(**said | {"texts": tuple(said.get("texts", Scoring().texts))})
+    except (UserError, KeyError, TypeError):
         return None
     if any(item.expected_order is None for item in items):
         return None
-    said = read_record(folder)["settings"]["scoring"]
-    own = Scoring(**said | {"texts": tuple(said.get("texts", Scoring().texts))})
     weights = own.image_weight + own.caption_weight
     tried = [("contrast", own.contrast, own, True)]
     tried += [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 
 def plain_name(name: str) -> str:
@@ -28,9 +28,9 @@ def file_name(path: str) -> str:
     return PurePath(path.replace("\\", "/")).name
 
 
-def run_names(paths: Sequence[str | PurePath]) -> list[str]:
+def run_names(paths: Sequence[str | Path]) -> list[str]:
     """What runs are called: their folders' names; with a number where several are the same."""
-    names = [PurePath(path).name for path in paths]
+    names = [Path(path).resolve().name for path in paths]
     seen: Counter[str] = Counter()
     found = []
     for name in names:

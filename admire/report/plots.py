@@ -385,7 +385,7 @@ def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
             for true in SENSES
         )
         told.append(f"{runs[run]}: {'; '.join(rows)}.")
-    columns = min(2, len(there))
+    columns = 1 if "none" in counts else min(2, len(there))
     lines = math.ceil(len(there) / columns)
 
     def paint(figure: Figure) -> None:

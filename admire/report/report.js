@@ -147,10 +147,19 @@
 
   function addressChanged() {
     const hash = location.hash.slice(1);
-    if (hash && !hash.includes("=")) return; // a place in the page
+    if (hash && !hash.includes("=")) {
+      unfold(hash);
+      return;
+    }
     state = readState();
     showState();
     show();
+  }
+
+  /** Opens a place of the page that is folded. */
+  function unfold(id) {
+    const place = document.getElementById(id);
+    if (place?.tagName === "DETAILS") place.open = true;
   }
 
   /* Controls */
@@ -430,6 +439,7 @@
   addEventListener("keydown", keyPressed);
   addEventListener("beforeprint", beforePrint);
   addEventListener("afterprint", afterPrint);
+  unfold(location.hash.slice(1));
   state = readState();
   showState();
   show();

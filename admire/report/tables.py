@@ -148,8 +148,10 @@ def _figure_rows(
 ) -> Iterable[tuple[str, ...]]:
     for (group, n), part in summary.groupby(["group", "n"], sort=False):
         cells = {
-            row.metric: f"{form} [{form}, {form}]".format(row.mean, row.low, row.high)
-            for row in part.itertuples()
+            metric: f"{form} [{form}, {form}]".format(
+                *(round(float(figure), 3) + 0 for figure in found)  # no −0.000
+            )
+            for metric, *found in part[["metric", "mean", "low", "high"]].to_numpy()
         }
         yield str(group), str(n), *(cells.get(metric, NOTHING) for metric in metrics)
 
