@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import queue
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -99,9 +100,10 @@ class Page:
         self.close: Callable[[], None] = lambda: None
 
     def listen(self) -> Page:
-        """Open the stream of events."""
-        stream = self.client.stream("GET", f"/events?visitor={self.visitor}", timeout=None)
-        answer = stream.__enter__()
+        """Open a stream of events, whose events are those that are heard from now on."""
+        heard = self.heard = queue.Queue()
+        self.stream = self.client.stream("GET", f"/events?visitor={self.visitor}", timeout=None)
+        answer = self.stream.__enter__()
         assert answer.headers["content-type"].startswith("text/event-stream")
 
         def read() -> None:
@@ -111,16 +113,14 @@ class Page:
                     if line.startswith("event: "):
                         event = line.removeprefix("event: ")
                     elif line.startswith("data: "):
-                        self.heard.put((event, json.loads(line.removeprefix("data: "))))
+                        heard.put((event, json.loads(line.removeprefix("data: "))))
             except httpx.HTTPError:
                 pass
-            self.heard.put(("end", {}))
+            heard.put(("end", {}))
 
         threading.Thread(target=read, daemon=True).start()
 
         def close() -> None:
-            import socket
-
             network = answer.extensions["network_stream"].get_extra_info("socket")
             network.shutdown(socket.SHUT_RDWR)
 
@@ -134,6 +134,11 @@ class Page:
             if name == event and told.items() <= data.items():
                 return data
             assert name not in ("end", "problem"), data
+
+    def problem(self) -> dict[str, Any]:
+        """The data of the next problem."""
+        name, data = self.heard.get(timeout=LONGEST)
+        return data if name == "problem" else self.problem()
 
     def post(self, path: str, **sent: Any) -> httpx.Response:
         return self.client.post(path, headers=self.headers, **sent)

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import threading
+import warnings
 import webbrowser
 from contextlib import suppress
 from urllib.parse import urlencode
@@ -56,6 +57,8 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         UserError: there is no such address, or another program has the port.
     """
+    if not 0 <= port <= 65535:
+        raise UserError(f"{port} is no port: it is a number from 0 to 65535.", "port")
     try:
         family, kind, *_, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -69,8 +72,6 @@ def listen(host: str, port: int) -> socket.socket:
         except BaseException:
             listening.close()
             raise
-    except OverflowError:
-        raise UserError(f"{port} is no port: it is a number from 0 to 65535.", "port") from None
     except socket.gaierror:
         raise UserError(f"'{host}' is no address of this machine.", "host") from None
     except OSError as error:
@@ -117,5 +118,6 @@ def run_server(
         if opens:
             page = f"{address}?{urlencode({'token': token})}" if token else address
             threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
+        warnings.filterwarnings("ignore", "Image size")  # Pillow's; we refuse such pictures
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listening])

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+from serving import ColourEncoder, drawn, problem, serving, toy_models
+from toys import explains
+
+from admire import Settings, rank, read_items, read_submission
+
+BLUE = "a bird with wings"
+
+
+def unzipped(content: bytes, folder: Path) -> list[str]:
+    """The names in a zip file, which is unpacked."""
+    with zipfile.ZipFile(io.BytesIO(content)) as bundle:
+        bundle.extractall(folder)
+        return sorted(bundle.namelist())
+
+
+def test_the_set_is_read_by_rank_and_has_each_item_as_it_was_last_ranked(tmp_path):
+    with serving(toy_models(explains("idiomatic"))) as served:
+        page = served.visit().listen()
+        problem(page.get("/set.zip"), 404)
+        names = ("../x.png", "my owl's <photo>.jpeg", "x.png")
+        kinds = ("PNG", "JPEG", "PNG")
+        red, owl, blue = (
+            page.add(drawn(kind, colour), name).json()["id"]
+            for name, kind, colour in zip(names, kinds, ("red", "red", "blue"), strict=True)
+        )
+        candidates = [{"picture": red}, {"picture": owl, "caption": "old"}]
+        page.ranked(candidates=candidates)
+        candidates = [
+            {"picture": red},
+            {"picture": blue, "caption": BLUE},
+            {"caption": "späte Eule"},
+        ]
+        job, _ = page.ranked(candidates=candidates)
+        _, literal = page.ranked(by_hand={"of": job, "sense": "literal"})
+        page.ranked(sentence="A night owl sat there.", candidates=[{"picture": owl}, *candidates])
+        saved = page.client.get(f"/set.zip?visitor={page.visitor}")
+    assert saved.headers["content-type"] == "application/zip"
+    assert saved.headers["content-disposition"] == 'attachment; filename="set.zip"'
+    assert unzipped(saved.content, tmp_path) == [
+        "manifest.jsonl",
+        "pictures/my_owl_s_photo_.jpeg",
+        "pictures/x (2).png",
+        "pictures/x.png",
+    ]
+    items = read_items(tmp_path)
+    assert [one.sentence for one in items] == [
+        "My sister is a night owl.",
+        "A night owl sat there.",
+    ]
+    assert [one.name for one in items[0].candidates] == [
+        "pictures/x.png",
+        "pictures/x (2).png",
+        "candidate3",
+    ]
+    assert [one.caption for one in items[0].candidates] == [None, BLUE, "späte Eule"]
+    assert items[0].candidates[0].image.read_bytes() == drawn()
+    assert [one.sentence_type for one in items] == ["literal", None]
+    run = rank(
+        items[:1], Settings(sense="given"), llms=[explains("literal")], encoder=ColourEncoder()
+    )
+    assert run.rankings[0].scores.tolist() == literal["runs"][0]["scores"]
+
+
+def test_a_run_folder_says_nothing_of_where_the_pictures_were(tmp_path):
+    with serving() as served:
+        page = served.visit().listen()
+        ids = [page.add(drawn(colour=colour), "a.png").json()["id"] for colour in ("red", "blue")]
+        job, item = page.ranked(candidates=[{"picture": one} for one in ids])
+        saved = page.get(f"/runs/{job}.zip")
+        problem(page.get("/runs/unknown.zip"), 404)
+        folder = str(served.service.folder)
+        kept = list(served.service.visitors.find(page.visitor).folder.iterdir())
+        assert sorted(file.name for file in kept) == sorted(ids)
+    names = unzipped(saved.content, tmp_path)
+    written = {"items.jsonl", "run.json", "scores.csv", "submission_en.tsv"}
+    assert {f"run/{name}" for name in written} < set(names)
+    for name in names:
+        text = (tmp_path / name).read_text()
+        assert folder not in text
+        assert not any(one in text for one in ids)
+    assert json.loads((tmp_path / "run/run.json").read_text())["source"] is None
+    (prediction,) = read_submission(tmp_path / "run/submission_en.tsv")
+    ranked = [item["candidates"][k]["name"] for k in item["runs"][0]["order"]]
+    assert list(prediction.order) == ranked == ["a.png", "a (2).png"]

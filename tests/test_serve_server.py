@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from commands import HEAVY, hide, loaded, run
+from serving import LONGEST
+
+from admire import UserError
+from admire.serve import Models, run_server
+from admire.serve.server import listen
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_another_address_needs_a_token(capsys, host):
+    code, out, err = run(capsys, "serve", "--host", host)
+    assert (code, out) == (2, "")
+    assert "Give a token" in err
+    assert "(--token)" in err
+
+
+@pytest.mark.parametrize("token", ["", "with\nline", "é"])
+def test_a_token_is_of_plain_characters(token):
+    with pytest.raises(UserError, match="token"):
+        run_server(Models(), port=0, token=token)
+
+
+def test_a_port_in_use_is_one_message(capsys):
+    with listen("127.0.0.1", 0) as taken:
+        code, _, err = run(capsys, "serve", "--port", taken.getsockname()[1])
+    assert code == 2
+    assert "0 for a free one" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_what_cannot_be_listened_at_is_told(capsys):
+    for arguments, said in (
+        (("--port", 70_000), "no port"),
+        (("--port", "-1"), "no port"),
+        (("--host", "192.0.2.1", "--token", "t"), "cannot listen there"),
+        (("--index", "missing.txt"), "missing.txt: cannot be read"),
+    ):
+        code, _, err = run(capsys, "serve", *arguments)
+        assert code == 2
+        assert said in err
+
+
+def test_a_missing_extra_is_named(capsys, monkeypatch):
+    hide(monkeypatch, "uvicorn")
+    code, _, err = run(capsys, "serve")
+    assert code == 2
+    assert "admire-idioms[serve]" in err
+
+
+def test_the_command_starts_without_models_and_ends_at_once_with_nothing_left(tmp_path):
+    command = [sys.executable, "-m", "admire", "serve", "--port", "0", "--token", "s3cret"]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    started = subprocess.Popen(
+        [*command, "--llm", "openai:x"], stderr=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        first = started.stderr.readline()
+        address = re.search(r"http://127\.0\.0\.1:\d+/", first)[0]
+        answer = httpx.get(f"{address}?token=s3cret", timeout=LONGEST)
+        visitor = re.search(r'name="visitor" content="(\w+)"', answer.text)[1]
+        with httpx.stream("GET", f"{address}events?visitor={visitor}", timeout=LONGEST) as events:
+            lines = events.iter_lines()
+            assert "event: models" in lines
+            assert list(tmp_path.iterdir())
+            started.send_signal(signal.SIGINT)
+            assert not [line for line in lines if line.startswith("event: problem")]  # it ends
+        assert started.wait(LONGEST) == 0
+    finally:
+        started.kill()
+    assert not list(tmp_path.iterdir())
+    assert "s3cret" not in first + started.stderr.read()
+
+
+def test_the_page_needs_nothing_heavy():
+    root = Path(__file__).parents[1]
+    assert "admire.serve.app" in (
+        found := loaded(
+            f"import sys; sys.path.insert(0, {str(root)!r}); import admire.serve as s; s.create_app"
+        )
+    )
+    assert not HEAVY & found
