@@ -3,7 +3,7 @@
 $ python docs/make_screenshots.py
 
 Needs the extras ``embedded``, ``serve`` and ``test``, and Debian's chromium. The first time, it
-ranks the samples as ``admire demo`` does, which takes a minute and a half; later, replies are known.
+ranks the samples as ``admire demo`` does, which takes a minute and a half; later they are known.
 """
 
 from __future__ import annotations
