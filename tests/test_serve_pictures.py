@@ -24,8 +24,12 @@ def served() -> Iterator[Served]:
 def page(served: Served) -> Iterator[Page]:
     found = served.visit()
     yield found
-    for picture in list(served.service.visitors.find(found.visitor).pictures):
-        found.delete(f"/pictures/{picture}")
+    clear(served, found)
+
+
+def clear(served: Served, page: Page) -> None:
+    for picture in list(served.service.visitors.find(page.visitor).pictures):
+        page.delete(f"/pictures/{picture}")
 
 
 def bomb(side: int = 40_000) -> bytes:
@@ -116,7 +120,7 @@ def test_a_page_has_so_many_pictures_and_all_pages_so_many_bytes(served, page):
     large = drawn() + bytes(45_000)
     assert [other.add(large).status_code for other in others for _ in range(2)][-1] == 507
     for other in others:
-        served.service.visitors.find(other.visitor).pictures.clear()
+        clear(served, other)
 
 
 def test_a_picture_is_only_for_who_sent_it(served, page):

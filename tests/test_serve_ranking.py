@@ -52,6 +52,8 @@ def test_pictures_are_shown_from_where_they_can_be_fetched(llm):
             assert one["picture"] == f"/pictures/{id}?visitor={page.visitor}"
         assert page.delete(f"/pictures/{ids[0]}").status_code == 204
         assert page.get("/set.zip").status_code == 200  # which still has it
+        assert page.get(f"/pictures/{ids[0]}").status_code == 200
+        problem(page.post("/jobs", json=ASKED | {"candidates": candidates}), 404)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,7 @@ def test_pictures_are_shown_from_where_they_can_be_fetched(llm):
         ({"language": "English!"}, "language: 'English!' is not a language tag."),
         ({"candidates": CAPTIONS[:1]}, "has one candidate"),
         ({"candidates": []}, "candidates: there are none"),
+        ({"candidates": CAPTIONS * 26}, "candidates: are more than 50."),
         ({"candidates": "abc"}, "candidates: is not a list of objects."),
         ({"candidates": [*CAPTIONS, {}]}, "candidate 3 has neither a caption nor an image name."),
         ({"profile": "strongest"}, "profile: is none of embedded, paper,"),

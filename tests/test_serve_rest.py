@@ -125,13 +125,14 @@ def test_what_is_wrong_is_told_by_its_key_and_without_paths(
 def test_pictures_that_are_damaged_for_the_encoder_are_named_as_in_the_request():
     class Blind(ColourEncoder):
         def encode_images(self, images):
-            raise UserError(f"{images[1]}: the image cannot be seen.")
+            raise UserError(f"{images[-1]}: the image cannot be seen.")
 
     models = toy_models()
     models._openers = models._openers[0], lambda name, **_: Blind(), None
     with serving(models) as served:
-        told = problem(served.client.post("/v1/rank", json=ROW), 422)
-        assert told == "candidates[1].image: the image cannot be seen."
+        row = ROW | {"candidates": ROW["candidates"][:1] * 11}
+        told = problem(served.client.post("/v1/rank", json=row), 422)
+        assert told == "candidates[10].image: the image cannot be seen."
 
 
 def test_programs_wait_their_turn_and_who_goes_away_is_not_worked_for():

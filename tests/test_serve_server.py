@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import os
+import queue
 import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
+import webbrowser
 
 import httpx
 import pytest
 from commands import HEAVY, hide, loaded, run
-from serving import LONGEST
+from serving import ASKED, LONGEST, problem
 
 from admire import UserError
 from admire.serve import Models, run_server
-from admire.serve.server import listen
+from admire.serve.server import Server, listen
+
+CAPTIONS = ASKED["candidates"]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
@@ -69,6 +72,10 @@ def test_the_command_starts_without_models_and_ends_at_once_with_nothing_left(tm
         address = re.search(r"http://127\.0\.0\.1:\d+/", first)[0]
         answer = httpx.get(f"{address}?token=s3cret", timeout=LONGEST)
         visitor = re.search(r'name="visitor" content="(\w+)"', answer.text)[1]
+        bearer = {"Authorization": "Bearer s3cret"}
+        row = {"compound": "zebra", "sentence": "No such animal.", "candidates": CAPTIONS}
+        refused = httpx.post(f"{address}v1/rank", json=row, headers=bearer, timeout=LONGEST)
+        assert "OPENAI_API_KEY" in problem(refused, 503)
         with httpx.stream("GET", f"{address}events?visitor={visitor}", timeout=LONGEST) as events:
             lines = events.iter_lines()
             assert "event: models" in lines
@@ -79,14 +86,20 @@ def test_the_command_starts_without_models_and_ends_at_once_with_nothing_left(tm
     finally:
         started.kill()
     assert not list(tmp_path.iterdir())
-    assert "s3cret" not in first + started.stderr.read()
+    said = started.stderr.read()
+    assert "OPENAI_API_KEY" in said
+    assert not any(word in first + said for word in ("s3cret", "zebra"))
+
+
+def test_the_page_is_opened_with_its_token(monkeypatch):
+    monkeypatch.setattr(Server, "run", lambda server, sockets: None)
+    opened: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(webbrowser, "open", opened.put)
+    run_server(Models(), port=0, token="a b&c", opens=True)
+    assert re.fullmatch(r"http://127.0.0.1:\d+/\?token=a\+b%26c", opened.get(timeout=LONGEST))
 
 
 def test_the_page_needs_nothing_heavy():
-    root = Path(__file__).parents[1]
-    assert "admire.serve.app" in (
-        found := loaded(
-            f"import sys; sys.path.insert(0, {str(root)!r}); import admire.serve as s; s.create_app"
-        )
-    )
+    found = loaded("import admire.serve; admire.serve.make_server")
+    assert "admire.serve.app" in found
     assert not HEAVY & found

@@ -109,12 +109,14 @@ class Service:
     def told(self, error: UserError, names: Mapping[str, str]) -> Problem:
         """What a user's error is for somebody far away: without paths of this machine."""
         message = str(error)
-        for path, name in names.items():
-            message = message.replace(path, name)
+        for path in sorted(names, key=len, reverse=True):  # some begin as others do
+            message = message.replace(path, names[path])
         status = 503 if isinstance(error, OpeningError) else 422
         return Problem(status, message.replace(str(self.folder), "…"))
 
     def _tell_state(self, state: str, said: str) -> None:
+        if state == "failed":
+            log.warning(said)
         self.state = ("models", {"state": state, "said": said})
         for visitor in self.visitors:
             visitor.tell(*self.state)
@@ -287,7 +289,7 @@ async def add_picture(request: Request) -> Response:
             raise Problem(507, f"{name}: cannot be kept ({error.strerror}).") from error
         raise
     picture = Picture(id, name, path, *found, path.stat().st_size)
-    visitor.pictures[id] = picture
+    visitor.add_picture(picture)
     told = {"id": id, "name": name, "width": picture.width, "height": picture.height}
     return JSONResponse(told, 201)
 
@@ -390,6 +392,8 @@ async def _ranking(
     things = asked.get("candidates")
     if not isinstance(things, list) or not all(isinstance(one, Mapping) for one in things):
         raise Problem(422, "candidates: is not a list of objects.")
+    if len(things) > service.limits.pictures:
+        raise Problem(422, f"candidates: are more than {service.limits.pictures}.")
     pictures = [visitor.picture(one["picture"]) if one.get("picture") else None for one in things]
     names = distinct(
         [one.name if one else f"candidate{k}" for k, one in enumerate(pictures, start=1)]
@@ -507,13 +511,14 @@ def _tell_result(
 async def send_set(request: Request) -> Response:
     """``GET /set.zip``: all that the visitor has ranked, as an image set."""
     visitor = _visitor(request)
-    if not visitor.ranked:
+    ranked = list(visitor.ranked.values())
+    if not ranked:
         raise Problem(404, "Nothing is ranked yet.")
 
     def write(out: Path) -> None:
         from admire.serve.bundles import write_set
 
-        write_set(list(visitor.ranked.values()), out)
+        write_set(ranked, out)
 
     return await _bundle(visitor, write, "set.zip")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -194,6 +195,10 @@ async def read_object(request: Request, megabytes: float) -> dict[str, Any]:
     if kind != "application/json":
         raise Problem(415, "The body is not said to be JSON (Content-Type: application/json).")
     content = b"".join([piece async for piece in body_within(request, megabytes)])
+    return await run_in_threadpool(_parsed, content)
+
+
+def _parsed(content: bytes) -> dict[str, Any]:
     try:
         value = json.loads(content)
         json.dumps(value, ensure_ascii=False).encode()
@@ -201,6 +206,6 @@ async def read_object(request: Request, megabytes: float) -> dict[str, Any]:
         raise Problem(422, "The JSON holds half a surrogate pair (\\ud800 to \\udfff).") from None
     except (ValueError, RecursionError):
         raise Problem(400, "The body is not JSON.") from None
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise Problem(422, "The body is not a JSON object.")
-    return dict(value)
+    return value

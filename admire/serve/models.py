@@ -192,8 +192,7 @@ def load_and_tell(models: Models, tell: Callable[[str, str], object]) -> None:
     try:
         models.load()
     except UserError as error:
-        log.warning("The profile %s cannot be used: %s", profile, error)
-        tell("failed", str(error))
+        tell("failed", f"The profile {profile} cannot be used. {error}")
     except Exception:
         log.exception("The models of the profile %s could not be loaded.", profile)
         tell("failed", f"The models of the profile {profile} could not be loaded.")

@@ -118,6 +118,15 @@ def run_server(
         if opens:
             page = f"{address}?{urlencode({'token': token})}" if token else address
             threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
+        log.addFilter(_is_of_the_server)
         warnings.filterwarnings("ignore", "Image size")  # Pillow's; we refuse such pictures
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listening])
+
+
+def _is_of_the_server(record: logging.LogRecord) -> bool:
+    """Whether a message is not of a visitor's job, which works in another thread.
+
+    What is noted of an item names it, and concerns the visitor alone. Errors are of the server.
+    """
+    return record.levelno >= logging.ERROR or record.thread == threading.main_thread().ident

@@ -37,6 +37,8 @@ class Visitor:
 
     Attributes:
         folder: holds the files, by id.
+        pictures: those that can be ranked, by id.
+        files: these, and those that only a ranking shows any more.
         jobs: those that wait or are under way, by id.
         ranked: what was ranked, by the job's id.
         events: what the stream sends; None ends it.
@@ -46,6 +48,7 @@ class Visitor:
     id: str
     folder: Path
     pictures: dict[str, Picture] = field(default_factory=dict)
+    files: dict[str, Picture] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     ranked: dict[str, Ranked] = field(default_factory=dict)
     events: asyncio.Queue[Event | None] = field(default_factory=asyncio.Queue)
@@ -73,8 +76,7 @@ class Visitor:
         Raises:
             Problem: the visitor has none.
         """
-        kept = (picture for one in self.ranked.values() for picture in one.pictures.values())
-        return next((one for one in kept if one.id == wanted), None) or self.picture(wanted)
+        return self.files.get(wanted) or self.picture(wanted)
 
     def result(self, wanted: object) -> Ranked:
         """What the job of that id ranked.
@@ -92,12 +94,22 @@ class Visitor:
         self.ranked[job] = ranked
         while len(self.ranked) > KEPT_RESULTS:
             del self.ranked[next(iter(self.ranked))]
+            self._clear()
+
+    def add_picture(self, picture: Picture) -> None:
+        self.pictures[picture.id] = self.files[picture.id] = picture
 
     def remove_picture(self, picture: Picture) -> None:
         """Remove a picture, and its files unless a ranking that can be saved shows it."""
         del self.pictures[picture.id]
-        if not any(picture in one.pictures.values() for one in self.ranked.values()):
-            for file in self.folder.glob(f"{picture.id}*"):
+        self._clear()
+
+    def _clear(self) -> None:
+        """Remove the files that nothing shows any more."""
+        shown = {picture.id for one in self.ranked.values() for picture in one.pictures.values()}
+        for id in self.files.keys() - self.pictures.keys() - shown:
+            del self.files[id]
+            for file in self.folder.glob(f"{id}*"):
                 file.unlink(missing_ok=True)
 
 
@@ -180,7 +192,7 @@ class Visitors:
                 f"There are {self.limits.pictures} pictures already, the most that a page can "
                 "have. Remove one.",
             )
-        stored = sum(picture.bytes for one in self for picture in one.pictures.values())
+        stored = sum(picture.bytes for one in self for picture in one.files.values())
         if stored > (self.limits.stored - self.limits.megabytes) * MEGABYTE:
             raise Problem(507, "The server has no room for more pictures. Remove one.")
 
