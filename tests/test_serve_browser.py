@@ -369,6 +369,10 @@ def test_nothing_keeps_people_out(site: Site, look: Look, scheme: str):
     expect(page.locator("#earlier .earlier")).to_have_count(1)
     page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
     assert barriers(page) == []
+    page.locator("#result button.picture").first.click()
+    expect(page.locator("dialog#picture")).to_be_visible()
+    assert barriers(page) == []
+    page.keyboard.press("Escape")
     page.locator("#tab-search").click()
     assert barriers(page) == []
 
