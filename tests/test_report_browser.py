@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from benchmarks import OWLS
 from browser import PHONE, barriers, overflow
+from PIL import Image, ImageOps
 from toys import ScriptedChat, WordEncoder, explains
 
 from admire import SAMPLES, Item, Run, Settings, rank, read_items, write_run
-from admire.run import Ranking
 from admire.report import Report, write_report
 from admire.report.page import render
+from admire.retrieval import RetrieveSettings, retrieve_split, write_retrieval, write_split
+from admire.run import Ranking
+from admire.senses import Sense, write_senses
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra 'test')")
 expect = playwright.expect
@@ -36,6 +41,7 @@ HOSTILE = {
 }
 
 
+DECODED = "all => Promise.all(all.map(one => one.decode().then(() => one.naturalWidth)))"
 IS_UNCOVERED = """element => {
   const {left, top} = element.getBoundingClientRect();
   return element.contains(document.elementFromPoint(left + 5, top + 5));
@@ -219,11 +225,9 @@ def test_a_card_shows_both_runs_with_their_pictures_side_by_side(reported: Repor
     assert left
     assert right
     assert left["x"] + left["width"] <= right["x"] + 1
-    pictures = both.locator("img").evaluate_all(
-        "all => Promise.all(all.map(one => one.decode().then(() => one.naturalWidth)))"
-    )
-    assert len(pictures) == 10
-    assert all(pictures)
+    sizes = both.locator("img").evaluate_all(DECODED)
+    assert len(sizes) == 10
+    assert all(sizes)
 
 
 def test_what_data_say_is_text(reported: Reported, look: Look):
@@ -316,6 +320,45 @@ def test_print_has_all_cards_of_the_view(reported: Reported, look: Look):
     assert page.evaluate("printed") == len(numbers(page)) == 9
 
 
+def test_linked_pictures_are_read_from_their_files(reported: Reported, look: Look):
+    folder = reported.path.parent
+    page = write_report([folder / "knowing"], folder / "linked.html", images="link")
+    page = ready(look(page.as_uri(), own=(page.as_uri(), (folder / "set").as_uri())))
+    sizes = card(page, 1).locator("img").evaluate_all(DECODED)
+    assert len(sizes) == 5
+    assert all(sizes)
+
+
+def test_queries_are_shown_with_the_documents_that_were_found(tmp_path: Path, look: Look):
+    write_split(tmp_path / "owls", "test", OWLS)
+    settings = RetrieveSettings(encoder="bm25", k1=1.2, b=0.6)
+    write_retrieval(retrieve_split(str(tmp_path / "owls"), settings), tmp_path / "bm25")
+    page = ready(look(write_report([tmp_path / "bm25"], tmp_path / "report.html").as_uri()))
+    query = card(page, 1)
+    assert query.locator(".sentence").inner_text() == "A night owl codes late."
+    assert query.locator(".document").count() == 6
+    assert query.locator(".document.relevant").count() == 3
+    page.locator("#search").fill("flew off")
+    assert numbers(page) == [2]
+    assert barriers(page) == []
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert overflow(page) <= 0
+
+
+def test_sentences_are_shown_with_their_senses(tmp_path: Path, look: Look):
+    items = [replace(item, candidates=()) for item in read_items(SAMPLES)[:3]]
+    senses = [Sense("idiomatic", 0.9, 5, 0), Sense("idiomatic", 0.6, 3, 2), Sense("literal", 0.2)]
+    write_senses(tmp_path / "senses.tsv", items, senses)
+    page = ready(look(write_report([tmp_path / "senses.tsv"], tmp_path / "report.html").as_uri()))
+    assert numbers(page) == [3, 2, 1]  # wrong ones by how wrong they are
+    assert "0.60" in card(page, 2).locator(".probability").inner_text()
+    page.locator("#filter-outcome").select_option("right")
+    assert numbers(page) == [1]
+    assert barriers(page) == []
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert overflow(page) <= 0
+
+
 def many_items(report_items: int) -> Report:
     words = [["She is a ", False], ["night owl", True], [", they say.", False]]
     candidates = [
@@ -380,3 +423,43 @@ def test_thousands_of_items_scroll_and_are_filtered_at_once(tmp_path: Path, look
     assert len(numbers(page)) == 666
     assert took < 1000  # ms; a tenth of it on a quiet machine
     assert page.evaluate("performance.now()") < 10_000
+
+
+@pytest.mark.bench
+def test_a_hundred_items_of_five_pictures_are_small_and_open_quickly(
+    shared: Path, tmp_path: Path, look: Look
+):
+    data, rows = tmp_path / "set", []
+    data.mkdir()
+    for name in ("train", "dev", "train"):
+        for item in read_items(shared / "admire_en" / name / f"subtask_a_{name}.tsv"):
+            if len(rows) < 100:
+                candidates = []
+                for one in item.candidates:
+                    file = f"{len(rows)}_{one.name}"
+                    with Image.open(one.image) as picture:  # the second time it is another picture
+                        (ImageOps.mirror(picture) if len(rows) >= 85 else picture).save(data / file)
+                    candidates.append({"image": file, "caption": one.caption})
+                rows.append(
+                    {
+                        "compound": item.compound,
+                        "sentence": item.sentence,
+                        "candidates": candidates,
+                        "sentence_type": item.sentence_type,
+                    }
+                )
+    (data / "manifest.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    items = read_items(data)
+    settings = Settings(sense="vote")
+    run = rank(items, settings, llms=[explains("Literal")], encoder=WordEncoder(), source=data)
+    write_run(run, tmp_path / "run")
+    started = time.perf_counter()
+    page = write_report([tmp_path / "run"], tmp_path / "report.html")
+    print(f"100 items of 5 pictures: written in {time.perf_counter() - started:.1f} s, ", end="")
+    megabytes = page.stat().st_size / 1e6
+    window = look(page.as_uri())
+    window.locator("article.card img").first.wait_for()
+    seconds = window.evaluate("performance.now()") / 1000
+    print(f"{megabytes:.1f} MB, the first pictures shown after {seconds:.2f} s")
+    assert megabytes < 15
+    assert seconds < 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import struct
@@ -29,8 +30,8 @@ expect = playwright.expect
 
 if TYPE_CHECKING:
     from browser import Look
-    from pytest_httpserver import HTTPServer
     from playwright.sync_api import Browser, FilePayload, Locator, Page
+    from pytest_httpserver import HTTPServer
 
 LATE, BIRD = read_items(SAMPLES)[:2]
 """Night owl as an idiom and literally, with the same five pictures."""
@@ -66,9 +67,9 @@ class Site:
     chat: Owlish
     service: Service
 
-    def visitors(self) -> list[Path]:
+    def visitors(self) -> set[Path]:
         """The folders of those who have the page open, or had it just now."""
-        return list(self.service.folder.iterdir())
+        return set(self.service.folder.iterdir())
 
 
 def png(width: int, height: int, data: bytes) -> bytes:
@@ -104,7 +105,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         open_llms=lambda *_, **__: [chat],
         open_encoder=lambda *_, **__: encoder,
     )
-    service = Service(models, Limits(pictures=PICTURES, grace=2))
+    service = Service(models, Limits(pictures=PICTURES, grace=3))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         server = make_server(service, "127.0.0.1", port)
@@ -133,9 +134,30 @@ def uploads(contents: dict[str, bytes]) -> list[FilePayload]:
     return [{"name": n, "mimeType": "image/png", "buffer": b} for n, b in contents.items()]
 
 
-def fill(page: Page) -> None:
-    """Fill the form in with the sample pictures of night owl and their captions."""
+def choose(page: Page) -> None:
     page.locator("#files").set_input_files(pictures())
+
+
+def drop(page: Page) -> None:
+    """Drop the sample pictures onto the page."""
+    files = [[path.name, base64.b64encode(path.read_bytes()).decode()] for path in pictures()]
+    dragged = page.evaluate_handle(
+        """files => {
+          const dragged = new DataTransfer();
+          for (const [name, content] of files) {
+            const bytes = Uint8Array.from(atob(content), letter => letter.charCodeAt(0));
+            dragged.items.add(new File([bytes], name, {type: "image/png"}));
+          }
+          return dragged;
+        }""",
+        files,
+    )
+    page.dispatch_event("#drop", "drop", {"dataTransfer": dragged})
+
+
+def fill(page: Page, give: Callable[[Page], None] = choose) -> None:
+    """Fill the form in with the sample pictures of night owl and their captions."""
+    give(page)
     for field, candidate in zip(page.locator(".tile-caption").all(), LATE.candidates, strict=True):
         field.fill(candidate.caption or "")
     page.locator("#sentence").fill(LATE.sentence)
@@ -152,7 +174,7 @@ def test_from_an_empty_form_to_a_saved_set_that_rank_reads(site: Site, look: Loo
     page = look(site.address)
     expect(page.locator("#models")).to_have_attribute("data-state", "ready")
     expect(page.locator("#rank")).to_have_attribute("aria-disabled", "true")
-    fill(page)
+    fill(page, drop)
 
     site.chat.is_free.clear()
     page.locator("#rank").click()
@@ -301,9 +323,11 @@ def test_a_page_of_another_origin_is_refused(
 
 
 def test_a_second_tab_waits_its_turn_and_a_closed_one_stops_its_work(site: Site, look: Look):
-    until(lambda: not site.visitors())  # of other tests
-    first, second = look(site.address), look(site.address)
+    others = site.visitors()  # of other tests, who leave in these seconds
+    first = look(site.address)
     fill(first)
+    (files,) = site.visitors() - others
+    second = look(site.address)
     fill(second)
     site.chat.is_free.clear()
     site.chat.prompts.clear()
@@ -311,9 +335,9 @@ def test_a_second_tab_waits_its_turn_and_a_closed_one_stops_its_work(site: Site,
     until(lambda: site.chat.prompts)
     second.locator("#rank").click()
     expect(second.locator("#status")).to_contain_text("Next in the queue")
-    assert len(site.visitors()) == 2
+    assert len(list(files.iterdir())) >= 5
     first.close()
-    until(lambda: len(site.visitors()) == 1)
+    until(lambda: not files.exists())
     site.chat.is_free.set()
     expect(second.locator("#result .predicted")).to_contain_text("idiomatic")
     asked = len(site.chat.prompts)
@@ -345,6 +369,10 @@ def test_nothing_keeps_people_out(site: Site, look: Look, scheme: str):
     expect(page.locator("#earlier .earlier")).to_have_count(1)
     page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
     assert barriers(page) == []
+    page.locator("#result button.picture").first.click()
+    expect(page.locator("dialog#picture")).to_be_visible()
+    assert barriers(page) == []
+    page.keyboard.press("Escape")
     page.locator("#tab-search").click()
     assert barriers(page) == []
 
