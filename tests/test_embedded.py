@@ -66,6 +66,16 @@ def test_the_detector_finds_the_idiomatic_use_of_two_of_the_same_compound():
 def test_the_python_of_every_readme_runs_as_it_stands(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
+    if path.parent.name == "serve":
+        from serving import serving
+
+        from admire.serve import Models
+
+        with serving(Models()) as served:
+            own = code.replace("127.0.0.1:8765", f"127.0.0.1:{served.port}")
+            exec(compile(own, str(path), "exec"), {})
+        assert "['candidate" in capsys.readouterr().out
+        return
     exec(compile(code, str(path), "exec"), {})
     if path.parent == ROOT:
         assert len(code.strip().splitlines()) <= 12

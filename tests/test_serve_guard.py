@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import httpx
+import httpx2 as httpx
 import pytest
 from serving import ASKED, Served, problem, serving, toy_models
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2 as httpx
 import pytest
 from jsonschema import Draft202012Validator
 from serving import LONGEST, ColourEncoder, Gate, Served, drawn, problem, serving, toy_models

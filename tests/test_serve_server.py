@@ -8,7 +8,7 @@ import subprocess
 import sys
 import webbrowser
 
-import httpx
+import httpx2 as httpx
 import pytest
 from commands import HEAVY, hide, loaded, run
 from serving import ASKED, LONGEST, problem
