@@ -14,13 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from PIL import Image
-from toys import ScriptedChat, WordEncoder, explains
+import pytest
 
-from admire.encoders import Vectors
-from admire.llm import ChatModel
-from admire.serve import Limits, Models, Service, make_server
-from admire.serve.server import Server, listen
+for package in ("PIL", "starlette", "uvicorn"):
+    pytest.importorskip(package, reason="needs the extra 'serve'")
+
+from PIL import Image  # noqa: E402 - after the skips
+from toys import ScriptedChat, WordEncoder, explains  # noqa: E402
+
+from admire.encoders import Vectors  # noqa: E402
+from admire.llm import ChatModel  # noqa: E402
+from admire.serve import Limits, Models, Service, make_server  # noqa: E402
+from admire.serve.server import Server, listen  # noqa: E402
 
 LONGEST = 20
 """Seconds after which a test fails that waits for something."""

@@ -7,11 +7,12 @@ import zlib
 from collections.abc import Iterator
 
 import pytest
-from PIL import Image
 from serving import Page, Served, drawn, problem, serving
 
 from admire.serve import Limits
 from admire.serve.pictures import distinct, label
+
+Image = pytest.importorskip("PIL.Image")
 
 
 @pytest.fixture(scope="module")

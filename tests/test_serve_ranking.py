@@ -50,6 +50,9 @@ def test_pictures_are_shown_from_where_they_can_be_fetched(llm):
         assert item["candidates"][0]["width"] == 40
         for one, id in zip(item["candidates"], ids, strict=True):
             assert one["picture"] == f"/pictures/{id}?visitor={page.visitor}"
+        twice = {"candidates": [candidates[0], candidates[0]]}
+        told = problem(page.post("/jobs", json=ASKED | twice), 422)
+        assert "'a (2).png' appears more than once" in told
         assert page.delete(f"/pictures/{ids[0]}").status_code == 204
         assert page.get("/set.zip").status_code == 200  # which still has it
         assert page.get(f"/pictures/{ids[0]}").status_code == 200
@@ -160,25 +163,24 @@ class ContextEncoder(WordEncoder):
         return self.encode_texts(spans, role="query")
 
 
-def test_the_detectors_encoder_is_opened_once_too(llm):
+def test_the_detectors_encoder_is_opened_once_too(llm, monkeypatch):
     llm.name = "embedded"
     detector = LightDetector(
         "contexts", "contexts:1", np.zeros((5, 1024)), np.ones(5), neutral=False, card={}
     )
     opened: list[str] = []
 
-    def open_encoder(name: str, **place: str) -> WordEncoder:
+    def open_encoder(name: str) -> WordEncoder:
         opened.append(name)
         return ContextEncoder()
 
-    models = toy_models(llm, open_detector=lambda path: detector)
-    models._openers = models._openers[0], open_encoder, models._openers[2]
-    with serving(models) as served:
+    monkeypatch.setattr("admire.senses.light.open_encoder", open_encoder)
+    with serving(toy_models(llm, open_detector=lambda path: detector)) as served:
         page = served.visit().listen()
         for _ in range(2):
             _, item = page.ranked()
             assert item["runs"][0]["probability"] == pytest.approx(1 / (1 + np.exp(-1)))
-        assert opened == ["colours", "contexts"]
+        assert opened == ["contexts"]
         assert not any("or literally" in prompt for prompt in llm.prompts)
 
 

@@ -43,7 +43,7 @@ def serve(
             "that admire index wrote."
         ),
     ] = None,
-    open: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    opens: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Serve a page on this machine to rank pictures and captions by hand, and POST /v1/rank."""
     check_extra("serve", "admire serve", "starlette", "uvicorn", "PIL")
@@ -58,7 +58,7 @@ def serve(
         "detector": str(detector) if detector else None,
     }
     models = Models(profile, given(changes), index=index)
-    run_server(models, host=host, port=port, token=token, opens=open)
+    run_server(models, host=host, port=port, token=token, opens=opens)
     if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
         # It waits for a chat model's reply. All files are removed by now, so nobody else has to.
         sys.stderr.flush()

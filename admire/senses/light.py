@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,14 +71,14 @@ class LightDetector:
         knows how sure each of them is, and it is what is calibrated.
 
         Args:
-            encoder: the encoder; None opens it by its name.
+            encoder: the encoder; None is :attr:`reader`.
 
         Raises:
             UserError: this is not the encoder that the heads were trained on.
         """
         if not uses:
             return []
-        encoder = encoder or open_context_encoder(self.encoder)
+        encoder = encoder or self.reader
         if encoder.identity != self.encoder_identity:
             raise UserError(
                 f"The detector was trained on '{self.encoder_identity}', not on "
@@ -87,6 +88,15 @@ class LightDetector:
         contexts = read_contexts([use.item for use in uses], encoder, neutral=self.neutral)
         probabilities = 1 / (1 + np.exp(-(contexts @ self.weights.T + self.biases)))
         return [_sense(row) for row in probabilities]
+
+    @cached_property
+    def reader(self) -> QueryEncoder:
+        """The encoder of that name, opened once.
+
+        Raises:
+            UserError: it cannot be opened.
+        """
+        return open_context_encoder(self.encoder)
 
     def save(self, path: Path) -> None:
         """Write the detector as JSON.

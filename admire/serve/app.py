@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import shutil
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from functools import cache, partial
+from collections.abc import AsyncIterator, Callable
+from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
@@ -27,20 +23,13 @@ from starlette.responses import (
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from admire.errors import UserError
 from admire.languages import LANGUAGES
-from admire.serve import rest
-from admire.serve.guard import Guard, Limits, body_within, read_object
-from admire.serve.models import Models, OpeningError, load_and_tell
-from admire.serve.pictures import Picture, check_picture, distinct, label
-from admire.serve.problems import INTERNAL, Problem, answer_problem
-from admire.serve.visitors import Event, Visitor, Visitors, new_id
-from admire.serve.work import Job, Stopped, Work
-
-if TYPE_CHECKING:
-    from admire.serve.ranking import Ranked
-
-log = logging.getLogger("admire")
+from admire.serve import jobs, rest
+from admire.serve.guard import Guard, body_within
+from admire.serve.pictures import Picture, check_picture, label
+from admire.serve.problems import Problem, answer_problem
+from admire.serve.service import Service, service_of, visitor_of
+from admire.serve.visitors import Event, Visitor, new_id
 
 HERE = Path(__file__).parent
 
@@ -52,74 +41,8 @@ STATIC = {
 }
 """The page's files: in which folder they are, and their types."""
 
-ASKED = 1.0
-"""Megabytes of a page's request, without pictures."""
-
 SIDES = range(16, 1025)
 """How large thumbnails may be, in pixels."""
-
-
-class Service:
-    """What the server holds while it runs: models, the work, and visitors with their files."""
-
-    folder: Path
-    work: Work
-    visitors: Visitors
-
-    def __init__(self, models: Models, limits: Limits | None = None):
-        self.models, self.limits = models, limits or Limits()
-        self.state: Event = ("models", {"state": "loading", "said": "The models are being loaded."})
-        self.one_at_a_time = asyncio.Semaphore(1)
-        """For pictures, which may take hundreds of megabytes when they are decoded."""
-
-    @asynccontextmanager
-    async def running(self, app: Starlette) -> AsyncIterator[None]:
-        """Start the work, and at the end stop it and remove all files."""
-        self.folder = Path(mkdtemp(prefix="admire-serve-"))
-        self.work = Work(self.limits.jobs)
-        self.visitors = Visitors(self.folder, self.limits, self.work)
-        loop = asyncio.get_running_loop()
-
-        def tell(state: str, said: str) -> None:
-            loop.call_soon_threadsafe(lambda: self._tell_state(state, said))
-
-        working = asyncio.create_task(self.work.run(partial(load_and_tell, self.models, tell)))
-        try:
-            yield
-        finally:
-            self.end()
-            working.cancel()
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-    def end(self) -> None:
-        """Stop all work, end all streams, remove all visitors' files."""
-        self.work.close()
-        self.visitors.remove_all()
-
-    def check_profile(self, profile: object) -> None:
-        """Refuse a profile that there is not.
-
-        Raises:
-            Problem: the message names those that there are.
-        """
-        if profile not in self.models.profiles:
-            known = ", ".join(self.models.profiles)
-            raise Problem(422, f"profile: is none of {known}.")
-
-    def told(self, error: UserError, names: Mapping[str, str]) -> Problem:
-        """What a user's error is for somebody far away: without paths of this machine."""
-        message = str(error)
-        for path in sorted(names, key=len, reverse=True):  # some begin as others do
-            message = message.replace(path, names[path])
-        status = 503 if isinstance(error, OpeningError) else 422
-        return Problem(status, message.replace(str(self.folder), "…"))
-
-    def _tell_state(self, state: str, said: str) -> None:
-        if state == "failed":
-            log.warning(said)
-        self.state = ("models", {"state": state, "said": said})
-        for visitor in self.visitors:
-            visitor.tell(*self.state)
 
 
 def create_app(service: Service, host: str, port: int, token: str | None = None) -> Guard:
@@ -136,8 +59,8 @@ def create_app(service: Service, host: str, port: int, token: str | None = None)
         Route("/pictures", add_picture, methods=["POST"]),
         Route("/pictures/{id}", send_picture),
         Route("/pictures/{id}", remove_picture, methods=["DELETE"]),
-        Route("/jobs", add_job, methods=["POST"]),
-        Route("/jobs/{id}", stop_job, methods=["DELETE"]),
+        Route("/jobs", jobs.add_job, methods=["POST"]),
+        Route("/jobs/{id}", jobs.stop_job, methods=["DELETE"]),
         Route("/set.zip", send_set),
         Route("/runs/{id}.zip", send_run),
         Route("/v1/rank", rest.rank_row, methods=["POST"]),
@@ -152,21 +75,6 @@ def create_app(service: Service, host: str, port: int, token: str | None = None)
     return Guard(app, host, port, token)
 
 
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
-def _visitor(request: Request) -> Visitor:
-    """Who asks.
-
-    Raises:
-        Problem: the request does not say it, or nobody is known by that id.
-    """
-    given = request.headers.get("admire-visitor") or request.query_params.get("visitor")
-    return _service(request).visitors.find(given)
-
-
 # --------------------------------------------------------------------------------- the page
 
 
@@ -174,7 +82,7 @@ async def show_page(request: Request) -> Response:
     """``GET /``: the page, for a new visitor."""
     from admire import __version__
 
-    service = _service(request)
+    service = service_of(request)
     visitor = service.visitors.enter()
     page = _template().render(
         visitor=visitor.id,
@@ -261,7 +169,7 @@ def _written(event: Event) -> str:
 
 async def send_events(request: Request) -> Response:
     """``GET /events``: a stream of server-sent events."""
-    return EventStream(_service(request), _visitor(request))
+    return EventStream(service_of(request), visitor_of(request))
 
 
 # --------------------------------------------------------------------------------- pictures
@@ -269,7 +177,7 @@ async def send_events(request: Request) -> Response:
 
 async def add_picture(request: Request) -> Response:
     """``POST /pictures?name=NAME``: keep a picture for this visitor."""
-    service, visitor = _service(request), _visitor(request)
+    service, visitor = service_of(request), visitor_of(request)
     service.visitors.check_room(visitor)
     name, limits = label(request.query_params.get("name", "")), service.limits
     id = new_id()
@@ -296,7 +204,7 @@ async def add_picture(request: Request) -> Response:
 
 async def send_picture(request: Request) -> Response:
     """``GET /pictures/ID``: the picture, or with ``side`` a thumbnail."""
-    service, visitor = _service(request), _visitor(request)
+    service, visitor = service_of(request), visitor_of(request)
     picture = visitor.seen(request.path_params["id"])
     path, kind = picture.path, picture.type
     wanted = request.query_params.get("side")
@@ -320,189 +228,9 @@ def _write_thumbnail(picture: Path, path: Path, side: int) -> None:
 
 async def remove_picture(request: Request) -> Response:
     """``DELETE /pictures/ID``."""
-    visitor = _visitor(request)
+    visitor = visitor_of(request)
     visitor.remove_picture(visitor.picture(request.path_params["id"]))
     return Response(status_code=204)
-
-
-# ------------------------------------------------------------------------------------- jobs
-
-
-async def add_job(request: Request) -> Response:
-    """``POST /jobs``: something to do when its turn comes."""
-    service, visitor = _service(request), _visitor(request)
-    asked = await read_object(request, ASKED)
-    id = new_id()
-    if asked.get("kind") == "rank":
-        do, names = await _ranking(service, visitor, asked, id)
-    elif asked.get("kind") == "search":
-        do, names = _search(service, asked), {}
-    else:
-        raise Problem(422, "kind: is neither rank nor search.")
-    job = Job(id, do, visitor.tell)
-    service.work.add(job)
-    visitor.jobs[id] = job
-    job.done.add_done_callback(partial(_tell_result, service, visitor, id, names))
-    return JSONResponse({"job": id}, 202)
-
-
-async def stop_job(request: Request) -> Response:
-    """``DELETE /jobs/JOB``: take it out of the queue, or stop it soon."""
-    visitor = _visitor(request)
-    job = visitor.jobs.get(request.path_params["id"])
-    if job:
-        _service(request).work.stop(job)
-    elif request.path_params["id"] not in visitor.ranked:
-        raise Problem(404, "There is no such job.")
-    return Response(status_code=204)
-
-
-Do = Callable[[], Mapping[str, Any]]
-"""Does a job; returns what is told of it, and under ``ranked`` what is kept."""
-
-
-def _search(service: Service, asked: Mapping[str, Any]) -> Do:
-    if service.models.index is None:
-        raise Problem(422, "There are no texts to search. Start admire serve with --index.")
-    text, span, language = (asked.get(key) for key in ("text", "span", "language"))
-    top = asked.get("top", 10)
-    for key, value in (("text", text), ("span", span)):
-        if not isinstance(value, str) or not value.strip():
-            raise Problem(422, f"{key}: is empty.")
-    if not isinstance(top, int) or not 1 <= top <= 100:
-        raise Problem(422, "top: is not a number from 1 to 100.")
-
-    def do() -> Mapping[str, Any]:
-        from admire.serve.ranking import search
-
-        return {"found": search(str(text), str(span), str(language or "en"), top, service.models)}
-
-    return do
-
-
-async def _ranking(
-    service: Service, visitor: Visitor, asked: Mapping[str, Any], id: str
-) -> tuple[Do, dict[str, str]]:
-    """What ranks what is asked, and what the pictures' files are called for people."""
-    profile = asked.get("profile") or service.models.profiles[0]
-    service.check_profile(profile)
-    by_hand = asked.get("by_hand")
-    if by_hand is not None:
-        return _ranking_by_hand(service, visitor, by_hand)
-    things = asked.get("candidates")
-    if not isinstance(things, list) or not all(isinstance(one, Mapping) for one in things):
-        raise Problem(422, "candidates: is not a list of objects.")
-    if len(things) > service.limits.pictures:
-        raise Problem(422, f"candidates: are more than {service.limits.pictures}.")
-    pictures = [visitor.picture(one["picture"]) if one.get("picture") else None for one in things]
-    names = distinct(
-        [one.name if one else f"candidate{k}" for k, one in enumerate(pictures, start=1)]
-    )
-    row = {key: asked.get(key) for key in ("compound", "sentence", "language")}
-    files = [one.path.name if one else None for one in pictures]
-    captions = [one.get("caption") for one in things]
-    row["candidates"] = [
-        {"image": file, "caption": caption} for file, caption in zip(files, captions, strict=True)
-    ]
-    shown = {name: one for name, one in zip(names, pictures, strict=True) if one}
-
-    def read() -> Any:
-        from dataclasses import replace
-
-        from admire.serve.ranking import read_row
-
-        item = read_row(row, visitor.folder, f"{id}.jsonl")
-        called = zip(item.candidates, names, strict=True)
-        return replace(item, candidates=tuple(replace(one, name=name) for one, name in called))
-
-    labels = {str(one.path): name for name, one in shown.items()}
-    try:
-        item = await run_in_threadpool(read)
-    except UserError as error:
-        raise service.told(error, labels) from None
-
-    def do() -> Mapping[str, Any]:
-        from admire.serve.ranking import Ranked, rank_item
-
-        settings = service.models.settings(profile)
-        ranked = Ranked(rank_item(item, settings, service.models), settings, shown)
-        return _shown(ranked, visitor)
-
-    return do, labels
-
-
-def _ranking_by_hand(
-    service: Service, visitor: Visitor, by_hand: object
-) -> tuple[Do, dict[str, str]]:
-    """What ranks a job's item again, with what a person says of it."""
-    from admire.serve.ranking import check_by_hand
-
-    if not isinstance(by_hand, Mapping):
-        raise Problem(422, "by_hand: is not an object.")
-    before = visitor.result(by_hand.get("of"))
-    sense, meanings = by_hand.get("sense"), by_hand.get("meanings") or {}
-    if sense not in (None, "idiomatic", "literal"):
-        raise Problem(422, "by_hand, sense: is neither idiomatic nor literal.")
-    labels = ("idiomatic", "literal")
-    if not isinstance(meanings, Mapping) or not all(
-        key in labels and isinstance(text, str | None) for key, text in meanings.items()
-    ):
-        raise Problem(
-            422, "by_hand, meanings: is not an object of an idiomatic and a literal text."
-        )
-    try:
-        check_by_hand(before)
-    except UserError as error:
-        raise Problem(422, str(error)) from None
-
-    def do() -> Mapping[str, Any]:
-        from dataclasses import replace
-
-        from admire.serve.ranking import rank_by_hand
-
-        run = rank_by_hand(before.item, before, sense, meanings, service.models)
-        return _shown(replace(before, run=run, sense=sense or before.sense), visitor)
-
-    return do, {str(one.path): name for name, one in before.pictures.items()}
-
-
-def _shown(ranked: Ranked, visitor: Visitor) -> Mapping[str, Any]:
-    """What is told of a ranking."""
-    from admire.report.thumbnails import Shown
-    from admire.serve.ranking import item_card
-
-    pictures = {
-        one.path: Shown(f"/pictures/{one.id}?visitor={visitor.id}", one.width, one.height)
-        for one in ranked.pictures.values()
-    }
-    return {"item": item_card(ranked.run, pictures), "metrics": [], "ranked": ranked}
-
-
-def _tell_result(
-    service: Service,
-    visitor: Visitor,
-    id: str,
-    names: Mapping[str, str],
-    done: asyncio.Future[Mapping[str, Any]],
-) -> None:
-    """Tell a visitor what a job brought, and keep it."""
-    visitor.jobs.pop(id, None)
-    error = done.exception()
-    if isinstance(error, Stopped):
-        return
-    if error is None:
-        found = dict(done.result())
-        ranked = found.pop("ranked", None)
-        if ranked:
-            visitor.keep(id, ranked)
-        visitor.tell("result", {"job": id, **found})
-        return
-    if isinstance(error, UserError):
-        problem = service.told(error, names)
-    else:
-        log.error("A job failed.", exc_info=error)
-        problem = Problem(500, INTERNAL)
-    visitor.tell("problem", {"job": id, **problem.told()})
 
 
 # ---------------------------------------------------------------------------------- bundles
@@ -510,7 +238,7 @@ def _tell_result(
 
 async def send_set(request: Request) -> Response:
     """``GET /set.zip``: all that the visitor has ranked, as an image set."""
-    visitor = _visitor(request)
+    visitor = visitor_of(request)
     ranked = list(visitor.ranked.values())
     if not ranked:
         raise Problem(404, "Nothing is ranked yet.")
@@ -525,7 +253,7 @@ async def send_set(request: Request) -> Response:
 
 async def send_run(request: Request) -> Response:
     """``GET /runs/JOB.zip``: the run folder of one job."""
-    visitor = _visitor(request)
+    visitor = visitor_of(request)
     ranked = visitor.result(request.path_params["id"])
 
     def write(out: Path) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from admire.encoders import TextEncoder
     from admire.llm import ChatModel
     from admire.retrieval import TextIndex
-    from admire.senses import Detector, Sense, Use
+    from admire.senses import Detector
     from admire.settings import Settings
 
 log = logging.getLogger("admire")
@@ -100,11 +100,13 @@ class Models:
             UserError: it cannot be opened.
         """
         from admire.interpretation import sense_method
+        from admire.senses import open_detector
 
         methods = [sense_method(settings.sense, llm) for llm in self.llms(settings)]
         if "detector" not in methods:
             return None
-        return self._once(("detector", settings.detector), lambda: self._detector(settings))
+        opener = partial(self._openers[2] or open_detector, settings.detector)
+        return self._once(("detector", settings.detector), opener)
 
     def texts(self, settings: Settings) -> tuple[TextIndex, TextEncoder]:
         """The texts to search, and the encoder that made their vectors.
@@ -124,6 +126,7 @@ class Models:
         from admire.encoders import Query
         from admire.llm import Question
         from admire.llm.prices import is_free
+        from admire.senses import LightDetector
 
         settings = self.settings(self.profiles[0])
         for llm in self.llms(settings):
@@ -135,18 +138,10 @@ class Models:
                 encoder = _within(self.encoder(name, settings), "encoder")
                 encoder.encode_texts(["Hello"], role="query")
         detector = self.detector(settings)
-        if isinstance(detector, _Reading):
-            _within(detector.encoder, "encoder").encode_queries([Query("Hello", span=(0, 5))])
+        if isinstance(detector, LightDetector):
+            _within(detector.reader, "encoder").encode_queries([Query("Hello", span=(0, 5))])
         if self.index:
             self.texts(settings)
-
-    def _detector(self, settings: Settings) -> Detector:
-        from admire.senses import LightDetector, open_detector
-
-        found = (self._openers[2] or open_detector)(settings.detector)
-        if not isinstance(found, LightDetector):
-            return found
-        return _Reading(found, self.encoder(found.encoder, settings))
 
     def _texts(self, path: Path, settings: Settings) -> tuple[TextIndex, TextEncoder]:
         from admire.retrieval import index_texts, open_index, read_texts
@@ -164,21 +159,6 @@ class Models:
             except UserError as error:
                 raise OpeningError(str(error), *error.settings) from error
         return cast(Opened, self._opened[key])
-
-
-class _Reading:
-    """A light detector with its encoder, which it would open anew for each use."""
-
-    def __init__(self, detector: Any, encoder: Any):
-        self.detector, self.encoder = detector, encoder
-        self.identity: str = detector.identity
-        self.columns: tuple[str, ...] = detector.columns
-        self.setting = detector.setting
-
-    def classify(self, uses: Sequence[Use]) -> list[Sense]:
-        """See :class:`admire.senses.Detector`."""
-        found: list[Sense] = self.detector.classify(uses, self.encoder)
-        return found
 
 
 def _within(cached: Any, name: str) -> Any:

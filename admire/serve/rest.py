@@ -24,7 +24,7 @@ from admire.serve.work import Job, Stopped
 
 if TYPE_CHECKING:
     from admire.run import Run
-    from admire.serve.app import Service
+    from admire.serve.service import Service
 
 DESCRIPTION = Path(__file__).with_name("openapi.json")
 

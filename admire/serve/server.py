@@ -14,9 +14,10 @@ from urllib.parse import urlencode
 import uvicorn
 
 from admire.errors import UserError
-from admire.serve.app import Service, create_app
+from admire.serve.app import create_app
 from admire.serve.guard import is_loopback
 from admire.serve.models import Models
+from admire.serve.service import Service
 
 log = logging.getLogger("admire")
 
@@ -44,6 +45,7 @@ def make_server(service: Service, host: str, port: int, token: str | None = None
         log_config=None,
         log_level=logging.CRITICAL,  # its lines name addresses; the app tells errors itself
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         ws="none",
         timeout_graceful_shutdown=LAST_WORDS,
