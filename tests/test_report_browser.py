@@ -6,11 +6,13 @@ import json
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from benchmarks import OWLS
 from browser import PHONE, barriers, overflow
@@ -18,6 +20,7 @@ from PIL import Image, ImageOps
 from toys import ScriptedChat, WordEncoder, explains
 
 from admire import SAMPLES, Item, Run, Settings, rank, read_items, write_run
+from admire.metrics import dcg
 from admire.report import Report, write_report
 from admire.report.page import render
 from admire.retrieval import RetrieveSettings, retrieve_split, write_retrieval, write_split
@@ -68,7 +71,7 @@ class Reported:
 def knowing(items: list[Item], *, tells_senses: bool) -> ScriptedChat:
     """A chat model that knows the samples, but for two senses and what a fat cat is.
 
-    If it does not tell senses, it takes all for idiomatic.
+    If it does not tell senses, it takes all for idiomatic. Of some items it is not sure.
     """
     mistaken = items[3].sentence, items[4].sentence
     best = {}
@@ -78,11 +81,15 @@ def knowing(items: list[Item], *, tells_senses: bool) -> ScriptedChat:
         place = -1 if item.compound == "fat cat" else 0
         best[item.compound, item.sentence_type] = captions[order[place]]
 
+    votes = Counter[str]()
+
     def answer(prompt: str) -> str:
         if "or literally" in prompt:
             (item,) = (one for one in items if f'"{one.sentence}"' in prompt)
             is_idiom = (item.sentence_type == "idiomatic") != (item.sentence in mistaken)
-            return "Idiomatic" if is_idiom or not tells_senses else "Literal"
+            votes[item.sentence] += 1
+            is_unsure = votes[item.sentence] <= items.index(item) % 3
+            return "Idiomatic" if (is_idiom or not tells_senses) != is_unsure else "Literal"
         sense = "idiomatic" if "idiom of the sentence" in prompt else "literal"
         compound = max((one.compound for one in items), key=prompt.rfind)
         return json.dumps({"definitions": [best.get((compound, sense), "a thing")], "scene": ""})
@@ -182,6 +189,17 @@ def test_the_wrong_items_come_first_and_each_filter_keeps_what_it_says(
 
 def test_a_view_is_found_by_words_sorted_and_linked(reported: Reported, look: Look):
     page = ready(look(reported.address))
+    rankings = reported.runs[0].rankings
+    sorts: dict[str, Callable[[Ranking], float]] = {
+        "confidence": lambda one: abs(one.interpretations[0].sense.probability - 0.5),
+        "margin": lambda one: float(np.diff(np.sort(one.scores)[-2:])[0]),
+        "loss": lambda one: dcg(one.item.expected_order or one.order, one.order),
+    }
+    for sort, value in sorts.items():
+        page.locator("#sort").select_option(sort)
+        values = [round(value(rankings[number - 1]), 6) for number in numbers(page)]
+        assert values == sorted(values), sort
+        assert len(set(values)) > 1
     page.locator("#sort").select_option("number")
     every = numbers(page)
     assert every == sorted(every)
@@ -340,9 +358,9 @@ def test_queries_are_shown_with_the_documents_that_were_found(tmp_path: Path, lo
     assert query.locator(".document.relevant").count() == 3
     page.locator("#search").fill("flew off")
     assert numbers(page) == [2]
-    assert barriers(page) == []
     page.set_viewport_size({"width": 360, "height": 740})
     assert overflow(page) <= 0
+    assert barriers(page) == []
 
 
 def test_sentences_are_shown_with_their_senses(tmp_path: Path, look: Look):
@@ -354,9 +372,9 @@ def test_sentences_are_shown_with_their_senses(tmp_path: Path, look: Look):
     assert "0.60" in card(page, 2).locator(".probability").inner_text()
     page.locator("#filter-outcome").select_option("right")
     assert numbers(page) == [1]
-    assert barriers(page) == []
     page.set_viewport_size({"width": 360, "height": 740})
     assert overflow(page) <= 0
+    assert barriers(page) == []
 
 
 def many_items(report_items: int) -> Report:
