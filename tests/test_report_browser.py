@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from benchmarks import OWLS
 from browser import PHONE, barriers, overflow
-from PIL import Image, ImageOps
 from toys import ScriptedChat, WordEncoder, explains
 
 from admire import SAMPLES, Item, Run, Settings, rank, read_items, write_run
@@ -27,6 +26,7 @@ from admire.retrieval import RetrieveSettings, retrieve_split, write_retrieval, 
 from admire.run import Ranking
 from admire.senses import Sense, write_senses
 
+pytest.importorskip("matplotlib", reason="needs the extra 'report'")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra 'test')")
 expect = playwright.expect
 
@@ -447,6 +447,8 @@ def test_thousands_of_items_scroll_and_are_filtered_at_once(tmp_path: Path, look
 def test_a_hundred_items_of_five_pictures_are_small_and_open_quickly(
     shared: Path, tmp_path: Path, look: Look
 ):
+    from PIL import Image, ImageOps
+
     data, rows = tmp_path / "set", []
     data.mkdir()
     for name in ("train", "dev", "train"):

@@ -577,7 +577,7 @@ const Cards = (() => {
             ? marked(one.text)
             : [span("told", `${one.id}: its text is not known`)]),
         ),
-        span("score", one.score.toFixed(3), { title: "Score" }),
+        span("score", one.score.toFixed(3).replace("-", "−"), { title: "Score" }),
         make(
           "span",
           { class: "told" },
