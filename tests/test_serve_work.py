@@ -121,3 +121,16 @@ def test_streams_show_that_they_live():
         page = served.visit()
         with served.client.stream("GET", f"/events?visitor={page.visitor}") as answer:
             assert ": still there" in (line.strip() for line in answer.iter_lines())
+
+
+def test_models_are_loaded_when_the_first_page_is_there():
+    models = toy_models()
+    with serving(models, limits=Limits(patience=10 * LONGEST)) as served:
+        page = served.visit()
+        assert not models.opened
+        page.listen().until("models", state="ready")
+        assert models.opened == {"toy": 1, "colours": 1}
+    models = toy_models()
+    with serving(models, limits=Limits(patience=0.01)) as served:
+        while not models.opened:  # nobody comes
+            served.client.get("/v1/openapi.json")

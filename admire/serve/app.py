@@ -144,6 +144,7 @@ class EventStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
+        self.service.work.want()
         with self.service.visitors.listening(self.visitor) as events:
             self.body_iterator = self._sent(events)
             await super().__call__(scope, receive, send)

@@ -45,6 +45,7 @@ class Limits:
         visitors: at the same time.
         jobs: that wait for their turn, of all visitors and programs.
         grace: seconds until the files of a visitor are removed who no longer listens.
+        patience: seconds until models are loaded though nobody has come.
         keep_alive: seconds between signs of life in a stream of events.
     """
 
@@ -56,6 +57,7 @@ class Limits:
     visitors: int = 20
     jobs: int = 20
     grace: float = 30.0
+    patience: float = 30.0
     keep_alive: float = 15.0
 
 

@@ -48,7 +48,8 @@ class Service:
         def tell(state: str, said: str) -> None:
             loop.call_soon_threadsafe(lambda: self._tell_state(state, said))
 
-        working = asyncio.create_task(self.work.run(partial(load_and_tell, self.models, tell)))
+        load = partial(load_and_tell, self.models, tell)
+        working = asyncio.create_task(self.work.run(load, self.limits.patience))
         try:
             yield
         finally:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +61,7 @@ class Work:
         self.limit = limit
         self._waiting: list[Job] = []
         self._added = asyncio.Event()
+        self._wanted = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "admire work")
         self._stop = threading.Event()  # what is under way
         self._current: Job | None = None
@@ -79,6 +81,11 @@ class Work:
         self._waiting.append(job)
         self._tell_places()
         self._added.set()
+        self.want()
+
+    def want(self) -> None:
+        """Say that somebody is there for whom the thread may begin."""
+        self._wanted.set()
 
     def stop(self, job: Job) -> None:
         """Take a job out of the queue, or stop it at its next progress."""
@@ -91,13 +98,17 @@ class Work:
             job.done.set_exception(Stopped())
             job.done.exception()  # somebody knows
 
-    async def run(self, first: Callable[[], None]) -> None:
+    async def run(self, first: Callable[[], None], patience: float) -> None:
         """Do the jobs as they come, for ever.
 
         Args:
-            first: what the thread does before the first one, unheard.
+            first: what the thread does before the first one, unheard. Models that are loaded hold
+                up everything else, the first page too: so this begins when somebody is there.
+            patience: the seconds after which it begins though nobody is.
         """
         loop = asyncio.get_running_loop()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wanted.wait(), patience)
         await loop.run_in_executor(self._thread, _unheard, first)
         while True:
             while not self._waiting:
