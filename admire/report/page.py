@@ -61,7 +61,8 @@ TERMS = {
         "parts of a score": "The bars under a candidate add up to its score. A bar to the right "
         "raises it, a bar to the left lowers it. A part says how like the candidate is to a text "
         "beside the item's other candidates: to what the chat model wrote of each sense, or to the "
-        "compound.",
+        "compound. Where the idiomatic sense is meant, likeness to the literal one counts against "
+        "a candidate.",
     },
     "retrieval": {"loss": "How much a query's nDCG@10 is below 1."},
     "senses": {
