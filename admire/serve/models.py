@@ -14,9 +14,9 @@ from admire.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from admire.collections import TextIndex
     from admire.encoders import TextEncoder
     from admire.llm import ChatModel
-    from admire.retrieval import TextIndex
     from admire.senses import Detector
     from admire.settings import Settings
 
@@ -144,7 +144,7 @@ class Models:
             self.texts(settings)
 
     def _texts(self, path: Path, settings: Settings) -> tuple[TextIndex, TextEncoder]:
-        from admire.retrieval import index_texts, open_index, read_texts
+        from admire.collections import index_texts, open_index, read_texts
 
         if path.is_dir():
             index = open_index(path)

@@ -176,9 +176,9 @@ def search(text: str, span: str, language: str, top: int, models: Models) -> dic
     """The texts that mean what the span means in the text, as the page shows them.
 
     Raises:
-        UserError: as :func:`admire.retrieval.search_texts` does.
+        UserError: as :func:`admire.collections.search_texts` does.
     """
-    from admire.retrieval import SearchSettings, search_texts
+    from admire.collections import SearchSettings, search_texts
 
     stack = models.settings(models.profiles[0])
     index, encoder = models.texts(stack)

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import cast, get_args
 
 from admire.choices import Number, QueryText, check_settings
+from admire.collections.index import TextIndex, index_texts, open_index
+from admire.collections.texts import read_texts
 from admire.encoders import TextEncoder, open_encoder
 from admire.errors import UserError
 from admire.interpretation import Interpretation
 from admire.items import Candidate, Item
 from admire.llm import ChatModel
-from admire.retrieval.index import TextIndex, index_texts, open_index
 from admire.retrieval.passages import locate
 from admire.retrieval.queries import QUERY_SETTINGS, QuerySettings, understand
-from admire.retrieval.texts import read_texts
 from admire.scorer import query_weights
 from admire.senses import Detector
 
@@ -74,7 +74,7 @@ def search_texts(
         text: a text that uses the expression.
         span: the expression, as it stands in the text.
         index: the texts to search: an index, the folder of one, or a file that
-            :func:`admire.retrieval.texts.read_texts` reads.
+            :func:`admire.collections.texts.read_texts` reads.
         settings: the defaults where they are None.
         llm, encoder, detector: open models in place of those that the settings name, and of the
             built-in detector.

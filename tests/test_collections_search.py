@@ -11,11 +11,11 @@ from benchmarks import told
 from toys import ScriptedChat, WordEncoder
 
 import admire
+from admire.collections.index import index_texts, write_index
+from admire.collections.search import SearchSettings, search_texts
+from admire.collections.texts import read_texts
 from admire.errors import UserError
 from admire.items import Candidate, Item
-from admire.retrieval.index import index_texts, write_index
-from admire.retrieval.search import SearchSettings, search_texts
-from admire.retrieval.texts import read_texts
 from admire.scorer import Scoring
 from admire.settings import Settings
 

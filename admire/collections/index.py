@@ -12,11 +12,10 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
-from admire.choices import check_setting
+from admire.choices import ENGINES, EngineName, check_setting
 from admire.encoders import TextEncoder, Vectors
 from admire.errors import UserError
 from admire.items import Candidate
-from admire.retrieval.modes import ENGINES, EngineName
 from admire.storage import replace_folder, write_whole
 
 BLOCK = 65_536
@@ -168,7 +167,7 @@ def write_index(
     if not texts:
         raise UserError("There are no texts to index.")
     if engine == "lance":
-        from admire.retrieval.lance import build_lance  # before the texts are encoded
+        from admire.collections.lance import build_lance  # before the texts are encoded
     with replace_folder(out, "index") as part:
         vectors = None
         for start in range(0, len(texts), BLOCK):
@@ -216,7 +215,7 @@ def open_index(folder: Path) -> TextIndex:
         raise UserError(f"{folder}: is no index, or damaged ({reason}). Index again.") from None
     engine: Engine = Exact(vectors)
     if (folder / "lance").is_dir():
-        from admire.retrieval.lance import open_lance
+        from admire.collections.lance import open_lance
 
         engine = open_lance(folder, vectors)
     return TextIndex(record["encoder"], found, engine, len(vectors), folder / "texts.jsonl")

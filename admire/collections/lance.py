@@ -37,7 +37,7 @@ class Lance:
     vectors: Vectors
 
     def search(self, query: Vectors, k: int) -> tuple[npt.NDArray[np.int64], Vectors]:
-        """See :class:`admire.retrieval.index.Engine`."""
+        """See :class:`admire.collections.index.Engine`."""
         asked = self.table.search(query).distance_type("dot").nprobes(PROBES)
         found = asked.limit(WIDER * k).select(["place", "_distance"]).to_arrow()["place"].to_numpy()
         places = np.sort(found.astype(np.int64))

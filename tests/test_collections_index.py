@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import WordEncoder
 
+from admire.collections import index as text_index
+from admire.collections.index import Exact, index_texts, moments, open_index, write_index
 from admire.errors import UserError
 from admire.items import Candidate
-from admire.retrieval import index as text_index
-from admire.retrieval.index import Exact, index_texts, moments, open_index, write_index
 
 TEXTS = [
     Candidate("a", caption="an owl on the roof at night"),
@@ -124,7 +124,7 @@ def test_what_cannot_be_indexed_is_named(tmp_path: Path):
 
 
 def test_without_its_package_the_engine_lance_says_what_to_install(tmp_path: Path, monkeypatch):
-    monkeypatch.delitem(sys.modules, "admire.retrieval.lance", raising=False)
+    monkeypatch.delitem(sys.modules, "admire.collections.lance", raising=False)
     hide(monkeypatch, "lancedb")
     with pytest.raises(UserError, match="engine 'lance' needs lancedb, of the extra 'lance'"):
         write_index(TEXTS, WordEncoder(), tmp_path / "index", engine="lance")
@@ -168,7 +168,7 @@ def test_vectors_of_another_collection_are_refused(tmp_path: Path):
 
 def test_lance_finds_nearly_what_exact_search_finds(tmp_path: Path):
     pytest.importorskip("lancedb")
-    from admire.retrieval.lance import build_lance, open_lance
+    from admire.collections.lance import build_lance, open_lance
 
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(40, 32))
