@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import logging
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -22,6 +22,10 @@ from admire.cli.options import (
     choice,
 )
 from admire.cli.output import print_rows
+from admire.errors import UserError
+
+if TYPE_CHECKING:
+    from admire.collections.search import Found
 
 log = logging.getLogger("admire")
 
@@ -32,11 +36,10 @@ def search(
     index: Annotated[
         Path,
         typer.Option(
-            help="Texts to search: .txt (a line each), .jsonl or .csv (column text), or a folder "
-            "that admire index wrote."
+            help="What to search: a folder that admire index wrote, or a file of texts, as there."
         ),
     ],
-    top: Annotated[int, typer.Option(help="How many texts to show.")] = 10,
+    top: Annotated[int, typer.Option(help="How many pictures or texts to show.")] = 10,
     encoder: Annotated[
         str | None, typer.Option(help="Encoder of texts, e5 or sbert:…; else e5 or the index's.")
     ] = None,
@@ -45,28 +48,40 @@ def search(
         choice(
             "query",
             get_args(QueryText),
-            "What texts are compared with; the last two are plain cosine.",
+            "What is searched for; the last two are plain cosine.",
         ),
     ] = "meaning",
     llm: ChatLlm = "embedded",
     llm_url: LlmUrl = None,
     sense: Annotated[SenseMethod, SENSE_OPTION] = "auto",
     contrast: Annotated[
-        float, typer.Option(help="Weight of the compound against texts in the idiomatic sense.")
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            help="Weight of the literal sense against literal things (else 1 for pictures, 0 for "
+            "texts)."
+        ),
+    ] = None,
+    texts: Annotated[
+        str | None, typer.Option(help="Which texts count, with commas, as for rank.")
+    ] = None,
+    image_weight: Annotated[float | None, typer.Option(help="Weight of pictures.")] = None,
+    caption_weight: Annotated[float | None, typer.Option(help="Weight of captions.")] = None,
     lang: QueryLanguage = "en",
     device: EncoderDevice = "auto",
     prompts: PromptFolder = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Find the texts that mean what the compound means here."""
-    from admire.collections.search import SearchSettings, search_texts
+    """Find the pictures and texts that show or mean what the compound means here."""
+    from admire.collections.search import SearchSettings, search_index
 
     settings = SearchSettings(
         encoder=encoder,
         query=query,
         top=top,
+        texts=tuple(texts.split(",")) if texts else None,
+        image_weight=image_weight,
+        caption_weight=caption_weight,
         llm=llm,
         llm_url=llm_url,
         sense=sense,
@@ -76,7 +91,7 @@ def search(
         device=device,
         seed=seed,
     )
-    found = search_texts(text, span, index, settings)
+    found = search_index(text, span, index, settings)
     reading = found.reading
     if json:
         understood = (
@@ -88,18 +103,59 @@ def search(
             if reading
             else {"query": query}
         )
-        texts = [{"id": t.name, "score": score, "text": t.caption} for t, score in found.texts]
-        print(jsonlib.dumps(understood | {"texts": texts}, indent=2, ensure_ascii=False))
+        print(jsonlib.dumps(understood | _told(found), indent=2, ensure_ascii=False))
         return
-    rows = [(f"{score:+.2f}", one.name, one.caption) for one, score in found.texts]
-    title = f"{reading.sense.label}: {reading.gloss or '–'}" if reading else query
-    print_rows(("Score", "Id", "Text"), rows, f"{span}, {title}")
+    title = f"{span}, {query}"
+    if reading:
+        meant = reading.meant if found.pictures else reading.gloss
+        title = f"{span}, {reading.sense.label}: {meant or '–'}"
+    if found.pictures:
+        rows = [
+            (f"{score:+.2f}", str(one.image or one.name), one.caption or "")
+            for one, score in found.things
+        ]
+        print_rows(("Score", "Picture", "Caption"), rows, title)
+    else:
+        rows = [(f"{score:+.2f}", one.name, one.caption or "") for one, score in found.things]
+        print_rows(("Score", "Id", "Text"), rows, title)
+
+
+def _told(found: Found) -> dict[str, Any]:
+    """What was found, for programs: ``pictures``, or ``texts``."""
+    if not found.pictures:
+        texts = [{"id": t.name, "score": score, "text": t.caption} for t, score in found.things]
+        return {"texts": texts}
+    pictures = [
+        {
+            "id": one.name,
+            "score": score,
+            "image": str(one.image) if one.image else None,
+            "caption": one.caption,
+        }
+        for one, score in found.things
+    ]
+    return {"pictures": pictures}
 
 
 def index(
-    texts: Annotated[Path, typer.Argument(help="Texts, as for search.")],
-    out: Annotated[Path, typer.Option(help="Index folder to write, for search --index.")],
-    encoder: Annotated[str, typer.Option(help="Encoder of texts: e5 or sbert:…")] = "e5",
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Pictures: a folder, a .lst of paths, a .csv, .tsv or .jsonl with the column "
+            "image, .parquet, or .tar (WebDataset). Texts: .txt (a line each), or a table with "
+            "the column text."
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Index folder to write or change, for search --index.")
+    ] = Path("index"),
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="Encoder, as for rank; else sight for pictures, e5 for texts, with --add the "
+            "index's."
+        ),
+    ] = None,
     engine: Annotated[
         EngineName,
         choice(
@@ -109,13 +165,49 @@ def index(
             "and faster.",
         ),
     ] = "exact",
+    add: Annotated[
+        bool, typer.Option("--add", help="Add to the index; only what is new is encoded.")
+    ] = False,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(help="Take this out of the index: a name, or a pattern (cats/*). Repeat."),
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(help="Parquet file to write: names, paths, captions and vectors."),
+    ] = None,
     device: EncoderDevice = "auto",
 ) -> None:
-    """Encode texts once, to search them often."""
-    from admire.collections.index import write_index
-    from admire.collections.texts import read_texts
+    """Encode a collection of pictures or texts once, to search it often."""
+    from admire.collections.building import (
+        add_to_index,
+        default_encoder,
+        remove_from_index,
+        write_index,
+    )
+    from admire.collections.export import check_export, export_index
+    from admire.collections.index import read_record
     from admire.encoders import open_encoder
 
-    found = read_texts(texts)
-    write_index(found, open_encoder(encoder, device=device), out, engine=engine)
-    log.info("Wrote %s, %d texts", out, len(found))
+    if not source and not remove and not export:
+        raise UserError("There is nothing to do: name a source, or what to remove or export.")
+    if add and not source:
+        raise UserError("There is nothing to add: name a source.", "add")
+    if export:
+        check_export(export)
+    if remove:
+        changes = remove_from_index(remove, out)
+        log.info("Took %d out of %s, %d are left", changes.gone, out, changes.things)
+    if source and add:
+        name = encoder or read_record(out)["encoder"]["name"]
+        changes = add_to_index(source, open_encoder(name, device=device), out)
+        log.info(
+            "Wrote %s, %d things: %d new, %d gone", out, changes.things, changes.new, changes.gone
+        )
+    elif source:
+        name = encoder or default_encoder(source)
+        changes = write_index(source, open_encoder(name, device=device), out, engine=engine)
+        log.info("Wrote %s, %d things", out, changes.things)
+    if export:
+        export_index(out, export)
+        log.info("Wrote %s", export)

@@ -1,4 +1,4 @@
-"""Texts and their vectors, in memory or on disk, and exact search in them block by block."""
+"""An index: a collection's shards, what belongs to all of them, and exact search in them."""
 
 from __future__ import annotations
 
@@ -12,56 +12,33 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
-from admire.choices import ENGINES, EngineName, check_setting
+from admire.choices import TRACKS
+from admire.collections import shards as sharding
+from admire.collections.shards import Moments, Shard, Stored, encode, read_moments
 from admire.encoders import TextEncoder, Vectors
 from admire.errors import UserError
 from admire.items import Candidate
-from admire.storage import replace_folder, write_whole
 
-BLOCK = 65_536
-"""How many vectors are compared, or texts encoded, at once: 100 MB at 384 dimensions."""
+FORMAT = 2
+"""Of index folders; the first held texts only, and no shards."""
+
+Places = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Moments:
-    """Mean and second moment of a collection's vectors, shapes (width,) and (width, width).
+class Asked:
+    """What a track's vectors are compared with: d scores query · d − offset."""
 
-    They give the mean and the deviation of any query's cosines with the whole collection.
-    """
-
-    mean: npt.NDArray[np.float64]
-    second: npt.NDArray[np.float64]
-
-    def of(self, query: npt.ArrayLike) -> tuple[float, float]:
-        """Mean and deviation of the query's cosines; the deviation is 1 if all are equal."""
-        vector = np.asarray(query, dtype=float)
-        mean = float(vector @ self.mean)
-        variance = float(vector @ self.second @ vector) - mean**2
-        return mean, variance**0.5 if variance > 1e-12 else 1.0
-
-
-def moments(vectors: Vectors) -> Moments:
-    """The moments of vectors, shape (n, width), computed block by block."""
-    mean = np.zeros(vectors.shape[1])
-    second = np.zeros((vectors.shape[1], vectors.shape[1]))
-    for block in blocks(vectors):
-        part = block.astype(float)
-        mean += part.sum(axis=0)
-        second += part.T @ part
-    return Moments(mean / len(vectors), second / len(vectors))
-
-
-def blocks(vectors: Vectors) -> Iterator[Vectors]:
-    """The vectors block by block, so that they need not fit into memory together."""
-    for start in range(0, len(vectors), BLOCK):
-        yield np.asarray(vectors[start : start + BLOCK])
+    query: Vectors
+    offset: float
 
 
 class Engine(Protocol):
-    """Finds the vectors with the highest inner products, exactly or approximately."""
+    """Finds the things with the highest scores, exactly or approximately."""
 
-    def search(self, query: Vectors, k: int) -> tuple[npt.NDArray[np.int64], Vectors]:
-        """Positions and inner products of the k best for a query of shape (width,), best first."""
+    def search(self, asked: Mapping[str, Asked], k: int) -> tuple[Places, Scores]:
+        """Positions and scores of the k best, best first, for what each track is asked."""
         ...
 
 
@@ -69,153 +46,232 @@ class Engine(Protocol):
 class Exact:
     """Compares every vector. Vectors on disk are read block by block, never all at once."""
 
-    vectors: Vectors
+    shards: Sequence[Shard]
 
-    def search(self, query: Vectors, k: int) -> tuple[npt.NDArray[np.int64], Vectors]:
-        """See :class:`Engine`. Of equal products the first is taken."""
-        places = np.zeros(0, dtype=np.int64)
-        products = np.zeros(0, dtype=np.float32)
-        for number, block in enumerate(blocks(self.vectors)):
-            found = block @ query
-            products = np.concatenate([products, found])
-            places = np.concatenate([places, number * BLOCK + np.arange(len(found))])
-            if len(products) > k:
-                bound = np.partition(products, -k)[-k]
-                kept = products >= bound
-                products, places = products[kept], places[kept]
-            order = np.lexsort((places, -products))[:k]
-            products, places = products[order], places[order]
-        return places, products
+    def search(self, asked: Mapping[str, Asked], k: int) -> tuple[Places, Scores]:
+        """See :class:`Engine`. Of equal scores the first is taken."""
+        places, scores = np.zeros(0, dtype=np.int64), np.zeros(0)
+        first = 0
+        for shard in self.shards:
+            for found in _blocks(shard, asked):
+                scores = np.concatenate([scores, found])
+                places = np.concatenate([places, first + np.arange(len(found))])
+                first += len(found)
+                places, scores = best(places, scores, k)
+        return places, scores
+
+
+def best(places: Places, scores: Scores, k: int) -> tuple[Places, Scores]:
+    """The k best of some scores, best first; of equal ones those that come first."""
+    if len(scores) > k:
+        kept = scores >= np.partition(scores, -k)[-k]
+        places, scores = places[kept], scores[kept]
+    order = np.lexsort((places, -scores))[:k]
+    return places[order], scores[order]
+
+
+def _blocks(shard: Shard, asked: Mapping[str, Asked]) -> Iterator[Scores]:
+    """The scores of a shard's things, block by block."""
+    tracks = {track: shard.vectors(track) for track in asked if track in shard.counts}
+    masks = {t: shard.there(t) for t in tracks if shard.counts[t] < shard.counts["things"]}
+    for start in range(0, shard.counts["things"], sharding.BLOCK):
+        part = slice(start, min(start + sharding.BLOCK, shard.counts["things"]))
+        total = np.zeros(part.stop - part.start)
+        for track, vectors in tracks.items():
+            mask = masks.get(track)
+            total += _scores(vectors[part], asked[track], None if mask is None else mask[part])
+        yield total
+
+
+def score_places(
+    shards: Sequence[Shard], asked: Mapping[str, Asked], places: Places
+) -> tuple[Places, Scores]:
+    """The exact scores of things at some positions, in the order of the positions."""
+    places = np.sort(places)
+    total = np.zeros(len(places))
+    for shard, (low, high), first in located(shards, places):
+        rows = places[low:high] - first
+        for track in asked.keys() & shard.counts.keys():
+            mask = shard.there(track)
+            vectors = shard.vectors(track)[rows]
+            some = None if mask is None else mask[rows]
+            total[low:high] += _scores(vectors, asked[track], some)
+    return places, total
+
+
+def _scores(vectors: Vectors, asked: Asked, there: Any) -> Scores:
+    found: Scores = (np.asarray(vectors) @ asked.query).astype(float) - asked.offset
+    return found if there is None else np.where(there, found, 0.0)
+
+
+def located(
+    shards: Sequence[Shard], places: Places
+) -> Iterator[tuple[Shard, tuple[int, int], int]]:
+    """Where sorted positions lie: the shard, from where to where in them, its first position."""
+    first = 0
+    for shard in shards:
+        last = first + shard.counts["things"]
+        low, high = np.searchsorted(places, [first, last]).tolist()
+        if high > low:
+            yield shard, (low, high), first
+        first = last
 
 
 @dataclass(frozen=True)
-class TextIndex:
-    """A collection of texts that can be searched.
+class Counted:
+    """A stored shard whose counts are known without reading it."""
+
+    stored: Stored
+    counts: Mapping[str, int]
+
+    def vectors(self, track: str) -> Vectors:
+        """See :class:`Shard`."""
+        return self.stored.vectors(track)
+
+    def there(self, track: str) -> npt.NDArray[np.bool_] | None:
+        """See :class:`Shard`."""
+        return None if self.counts[track] == self.counts["things"] else self.stored.there(track)
+
+    def things(self, rows: Sequence[int]) -> list[Candidate]:
+        """See :class:`Shard`."""
+        return self.stored.things(rows)
+
+
+@dataclass(frozen=True)
+class Index:
+    """A collection that can be searched.
 
     Attributes:
-        encoder: name and identity of the encoder of the texts.
-        moments: of all vectors.
+        encoder: name and identity of the encoder of its pictures and captions.
+        moments: of all vectors, by track.
+        shards: its things with their vectors.
         engine: finds the best.
-        size: how many texts there are.
-        source: the texts, or the file that holds them.
     """
 
     encoder: Mapping[str, str]
-    moments: Moments
+    moments: Mapping[str, Moments]
+    shards: Sequence[Shard]
     engine: Engine
-    size: int
-    source: Sequence[Candidate] | Path
 
-    def texts(self, places: Sequence[int]) -> list[Candidate]:
-        """The texts at these positions, with their ids."""
-        if not isinstance(self.source, Path):
-            return [self.source[place] for place in places]
-        wanted = set(places)
-        found = {}
-        with self.source.open(encoding="utf-8") as file:
-            for place, line in enumerate(file):
-                if place in wanted:
-                    row = json.loads(line)
-                    found[place] = Candidate(row["id"], caption=row["text"])
+    @property
+    def size(self) -> int:
+        """How many things there are."""
+        return sum(shard.counts["things"] for shard in self.shards)
+
+    @property
+    def pictures(self) -> bool:
+        """Whether pictures are among them that the encoder has seen."""
+        return "image" in self.moments
+
+    def things(self, places: Sequence[int]) -> list[Candidate]:
+        """The things at these positions."""
+        ordered = np.sort(np.array(places, dtype=np.int64))
+        found: dict[int, Candidate] = {}
+        for shard, (low, high), first in located(self.shards, ordered):
+            rows = (ordered[low:high] - first).tolist()
+            found |= zip(ordered[low:high].tolist(), shard.things(rows), strict=True)
         return [found[place] for place in places]
 
     def search(
-        self, queries: Mapping[str, Vectors], weights: Mapping[str, float], k: int
+        self,
+        queries: Mapping[str, Vectors],
+        weights: Mapping[str, float],
+        k: int,
+        tracks: Mapping[str, float] | None = None,
     ) -> list[tuple[Candidate, float]]:
-        """The k best texts with their scores, as :func:`admire.scorer.score` standardises them.
+        """The k best things with their scores, as :func:`admire.scorer.score` standardises them.
 
-        A standardised score is linear in the text's vector d, so one inner product gives it:
-        Σ w (q·d − μ) / σ over the queries q, with the mean μ and deviation σ of each query's
-        cosines.
+        A standardised score is linear in the thing's vector d, so one inner product a track gives
+        it: Σ w (q·d − μ) / σ over the queries q, with the mean μ and deviation σ of each query's
+        cosines in the whole collection. What a thing lacks adds 0.
 
         Args:
             queries: vectors of unit length, shape (width,), by role.
             weights: of each role; a missing one counts 0.
+            tracks: weights of ``image`` and ``caption``; a missing one counts 1.
         """
-        combined = np.zeros(len(self.moments.mean))
-        offset = 0.0
-        for role, query in queries.items():
-            mean, deviation = self.moments.of(query)
-            weight = weights.get(role, 0.0) / deviation
-            combined += weight * query.astype(float)
-            offset += weight * mean
-        places, products = self.engine.search(combined.astype(np.float32), k)
-        texts = self.texts(places.tolist())
-        return [(t, float(p) - offset) for t, p in zip(texts, products, strict=True)]
+        asked: dict[str, Asked] = {}
+        for track, known in self.moments.items():
+            combined, offset = np.zeros(len(known.sums)), 0.0
+            share = (tracks or {}).get(track, 1.0)
+            for role, query in queries.items():
+                mean, deviation = known.of(query)
+                weight = share * weights.get(role, 0.0) / deviation
+                combined += weight * query.astype(float)
+                offset += weight * mean
+            asked[track] = Asked(combined.astype(np.float32), offset)
+        places, scores = self.engine.search(asked, min(k, self.size))
+        return list(zip(self.things(places.tolist()), scores.tolist(), strict=True))
 
 
-def index_texts(texts: Sequence[Candidate], encoder: TextEncoder) -> TextIndex:
+def index_texts(texts: Sequence[Candidate], encoder: TextEncoder) -> Index:
     """An index in memory."""
-    vectors = encoder.encode_texts([str(text.caption) for text in texts], role="document")
-    named = {"name": encoder.name, "identity": encoder.identity}
-    return TextIndex(named, moments(vectors), Exact(vectors), len(texts), texts)
+    held = encode(texts, encoder)
+    return Index(named(encoder), held.moments(), [held], Exact([held]))
 
 
-def write_index(
-    texts: Sequence[Candidate], encoder: TextEncoder, out: Path, *, engine: EngineName = "exact"
-) -> None:
-    """Encode the texts and write an index folder, which appears when it is complete.
+def named(encoder: TextEncoder) -> dict[str, str]:
+    """Name and identity of an encoder."""
+    return {"name": encoder.name, "identity": encoder.identity}
 
-    It holds ``vectors.npy``, ``moments.npz``, ``texts.jsonl`` (a text a line, in the order of the
-    vectors) and ``index.json``, and with the engine ``lance`` also a folder of LanceDB. Vectors are
-    cached as they are computed, so an interrupted call can be repeated and continues.
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """What ``index.json`` says.
 
     Raises:
-        UserError: there are no texts, the folder holds something else, or it cannot be written.
+        UserError: the folder is no index, an index of the former format, or damaged.
     """
-    check_setting("engine", engine, ENGINES)
-    if not texts:
-        raise UserError("There are no texts to index.")
-    if engine == "lance":
-        from admire.collections.lance import build_lance  # before the texts are encoded
-    with replace_folder(out, "index") as part:
-        vectors = None
-        for start in range(0, len(texts), BLOCK):
-            some = [str(text.caption) for text in texts[start : start + BLOCK]]
-            encoded = encoder.encode_texts(some, role="document")
-            if vectors is None:
-                vectors = np.lib.format.open_memmap(
-                    part / "vectors.npy", "w+", np.float32, (len(texts), encoded.shape[1])
-                )
-            vectors[start : start + BLOCK] = encoded
-        assert vectors is not None
-        vectors.flush()
-        if engine == "lance":
-            build_lance(part, blocks(vectors), vectors.shape[1])
-        found = moments(vectors)
-        np.savez(part / "moments.npz", mean=found.mean, second=found.second)
-        with write_whole(part / "texts.jsonl") as file:
-            for text in texts:
-                row = {"id": text.name, "text": text.caption}
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        with write_whole(part / "index.json") as file:
-            named = {"name": encoder.name, "identity": encoder.identity}
-            json.dump({"encoder": named, "texts": len(texts)}, file, indent=2)
-        del vectors  # Windows renames no folder with an open file in it
+    try:
+        record: dict[str, Any] = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+        if "format" not in record and "texts" in record:
+            raise UserError(
+                f"{folder}: is an index of an earlier version of admire, which cannot be read any "
+                "more. Index again: admire index SOURCE --out INDEX",
+                "index",
+            )
+        if record["format"] != FORMAT:
+            raise ValueError(f"its format is {record['format']}")
+        record["encoder"]["name"], record["encoder"]["identity"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, error) from None
+    return record
 
 
-def open_index(folder: Path) -> TextIndex:
-    """Open an index that :func:`write_index` wrote. Its vectors stay on disk.
+def open_index(folder: Path) -> Index:
+    """Open an index that :func:`admire.collections.write_index` wrote. Vectors stay on disk.
 
     Raises:
         UserError: the folder is no index, or it is damaged.
     """
+    record = read_record(folder)
     try:
-        record: dict[str, Any] = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-        vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-        stored = np.load(folder / "moments.npz")
-        found = Moments(stored["mean"], stored["second"])
-        if vectors.shape != (record["texts"], len(found.mean)):
-            raise ValueError("its files do not belong together")
-        record["encoder"]["name"], record["encoder"]["identity"]
-        if not (folder / "texts.jsonl").is_file():
-            raise ValueError("texts.jsonl is missing")
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{folder}: is no index, or damaged ({reason}). Index again.") from None
-    engine: Engine = Exact(vectors)
-    if (folder / "lance").is_dir():
-        from admire.collections.lance import open_lance
+        shards = [_counted(folder, entry) for entry in record["shards"]]
+        whole = folder / "whole" / str(record["whole"])
+        found = read_moments(whole / "moments.npz")
+        if record["engine"] == "lance":
+            from admire.collections.lance import open_lance
 
-        engine = open_lance(folder, vectors)
-    return TextIndex(record["encoder"], found, engine, len(vectors), folder / "texts.jsonl")
+            engine: Engine = open_lance(whole, found, shards)
+        else:
+            engine = Exact(shards)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        raise _damaged(folder, error) from None
+    return Index(record["encoder"], found, shards, engine)
+
+
+def _counted(folder: Path, entry: Mapping[str, Any]) -> Counted:
+    """A shard, of which the files are there and fit together."""
+    counts = {name: int(entry[name]) for name in ("things", *TRACKS) if name in entry}
+    stored = Stored(folder / "shards" / str(entry["name"]))
+    for track in counts.keys() - {"things"}:
+        if len(stored.vectors(track)) != counts["things"]:
+            raise ValueError("its files do not belong together")
+    for name in ("things.jsonl", "moments.npz"):
+        if not (stored.folder / name).is_file():
+            raise ValueError(f"{name} is missing")
+    return Counted(stored, counts)
+
+
+def _damaged(folder: Path, error: Exception) -> UserError:
+    reason = error.strerror if isinstance(error, OSError) else error
+    return UserError(f"{folder}: is no index, or damaged ({reason}). Index again.", "index")
