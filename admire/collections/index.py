@@ -118,26 +118,6 @@ def located(
 
 
 @dataclass(frozen=True)
-class Counted:
-    """A stored shard whose counts are known without reading it."""
-
-    stored: Stored
-    counts: Mapping[str, int]
-
-    def vectors(self, track: str) -> Vectors:
-        """See :class:`Shard`."""
-        return self.stored.vectors(track)
-
-    def there(self, track: str) -> npt.NDArray[np.bool_] | None:
-        """See :class:`Shard`."""
-        return None if self.counts[track] == self.counts["things"] else self.stored.there(track)
-
-    def things(self, rows: Sequence[int]) -> list[Candidate]:
-        """See :class:`Shard`."""
-        return self.stored.things(rows)
-
-
-@dataclass(frozen=True)
 class Index:
     """A collection that can be searched.
 
@@ -245,7 +225,7 @@ def open_index(folder: Path) -> Index:
     """
     record = read_record(folder)
     try:
-        shards = [_counted(folder, entry) for entry in record["shards"]]
+        shards = [_opened(folder, entry) for entry in record["shards"]]
         whole = folder / "whole" / str(record["whole"])
         found = read_moments(whole / "moments.npz")
         if record["engine"] == "lance":
@@ -259,17 +239,17 @@ def open_index(folder: Path) -> Index:
     return Index(record["encoder"], found, shards, engine)
 
 
-def _counted(folder: Path, entry: Mapping[str, Any]) -> Counted:
+def _opened(folder: Path, entry: Mapping[str, Any]) -> Stored:
     """A shard, of which the files are there and fit together."""
     counts = {name: int(entry[name]) for name in ("things", *TRACKS) if name in entry}
-    stored = Stored(folder / "shards" / str(entry["name"]))
+    stored = Stored(folder / "shards" / str(entry["name"]), counts)
     for track in counts.keys() - {"things"}:
         if len(stored.vectors(track)) != counts["things"]:
             raise ValueError("its files do not belong together")
     for name in ("things.jsonl", "moments.npz"):
         if not (stored.folder / name).is_file():
             raise ValueError(f"{name} is missing")
-    return Counted(stored, counts)
+    return stored
 
 
 def _damaged(folder: Path, error: Exception) -> UserError:

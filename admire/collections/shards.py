@@ -164,13 +164,22 @@ class Stored:
     Its folder holds ``things.jsonl`` (a thing a line, in the order of the vectors), ``image.npy``
     and ``caption.npy`` (vectors, where there are any), ``moments.npz`` (the track's moments, and
     which things are there), and ``left_out.jsonl`` (things that could not be encoded, and why).
+
+    Attributes:
+        known: the counts, where they are known without reading the files.
     """
 
     folder: Path
+    known: Mapping[str, int] | None = None
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """See :class:`Shard`."""
+        return self.known or self._counted
 
     @cached_property
-    def counts(self) -> Mapping[str, int]:
-        """See :class:`Shard`. It is read from all files, so it fails where one is damaged."""
+    def _counted(self) -> dict[str, int]:
+        """What the files hold; damaged ones raise errors of all kinds."""
         size = sum(1 for _ in self.rows())
         found = {"things": size}
         with np.load(self.folder / "moments.npz") as stored:
@@ -187,9 +196,11 @@ class Stored:
 
     def there(self, track: str) -> Mask | None:
         """See :class:`Shard`."""
+        if self.counts[track] == self.counts["things"]:
+            return None
         with np.load(self.folder / "moments.npz") as stored:
             mask: Mask = stored[f"{track}_there"]
-        return None if mask.all() else mask
+        return mask
 
     def moments(self) -> dict[str, Moments]:
         """The moments of each track."""
