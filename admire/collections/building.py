@@ -324,6 +324,7 @@ def _bring_up_to_date(
     number, before = sources.index(place), _size(record)
     entries = {str(entry["name"]): entry for entry in record["shards"]}
     pending = [name for name in _names(folder) if name not in entries]
+    folder = folder.resolve()  # workers may start elsewhere
     unpacked = folder / "shards" / "unpacked"
     free = _free_names(folder)
     made: list[str] = []
