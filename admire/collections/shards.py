@@ -411,5 +411,7 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
             raise UserError(
                 f"{folder}: cannot be written ({error.strerror or error}). Free space on the disk."
             ) from error
+    except UserError as error:
+        raise UserError(str(error).replace(str(part), str(folder)), *error.settings) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
