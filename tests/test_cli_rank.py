@@ -22,7 +22,6 @@ from conftest import admire_row, sequence_row
 from pytest_httpserver import HTTPServer
 from toys import PictureEncoder, WordEncoder
 
-import admire
 from admire import PROFILES, Settings, UserError, read_submission
 from admire.cli import app
 from admire.settings import Asking
@@ -39,13 +38,13 @@ def settings_of(
     ranked: list[Settings] = []
 
     def stop(
-        items: list[admire.Item], settings: Settings, *, asking: Asking, source: Path
-    ) -> admire.Run:
+        source: Path, out: Path, settings: Settings, *, asking: Asking, language: str | None
+    ) -> list[Path]:
         assert (asking, source) == (Asking(), data)
         ranked.append(settings)
         raise UserError("That is enough.")
 
-    monkeypatch.setattr("admire.run.rank", stop)
+    monkeypatch.setattr("admire.run_blocks.rank_file", stop)
 
     def settings_of(*options: str) -> Settings:
         assert run(capsys, "rank", data, *options)[2].endswith("admire: That is enough.\n")
