@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from admire.errors import UserError
+from admire.machine import cores
+from admire.workers import STORE, Workers, over_workers
+
+# As admire.workers does where Ray is not imported yet.
+os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS_SKIP_REGEX=".*")
+ray = pytest.importorskip("ray")
+
+TWO = Workers(2, gpus=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def local() -> Iterator[None]:
+    """One Ray for all tests of this file but those that begin without."""
+    with pytest.MonkeyPatch.context() as surroundings:
+        surroundings.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for this file's functions
+        options = {"log_to_driver": False, "logging_level": logging.ERROR}
+        ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=STORE, **options)
+        yield
+        ray.shutdown()
+
+
+def open_squares(folder: Path | None = None) -> Callable[[int], int]:
+    """A unit gives its square; some units do worse."""
+    warned = logging.getLogger("admire")
+    warned.warning("The model was opened.")
+
+    def square(unit: int) -> int:
+        if folder and unit == 3 and not (folder / "killed").exists():
+            (folder / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if unit == 13:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if unit < 0:
+            raise UserError(f"row {unit}: is negative.", "track")
+        if unit == 99:
+            raise ZeroDivisionError("a mistake")
+        return unit * unit
+
+    return square
+
+
+def open_meeting(folder: Path) -> Callable[[int], int]:
+    """The first two units wait for each other, each in a process of its own."""
+
+    def meet(unit: int) -> int:
+        (folder / str(unit)).touch()
+        while unit < 2 and not (folder / str(1 - unit)).exists():
+            pass
+        return unit * unit
+
+    return meet
+
+
+def open_nothing() -> Callable[[int], int]:
+    raise UserError("The model is missing.", "encoder")
+
+
+def open_self() -> Callable[[str], str | int | None]:
+    def look(name: str) -> str | int | None:
+        return (
+            cores() if name == "cores" else os.getcwd() if name == "cwd" else os.environ.get(name)
+        )
+
+    return look
+
+
+def test_units_are_done_at_the_same_time_and_come_in_order(tmp_path: Path):
+    read = []
+
+    def units() -> Iterator[int]:
+        for unit in range(12):
+            read.append(unit)
+            yield unit
+
+    found = over_workers(units(), partial(open_meeting, tmp_path), TWO)
+    assert next(found) == 0
+    assert len(read) < 12  # the rest is read when there is somebody to do it
+    assert list(found) == [unit * unit for unit in range(1, 12)]
+
+
+def test_without_units_nothing_is_started():
+    assert list(over_workers([], open_nothing, Workers(2, "nowhere:1"))) == []
+
+
+def test_unit_of_a_killed_worker_is_done_by_another(tmp_path: Path, caplog, capfd):
+    found = list(over_workers(range(8), partial(open_squares, tmp_path), TWO))
+    assert (tmp_path / "killed").exists()
+    assert found == [unit * unit for unit in range(8)]
+    assert caplog.messages.count("The model was opened.") == 1
+    assert "A worker was lost. Another one does its unit of work again." in caplog.messages
+    assert capfd.readouterr().out == ""
+
+
+def test_unit_that_kills_every_worker_ends_the_work():
+    found = over_workers([1, 13, 2], open_squares, TWO)
+    assert next(found) == 1
+    with pytest.raises(UserError, match="3 workers were lost by the same unit") as error:
+        next(found)
+    assert error.value.settings == ("workers",)
+
+
+def test_error_comes_after_the_units_before_it():
+    found = over_workers([1, 2, 3, -4, 5, -6], open_squares, TWO)
+    assert [next(found) for _ in range(3)] == [1, 4, 9]
+    with pytest.raises(UserError, match=r"^row -4: is negative\.$") as error:
+        next(found)
+    assert error.value.settings == ("track",)
+    with pytest.raises(ZeroDivisionError, match="a mistake"):
+        list(over_workers([99], open_squares, TWO))
+    with pytest.raises(UserError, match=r"^The model is missing\.$"):
+        list(over_workers([1], open_nothing, TWO))
+
+
+def test_surroundings_of_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    asked = ["cores", "OMP_NUM_THREADS", "cwd"]
+    assert list(over_workers(asked, open_self, TWO)) == [1, "1", str(tmp_path)]
+
+
+@pytest.mark.parametrize("address", ["nonsense", "10.0.0.1", "ray://:1", "host:99999999"])
+def test_wrong_address(address: str):
+    with pytest.raises(UserError, match="it is not HOST:PORT or auto") as error:
+        list(over_workers([1], open_self, Workers(1, address)))
+    assert error.value.settings == ("ray_address",)
