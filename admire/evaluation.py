@@ -61,20 +61,33 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
                 "compound": item.compound,
                 "sentence": item.sentence,
                 "sentence_type": item.sentence_type,
-                **_figures(item, found.pop(0), name),
+                **item_figures(item, found.pop(0), name),
             }
         )
     left = sum(map(len, waiting.values()))
     if left:
         log.warning("%s: rows that are not in the gold file, and do not count: %d.", name, left)
-    table = pd.DataFrame(rows)
     told = any(prediction.sentence_type for prediction in predictions)
-    if "sense_accuracy" in table and not (told and table["sentence_type"].notna().all()):
-        del table["sense_accuracy"]
-    return table
+    return without_untold(pd.DataFrame(rows), told)
 
 
-def _figures(item: Item, prediction: Prediction, name: str) -> dict[str, float]:
+def without_untold(scored: pd.DataFrame, told: bool) -> pd.DataFrame:
+    """The figures without those of senses, where the gold does not know all of them.
+
+    Args:
+        told: whether any prediction tells a sense; else they are left out, too.
+    """
+    if "sense_accuracy" in scored and not (told and scored["sentence_type"].notna().all()):
+        del scored["sense_accuracy"]
+    return scored
+
+
+def item_figures(item: Item, prediction: Prediction, name: str) -> dict[str, float]:
+    """The figures of one item; see :func:`score_items`.
+
+    Raises:
+        UserError: the prediction does not fit the item.
+    """
     if item.expected_item is not None:
         if prediction.expected_item is None:
             raise UserError(f"{name}: has no expected_item for '{item.compound}'.")
@@ -114,8 +127,11 @@ def summarise(
     rows = []
     for group in GROUPS:
         chosen = scored if group == "all" else scored[scored["sentence_type"] == group]
-        for column in (columns or _metrics(scored)) if len(chosen) else ():
-            low, high = metrics.bootstrap_interval(chosen[column], seed=seed)
+        if not len(chosen):
+            continue
+        names = columns or _metrics(scored)
+        intervals = metrics.bootstrap_intervals([chosen[name] for name in names], seed=seed)
+        for column, (low, high) in zip(names, intervals, strict=True):
             rows.append((group, len(chosen), column, float(chosen[column].mean()), low, high))
     return pd.DataFrame(rows, columns=["group", "n", "metric", "mean", "low", "high"])
 

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import pandas as pd
 
 from admire.errors import UserError
 
+ROWS = 512
+"""How many rows of a table :func:`table_parts` reads at a time."""
+BYTES = 1 << 20
 
-def read_text(path: Path) -> str:
-    """The file's text.
+
+def read_text(path: Path, size: int = -1) -> str:
+    """The file's text, or that of its first ``size`` bytes.
 
     Raises:
         UserError: it is missing, unreadable, not UTF-8 or empty.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            text = file.read()
+        with path.open("rb") as file:
+            text = file.read(size).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: is not UTF-8 text (byte {error.start}). Save the file as UTF-8."
-        ) from None
+        raise _not_utf8(path, error.start) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
     if not text.strip():
@@ -33,30 +37,87 @@ def read_text(path: Path) -> str:
     return text
 
 
-def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0) -> pd.DataFrame:
+def open_text(path: Path) -> IO[str]:
+    """As :func:`read_text`, for files of any size: all is checked, and then read as one goes on.
+
+    Raises:
+        UserError: as for :func:`read_text`.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    before, waiting, empty = 0, 0, True
+    try:
+        with path.open("rb") as file:
+            if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+                file.seek(0)
+            block = b"any"
+            while block:
+                block = file.read(BYTES)
+                waiting = len(decoder.getstate()[0])  # bytes of a character that is not whole yet
+                empty &= not decoder.decode(block, final=not block).strip()
+                before += len(block)
+        text = path.open(encoding="utf-8-sig", newline="\n")
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, before - waiting + error.start) from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    if empty:
+        text.close()
+        raise UserError(f"{path}: the file is empty.")
+    return text
+
+
+def _not_utf8(path: Path, byte: int) -> UserError:
+    return UserError(f"{path}: is not UTF-8 text (byte {byte}). Save the file as UTF-8.")
+
+
+def read_table(
+    path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0, size: int = -1
+) -> pd.DataFrame:
     """Read a TSV or CSV with every cell a string, ``""`` where empty.
 
     With ``quoting`` 3, :data:`csv.QUOTE_NONE`, a quotation mark is a character like any other.
+    ``size`` is as for :func:`read_text`.
 
     Raises:
         UserError: it is missing, empty, not UTF-8, not a table, or lacks a required column.
     """
-    text = read_text(path)
+    text = io.StringIO(read_text(path, size))
+    with _well_formed(path):
+        table: pd.DataFrame = pd.read_csv(text, quoting=quoting, **_reading(path))
+    _check_cells(path, table, required)
+    return table
+
+
+def table_parts(path: Path, required: Iterable[str]) -> Iterator[pd.DataFrame]:
+    """As :func:`read_table`, some rows at a time. Where there are none, one part without rows.
+
+    Raises:
+        UserError: as for :func:`read_table`.
+    """
+    with open_text(path) as text, _well_formed(path):
+        for part in pd.read_csv(text, chunksize=ROWS, **_reading(path)):
+            _check_cells(path, part, required)
+            yield part
+
+
+def _reading(path: Path) -> dict[str, Any]:
+    separator = "\t" if path.suffix == ".tsv" else ","
+    return {"sep": separator, "dtype": str, "keep_default_na": False}  # "NA", "null" are words
+
+
+@contextmanager
+def _well_formed(path: Path) -> Iterator[None]:
     try:
-        table = pd.read_csv(
-            io.StringIO(text),
-            sep="\t" if path.suffix == ".tsv" else ",",
-            dtype=str,
-            keep_default_na=False,  # "NA" and "null" are words
-            quoting=quoting,
-        )
+        yield
     except pd.errors.ParserError as error:
         reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
         raise UserError(f"{path}: is not a well-formed table ({reason}).") from None
+
+
+def _check_cells(path: Path, table: pd.DataFrame, required: Iterable[str]) -> None:
     if not isinstance(table.index, pd.RangeIndex):  # pandas made surplus cells the rows' names
         raise UserError(f"{path}, row 1: has more cells than the header has columns.")
     check_columns(path, table, required)
-    return table
 
 
 def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> None:
@@ -79,15 +140,16 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         UserError: the file and row that cannot be used, and why.
     """
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
-        check_object(row, f"{path}, row {number}")
-        yield number, row
+    with open_text(path) as text:
+        for number, line in enumerate(text, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line.removesuffix("\n"))
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
+            check_object(row, f"{path}, row {number}")
+            yield number, row
 
 
 def check_object(row: Any, where: str) -> None:

@@ -13,10 +13,11 @@ from admire.progress import hidden_progress
 from admire.prompts import Prompts
 from admire.rankers import check_candidates
 from admire.recorded import Recorded
-from admire.run import ask_models, chat_models, check_items
+from admire.run import ask_models, chat_models
 from admire.senses.sense import UNDECIDED, Sense
 from admire.senses.task2a import Use
 from admire.settings import Settings
+from admire.survey import check_items, take_survey
 
 
 @dataclass
@@ -69,14 +70,15 @@ def plan(
         UserError: as for :func:`admire.rank`.
     """
     settings = settings or Settings()
-    check_items(items, settings)
+    known = take_survey(items)
+    check_items(known, settings)
     models = [
         llm if isinstance(llm, Recorded) else _Foreseen(llm) for llm in chat_models(settings, llms)
     ]
     if not models:
         return []
     if settings.looks:
-        check_candidates(items, models, settings)
+        check_candidates(known, models, settings)
     prompts = Prompts(settings.prompts)
     with hidden_progress():
         readings, _ = ask_models(

@@ -160,7 +160,7 @@ def _without_asking(
 ) -> list[Sense]:
     if method == "given":
         return [given(item) for item in items]
-    _check_contexts(items)
+    check_contexts(items)
     uses = [
         # Of Subtask B, what the sequence shows is read as if it were the sentence.
         Use(replace(item, sentence=prompts.about(item, "sequence")) if item.sequence else item)
@@ -169,7 +169,12 @@ def _without_asking(
     return (detector or open_detector()).classify(uses)
 
 
-def _check_contexts(items: Sequence[Item]) -> None:
+def check_contexts(items: Sequence[Item]) -> None:
+    """Refuse items that have neither a sentence nor a sequence with captions.
+
+    Raises:
+        UserError: there is one.
+    """
     for item in items:
         if not item.sentence.strip() and not any(one.caption for one in item.sequence):
             raise UserError(
@@ -214,7 +219,7 @@ def _votes(
     if isinstance(llm, Recorded):
         senses = llm.senses(items)
     else:
-        _check_contexts(items)
+        check_contexts(items)
         senses = vote(items, llm, prompts, votes=votes, seed=seed)
     for item, sense in zip(items, senses, strict=True):
         if sense.label is None and sense != UNDECIDED:

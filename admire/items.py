@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from admire.errors import UserError
-from admire.files import check_columns, json_rows, read_table
+from admire.files import check_columns, json_rows, table_parts
 from admire.languages import check_language, guess_language
 
 if TYPE_CHECKING:
@@ -80,6 +80,13 @@ class Item:
 
 
 def read_items(path: str | Path, language: str | None = None) -> list[Item]:
+    """All items of a file at once; see :func:`iter_items`."""
+    return list(iter_items(path, language))
+
+
+def iter_items(
+    path: str | Path, language: str | None = None, *, warn: bool = True
+) -> Iterator[Item]:
     """Read an AdMIRe TSV, an image set's manifest (CSV or JSONL), or the folder that holds one.
 
     Tables have the columns ``compound`` and ``sentence``, optionally ``language``,
@@ -92,7 +99,10 @@ def read_items(path: str | Path, language: str | None = None) -> list[Item]:
     the file's folder, or below its subfolder that is named after the compound.
 
     ``language`` is that of rows without one of their own. If it is None, it is guessed from the
-    file's name, see :func:`admire.languages.guess_language`.
+    file's name, see :func:`admire.languages.guess_language`. ``warn`` says whether warnings are
+    told, at the end.
+
+    The items come as the file is read, so that a file of any size fits into memory.
 
     Raises:
         UserError: the file, the row and the column that cannot be used, and why.
@@ -100,14 +110,25 @@ def read_items(path: str | Path, language: str | None = None) -> list[Item]:
     path = data_file(Path(path))
     tag = check_language(language) if language else guess_language(path)
     rows = _item_rows(path) if path.suffix == ".jsonl" else _table_rows(path)
-    notes: dict[str, list[str]] = {}
-    items = [_item(row, number, path, tag, notes) for number, row in rows]
-    if not items:
+    notes: Notes = {}
+    none = True
+    for number, row in rows:
+        none = False
+        yield _item(row, number, path, tag, notes)
+    if none:
         raise UserError(f"{path}: holds no items.")
-    for note, rows_noted in notes.items():
-        more = f" (and {len(rows_noted) - 1} more)" if len(rows_noted) > 1 else ""
-        log.warning("%s: %s%s", rows_noted[0], note, more)
-    return items
+    for note, (first, count) in notes.items():
+        if warn:
+            log.warning("%s: %s%s", first, note, f" (and {count - 1} more)" if count > 1 else "")
+
+
+Notes = dict[str, tuple[str, int]]
+"""What a warning will say, of which row first, and of how many."""
+
+
+def _note(notes: Notes, note: str, where: str) -> None:
+    first, count = notes.get(note, (where, 0))
+    notes[note] = first, count + 1
 
 
 def data_file(path: Path) -> Path:
@@ -137,29 +158,38 @@ def data_file(path: Path) -> Path:
 
 
 def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    table = read_table(path, ("compound",))
-    candidates = _numbers(table, r"image(\d+)_(?:name|caption)")
-    sequence = _numbers(table, r"sequence_(?:image|caption)(\d+)")
-    if not sequence and "expected_item" not in table:
-        check_columns(path, table, ("sentence",))
-    for number, cells in enumerate(table.to_dict("records"), start=1):
-        row: dict[str, Any] = {str(column): cell for column, cell in cells.items()}
-        row["candidates"] = [
-            {"image": row.get(f"image{k}_name", ""), "caption": row.get(f"image{k}_caption", "")}
-            for k in candidates
-        ]
-        row["sequence"] = [
-            {
-                "image": row.get(f"sequence_image{k}", "") or _sequence_image(row, k, path.parent),
-                "caption": row.get(f"sequence_caption{k}", ""),
-            }
-            for k in sequence
-        ]
-        if path.suffix == ".csv":  # rows of an image set may have fewer things than columns
-            for things in (row["candidates"], row["sequence"]):
-                while things and not any(things[-1].values()):
-                    things.pop()
-        yield number, row
+    number = 0
+    for table in table_parts(path, ("compound",)):
+        candidates = _numbers(table, r"image(\d+)_(?:name|caption)")
+        sequence = _numbers(table, r"sequence_(?:image|caption)(\d+)")
+        if not sequence and "expected_item" not in table:
+            check_columns(path, table, ("sentence",))
+        for cells in table.to_dict("records"):
+            number += 1
+            row: dict[str, Any] = {str(column): cell for column, cell in cells.items()}
+            yield number, _with_things(row, candidates, sequence, path)
+
+
+def _with_things(
+    row: dict[str, Any], candidates: Sequence[int], sequence: Sequence[int], path: Path
+) -> dict[str, Any]:
+    """A table's row with its candidates and its sequence as a JSONL file has them."""
+    row["candidates"] = [
+        {"image": row.get(f"image{k}_name", ""), "caption": row.get(f"image{k}_caption", "")}
+        for k in candidates
+    ]
+    row["sequence"] = [
+        {
+            "image": row.get(f"sequence_image{k}", "") or _sequence_image(row, k, path.parent),
+            "caption": row.get(f"sequence_caption{k}", ""),
+        }
+        for k in sequence
+    ]
+    if path.suffix == ".csv":  # rows of an image set may have fewer things than columns
+        for things in (row["candidates"], row["sequence"]):
+            while things and not any(things[-1].values()):
+                things.pop()
+    return row
 
 
 def _numbers(table: pd.DataFrame, pattern: str) -> list[int]:
@@ -184,9 +214,7 @@ def _item_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, row
 
 
-def _item(
-    row: dict[str, Any], number: int, path: Path, language: str, notes: dict[str, list[str]]
-) -> Item:
+def _item(row: dict[str, Any], number: int, path: Path, language: str, notes: Notes) -> Item:
     def text(column: str) -> str:
         value = row.get(column)
         if not isinstance(value, str | None):
@@ -237,7 +265,7 @@ def _item(
         expected_item=best or None,
     )
     if sentence and item.phrase.casefold() not in sentence.casefold():
-        notes.setdefault("the compound is not in its sentence.", []).append(where)
+        _note(notes, "the compound is not in its sentence.", where)
     return item
 
 
@@ -247,7 +275,7 @@ def _candidate(
     compound: str,
     folder: Path,
     where: str,
-    notes: dict[str, list[str]],
+    notes: Notes,
 ) -> Candidate:
     values = {key: cells.get(key) or "" for key in ("image", "caption")}
     for key, value in values.items():
@@ -266,8 +294,7 @@ def _candidate(
             )
         )
     if name and not image:
-        note = "the image is missing, the caption stands alone."
-        notes.setdefault(note, []).append(f"{where}, '{name}'")
+        _note(notes, "the image is missing, the caption stands alone.", f"{where}, '{name}'")
     return Candidate(name or place.replace(" ", ""), image, caption or None)
 
 

@@ -89,11 +89,34 @@ def bootstrap_interval(
     values: npt.ArrayLike, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> tuple[float, float]:
     """Percentile interval of the mean of (items,) values, from resampling the items."""
-    array = np.asarray(values, dtype=float)
+    (interval,) = bootstrap_intervals([values], level=level, resamples=resamples, seed=seed)
+    return interval
+
+
+DRAWN = 1_000_000
+"""How many items are drawn at a time."""
+
+
+def bootstrap_intervals(
+    figures: Sequence[npt.ArrayLike],
+    *,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> list[tuple[float, float]]:
+    """As :func:`bootstrap_interval`, of several figures, each (items,), of the same items."""
+    arrays = [np.asarray(values, dtype=float) for values in figures]
+    count = len(arrays[0]) if arrays else 0
     rng = np.random.default_rng(seed)
-    means = array[rng.integers(0, len(array), size=(resamples, len(array)))].mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    means = np.empty((len(arrays), resamples))
+    step = max(1, DRAWN // max(1, count))
+    for start in range(0, resamples, step):
+        stop = min(start + step, resamples)
+        drawn = rng.integers(0, count, size=(stop - start, count))
+        for k, array in enumerate(arrays):
+            means[k, start:stop] = array[drawn].mean(axis=1)
+    quantiles = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=1)
+    return [(float(low), float(high)) for low, high in quantiles.T]
 
 
 def calibration_error(

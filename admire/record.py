@@ -106,10 +106,11 @@ def source_record(path: str | Path) -> dict[str, str]:
         UserError: it cannot be read.
     """
     try:
-        content = data_file(Path(path)).read_bytes()
+        with data_file(Path(path)).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    return {"path": str(path), "sha256": hashlib.sha256(content).hexdigest()}
+    return {"path": str(path), "sha256": digest}
 
 
 def versions() -> dict[str, str | None]:

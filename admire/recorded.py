@@ -67,14 +67,19 @@ class Recorded:
         """
         raise UserError(f"{self.name} holds recorded replies, and answers no questions.", "llms")
 
-    def senses(self, items: Sequence[Item]) -> list[Sense]:
+    def senses(self, items: Iterable[Item]) -> list[Sense]:
         """The recorded sense of each item.
 
         Raises:
             UserError: there is none for some items, which the message names.
         """
-        found = [self._of(item).sense for item in items]
-        missing = [item for item, sense in zip(items, found, strict=True) if sense is None]
+        found, missing = [], []
+        for item in items:
+            sense = self._of(item).sense
+            if sense:
+                found.append(sense)
+            else:
+                missing.append(item)
         if missing:
             raise UserError(
                 f"{self.name} lacks the sense of {_named(missing)}. Take the sense from the data "
@@ -82,7 +87,7 @@ class Recorded:
                 "llms",
                 "sense",
             )
-        return [sense for sense in found if sense]
+        return found
 
     def meanings(
         self, items: Sequence[Item], what: Literal["gloss", "idiomatic", "literal"]
@@ -114,7 +119,7 @@ class Recorded:
             parse_order(list(order), names, where, column="order")
         return orders[frozenset(names)][0] if orders else None
 
-    def check(self, items: Sequence[Item]) -> None:
+    def check(self, items: Iterable[Item]) -> None:
         """Refuse items of which nothing at all is recorded.
 
         Raises:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from admire.choices import Ranker
 from admire.encoders import TextEncoder
 from admire.errors import UserError
-from admire.interpretation import Glosses, Interpretation, interpret, sense_method
+from admire.interpretation import (
+    Glosses,
+    Interpretation,
+    check_contexts,
+    interpret,
+    sense_method,
+)
 from admire.items import Item, SenseLabel
 from admire.llm import ChatModel, open_llms
 from admire.llm.batches import Desk
@@ -34,9 +40,13 @@ from admire.record import source_record, take_record
 from admire.recorded import Recorded
 from admire.scorer import Scores, comparable, ensemble, fuse_scores, rank_names
 from admire.senses import Detector, open_detector
-from admire.senses.sense import majority
+from admire.senses.sense import given, majority
 from admire.settings import Asking, Settings
 from admire.submission import Prediction
+from admire.survey import Survey, check_items, take_survey
+
+if TYPE_CHECKING:
+    from admire.head import Projection
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,17 @@ class Ranking:
         literal = sum(i.sense.literal for i in self.interpretations)
         return majority(idiomatic, literal)
 
+    @property
+    def prediction(self) -> Prediction:
+        """What a submission says of the item."""
+        return Prediction(
+            self.item.compound,
+            self.item.sentence,
+            self.order,
+            self.predicted_type,
+            self.order[0] if self.item.sequence else None,
+        )
+
 
 @dataclass(frozen=True)
 class Run:
@@ -84,16 +105,7 @@ class Run:
 
     def predictions(self) -> list[Prediction]:
         """What a submission says of each item."""
-        return [
-            Prediction(
-                r.item.compound,
-                r.item.sentence,
-                r.order,
-                r.predicted_type,
-                r.order[0] if r.item.sequence else None,
-            )
-            for r in self.rankings
-        ]
+        return [ranking.prediction for ranking in self.rankings]
 
 
 def rank(
@@ -120,33 +132,101 @@ def rank(
             the budget does not suffice.
         Waiting: questions wait for the Batch API; called again later, the run goes on.
     """
+    opened = open_run(
+        take_survey(items),
+        settings,
+        asking=asking,
+        llms=llms,
+        encoder=encoder,
+        caption_encoder=caption_encoder,
+        detector=detector,
+        source=source_record(source) if source else None,
+    )
+    return Run(tuple(rank_block(items, opened)), opened.finished())
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a run is made with, read and opened once for all of its items.
+
+    Attributes:
+        settings: as they are for this set.
+        models: the chat models, which go by the desk if there is one.
+        unwatched: the same, of whose replies the ledger knows nothing.
+        ledger: puts down what the models are asked.
+        desk: where questions wait for the Batch API; None where they are asked at once.
+        encoders: by track.
+        record: see :func:`admire.record.take_record`.
+        timings: the seconds of each stage so far.
+    """
+
+    settings: Settings
+    prompts: Prompts
+    models: Sequence[ChatModel]
+    unwatched: Sequence[ChatModel]
+    ledger: Ledger
+    desk: Desk | None
+    detector: Detector | None
+    encoders: dict[str, TextEncoder]
+    head: Projection | None
+    record: dict[str, Any]
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def finished(self) -> dict[str, Any]:
+        """The record of the run when it has come to its end."""
+        return self.record | {
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": {stage: round(seconds, 3) for stage, seconds in self.timings.items()},
+            "asked": [entry.record() for entry in self.ledger.entries()],
+        }
+
+
+def open_run(
+    known: Survey,
+    settings: Settings | None = None,
+    *,
+    asking: Asking | None = None,
+    llms: Sequence[ChatModel] | None = None,
+    encoder: TextEncoder | None = None,
+    caption_encoder: TextEncoder | None = None,
+    detector: Detector | None = None,
+    source: Mapping[str, str] | None = None,
+) -> Opened:
+    """Check a set of items and open what it takes to rank them; nothing is asked yet.
+
+    Args:
+        known: of the set.
+        source: see :func:`admire.record.source_record`.
+        asking, llms, encoder, caption_encoder, detector: as for :func:`rank`.
+
+    Raises:
+        UserError: as for :func:`rank`.
+    """
     settings = settings or Settings()
     asking = asking or Asking()
-    check_items(items, settings)
+    check_items(known, settings)
     compares = "embeddings" in settings.rankers
     if compares and not encoder and not caption_encoder:
-        settings = look_where_no_caption_is(items, settings)
-    origin = source_record(source) if source else None
+        settings = look_where_no_caption_is(known, settings)
     prompts = Prompts(settings.prompts)
     # Before the encoders, which may have gigabytes to fetch.
     models = chat_models(settings, llms, parallel=asking.parallel)
     ledger = Ledger(None if asking.batch else asking.budget)
     desk = Desk(asking.budget) if asking.batch else None
-    watched = [
-        llm if isinstance(llm, Recorded) else ledger.watch(desk.take(llm) if desk else llm)
-        for llm in models
-    ]
-    tracks = check_candidates(items, models, settings) if settings.looks else ()
+    taken = [desk.take(llm) if desk and not isinstance(llm, Recorded) else llm for llm in models]
+    watched = [llm if isinstance(llm, Recorded) else ledger.watch(llm) for llm in taken]
+    tracks = check_candidates(known, models, settings) if settings.looks else ()
+    check_senses(known, models, settings)
     if not any(sense_method(settings.sense, llm) == "detector" for llm in models):
         detector = None
     elif detector is None:
         detector = open_detector(settings.detector)
-    encoders = open_encoders(items, settings, encoder, caption_encoder) if compares else {}
+    encoders = open_encoders(known, settings, encoder, caption_encoder) if compares else {}
     head = open_head(settings, encoders) if compares else None
     record = take_record(
         settings,
-        len(items),
-        source=origin,
+        known.items,
+        source=source,
         llms=models,
         encoders=encoders,
         tracks=encoders or tracks,
@@ -154,19 +234,36 @@ def rank(
         head=head,
         prompts=prompts,
     )
-    timings: dict[str, float] = {}
+    return Opened(settings, prompts, watched, taken, ledger, desk, detector, encoders, head, record)
+
+
+def rank_block(
+    items: Sequence[Item], opened: Opened, *, read_before: bool = False
+) -> list[Ranking]:
+    """Rank some items of a set, or all of them.
+
+    Args:
+        read_before: see :func:`admire.rankers.judgement.check_answers`.
+
+    Raises:
+        UserError, Waiting: as for :func:`rank`.
+    """
+    settings, timings = opened.settings, opened.timings
     readings, judgements = ask_models(
         items,
-        watched,
-        prompts,
+        opened.models,
+        opened.prompts,
         settings,
-        detector=detector,
-        settle=desk.settle if desk else lambda: None,
+        detector=opened.detector,
+        settle=opened.desk.settle if opened.desk else lambda: None,
         timings=timings,
+        read_before=read_before,
     )
     started = time.perf_counter()
-    compared = compare(items, readings, settings, encoders, head) if compares else [()] * len(items)
-    rankings = tuple(
+    compared: Sequence[Sequence[Comparison]] = [()] * len(items)
+    if "embeddings" in settings.rankers:
+        compared = compare(items, readings, settings, opened.encoders, opened.head)
+    rankings = [
         _rank_item(
             item,
             compared[k],
@@ -174,35 +271,30 @@ def rank(
             [found[k] for found in judgements],
         )
         for k, item in enumerate(items)
-    )
-    timings["encoding and scores"] = time.perf_counter() - started
-    finished = {
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": {stage: round(seconds, 3) for stage, seconds in timings.items()},
-        "asked": [entry.record() for entry in ledger.entries()],
-    }
-    return Run(rankings, record | finished)
+    ]
+    _add_time(timings, "encoding and scores", started)
+    return rankings
 
 
-def check_items(items: Sequence[Item], settings: Settings) -> None:
-    """Refuse items that cannot be ranked.
+def _add_time(timings: dict[str, float], stage: str, started: float) -> None:
+    timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - started
+
+
+def check_senses(known: Survey, llms: Sequence[ChatModel], settings: Settings) -> None:
+    """Refuse items of which nothing will tell the sense.
 
     Raises:
-        UserError: an item has no candidates, some items have sequences and others none, or there is
-            nothing of the query that is wanted.
+        UserError: there is one.
     """
-    sequences = any(item.sequence for item in items)
-    for number, item in enumerate(items, start=1):
-        where = f"row {number} ('{item.compound}')"
-        if not item.candidates:
-            raise UserError(
-                f"{where} has no candidates to rank. "
-                "For items without candidates, admire sense decides the sense."
-            )
-        if sequences and not item.sequence:
-            raise UserError(f"{where} has no sequence, but others do. Rank the two kinds apart.")
-        if settings.query in ("sentence", "sequence") and not getattr(item, settings.query):
-            raise UserError(f"{where} has no {settings.query} to compare candidates with.", "query")
+    methods = {
+        sense_method(settings.sense, llm, settings.rankers)
+        for llm in llms
+        if settings.sense in ("given", "detector") or not isinstance(llm, Recorded)
+    }
+    if "given" in methods and "sentence_type" in known.lacking:
+        given(known.lacking["sentence_type"][1])
+    if {"vote", "detector"} & methods and "context" in known.lacking:
+        check_contexts([known.lacking["context"][1]])
 
 
 def chat_models(
@@ -235,13 +327,15 @@ def ask_models(
     foreseen: bool = False,
     settle: Callable[[], None] = lambda: None,
     timings: dict[str, float] | None = None,
+    read_before: bool = False,
 ) -> tuple[list[list[Interpretation]], list[list[tuple[Judgement, ...]]]]:
     """All that a run asks its chat models: senses and meanings, and then about the candidates.
 
     Args:
         foreseen: whether all is asked that may have to be, whatever the senses will be.
         settle: called where what is asked next depends on what was asked before.
-        timings: takes the seconds of each stage.
+        timings: takes the seconds of each stage, which are added to those that are there.
+        read_before: see :func:`admire.rankers.judgement.check_answers`.
 
     Returns:
         For each model and item, how the model understands it and what its rankers make of it.
@@ -255,7 +349,7 @@ def ask_models(
         return [], judgements
     started = time.perf_counter()
     listed = {
-        llm.name: judge_listwise(items, llm, prompts, settings)
+        llm.name: judge_listwise(items, llm, prompts, settings, read_before=read_before)
         for llm in llms
         if sense_method(settings.sense, llm, settings.rankers) == "listwise"
     }
@@ -274,14 +368,15 @@ def ask_models(
         known={name: [one.sense for one in said if one.sense] for name, said in listed.items()},
     )
     settle()
-    timings["senses and meanings"] = time.perf_counter() - started
+    _add_time(timings, "senses and meanings", started)
     if settings.looks:
         started = time.perf_counter()
         for k, llm in enumerate(llms):
-            judgements[k] = judge(items, llm, prompts, settings, readings[k], listed.get(llm.name))
+            told = (items, llm, prompts, settings, readings[k], listed.get(llm.name))
+            judgements[k] = judge(*told, read_before=read_before)
             readings[k] = list(map(_explained, readings[k], judgements[k]))
         settle()
-        timings["rankers"] = time.perf_counter() - started
+        _add_time(timings, "rankers", started)
     return readings, judgements
 
 

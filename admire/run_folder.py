@@ -5,27 +5,30 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
 
 from admire.errors import UserError
-from admire.evaluation import score_items, summarise
-from admire.files import read_table, read_text
+from admire.evaluation import item_figures, score_items, summarise, without_untold
+from admire.files import open_text, read_table, read_text, table_parts
 from admire.interpretation import Interpretation
-from admire.items import Candidate, Item
+from admire.items import Candidate, Item, SenseLabel
 from admire.meaning import Meaning
 from admire.rankers import Answer, Judgement
 from admire.recorded import Recorded, Said, key_of
 from admire.run import Ranking, Run
 from admire.senses.sense import Sense
-from admire.storage import replace_folder, write_whole
-from admire.submission import Prediction, write_submission
+from admire.storage import replace_folder, unwritable, write_whole
+from admire.submission import Prediction, add_predictions
 
 
 def write_run(run: Run, folder: str | Path) -> list[Path]:
@@ -43,30 +46,178 @@ def write_run(run: Run, folder: str | Path) -> list[Path]:
             :func:`admire.storage.check_folder`.
     """
     folder = Path(folder)
+    names = submission_names(run.record, [r.item.language for r in run.rankings])
+    written = Written()
+    with replace_folder(folder, "run") as part:
+        for block in blocks(run.rankings) if run.rankings else [[]]:
+            add_block(part, written, block, names)
+        write_record(part, run.record)
+    return [folder / name for name in names.values()]
+
+
+BLOCK = 512
+"""How many items are ranked and written together."""
+
+Thing = TypeVar("Thing")
+
+
+def blocks(things: Iterable[Thing], size: int | None = None) -> Iterator[list[Thing]]:
+    """Lists of so many things, in their order; of :data:`BLOCK` unless it is said."""
+    rest = iter(things)
+    while block := list(islice(rest, size or BLOCK)):
+        yield block
+
+
+@dataclass
+class Written:
+    """What a run folder holds that is written block by block.
+
+    Attributes:
+        items: how many are written.
+        columns: of scores.csv.
+        lengths: of the files that grow, in bytes.
+    """
+
+    items: int = 0
+    columns: list[str] = field(default_factory=list)
+    lengths: dict[str, int] = field(default_factory=dict)
+
+
+def submission_names(record: Mapping[str, Any], languages: Iterable[str]) -> dict[str, str]:
+    """What the submission of each language is called."""
+    distinct = list(dict.fromkeys(languages))
+    source = Path((record["source"] or {"path": ""})["path"]).name
+    if re.fullmatch(r"submission_.+\.tsv", source) and len(distinct) == 1:
+        return {distinct[0]: source}
+    return {language: f"submission_{language}.tsv" for language in distinct}
+
+
+def write_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """Write a run folder's run.json, whole or not at all."""
+    with write_whole(folder / RECORD) as file:
+        json.dump(record, file, indent=2)
+
+
+def add_block(
+    folder: Path,
+    written: Written,
+    rankings: Sequence[Ranking],
+    submissions: Mapping[str, str],
+    record: Mapping[str, Any] | None = None,
+) -> None:
+    """Add the rankings of some items to the files of a run folder.
+
+    Args:
+        written: what the folder holds; it is brought up to date.
+        submissions: see :func:`submission_names`.
+        record: what run.json says meanwhile, with ``written`` under :data:`UNFINISHED`. Once it is
+            there, the items are; see :func:`cut_back`. None leaves run.json alone.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
     rows = [
         {"item": number, "compound": r.item.compound, "language": r.item.language, **part}
-        for number, r in enumerate(run.rankings, start=1)
+        for number, r in enumerate(rankings, start=written.items + 1)
         for part in r.parts
     ]
-    names = []
-    with replace_folder(folder, "run") as part:
-        with write_whole(part / "scores.csv") as file:
-            pd.DataFrame(rows).to_csv(file, index=False)
-        with write_whole(part / "items.jsonl") as file:
-            for ranking in run.rankings:
-                file.write(json.dumps(_item_row(ranking), ensure_ascii=False) + "\n")
-        with write_whole(part / "run.json") as file:
-            json.dump(run.record, file, indent=2)
-        languages = list(dict.fromkeys(r.item.language for r in run.rankings))
-        source = Path((run.record["source"] or {"path": ""})["path"]).name
-        own = re.fullmatch(r"submission_.+\.tsv", source) and len(languages) == 1
-        for language in languages:
-            names.append(source if own else f"submission_{language}.tsv")
-            chosen = zip(run.rankings, run.predictions(), strict=True)
-            write_submission(
-                part / names[-1], [p for r, p in chosen if r.item.language == language]
-            )
-    return [folder / name for name in names]
+    table = pd.DataFrame(rows)
+    new = [str(column) for column in table if column not in written.columns]
+    header = not written.columns
+    written.columns = written.columns + new
+    wide = bool(new) and not header
+    if wide:
+        _widen(folder, new)
+    with _adding(folder, SCORES, written, to=WIDE if wide else SCORES) as file:
+        table.reindex(columns=written.columns).to_csv(file, index=False, header=header)
+    with _adding(folder, ITEMS, written) as file:
+        for ranking in rankings:
+            file.write(json.dumps(_item_row(ranking), ensure_ascii=False) + "\n")
+    for language, name in submissions.items():
+        chosen = [r.prediction for r in rankings if r.item.language == language]
+        if chosen:
+            header = name not in written.lengths
+            with _adding(folder, name, written) as file:
+                add_predictions(file, chosen, header=header)
+    written.items += len(rankings)
+    if record is not None:
+        more = record.get(UNFINISHED, {})
+        write_record(folder, {**record, UNFINISHED: {**asdict(written), **more}})
+    if wide:
+        os.replace(folder / WIDE, folder / SCORES)
+
+
+SCORES, ITEMS, RECORD = "scores.csv", "items.jsonl", "run.json"
+WIDE = ".scores.csv.wide"
+"""Takes the place of scores.csv when a block has brought new columns."""
+UNFINISHED = "unfinished"
+"""Where run.json says how far a run has come that is under way."""
+
+
+@contextmanager
+def _adding(folder: Path, name: str, written: Written, to: str | None = None) -> Iterator[IO[str]]:
+    """Open a file of a run folder to add to it, and note its length.
+
+    Args:
+        to: the file that is to become it, where that is another one.
+    """
+    path = folder / (to or name)
+    try:
+        with path.open("a", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        written.lengths[name] = path.stat().st_size
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def _widen(folder: Path, new: Sequence[str]) -> None:
+    """Write scores.csv anew with more columns, which are empty in all of its rows."""
+    try:
+        with (
+            (folder / SCORES).open(encoding="utf-8", newline="\n") as source,
+            (folder / WIDE).open("w", encoding="utf-8", newline="") as file,
+        ):
+            more, quotes = "," + ",".join(new), 0
+            for line in source:
+                quotes += line.count('"')
+                whole = quotes % 2 == 0  # else the line break stands in a cell
+                file.write(f"{line[:-1]}{more}\n" if whole else line)
+                more = "," * len(new) if whole else more
+    except OSError as error:
+        raise unwritable(folder / WIDE, error) from error
+
+
+def cut_back(folder: Path, written: Written) -> None:
+    """Take out of a run folder what came after the last whole block; see :func:`add_block`.
+
+    Raises:
+        UserError: the folder cannot be written, or lacks something of these blocks.
+    """
+    wide, scores = folder / WIDE, folder / SCORES
+    try:
+        if wide.exists():
+            with wide.open(encoding="utf-8") as file:
+                header = file.readline().rstrip("\n")
+            if header == ",".join(written.columns):
+                os.replace(wide, scores)
+        for name, length in written.lengths.items():
+            if (folder / name).stat().st_size < length:
+                raise UserError(f"{folder / name}: is damaged. Remove {folder} to start anew.")
+            os.truncate(folder / name, length)
+        for path in folder.glob("submission_*.tsv"):
+            if path.name not in written.lengths:
+                path.unlink()
+        drop_parts(folder)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+
+
+def drop_parts(folder: Path) -> None:
+    """Remove what a process that died left of files that it was writing."""
+    for path in (folder / WIDE, *folder.glob(".*.part")):
+        path.unlink(missing_ok=True)
 
 
 def _item_row(ranking: Ranking) -> dict[str, Any]:
@@ -104,7 +255,7 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     if "fused" in record:
         raise UserError(f"{folder}: is fused. Tune the runs that it is made of.")
     items, _ = _read_items(folder)
-    table = read_table(folder / "scores.csv", ("item", "candidate", "llm", "probability"))
+    table = _read_scores(folder, ("item", "candidate", "llm", "probability"))
     if "ranker" in table:
         rankers = dict.fromkeys(table["ranker"])
         table = table[table["ranker"] == "embeddings"]
@@ -197,8 +348,8 @@ def read_run(folder: Path) -> Run:
     Raises:
         UserError: the folder is not a run, or it is damaged.
     """
-    table = read_table(folder / "scores.csv", ("item", "candidate", "score"))
-    rows = _read_rows(folder)
+    table = _read_scores(folder, ("item", "candidate", "score"))
+    rows = list(_read_rows(folder))
     try:
         parts = {
             int(number): [_part(row) for row in part.to_dict("records")]
@@ -237,7 +388,7 @@ def open_run_replies(folder: Path) -> list[Recorded]:
         UserError: the folder is not a run, or the run asked no chat model.
     """
     rankings = read_run(folder).rankings
-    digest = hashlib.sha256((folder / "items.jsonl").read_bytes()).hexdigest()
+    digest = hashlib.sha256((folder / ITEMS).read_bytes()).hexdigest()
     readings = list(zip(*(ranking.interpretations for ranking in rankings), strict=False))
     if not readings:
         raise UserError(f"{folder}: no chat model was asked in this run.", "llms")
@@ -300,17 +451,78 @@ def _read_items(folder: Path) -> tuple[list[Item], list[Prediction]]:
         if item.best is None:
             raise UserError(f"{folder}: item {number} ('{item.compound}') has no gold order.")
         items.append(item)
-        order = tuple(row["order"])
-        completes = order[0] if item.expected_item else None
-        orders.append(
-            Prediction(item.compound, item.sentence, order, row.get("predicted_type"), completes)
-        )
+        orders.append(_prediction(row))
     return items, orders
 
 
-def _read_rows(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "items.jsonl"
-    return [_parsed(line, path) for line in filter(None, read_text(path).split("\n"))]
+def _prediction(row: Mapping[str, Any]) -> Prediction:
+    order = tuple(row["order"])
+    completes = order[0] if row.get("expected_item") else None
+    return Prediction(row["compound"], row["sentence"], order, row.get("predicted_type"), completes)
+
+
+def first_rankings(folder: Path, count: int) -> list[Ranking]:
+    """The rankings of the first items of a run folder, so many of them; see :func:`read_run`.
+
+    Raises:
+        UserError: as for :func:`read_run`.
+    """
+    rows = list(islice(_read_rows(folder), count))
+    parts: dict[int, list[dict[str, Any]]] = {}
+    for table in table_parts(folder / SCORES, ("item", "candidate", "score")):
+        for row in table.to_dict("records"):
+            parts.setdefault(int(row["item"]), []).append(_part(row))
+        if max(parts) > count:
+            break
+    return [_ranking(row, parts[number]) for number, row in enumerate(rows, start=1)]
+
+
+def score_run(folder: Path) -> pd.DataFrame | None:
+    """As :func:`admire.evaluation.score_items` of a run folder, without the columns ``compound``
+    and ``sentence``; None where an item has no gold.
+
+    Raises:
+        UserError: the folder is not a run, or it is damaged.
+    """
+    tables, told = [], False
+    for block in blocks(_read_rows(folder)):
+        scored = []
+        for row in block:
+            item, prediction = _item(row), _prediction(row)
+            if item.best is None:
+                return None
+            told |= prediction.sentence_type is not None
+            scored.append(item_figures(item, prediction, str(folder)))
+        kinds = pd.Categorical(
+            [row["sentence_type"] for row in block], categories=get_args(SenseLabel)
+        )
+        tables.append(pd.DataFrame({"sentence_type": kinds, **pd.DataFrame(scored)}))
+    return without_untold(pd.concat(tables, ignore_index=True), told)
+
+
+def _read_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    path = folder / ITEMS
+    left = _length(folder, ITEMS)
+    with open_text(path) as file:
+        for line in file:
+            left -= len(line.encode())
+            if left < 0:
+                break
+            if line.strip():
+                yield _parsed(line, path)
+
+
+def _read_scores(folder: Path, required: Iterable[str]) -> pd.DataFrame:
+    size = _length(folder, SCORES)
+    return read_table(folder / SCORES, required, size=-1 if size == math.inf else int(size))
+
+
+def _length(folder: Path, name: str) -> float:
+    """How many bytes of a file count: of a run that is under way, those of whole blocks."""
+    if not (folder / RECORD).is_file():
+        return math.inf
+    length: float = read_record(folder).get(UNFINISHED, {}).get("lengths", {}).get(name, math.inf)
+    return length
 
 
 def _item(row: dict[str, Any]) -> Item:
@@ -340,7 +552,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: it is missing or damaged.
     """
-    path = folder / "run.json"
+    path = folder / RECORD
     record: dict[str, Any] = _parsed(read_text(path), path)
     return record
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -43,10 +43,7 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
             os.fsync(file.fileno())
         os.replace(partial, path)
     except OSError as error:
-        raise UserError(
-            f"{path}: cannot be written ({error.strerror or error}). "
-            "Free space on the disk or choose another place."
-        ) from error
+        raise unwritable(path, error) from error
     finally:
         with suppress(OSError):
             partial.unlink()
@@ -72,13 +69,31 @@ def replace_folder(folder: Path, what: str) -> Iterator[Path]:
     """
     check_folder(folder, what)
     folder = folder.resolve()
-    part, old = folder.with_name(f".{folder.name}.admire-part"), _old(folder)
+    part = folder.with_name(f".{folder.name}.admire-part")
     try:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         yield part
-        mark_folder(part, what)
-        check_folder(folder, what)  # somebody may have put a file there meanwhile
+        take_place(part, folder, what)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    except UserError as error:
+        raise UserError(str(error).replace(str(part), str(folder)), *error.settings) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def take_place(part: Path, folder: Path, what: str) -> None:
+    """Let a complete folder take the place of ``folder``, as :func:`replace_folder` does.
+
+    Raises:
+        UserError: ``folder`` may not be replaced, or cannot be written.
+    """
+    folder = folder.resolve()
+    old = _old(folder)
+    mark_folder(part, what)
+    check_folder(folder, what)  # somebody may have put a file there meanwhile
+    try:
         if folder.exists():
             shutil.rmtree(old, ignore_errors=True)  # of a process that died before it could
             folder.rename(old)
@@ -87,16 +102,17 @@ def replace_folder(folder: Path, what: str) -> Iterator[Path]:
         except BaseException:
             _restore(folder)
             raise
-        shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
-        raise UserError(
-            f"{folder}: cannot be written ({error.strerror or error}). "
-            "Free space on the disk or choose another place."
-        ) from error
-    except UserError as error:
-        raise UserError(str(error).replace(str(part), str(folder)), *error.settings) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        raise unwritable(folder, error) from error
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def unwritable(path: Path, error: OSError) -> UserError:
+    """What to tell where a file or folder cannot be written."""
+    return UserError(
+        f"{path}: cannot be written ({error.strerror or error}). "
+        "Free space on the disk or choose another place."
+    )
 
 
 def check_folder(folder: Path, what: str) -> None:
@@ -162,11 +178,16 @@ def _not_ours(folder: Path, what: str) -> list[str]:
     return [name for name in there if name not in holds and name != MARKER]
 
 
-def mark_folder(folder: Path, what: str) -> None:
-    """Write the marker: the folder is what it is said to be, and all in it is admire's own."""
-    holds = sorted(path.name for path in folder.iterdir() if path.name != MARKER)
+def mark_folder(folder: Path, what: str, holds: Iterable[str] | None = None) -> None:
+    """Write the marker: the folder is what it is said to be, and all in it is admire's own.
+
+    Args:
+        holds: names of files that it will have; None are those that it has.
+    """
+    if holds is None:
+        holds = [path.name for path in folder.iterdir() if path.name != MARKER]
     with write_whole(folder / MARKER) as file:
-        json.dump({"what": what, "holds": holds}, file)
+        json.dump({"what": what, "holds": sorted(holds)}, file)
 
 
 def note_addition(file: Path) -> None:

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Literal
 
 import pandas as pd
 
@@ -39,6 +40,14 @@ def write_submission(path: Path, predictions: Sequence[Prediction]) -> None:
     Raises:
         UserError: the file cannot be written.
     """
+    with write_whole(path) as file:
+        add_predictions(file, predictions)
+
+
+def add_predictions(
+    file: IO[str], predictions: Sequence[Prediction], *, header: bool = True
+) -> None:
+    """Add predictions to a submission that is being written."""
     columns = {
         "compound": [p.compound for p in predictions],
         "expected_order": [str(list(p.order)) for p in predictions],
@@ -51,12 +60,10 @@ def write_submission(path: Path, predictions: Sequence[Prediction]) -> None:
     elif predictions and all(p.sentence is None for p in predictions):
         del columns["sentence"]
     table = pd.DataFrame(columns)
-    with write_whole(path) as file:
-        # A lone carriage return ends a line for readers, but the writer does not quote it.
-        returns = any("\r" in cell for cell in table.to_numpy().flat)
-        table.to_csv(
-            file, sep="\t", index=False, quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
-        )
+    # A lone carriage return ends a line for readers, but the writer does not quote it.
+    returns = any("\r" in cell for cell in table.to_numpy().flat)
+    quoting: Literal[0, 1] = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
+    table.to_csv(file, sep="\t", index=False, header=header, quoting=quoting)
 
 
 def read_submission(path: str | Path) -> list[Prediction]:

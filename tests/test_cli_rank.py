@@ -39,13 +39,13 @@ def settings_of(
     ranked: list[Settings] = []
 
     def stop(
-        items: list[admire.Item], settings: Settings, *, asking: Asking, source: Path
-    ) -> admire.Run:
+        source: Path, out: Path, settings: Settings, *, asking: Asking, language: str | None
+    ) -> list[Path]:
         assert (asking, source) == (Asking(), data)
         ranked.append(settings)
         raise UserError("That is enough.")
 
-    monkeypatch.setattr("admire.run.rank", stop)
+    monkeypatch.setattr("admire.run_blocks.rank_file", stop)
 
     def settings_of(*options: str) -> Settings:
         assert run(capsys, "rank", data, *options)[2].endswith("admire: That is enough.\n")

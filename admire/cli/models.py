@@ -74,7 +74,7 @@ def check(
         )
         return
     done = check_encoder(name)
-    print_rankings(done.run.rankings)
+    print_rankings(done.run.rankings, len(done.run.rankings))
     for what, difference in done.differences.items():
         log.info("%s: largest difference from %s: %.1e", what, done.package, difference)
     if not done.package:

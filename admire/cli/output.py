@@ -31,23 +31,37 @@ def finish(run: Run, out: Path, *, report: bool = False) -> None:
     Args:
         report: whether the folder also gets a page that shows the run.
     """
-    from admire.evaluation import score_items, summarise
     from admire.run_folder import write_run
 
     written = write_run(run, out)
     if report:
-        from admire.report import ranking_report, write_page
+        written.append(write_report_of(run, out))
+    show_run(out, written)
 
-        page = out / REPORT
-        shown = ranking_report([run], [out.resolve().name], page, folders=[out])
-        written.append(write_page(shown, page))
-    print_rankings(run.rankings)
-    items = [ranking.item for ranking in run.rankings]
-    if all(item.best for item in items):
-        print_summary(
-            summarise(score_items(items, run.predictions(), str(out))), str(out), json=False
-        )
-    print_account(run.record.get("asked", ()))
+
+def write_report_of(run: Run, out: Path) -> Path:
+    """Add a page that shows the run to its folder; the run's items know their pictures."""
+    from admire.report import ranking_report, write_page
+
+    page = out / REPORT
+    return write_page(ranking_report([run], [out.resolve().name], page, folders=[out]), page)
+
+
+def show_run(out: Path, written: Iterable[Path]) -> None:
+    """Print the first rankings of a run folder, and their scores where the gold is known.
+
+    Args:
+        written: what is told to have been written.
+    """
+    from admire.evaluation import summarise
+    from admire.run_folder import first_rankings, read_record, score_run
+
+    record = read_record(out)
+    print_rankings(first_rankings(out, SHOWN), record["items"])
+    scored = score_run(out)
+    if scored is not None:
+        print_summary(summarise(scored), str(out), json=False)
+    print_account(record.get("asked", ()))
     for path in written:
         log.info("Wrote %s", path)
 
@@ -145,7 +159,8 @@ def print_rows(
     print_table(table, errors=errors)
 
 
-def print_rankings(rankings: Sequence[Ranking]) -> None:
+def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
+    """Print the first rankings of so many."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -162,8 +177,8 @@ def print_rankings(rankings: Sequence[Ranking]) -> None:
             escape("\n".join(_candidate_lines(ranking))),
         )
     print_table(table)
-    if len(rankings) > SHOWN:
-        print(f"… and {len(rankings) - SHOWN} more, in items.jsonl and scores.csv")
+    if count > SHOWN:
+        print(f"… and {count - SHOWN} more, in items.jsonl and scores.csv")
 
 
 def _candidate_lines(ranking: Ranking) -> list[str]:

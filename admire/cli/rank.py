@@ -35,7 +35,15 @@ from admire.cli.options import (
     choice,
     given,
 )
-from admire.cli.output import REPORT, finish, print_forecasts, print_summaries, print_summary
+from admire.cli.output import (
+    REPORT,
+    finish,
+    print_forecasts,
+    print_summaries,
+    print_summary,
+    show_run,
+    write_report_of,
+)
 from admire.errors import UserError
 
 if TYPE_CHECKING:
@@ -234,7 +242,7 @@ def rank(
 
     from admire.forecast import plan
     from admire.items import read_items
-    from admire.run import rank as rank_items
+    from admire.run_blocks import rank_file
     from admire.settings import PROFILES, Asking
     from admire.storage import check_folder
 
@@ -280,8 +288,15 @@ def rank(
         from admire.report import check_report
 
         check_report(out / REPORT)
-    ranked = rank_items(read_items(data, lang), settings, asking=asking, source=data)
-    finish(ranked, out, report=report)
+    written = rank_file(data, out, settings, language=lang, asking=asking)
+    if report:
+        from admire.run_folder import read_run
+
+        run = read_run(out)
+        pairs = zip(run.rankings, read_items(data, lang), strict=True)
+        shown = tuple(replace(ranking, item=item) for ranking, item in pairs)
+        written.append(write_report_of(replace(run, rankings=shown), out))
+    show_run(out, written)
 
 
 def score(

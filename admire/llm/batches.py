@@ -104,6 +104,11 @@ class Desk:
         self._models.append(model)
         return model
 
+    @property
+    def unanswered(self) -> int:
+        """How often a model was asked what waits for its answer."""
+        return sum(model.unanswered for model in self._models)
+
     def settle(self) -> None:
         """Submit what the models were asked and have not answered, and stop the run.
 
@@ -150,6 +155,7 @@ class BatchedChat(CachedChat):
         self._folder = folder
         self._fetched: set[str] = set()
         self._waiting: dict[str, Question] = {}
+        self.unanswered = 0
         name = hashlib.sha256(self.identity.encode()).hexdigest()[:32]
         self._memory_file = folder / "models" / f"{name}.json"
         self._memory = (
@@ -172,6 +178,7 @@ class BatchedChat(CachedChat):
                 "batch",
             )
         self._waiting[key] = question
+        self.unanswered += 1
         raise Unanswered
 
     def kept(self, key: str) -> Reply | None:

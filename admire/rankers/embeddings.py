@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from admire.choices import TRACKS
 from admire.encoders import ImageEncoder, Role, TextEncoder, Vectors, open_encoder
 from admire.errors import UserError
 from admire.interpretation import Interpretation
 from admire.items import Item
 from admire.scorer import Scores, Vector, query_weights, score, similarities
 from admire.settings import Settings
+from admire.survey import Survey
 
 if TYPE_CHECKING:
     from admire.head import Projection
@@ -89,32 +89,29 @@ def compare(
     ]
 
 
-def look_where_no_caption_is(items: Sequence[Item], settings: Settings) -> Settings:
+def look_where_no_caption_is(known: Survey, settings: Settings) -> Settings:
     """The settings with ``sight``, where ``e5`` alone would leave candidates without a vector.
 
     Its texts are e5's own. Where there are captions too, pictures count half beside them: on train,
     with captions hidden at random, that ranked better than captions alone.
     """
-    candidates = [candidate for item in items for candidate in item.candidates]
-    blind = sum(1 for one in candidates if one.image and not one.caption)
     chosen = settings.track or settings.caption_encoder or settings.head
-    if settings.encoder != "e5" or chosen or not blind:
+    if settings.encoder != "e5" or chosen or not known.blind:
         return settings
-    captions = any(one.caption for one in candidates)
     log.warning(
         "%d of %d candidates have no caption: the encoder sight looks at the pictures%s.",
-        blind,
-        len(candidates),
-        ", which count half as much as captions" if captions else "",
+        known.blind,
+        known.candidates,
+        ", which count half as much as captions" if known.captions else "",
     )
     scoring = settings.scoring
-    if captions:
+    if known.captions:
         scoring = replace(scoring, image_weight=PICTURES_BESIDE_CAPTIONS * scoring.image_weight)
     return replace(settings, encoder="sight", scoring=scoring)
 
 
 def open_encoders(
-    items: Sequence[Item],
+    known: Survey,
     settings: Settings,
     encoder: TextEncoder | None,
     caption_encoder: TextEncoder | None,
@@ -128,14 +125,9 @@ def open_encoders(
     def opened(name: str) -> TextEncoder:
         return open_encoder(name, device=settings.device, precision=settings.precision)
 
-    there = [
-        track
-        for track in TRACKS
-        if any(getattr(candidate, track) for item in items for candidate in item.candidates)
-    ]
-    wanted = settings.track.split("+") if settings.track else there
+    wanted = settings.track.split("+") if settings.track else known.tracks
     for track in wanted:
-        if track not in there:
+        if track not in known.tracks:
             raise UserError(f"No candidate has {track}s. Use another track.", "track")
     found: dict[str, TextEncoder] = {}
     if "caption" in wanted and settings.caption_encoder and not caption_encoder:
@@ -190,6 +182,8 @@ def open_head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projec
 
 
 def _projected(vectors: Mapping[Any, Vector], head: Projection) -> dict[Any, Vector]:
+    if not vectors:  # of this track, these items have nothing
+        return {}
     return dict(zip(vectors, head.project(np.array(list(vectors.values()))), strict=True))
 
 
@@ -241,7 +235,7 @@ class _Space:
         found = {}
         for track, known in self.documents.items():
             things = [getattr(one, track) for one in item.sequence]
-            zeros = np.zeros_like(next(iter(known.values())))
+            zeros = np.zeros_like(next(iter(known.values()), np.zeros(0, np.float32)))
             total = sum((known[thing] for thing in things if thing), zeros)
             found[track] = (total / (np.linalg.norm(total) or 1))[None]
         if not any(vector.any() for vector in found.values()):

@@ -122,19 +122,26 @@ def ask_twice(
 
 
 def check_answers(
-    items: Sequence[Item], answers: Sequence[Sequence[Answer]], llm: ChatModel
+    items: Sequence[Item],
+    answers: Sequence[Sequence[Answer]],
+    llm: ChatModel,
+    *,
+    read_before: bool = False,
 ) -> None:
     """Warn of items of which no answer could be read.
 
     Nothing is said where answers come later.
 
+    Args:
+        read_before: whether answers on other items of the run could be read.
+
     Raises:
-        UserError: this is so of all items.
+        UserError: this is so of all items, and of all before.
     """
     if any(answer is WAITING for given in answers for answer in given):
         return
     lost = [all(answer.unread is not None for answer in given) for given in answers]
-    if items and all(lost):
+    if items and all(lost) and not read_before:
         if all(answer.cut for given in answers for answer in given):
             raise UserError(
                 f"{llm.name}: all of its {sum(map(len, answers))} answers were cut off, with twice "

@@ -52,6 +52,8 @@ def judge_listwise(
     prompts: Prompts,
     settings: Settings,
     readings: Sequence[Interpretation] | None = None,
+    *,
+    read_before: bool = False,
 ) -> list[Judgement]:
     """Let a chat model put each item's candidates in order, ``settings.shuffles`` times.
 
@@ -63,6 +65,7 @@ def judge_listwise(
 
     Args:
         readings: which sense is meant in each item; None lets the majority of the replies decide.
+        read_before: see :func:`check_answers`.
 
     Raises:
         UserError: the model cannot be asked, cannot see what it must, no reply could be read, or an
@@ -70,12 +73,7 @@ def judge_listwise(
     """
     tracks = tracks_shown(items, llm, settings.track)
     for item in items:
-        if len(item.candidates) > len(LETTERS):
-            raise UserError(
-                f"'{item.compound}' has {len(item.candidates)} candidates; listwise takes at most "
-                f"{len(LETTERS)}. The ranker pointwise takes any number.",
-                "rankers",
-            )
+        check_letters(item)
     told = {item: reading.sense.label for item, reading in zip(items, readings or (), strict=False)}
 
     def ask(turn: tuple[Item, int, tuple[Candidate, ...]]) -> Answer:
@@ -107,11 +105,25 @@ def judge_listwise(
     )
     count = settings.shuffles
     of_items = [tuple(answers[k : k + count]) for k in range(0, len(answers), count)]
-    check_answers(items, of_items, llm)
+    check_answers(items, of_items, llm, read_before=read_before)
     return [
         _judged(item, llm, given, None if readings is None else readings[k])
         for k, (item, given) in enumerate(zip(items, of_items, strict=True))
     ]
+
+
+def check_letters(item: Item) -> None:
+    """Refuse an item with more candidates than there are letters.
+
+    Raises:
+        UserError: it is one.
+    """
+    if len(item.candidates) > len(LETTERS):
+        raise UserError(
+            f"'{item.compound}' has {len(item.candidates)} candidates; listwise takes at most "
+            f"{len(LETTERS)}. The ranker pointwise takes any number.",
+            "rankers",
+        )
 
 
 def _judged(

@@ -41,6 +41,8 @@ def judge_pairwise(
     prompts: Prompts,
     settings: Settings,
     readings: Sequence[Interpretation],
+    *,
+    read_before: bool = False,
 ) -> list[Judgement]:
     """Let a chat model say which of two candidates is better, for all pairs both ways round.
 
@@ -50,6 +52,7 @@ def judge_pairwise(
 
     Args:
         readings: which sense is meant in each item, and what it means, as far as it is known.
+        read_before: see :func:`check_answers`.
 
     Raises:
         UserError: the model cannot be asked, cannot see what it must, or no reply could be read; or
@@ -95,7 +98,7 @@ def judge_pairwise(
     )
     rest = iter(answers)
     of_items = [tuple(next(rest) for _ in permutations(item.candidates, 2)) for item in items]
-    check_answers(items, of_items, llm)
+    check_answers(items, of_items, llm, read_before=read_before)
     return [_judged(item, llm, given) for item, given in zip(items, of_items, strict=True)]
 
 

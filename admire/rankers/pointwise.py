@@ -45,6 +45,8 @@ def judge_pointwise(
     prompts: Prompts,
     settings: Settings,
     readings: Sequence[Interpretation],
+    *,
+    read_before: bool = False,
 ) -> list[Judgement]:
     """Let a chat model grade each candidate: it shows the idiomatic sense, the literal, or neither.
 
@@ -59,6 +61,7 @@ def judge_pointwise(
 
     Args:
         readings: which sense is meant in each item; and what both mean, as far as it is known.
+        read_before: see :func:`check_answers`.
 
     Raises:
         UserError: the model cannot be asked, cannot see what it must, or no reply could be read.
@@ -116,7 +119,7 @@ def judge_pointwise(
     answers = ask_each(ask, turns, llm, "grades", called=called, stand_in=WAITING)
     rest = iter(answers)
     of_items = [tuple(next(rest) for _ in item.candidates) for item in items]
-    check_answers(items, of_items, llm)
+    check_answers(items, of_items, llm, read_before=read_before)
     return [
         Judgement("pointwise", llm.name, _scores(given, reading, settings), given)
         for given, reading in zip(of_items, readings, strict=True)

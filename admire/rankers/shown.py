@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,17 @@ from admire.items import Candidate, Item
 from admire.llm import ChatModel, Image
 from admire.llm.openai import SEEING
 from admire.prompts import Prompts
+from admire.survey import Survey, take_survey
 
 LETTERS = string.ascii_uppercase
 
 
-def tracks_shown(items: Sequence[Item], llm: ChatModel, track: Track | None) -> tuple[str, ...]:
+def tracks_shown(items: Iterable[Item], llm: ChatModel, track: Track | None) -> tuple[str, ...]:
+    """As :func:`tracks_of`, of these items."""
+    return tracks_of(take_survey(items), llm, track)
+
+
+def tracks_of(known: Survey, llm: ChatModel, track: Track | None) -> tuple[str, ...]:
     """What of the candidates a chat model is shown: images, captions or both.
 
     Args:
@@ -31,15 +37,12 @@ def tracks_shown(items: Sequence[Item], llm: ChatModel, track: Track | None) -> 
         UserError: the model cannot see the images that it needs, or a candidate has nothing to
             show.
     """
-    candidates = [candidate for item in items for candidate in item.candidates]
     wanted = track.split("+") if track else TRACKS
-    found = [
-        name for name in TRACKS if name in wanted and any(getattr(c, name) for c in candidates)
-    ]
+    found = [name for name in known.tracks if name in wanted]
     if "image" in found and not llm.sees:
-        bare = sum(not candidate.caption for candidate in candidates)
+        bare = known.candidates - known.captions
         if track or bare:
-            without = f"{bare} of {len(candidates)} candidates have no caption. " if bare else ""
+            without = f"{bare} of {known.candidates} candidates have no caption. " if bare else ""
             raise UserError(
                 f"{llm.name} cannot see images. {without}Show it captions alone, or take a model "
                 f"that sees: {SEEING}.",
@@ -47,14 +50,13 @@ def tracks_shown(items: Sequence[Item], llm: ChatModel, track: Track | None) -> 
                 "llms",
             )
         found = ["caption"]
-    for item in items:
-        for candidate in item.candidates:
-            if not any(getattr(candidate, name) for name in found):
-                raise UserError(
-                    f"'{item.compound}': the candidate '{candidate.name}' has no "
-                    f"{' and no '.join(wanted)} to show. Use another track.",
-                    "track",
-                )
+    if tuple(found) in known.bare:
+        compound, candidate = known.bare[tuple(found)]
+        raise UserError(
+            f"'{compound}': the candidate '{candidate.name}' has no {' and no '.join(wanted)} to "
+            "show. Use another track.",
+            "track",
+        )
     return tuple(found)
 
 

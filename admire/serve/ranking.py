@@ -19,6 +19,7 @@ from admire.report.thumbnails import Shown
 from admire.run import Ranking, Run, rank
 from admire.senses.sense import Sense
 from admire.settings import Settings
+from admire.survey import take_survey
 
 if TYPE_CHECKING:
     from admire.llm import ChatModel
@@ -158,7 +159,7 @@ def _rank(
 ) -> Run:
     encoder = caption_encoder = None
     if "embeddings" in settings.rankers:
-        settings = look_where_no_caption_is([item], settings)
+        settings = look_where_no_caption_is(take_survey([item]), settings)
         encoder = models.encoder(settings.encoder, settings)
         if settings.caption_encoder:
             caption_encoder = models.encoder(settings.caption_encoder, settings)

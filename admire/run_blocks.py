@@ -1,0 +1,262 @@
+"""Ranking a file of any size: read, asked about, compared and written block by block."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from admire.errors import UserError
+from admire.interpretation import sense_method
+from admire.items import Item, iter_items
+from admire.llm import Unanswered
+from admire.progress import SECONDS_BETWEEN_LINES, progress_told_to
+from admire.rankers.judge import recorded_orders
+from admire.record import source_record
+from admire.recorded import Recorded
+from admire.run import Opened, ask_models, open_run, rank_block
+from admire.run_folder import (
+    ITEMS,
+    RECORD,
+    SCORES,
+    UNFINISHED,
+    Written,
+    add_block,
+    blocks,
+    cut_back,
+    drop_parts,
+    read_record,
+    submission_names,
+    write_record,
+)
+from admire.settings import Asking, Settings
+from admire.storage import (
+    MARKER,
+    alone,
+    cache_dir,
+    check_folder,
+    mark_folder,
+    take_place,
+    unwritable,
+)
+from admire.survey import Survey, take_survey
+
+log = logging.getLogger("admire")
+
+
+def rank_file(
+    data: str | Path,
+    out: str | Path,
+    settings: Settings | None = None,
+    *,
+    language: str | None = None,
+    asking: Asking | None = None,
+) -> list[Path]:
+    """Rank the items of a file or folder, and write a run folder; return the submissions in it.
+
+    The folder is that of :func:`admire.write_run` for what :func:`admire.rank` makes of all items
+    at once, but only a block of them is in memory. What is ranked so far is a run folder beside
+    ``out`` with ``.unfinished`` behind its name. The same call goes on there. One with other data,
+    settings, models, prompts or versions starts anew.
+
+    Args:
+        data, language: see :func:`admire.items.iter_items`.
+        settings, asking: as for :func:`admire.rank`.
+
+    Raises:
+        UserError: the data cannot be read or were changed meanwhile, ``out`` cannot be written or
+            holds something other than a run, or as for :func:`admire.rank`.
+        Waiting: as for :func:`admire.rank`.
+    """
+    out = Path(out)
+    check_folder(out, "run")
+    part = out.with_name(f"{out.name}.unfinished")
+    lock = hashlib.sha256(str(part.resolve()).encode()).hexdigest()[:32]
+    with alone(cache_dir() / "runs" / f"{lock}.sqlite", f"writing {part}"):
+        source = source_record(data)
+        known = take_survey(iter_items(data, language))
+        opened = open_run(known, settings, asking=asking, source=source)
+        names = submission_names(opened.record, known.languages)
+        _fill(part, data, language, known, opened, names)
+        if source_record(data) != source:
+            raise UserError(f"{data}: was changed while it was ranked. Rank it again.")
+        write_record(part, opened.finished())
+        take_place(part, out, "run")
+    return [out / name for name in names.values()]
+
+
+def _fill(
+    part: Path,
+    data: str | Path,
+    language: str | None,
+    known: Survey,
+    opened: Opened,
+    names: Mapping[str, str],
+) -> None:
+    """Rank and write what is not written yet.
+
+    Args:
+        names: of the submissions, by language.
+    """
+
+    def items(first: int = 0) -> Iterator[Item]:
+        return islice(iter_items(data, language, warn=False), first, None)
+
+    for llm in opened.models:
+        if isinstance(llm, Recorded):
+            _check_recorded(items, llm, opened.settings)
+    this = {"language": language, "set": known.summary()}
+    written = _begun(part, opened, this)
+    kept = written.items
+    try:
+        if opened.desk and kept < known.items:
+            _ask_ahead(blocks(items(kept)), opened, kept)
+        for block in blocks(items(kept)):
+            with _told(kept, len(block), known.items):
+                rankings = rank_block(block, opened, read_before=kept > 0)
+            if not kept:
+                _make(part, names)
+            account = {"seconds": opened.timings, "asked": opened.ledger.saved()}
+            record = {**opened.finished(), "finished": None, UNFINISHED: this | account}
+            add_block(part, written, rankings, names, record)
+            kept = written.items
+    except (UserError, KeyboardInterrupt) as error:
+        if not kept:
+            raise
+        said = (
+            f"{kept} of {known.items} items are ranked and kept in {part}: the same command goes "
+            "on there."
+        )
+        if isinstance(error, UserError):
+            raise UserError(f"{error} {said}", *error.settings) from error
+        log.warning("%s", said)
+        raise
+
+
+def _check_recorded(items: Callable[[], Iterator[Item]], llm: Recorded, settings: Settings) -> None:
+    """Refuse recorded replies that lack something, before anything is asked or encoded.
+
+    Args:
+        items: gives the items from the first on.
+    """
+    llm.check(items())
+    if sense_method(settings.sense, llm) == "vote":
+        llm.senses(items())
+    if settings.looks:
+        recorded_orders(items(), llm)
+
+
+def _ask_ahead(items: Iterable[Sequence[Item]], opened: Opened, before: int) -> None:
+    """Ask about all blocks, so that one batch has all questions that can be asked by now.
+
+    Raises:
+        Waiting: there are some.
+        UserError: a model cannot be asked.
+    """
+    desk = opened.desk
+    assert desk
+    asked = desk.unanswered
+
+    def settle() -> None:
+        if desk.unanswered > asked:
+            raise Unanswered
+
+    for number, block in enumerate(items):
+        asked = desk.unanswered
+        with suppress(Unanswered):
+            ask_models(
+                block,
+                opened.unwatched,
+                opened.prompts,
+                opened.settings,
+                detector=opened.detector,
+                settle=settle,
+                read_before=bool(before or number),
+            )
+    desk.settle()
+
+
+# ------------------------------------------------------------------------- what is under way
+
+
+def _begun(part: Path, opened: Opened, this: Mapping[str, Any]) -> Written:
+    """What an earlier call has left of the same run; nothing where it was another one.
+
+    Args:
+        this: what tells the run apart besides its record.
+
+    Raises:
+        UserError: there is a folder of that name that is no run.
+    """
+    if not part.exists():
+        return Written()
+    found: dict[str, Any] = {}
+    if (part / MARKER).is_file():
+        with suppress(UserError):
+            found = read_record(part)
+    state = found.pop(UNFINISHED, None)
+    if _same(found, opened.record):
+        if state is None:  # it was about to take its place
+            return Written(opened.record["items"])
+        if all(state[name] == value for name, value in this.items()):
+            return _go_on(part, opened, found, state)
+    if (part / MARKER).is_file():
+        drop_parts(part)
+    check_folder(part, "run")
+    log.info("%s: is of other data or settings, so the run starts anew.", part)
+    shutil.rmtree(part, ignore_errors=True)
+    return Written()
+
+
+def _same(found: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+    """Whether two runs are of the same data, made with the same settings, models and versions."""
+    told = json.loads(json.dumps(record))
+    return all(found.get(name) == value for name, value in told.items() if name != "started")
+
+
+def _go_on(
+    part: Path, opened: Opened, found: Mapping[str, Any], state: Mapping[str, Any]
+) -> Written:
+    written = Written(state["items"], state["columns"], state["lengths"])
+    cut_back(part, written)
+    opened.record["started"] = found["started"]
+    opened.timings.update(state["seconds"])
+    opened.ledger.restore(state["asked"])
+    log.info("%s: goes on after %d of %d items.", part, written.items, found["items"])
+    return written
+
+
+def _make(part: Path, names: Mapping[str, str]) -> None:
+    try:
+        part.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(part, error) from error
+    mark_folder(part, "run", (SCORES, ITEMS, RECORD, *names.values()))
+
+
+def _told(before: int, count: int, total: int) -> AbstractContextManager[None]:
+    """Where there are several blocks, tell now and then how far all of them have come."""
+    if count == total:
+        return nullcontext()
+    return progress_told_to(_Lines(f"Items {before + 1} to {before + count} of {total}"))
+
+
+class _Lines:
+    """Tells of progress in a line at most every so many seconds."""
+
+    said = 0.0
+
+    def __init__(self, where: str):
+        self.where = where
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if time.monotonic() - _Lines.said > SECONDS_BETWEEN_LINES:
+            _Lines.said = time.monotonic()
+            log.info("%s. %s: %d of %d", self.where, what, done, total)
