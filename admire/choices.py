@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from admire.errors import UserError
 
@@ -42,6 +42,11 @@ look at the candidates: at all of them at once, at one at a time, or at two."""
 
 Fusion = Literal["scores", "borda", "rrf"]
 """How rankers are fused: by their standardised scores, by Borda's points or by reciprocal ranks."""
+
+EngineName = Literal["exact", "lance"]
+"""What searches an index: every vector is compared, or LanceDB, which is nearly exact and faster in
+large collections."""
+ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["float32", "bfloat16", "float16"]

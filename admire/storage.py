@@ -218,18 +218,19 @@ def _restore(folder: Path) -> None:
 
 
 @contextmanager
-def alone(path: Path, what: str) -> Iterator[None]:
+def alone(path: Path, what: str, patience: float = 60) -> Iterator[None]:
     """Keep other processes out of a block; the lock ends with the process, however that ends.
 
     Args:
         path: a file for the lock, of no other use.
         what: what another process is doing, for the message.
+        patience: how many seconds to wait for it.
 
     Raises:
-        UserError: another process is in the block for longer than a minute.
+        UserError: another process is in the block for longer.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = sqlite3.connect(path, timeout=60, isolation_level=None)
+    lock = sqlite3.connect(path, timeout=patience, isolation_level=None)
     try:
         try:
             lock.execute("BEGIN EXCLUSIVE")

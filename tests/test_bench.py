@@ -19,14 +19,14 @@ from PIL import Image
 from safetensors.torch import save_file
 from sklearn.metrics.pairwise import cosine_similarity
 
+from admire.collections.index import Exact, blocks
+from admire.collections.lance import build_lance, open_lance
 from admire.encoders import Precision, open_encoder
 from admire.encoders.cached import CachedTowers
 from admire.llm import Question, ask_each, open_llm
 from admire.llm.ledger import Ledger
 from admire.machine import cores
 from admire.retrieval.evaluation import score_queries
-from admire.retrieval.index import Exact, blocks
-from admire.retrieval.lance import build_lance, open_lance
 from admire.retrieval.passages import Passage, Split
 
 pytestmark = pytest.mark.bench

@@ -32,8 +32,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return ScriptedChat(told)
 
     monkeypatch.setattr("admire.encoders.open_encoder", open_encoder)
-    for module in ("retrieve", "search"):
-        monkeypatch.setattr(f"admire.retrieval.{module}.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.retrieval.retrieve.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.collections.search.open_encoder", open_encoder)
     monkeypatch.setattr("admire.retrieval.queries.open_llm", open_llm)
     return opened
 

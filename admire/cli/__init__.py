@@ -9,7 +9,18 @@ from typing import Annotated
 
 import typer
 
-from admire.cli import augment, head, models, rank, report, retrieval, senses, serve, sts
+from admire.cli import (
+    augment,
+    collections,
+    head,
+    models,
+    rank,
+    report,
+    retrieval,
+    senses,
+    serve,
+    sts,
+)
 from admire.cli.options import flags
 from admire.errors import UserError, Waiting
 
@@ -31,8 +42,8 @@ for command, panel in (
     (report.report, RANK),
     (senses.sense, RANK),
     (serve.serve, RANK),
-    (retrieval.search, TEXTS),
-    (retrieval.index, TEXTS),
+    (collections.search, TEXTS),
+    (collections.index, TEXTS),
     (retrieval.retrieve, TEXTS),
     (retrieval.benchmark, TEXTS),
     (sts.sts, TEXTS),

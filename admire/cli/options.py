@@ -59,6 +59,8 @@ DetectorFile = Annotated[
 TrainingData = Annotated[Path, typer.Argument(help="As for rank, with types and gold orders.")]
 EncoderOption = Annotated[str, typer.Option(help="Encoder, as for rank.")]
 EncoderDevice = Annotated[Device, choice("device", get_args(Device), "Where the encoder runs.")]
+ChatLlm = Annotated[str, typer.Option(help="Chat model for senses and glosses, as for rank.")]
+QueryLanguage = Annotated[str, typer.Option(help="Language of queries, for the prompts.")]
 GlossLlm = Annotated[str, typer.Option(help="Chat model that writes the glosses.")]
 TrainingTrack = Annotated[
     Track, choice("track", get_args(Track), "What of the candidates to learn from.")

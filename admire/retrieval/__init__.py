@@ -1,4 +1,4 @@
-"""Texts that mean the same: IdioLink's data, scores, training, and search in collections."""
+"""Texts that mean the same: IdioLink's data, scores, and training."""
 
 from __future__ import annotations
 

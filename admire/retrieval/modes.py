@@ -24,8 +24,3 @@ Format = Literal["auto", "instruct", "prompt", "plain"]
 argument of sentence-transformers, which models like INSTRUCTOR leave out of the pooling; ``plain``
 in front of the query; ``auto`` goes by the model's name."""
 FORMATS: tuple[Format, ...] = get_args(Format)
-
-EngineName = Literal["exact", "lance"]
-"""What searches an index: every vector is compared, or LanceDB, which is nearly exact and faster in
-large collections."""
-ENGINES: tuple[EngineName, ...] = get_args(EngineName)

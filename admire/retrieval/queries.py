@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from admire.choices import Allowed, Device, Number, SenseMethod
+from admire.choices import Allowed, Device, Meanings, Number, SenseMethod
 from admire.interpretation import Interpretation, interpret
 from admire.items import Item
 from admire.llm import ChatModel, open_llm
@@ -25,7 +25,7 @@ class QuerySettings:
         llm_url: the address of an OpenAI-compatible server; None is the official one.
         sense: how the sense is decided, see :data:`admire.choices.SenseMethod`.
         contrast: how much similarity to the bare expression counts against a text if the sense is
-            idiomatic.
+            idiomatic; None is 0 for texts, and what :func:`admire.rank` takes for pictures.
         lang: the language of the queries, for the prompts.
         prompts: a folder of templates that replace the built-in ones of the same name.
         device: where encoders that run on torch do so.
@@ -35,7 +35,7 @@ class QuerySettings:
     llm: str = "embedded"
     llm_url: str | None = None
     sense: SenseMethod = "auto"
-    contrast: float = 0.0
+    contrast: float | None = None
     lang: str = "en"
     prompts: str | Path | None = None
     device: Device = "auto"
@@ -44,14 +44,14 @@ class QuerySettings:
     @property
     def scoring(self) -> Scoring:
         """How the similarities to gloss and expression become a score."""
-        return Scoring(gate="soft", contrast=self.contrast, standardise=True)
+        return Scoring(gate="soft", contrast=self.contrast or 0.0, standardise=True)
 
 
 QUERY_SETTINGS: dict[str, Allowed] = {
     "llm": str,
     "llm_url": str | None,
     "sense": get_args(SenseMethod),
-    "contrast": Number(0),
+    "contrast": Number(0, optional=True),
     "lang": str,
     "prompts": str | Path | None,
     "device": get_args(Device),
@@ -65,12 +65,14 @@ def understand(
     settings: QuerySettings,
     llm: ChatModel | None = None,
     detector: Detector | None = None,
+    meanings: Meanings = "gloss",
 ) -> list[Interpretation]:
     """The sense and the gloss of each item; a gloss is asked for literal ones too.
 
     Args:
         llm: an open chat model in place of the one that the settings name.
         detector: an open detector in place of the built-in one.
+        meanings: what is asked for; with ``both``, the meanings of both senses.
 
     Raises:
         UserError: the model cannot be opened or asked.
@@ -83,6 +85,7 @@ def understand(
         sense=settings.sense,
         seed=settings.seed,
         detector=detector,
+        meanings=meanings,
         glosses="all",
     )
     return found

@@ -14,9 +14,9 @@ from admire.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from admire.collections import Index
     from admire.encoders import TextEncoder
     from admire.llm import ChatModel
-    from admire.retrieval import TextIndex
     from admire.senses import Detector
     from admire.settings import Settings
 
@@ -108,7 +108,7 @@ class Models:
         opener = partial(self._openers[2] or open_detector, settings.detector)
         return self._once(("detector", settings.detector), opener)
 
-    def texts(self, settings: Settings) -> tuple[TextIndex, TextEncoder]:
+    def texts(self, settings: Settings) -> tuple[Index, TextEncoder]:
         """The texts to search, and the encoder that made their vectors.
 
         Raises:
@@ -143,8 +143,8 @@ class Models:
         if self.index:
             self.texts(settings)
 
-    def _texts(self, path: Path, settings: Settings) -> tuple[TextIndex, TextEncoder]:
-        from admire.retrieval import index_texts, open_index, read_texts
+    def _texts(self, path: Path, settings: Settings) -> tuple[Index, TextEncoder]:
+        from admire.collections import index_texts, open_index, read_texts
 
         if path.is_dir():
             index = open_index(path)

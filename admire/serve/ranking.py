@@ -177,13 +177,13 @@ def search(text: str, span: str, language: str, top: int, models: Models) -> dic
     """The texts that mean what the span means in the text, as the page shows them.
 
     Raises:
-        UserError: as :func:`admire.retrieval.search_texts` does.
+        UserError: as :func:`admire.collections.search_index` does.
     """
-    from admire.retrieval import SearchSettings, search_texts
+    from admire.collections import SearchSettings, search_index
 
     stack = models.settings(models.profiles[0])
     index, encoder = models.texts(stack)
-    found = search_texts(
+    found = search_index(
         text,
         span,
         index,
@@ -198,7 +198,7 @@ def search(text: str, span: str, language: str, top: int, models: Models) -> dic
         "probability": reading.sense.probability if reading else None,
         "gloss": reading.gloss if reading else None,
         "texts": [
-            {"id": one.name, "text": one.caption, "score": points} for one, points in found.texts
+            {"id": one.name, "text": one.caption, "score": points} for one, points in found.things
         ],
     }
 

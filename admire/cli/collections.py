@@ -1,0 +1,213 @@
+"""Commands for collections: their index, and search in them."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+
+from admire.choices import ENGINES, EngineName, QueryText, SenseMethod
+from admire.cli.options import (
+    SENSE_OPTION,
+    ChatLlm,
+    EncoderDevice,
+    Json,
+    LlmUrl,
+    PromptFolder,
+    QueryLanguage,
+    Seed,
+    choice,
+)
+from admire.cli.output import print_rows
+from admire.errors import UserError
+
+if TYPE_CHECKING:
+    from admire.collections.search import Found
+
+log = logging.getLogger("admire")
+
+
+def search(
+    text: Annotated[str, typer.Argument(help="A text that uses the compound.")],
+    span: Annotated[str, typer.Option(help="The compound, as it stands in the text.")],
+    index: Annotated[
+        Path,
+        typer.Option(
+            help="What to search: a folder that admire index wrote, or a file of texts, as there."
+        ),
+    ],
+    top: Annotated[int, typer.Option(help="How many pictures or texts to show.")] = 10,
+    encoder: Annotated[
+        str | None, typer.Option(help="Encoder of texts, e5 or sbert:…; else e5 or the index's.")
+    ] = None,
+    query: Annotated[
+        QueryText,
+        choice(
+            "query",
+            get_args(QueryText),
+            "What is searched for; the last two are plain cosine.",
+        ),
+    ] = "meaning",
+    llm: ChatLlm = "embedded",
+    llm_url: LlmUrl = None,
+    sense: Annotated[SenseMethod, SENSE_OPTION] = "auto",
+    contrast: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of the literal sense against literal things (else 1 for pictures, 0 for "
+            "texts)."
+        ),
+    ] = None,
+    texts: Annotated[
+        str | None, typer.Option(help="Which texts count, with commas, as for rank.")
+    ] = None,
+    image_weight: Annotated[float | None, typer.Option(help="Weight of pictures.")] = None,
+    caption_weight: Annotated[float | None, typer.Option(help="Weight of captions.")] = None,
+    lang: QueryLanguage = "en",
+    device: EncoderDevice = "auto",
+    prompts: PromptFolder = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Find the pictures and texts that show or mean what the compound means here."""
+    from admire.collections.search import SearchSettings, search_index
+
+    settings = SearchSettings(
+        encoder=encoder,
+        query=query,
+        top=top,
+        texts=tuple(texts.split(",")) if texts else None,
+        image_weight=image_weight,
+        caption_weight=caption_weight,
+        llm=llm,
+        llm_url=llm_url,
+        sense=sense,
+        contrast=contrast,
+        lang=lang,
+        prompts=prompts,
+        device=device,
+        seed=seed,
+    )
+    found = search_index(text, span, index, settings)
+    reading = found.reading
+    if json:
+        understood = (
+            {
+                "sense": reading.sense.label,
+                "probability": reading.sense.probability,
+                "gloss": reading.gloss,
+            }
+            if reading
+            else {"query": query}
+        )
+        print(jsonlib.dumps(understood | _told(found), indent=2, ensure_ascii=False))
+        return
+    title = f"{span}, {query}"
+    if reading:
+        meant = reading.meant if found.pictures else reading.gloss
+        title = f"{span}, {reading.sense.label}: {meant or '–'}"
+    if found.pictures:
+        rows = [
+            (f"{score:+.2f}", str(one.image or one.name), one.caption or "")
+            for one, score in found.things
+        ]
+        print_rows(("Score", "Picture", "Caption"), rows, title)
+    else:
+        rows = [(f"{score:+.2f}", one.name, one.caption or "") for one, score in found.things]
+        print_rows(("Score", "Id", "Text"), rows, title)
+
+
+def _told(found: Found) -> dict[str, Any]:
+    """What was found, for programs: ``pictures``, or ``texts``."""
+    if not found.pictures:
+        texts = [{"id": t.name, "score": score, "text": t.caption} for t, score in found.things]
+        return {"texts": texts}
+    pictures = [
+        {
+            "id": one.name,
+            "score": score,
+            "image": str(one.image) if one.image else None,
+            "caption": one.caption,
+        }
+        for one, score in found.things
+    ]
+    return {"pictures": pictures}
+
+
+def index(
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Pictures: a folder, a .lst of paths, a .csv, .tsv or .jsonl with the column "
+            "image, .parquet, or .tar (WebDataset). Texts: .txt (a line each), or a table with "
+            "the column text."
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Index folder to write or change, for search --index.")
+    ] = Path("index"),
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="Encoder, as for rank; else sight for pictures, e5 for texts, with --add the "
+            "index's."
+        ),
+    ] = None,
+    engine: Annotated[
+        EngineName,
+        choice(
+            "engine",
+            ENGINES,
+            "What searches: a comparison with every vector, from disk; or LanceDB, nearly exact "
+            "and faster.",
+        ),
+    ] = "exact",
+    add: Annotated[
+        bool, typer.Option("--add", help="Add to the index; only what is new is encoded.")
+    ] = False,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(help="Take this out of the index: a name, or a pattern (cats/*). Repeat."),
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(help="Parquet file to write: names, paths, captions and vectors."),
+    ] = None,
+    device: EncoderDevice = "auto",
+) -> None:
+    """Encode a collection of pictures or texts once, to search it often."""
+    from admire.collections.building import (
+        add_to_index,
+        default_encoder,
+        remove_from_index,
+        write_index,
+    )
+    from admire.collections.export import check_export, export_index
+    from admire.collections.index import read_record
+    from admire.encoders import open_encoder
+
+    if not source and not remove and not export:
+        raise UserError("There is nothing to do: name a source, or what to remove or export.")
+    if add and not source:
+        raise UserError("There is nothing to add: name a source.", "add")
+    if export:
+        check_export(export)
+    if remove:
+        changes = remove_from_index(remove, out)
+        log.info("Took %d out of %s, %d are left", changes.gone, out, changes.things)
+    if source and add:
+        name = encoder or read_record(out)["encoder"]["name"]
+        changes = add_to_index(source, open_encoder(name, device=device), out)
+        log.info(
+            "Wrote %s, %d things: %d new, %d gone", out, changes.things, changes.new, changes.gone
+        )
+    elif source:
+        name = encoder or default_encoder(source)
+        changes = write_index(source, open_encoder(name, device=device), out, engine=engine)
+        log.info("Wrote %s, %d things", out, changes.things)
+    if export:
+        export_index(out, export)
+        log.info("Wrote %s", export)

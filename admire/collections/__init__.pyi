@@ -1,0 +1,23 @@
+from .building import Changes, add_to_index, remove_from_index, write_index
+from .index import Index, index_texts, open_index
+from .search import Found, SearchSettings, search_index
+from .shards import write_shard
+from .sources import Thing, read_picture, read_texts, read_things
+
+__all__ = [
+    "Changes",
+    "Found",
+    "Index",
+    "SearchSettings",
+    "Thing",
+    "add_to_index",
+    "index_texts",
+    "open_index",
+    "read_picture",
+    "read_texts",
+    "read_things",
+    "remove_from_index",
+    "search_index",
+    "write_index",
+    "write_shard",
+]
