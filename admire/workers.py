@@ -7,9 +7,10 @@ import os
 import re
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from math import ceil
 from typing import Any, Generic, TypeVar, cast
@@ -61,19 +62,19 @@ class Workers:
 
 def over_workers(
     units: Iterable[Unit], open_worker: Callable[[], Callable[[Unit], Result]], workers: Workers
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Have the workers do all units, and yield what comes of each, in the units' order.
 
     Units are read as they are needed; where there are none, no worker is started. A worker that is
     lost, with its machine or for lack of memory, costs its unit, which another does from the
     beginning. Where a unit ends in an error, those before it are done and yielded, and then it is
-    raised, as in one process. What workers warn of is said here, once.
+    raised, as in one process. What workers warn of in a unit is said here, once.
 
     Args:
-        open_worker: opens the models in each worker and gives the function that does a unit. It
-            travels by pickle, as units and results do: a function of a module, or a
-            :func:`functools.partial` of one. It may hold no keys, which Ray would keep; workers
-            find them in their environment.
+        open_worker: opens models in each worker, which the program has opened, too, and gives the
+            function that does a unit. It travels by pickle, as units and results do: a function of
+            a module, or a :func:`functools.partial` of one. It may hold no keys, which Ray would
+            keep; workers find them in their environment.
 
     Raises:
         UserError: Ray is not installed, the cluster does not answer, or a unit costs
@@ -112,6 +113,20 @@ def over_workers(
                 yield row.popleft().outcome()
 
 
+def check_same(what: str, wanted: object, found: object) -> None:
+    """Refuse what a worker has opened, if the program itself has opened something else.
+
+    Raises:
+        UserError: they differ, as where the same name is of different files on two machines.
+    """
+    if found != wanted:
+        raise UserError(
+            f"A worker on {socket.gethostname()} opens another {what} by the same name: {found}, "
+            f"not {wanted}. Every machine needs the same files.",
+            "ray_address",
+        )
+
+
 @dataclass(eq=False)
 class _Task(Generic[Unit, Result]):
     """A unit, how many workers it has cost, and what it ended in."""
@@ -143,7 +158,7 @@ class _Worker:
 
     def open(self) -> tuple[list[str], None]:
         self._do = self._open_worker()
-        return self._warnings, None
+        return [], None  # the program has opened the same, and was warned of it
 
     def do(self, unit: Any) -> tuple[list[str], Any]:
         self._warnings.clear()
@@ -161,9 +176,9 @@ class _Crew(Generic[Unit, Result]):
         self, ray: Any, open_worker: Callable[[], Callable[[Unit], Result]], workers: Workers
     ):
         share = _share(ray, workers)
-        actor = ray.remote(_Worker).options(**share)
+        actor: Any = ray.remote(_Worker).options(**share)
         self._ray = ray
-        self._new = lambda: actor.remote(open_worker, os.getcwd(), share["num_cpus"])
+        self._new = partial(actor.remote, open_worker, os.getcwd(), share["num_cpus"])
         self._all: list[Any] = []
         self._busy: dict[Any, tuple[Any, _Task[Unit, Result] | None]] = {}
         self._began = False

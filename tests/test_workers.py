@@ -1,17 +1,27 @@
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from admire import SAMPLES, Settings, read_items, run_folder
+from admire.collections import building, shards, write_index
+from admire.collections.building import write_over
+from admire.encoders import open_encoder
 from admire.errors import UserError
 from admire.machine import cores
+from admire.progress import progress_told_to
+from admire.run_blocks import rank_file
+from admire.run_folder import read_record
+from admire.settings import Asking
 from admire.workers import STORE, Workers, over_workers
 
 # As admire.workers does where Ray is not imported yet.
@@ -22,22 +32,25 @@ TWO = Workers(2, gpus=False)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def local() -> Iterator[None]:
-    """One Ray for all tests of this file but those that begin without."""
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The workers' cache. All tests use one Ray, which takes seconds to start."""
+    cache = tmp_path_factory.mktemp("workers")
     with pytest.MonkeyPatch.context() as surroundings:
         surroundings.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for this file's functions
+        surroundings.setenv("ADMIRE_CACHE", str(cache))
         options = {"log_to_driver": False, "logging_level": logging.ERROR}
         ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=STORE, **options)
-        yield
+        yield cache
         ray.shutdown()
 
 
 def open_squares(folder: Path | None = None) -> Callable[[int], int]:
     """A unit gives its square; some units do worse."""
     warned = logging.getLogger("admire")
-    warned.warning("The model was opened.")
+    warned.warning("The program says this itself.")
 
     def square(unit: int) -> int:
+        warned.warning("Squares are large.")
         if folder and unit == 3 and not (folder / "killed").exists():
             (folder / "killed").touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -99,8 +112,10 @@ def test_unit_of_a_killed_worker_is_done_by_another(tmp_path: Path, caplog, capf
     found = list(over_workers(range(8), partial(open_squares, tmp_path), TWO))
     assert (tmp_path / "killed").exists()
     assert found == [unit * unit for unit in range(8)]
-    assert caplog.messages.count("The model was opened.") == 1
-    assert "A worker was lost. Another one does its unit of work again." in caplog.messages
+    assert sorted(caplog.messages) == [
+        "A worker was lost. Another one does its unit of work again.",
+        "Squares are large.",
+    ]
     assert capfd.readouterr().out == ""
 
 
@@ -135,3 +150,91 @@ def test_wrong_address(address: str):
     with pytest.raises(UserError, match="it is not HOST:PORT or auto") as error:
         list(over_workers([1], open_self, Workers(1, address)))
     assert error.value.settings == ("ray_address",)
+
+
+# ------------------------------------------------------------------------------------- commands
+
+
+class Killer:
+    """Kills one of the workers when it is called for the first time."""
+
+    def __init__(self, cache: Path):
+        self.cache = cache
+        self.killed = False
+
+    def __call__(self, *told: object) -> None:
+        for process in [] if self.killed else Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                ours = f"ADMIRE_CACHE={self.cache}".encode() in (process / "environ").read_bytes()
+                if ours and (process / "cmdline").read_bytes().startswith(b"ray::_Worker"):
+                    os.kill(int(process.name), signal.SIGKILL)
+                    self.killed = True
+                    return
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "run.json"
+    }
+
+
+def test_index_by_workers_is_that_of_one_process(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog
+):
+    pictures = (SAMPLES if SAMPLES.is_dir() else SAMPLES.parent) / "images"
+    monkeypatch.setattr(shards, "SHARD", 2)
+    encoder = open_encoder("sight")
+    write_index(pictures, encoder, tmp_path / "one")
+    killer = Killer(cache)
+    monkeypatch.setattr(building, "remove_copies", killer)
+    write_index(pictures, encoder, tmp_path / "two", write=write_over(TWO))
+    assert killer.killed
+    assert "A worker was lost. Another one does its unit of work again." in caplog.messages
+    found = files(tmp_path / "two")
+    assert len([name for name in found if name.endswith("image.npy")]) == 10
+    assert found == files(tmp_path / "one")
+
+
+def test_ranking_by_workers_is_that_of_one_process(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog
+):
+    monkeypatch.setattr(run_folder, "BLOCK", 3)
+    replies = tmp_path / "replies.jsonl"
+    said = [
+        {"compound": item.compound, "sense": sense, "meaning": f"{sense} {item.sentence}"}
+        for item in read_items(SAMPLES)
+        for sense in ("idiomatic", "literal")
+    ]
+    replies.write_text("\n".join(map(json.dumps, said)))
+    settings = Settings(llms=(f"recorded:{replies}",), sense="given")
+    rank_file(SAMPLES, tmp_path / "one", settings)
+    killer = Killer(cache)
+    with progress_told_to(killer):
+        rank_file(SAMPLES, tmp_path / "two", settings, workers=TWO)
+    assert killer.killed
+    assert "A worker was lost. Another one does its unit of work again." in caplog.messages
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+    records = [read_record(tmp_path / name) for name in ("one", "two")]
+    for record in records:
+        assert record.pop("seconds").keys() == {"senses and meanings", "encoding and scores"}
+        assert [record.pop(name) for name in ("started", "finished")]
+    assert records[0] == records[1]
+
+
+@pytest.mark.parametrize(
+    ("asking", "settings", "named"),
+    [
+        (Asking(batch=True), Settings(), "batch"),
+        (Asking(budget=1.0), Settings(), "budget"),
+        (Asking(), Settings(llm_url="https://user:password@host/v1"), "llm_url"),
+    ],
+)
+def test_what_several_processes_cannot_keep(
+    asking: Asking, settings: Settings, named: str, tmp_path: Path
+):
+    with pytest.raises(UserError) as error:
+        rank_file(SAMPLES, tmp_path / "run", settings, asking=asking, workers=TWO)
+    assert named in error.value.settings
+    assert "password@" not in str(error.value)
