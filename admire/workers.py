@@ -15,7 +15,7 @@ from itertools import islice
 from math import ceil
 from typing import Any, Generic, TypeVar, cast
 
-from admire.choices import Number, check_settings
+from admire.choices import Number, check_setting
 from admire.errors import UserError, needs_extra
 from admire.machine import cores
 
@@ -57,7 +57,7 @@ class Workers:
     gpus: bool = True
 
     def __post_init__(self) -> None:
-        check_settings(self, count=Number(1, whole=True), address=str | None, gpus=bool)
+        check_setting("workers", self.count, Number(1, whole=True))
 
 
 def over_workers(
@@ -302,7 +302,7 @@ def _connected(workers: Workers) -> Iterator[Any]:
         import ray
     address = workers.address or os.environ.get("RAY_ADDRESS")
     if address:
-        _check_answer(address)
+        check_address(address)
     if ray.is_initialized():
         yield ray
         return
@@ -328,8 +328,8 @@ def _connected(workers: Workers) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _check_answer(address: str) -> None:
-    """Refuse an address at which nothing answers; Ray itself takes minutes to.
+def check_address(address: str) -> None:
+    """Refuse an address where nothing answers, for which Ray itself takes minutes.
 
     Raises:
         UserError: it is wrong, or nothing answers there.

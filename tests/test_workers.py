@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from commands import hide, run
 
 from admire import SAMPLES, Settings, read_items, run_folder
 from admire.collections import building, shards, write_index
@@ -156,17 +157,17 @@ def test_wrong_address(address: str):
 
 
 class Killer:
-    """Kills one of the workers when it is called for the first time."""
+    """Kills a worker that is at a unit, the first time that it is called and there is one."""
 
     def __init__(self, cache: Path):
         self.cache = cache
         self.killed = False
 
-    def __call__(self, *told: object) -> None:
+    def __call__(self, *things: object) -> None:
         for process in [] if self.killed else Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 ours = f"ADMIRE_CACHE={self.cache}".encode() in (process / "environ").read_bytes()
-                if ours and (process / "cmdline").read_bytes().startswith(b"ray::_Worker"):
+                if ours and (process / "cmdline").read_bytes().startswith(b"ray::_Worker.do"):
                     os.kill(int(process.name), signal.SIGKILL)
                     self.killed = True
                     return
@@ -184,7 +185,7 @@ def test_index_by_workers_is_that_of_one_process(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog
 ):
     pictures = (SAMPLES if SAMPLES.is_dir() else SAMPLES.parent) / "images"
-    monkeypatch.setattr(shards, "SHARD", 2)
+    monkeypatch.setattr(shards, "SHARD", 8)
     encoder = open_encoder("sight")
     write_index(pictures, encoder, tmp_path / "one")
     killer = Killer(cache)
@@ -193,7 +194,7 @@ def test_index_by_workers_is_that_of_one_process(
     assert killer.killed
     assert "A worker was lost. Another one does its unit of work again." in caplog.messages
     found = files(tmp_path / "two")
-    assert len([name for name in found if name.endswith("image.npy")]) == 10
+    assert len([name for name in found if name.endswith("image.npy")]) == 5
     assert found == files(tmp_path / "one")
 
 
@@ -211,7 +212,7 @@ def test_ranking_by_workers_is_that_of_one_process(
     settings = Settings(llms=(f"recorded:{replies}",), sense="given")
     rank_file(SAMPLES, tmp_path / "one", settings)
     killer = Killer(cache)
-    with progress_told_to(killer):
+    with progress_told_to(lambda what, done, total: killer() if done else None):
         rank_file(SAMPLES, tmp_path / "two", settings, workers=TWO)
     assert killer.killed
     assert "A worker was lost. Another one does its unit of work again." in caplog.messages
@@ -221,6 +222,31 @@ def test_ranking_by_workers_is_that_of_one_process(
         assert record.pop("seconds").keys() == {"senses and meanings", "encoding and scores"}
         assert [record.pop(name) for name in ("started", "finished")]
     assert records[0] == records[1]
+
+
+@pytest.mark.parametrize("command", ["index", "rank"])
+def test_commands_tell_what_workers_need(
+    command: str, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+):
+    shared = (command, SAMPLES, "--out", tmp_path / "out")
+    code, out, err = run(capsys, *shared, "--workers", 2, "--ray-address", "127.0.0.1:1")
+    assert (code, out) == (2, "")
+    assert err.startswith("admire: No Ray cluster answers at '127.0.0.1:1' (")
+    assert err.endswith(" (--ray-address)\n")
+    code, _, err = run(capsys, *shared, "--ray-address", "auto")
+    assert (code, err) == (2, "admire: Say how many workers the cluster gets. (--workers)\n")
+    code, _, err = run(capsys, *shared, "--workers", 0)
+    assert (code, err) == (
+        2,
+        "admire: workers cannot be 0: it is a whole number of at least 1. (--workers)\n",
+    )
+    hide(monkeypatch, "ray")
+    code, _, err = run(capsys, *shared, "--workers", 2)
+    assert (code, err) == (
+        2,
+        "admire: Work by several workers needs ray, of the extra 'ray': "
+        "pip install 'admire-idioms[ray]'\n",
+    )
 
 
 @pytest.mark.parametrize(

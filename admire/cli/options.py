@@ -118,15 +118,18 @@ def crew(count: int | None, address: str | None, device: str | None) -> Workers 
     """The workers that were asked for; None where there are none.
 
     Raises:
-        UserError: there is an address without a number of workers, or Ray is missing.
+        UserError: there is an address without a number of workers, Ray is not installed, or no
+            cluster answers at the address.
     """
     if count is None:
         if address:
             raise UserError("Say how many workers the cluster gets.", "workers")
         return None
     check_extra("ray", "Work by several workers", "ray")
-    from admire.workers import Workers
+    from admire.workers import Workers, check_address
 
+    if address:
+        check_address(address)
     return Workers(count, address, gpus=device != "cpu")
 
 
