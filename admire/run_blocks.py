@@ -8,20 +8,26 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 from itertools import islice
+from math import ceil
 from pathlib import Path
 from typing import Any
 
+from admire import run_folder
 from admire.errors import UserError
 from admire.interpretation import sense_method
 from admire.items import Item, iter_items
 from admire.llm import Unanswered
-from admire.progress import SECONDS_BETWEEN_LINES, progress_told_to
+from admire.llm.ledger import Entry
+from admire.llm.openai import PARALLEL, without_secrets
+from admire.progress import SECONDS_BETWEEN_LINES, progress_told_to, show_progress
 from admire.rankers.judge import recorded_orders
 from admire.record import source_record
 from admire.recorded import Recorded
-from admire.run import Opened, ask_models, open_run, rank_block
+from admire.run import Opened, Ranking, ask_models, open_run, rank_block
 from admire.run_folder import (
     ITEMS,
     RECORD,
@@ -47,8 +53,16 @@ from admire.storage import (
     unwritable,
 )
 from admire.survey import Survey, take_survey
+from admire.workers import Workers, check_same, over_workers
 
 log = logging.getLogger("admire")
+
+Ranked = Callable[[Iterable[Sequence[Item]], Opened, int], Iterator[list[Ranking]]]
+"""Ranks blocks as :func:`_ranked_here` does."""
+
+Seconds = dict[str, float]
+RankUnit = Callable[[tuple[Sequence[Item], bool]], tuple[list[Ranking], Seconds, list[Entry]]]
+"""Ranks a block, and tells what that took; with it, whether others come before it."""
 
 
 def rank_file(
@@ -58,6 +72,7 @@ def rank_file(
     *,
     language: str | None = None,
     asking: Asking | None = None,
+    workers: Workers | None = None,
 ) -> list[Path]:
     """Rank the items of a file or folder, and write a run folder; return the submissions in it.
 
@@ -69,13 +84,16 @@ def rank_file(
     Args:
         data, language: see :func:`admire.items.iter_items`.
         settings, asking: as for :func:`admire.rank`.
+        workers: processes that rank the blocks; None is this one.
 
     Raises:
         UserError: the data cannot be read or were changed meanwhile, ``out`` cannot be written or
             holds something other than a run, or as for :func:`admire.rank`.
         Waiting: as for :func:`admire.rank`.
     """
-    out = Path(out)
+    out, asking = Path(out), asking or Asking()
+    if workers:
+        _check_for_workers(settings or Settings(), asking)
     check_folder(out, "run")
     part = out.with_name(f"{out.name}.unfinished")
     lock = hashlib.sha256(str(part.resolve()).encode()).hexdigest()[:32]
@@ -84,9 +102,35 @@ def rank_file(
         known = take_survey(iter_items(data, language))
         opened = open_run(known, settings, asking=asking, source=source)
         names = submission_names(opened.record, known.languages)
-        _fill(part, data, language, known, opened, names)
+        ranked: Ranked = _ranked_here
+        if workers:
+            models = opened.record["models"]
+            open_worker = partial(_open_worker, known, settings, asking, models, workers.count)
+            ranked = partial(_ranked_by, workers, open_worker)
+        _fill(part, data, language, known, opened, names, ranked)
         take_place(part, out, "run")
     return [out / name for name in names.values()]
+
+
+def _check_for_workers(settings: Settings, asking: Asking) -> None:
+    """Refuse what several processes cannot keep.
+
+    Raises:
+        UserError: there is a batch, a budget, or an address with a password.
+    """
+    if asking.batch or asking.budget is not None:
+        raise UserError(
+            "Batches and budgets are kept by one process. Ask without workers; parallel says how "
+            "many questions a server gets at the same time.",
+            "workers",
+            "batch" if asking.batch else "budget",
+        )
+    if settings.llm_url and without_secrets(settings.llm_url) != settings.llm_url:
+        raise UserError(
+            "The address holds a password, which Ray would keep. Set OPENAI_BASE_URL where the "
+            "workers are, in place of the address.",
+            "llm_url",
+        )
 
 
 def _fill(
@@ -96,11 +140,13 @@ def _fill(
     known: Survey,
     opened: Opened,
     names: Mapping[str, str],
+    ranked: Ranked,
 ) -> None:
     """Rank and write what is not written yet.
 
     Args:
         names: of the submissions, by language.
+        ranked: gives the rankings of each block.
     """
 
     def items(first: int = 0) -> Iterator[Item]:
@@ -117,9 +163,7 @@ def _fill(
     try:
         if opened.desk and kept < known.items:
             _ask_ahead(blocks(items(kept)), opened, kept)
-        for block in blocks(items(kept)):
-            with _told(kept, len(block), known.items):
-                rankings = rank_block(block, opened, read_before=kept > 0)
+        for rankings in ranked(blocks(items(kept)), opened, kept):
             if not kept:
                 _make(part, names)
             account = {"seconds": opened.timings, "asked": opened.ledger.saved()}
@@ -140,6 +184,64 @@ def _fill(
     if source_record(data) != opened.record["source"]:
         raise UserError(f"{data}: was changed while it was ranked. Rank it again.")
     write_record(part, opened.finished())
+
+
+def _ranked_here(
+    parts: Iterable[Sequence[Item]], opened: Opened, before: int
+) -> Iterator[list[Ranking]]:
+    """The rankings of each block.
+
+    Args:
+        before: how many items come before the first block.
+    """
+    for block in parts:
+        with _told(before, len(block), opened.record["items"]):
+            rankings = rank_block(block, opened, read_before=before > 0)
+        yield rankings
+        before += len(block)
+
+
+def _ranked_by(
+    workers: Workers,
+    open_worker: Callable[[], RankUnit],
+    parts: Iterable[Sequence[Item]],
+    opened: Opened,
+    before: int,
+) -> Iterator[list[Ranking]]:
+    """As :func:`_ranked_here`, by several processes."""
+    units = ((block, before > 0 or number > 0) for number, block in enumerate(parts))
+    left = ceil((opened.record["items"] - before) / run_folder.BLOCK)
+    with closing(over_workers(units, open_worker, workers)) as ranked:
+        what = f"Ranking {left} blocks of items by {workers.count} workers"
+        for rankings, seconds, asked in show_progress(ranked, what, left):
+            for stage, spent in seconds.items():
+                opened.timings[stage] = opened.timings.get(stage, 0.0) + spent
+            opened.ledger.take(asked)
+            yield rankings
+
+
+def _open_worker(
+    known: Survey, settings: Settings | None, asking: Asking, models: Mapping[str, Any], count: int
+) -> RankUnit:
+    """What ranks blocks in one of several processes.
+
+    Args:
+        models: what the record of the run says of them.
+        count: how many processes there are. They share what a server is asked at the same time.
+    """
+    share = ceil((asking.parallel or PARALLEL) / count)
+    opened = open_run(known, settings, asking=replace(asking, parallel=share))
+    for kind, made in models.items():
+        check_same(kind, made, opened.record["models"][kind])
+
+    def rank_unit(unit: tuple[Sequence[Item], bool]) -> tuple[list[Ranking], Seconds, list[Entry]]:
+        block, read_before = unit
+        rankings = rank_block(block, opened, read_before=read_before)
+        seconds = dict(opened.timings)
+        opened.timings.clear()
+        return rankings, seconds, opened.ledger.hand_over()
+
+    return rank_unit
 
 
 def _check_recorded(items: Callable[[], Iterator[Item]], llm: Recorded, settings: Settings) -> None:

@@ -18,8 +18,11 @@ from admire.cli.options import (
     LlmUrl,
     PromptFolder,
     QueryLanguage,
+    RayAddress,
     Seed,
+    WorkerCount,
     choice,
+    crew,
 )
 from admire.cli.output import print_rows
 from admire.errors import UserError
@@ -175,13 +178,17 @@ def index(
         typer.Option(help="Parquet file to write: names, paths, captions and vectors."),
     ] = None,
     device: EncoderDevice = "auto",
+    workers: WorkerCount = None,
+    ray_address: RayAddress = None,
 ) -> None:
     """Encode a collection of pictures or texts once, to search it often."""
     from admire.collections.building import (
         add_to_index,
         default_encoder,
         remove_from_index,
+        write_here,
         write_index,
+        write_over,
     )
     from admire.collections.export import check_export, export_index
     from admire.collections.index import read_record
@@ -191,6 +198,8 @@ def index(
         raise UserError("There is nothing to do: name a source, or what to remove or export.")
     if add and not source:
         raise UserError("There is nothing to add: name a source.", "add")
+    shared = crew(workers, ray_address, device)
+    write = write_over(shared, device) if shared else write_here
     if export:
         check_export(export)
     if remove:
@@ -198,13 +207,14 @@ def index(
         log.info("Took %d out of %s, %d are left", changes.gone, out, changes.things)
     if source and add:
         name = encoder or read_record(out)["encoder"]["name"]
-        changes = add_to_index(source, open_encoder(name, device=device), out)
+        changes = add_to_index(source, open_encoder(name, device=device), out, write=write)
         log.info(
             "Wrote %s, %d things: %d new, %d gone", out, changes.things, changes.new, changes.gone
         )
     elif source:
         name = encoder or default_encoder(source)
-        changes = write_index(source, open_encoder(name, device=device), out, engine=engine)
+        opened = open_encoder(name, device=device)
+        changes = write_index(source, opened, out, engine=engine, write=write)
         log.info("Wrote %s, %d things", out, changes.things)
     if export:
         export_index(out, export)

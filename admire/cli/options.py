@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
 from admire.choices import Device, SenseMethod, Track, check_setting
-from admire.errors import UserError
+from admire.errors import UserError, check_extra
+
+if TYPE_CHECKING:
+    from admire.workers import Workers
 
 
 def choice(setting: str, choices: Iterable[str], help: str) -> Any:
@@ -90,6 +93,14 @@ TrainingPrecision = Annotated[
         "Of training; bfloat16 is faster where the processor or GPU has it.",
     ),
 ]
+WorkerCount = Annotated[
+    int | None,
+    typer.Option("--workers", help="Processes that share the work, by Ray; else this one alone."),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(help="Ray cluster where they are, HOST:PORT or auto; else on this machine."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -101,6 +112,25 @@ def flags(error: UserError) -> str:
     """The options that set what an error speaks of, in brackets."""
     named = [FLAGS.get(name, "--" + name.replace("_", "-")) for name in error.settings]
     return f" ({', '.join(named)})" if named else ""
+
+
+def crew(count: int | None, address: str | None, device: str | None) -> Workers | None:
+    """The workers that were asked for; None where there are none.
+
+    Raises:
+        UserError: there is an address without a number of workers, Ray is not installed, or no
+            cluster answers at the address.
+    """
+    if count is None:
+        if address:
+            raise UserError("Say how many workers the cluster gets.", "workers")
+        return None
+    check_extra("ray", "Work by several workers", "ray")
+    from admire.workers import Workers, check_address
+
+    if address:
+        check_address(address)
+    return Workers(count, address, gpus=device != "cpu")
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

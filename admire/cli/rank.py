@@ -31,8 +31,11 @@ from admire.cli.options import (
     Llm,
     LlmUrl,
     PromptFolder,
+    RayAddress,
     Seed,
+    WorkerCount,
     choice,
+    crew,
     given,
 )
 from admire.cli.output import (
@@ -228,6 +231,8 @@ def rank(
             help="Ask by OpenAI's Batch API: submit, stop with exit code 3, go on another time.",
         ),
     ] = False,
+    workers: WorkerCount = None,
+    ray_address: RayAddress = None,
     report: Annotated[
         bool, typer.Option("--report", help="Also write report.html, a page that shows the run.")
     ] = False,
@@ -280,6 +285,7 @@ def rank(
     }
     settings = replace(stack, **given(changes))
     asking = Asking(parallel, budget, batch)
+    shared = crew(workers, ray_address, settings.device)
     if dry_run:
         print_forecasts(plan(read_items(data, lang), settings, batch=batch))
         return
@@ -288,7 +294,7 @@ def rank(
         from admire.report import check_report
 
         check_report(out / REPORT)
-    written = rank_file(data, out, settings, language=lang, asking=asking)
+    written = rank_file(data, out, settings, language=lang, asking=asking, workers=shared)
     if report:
         from admire.run_folder import read_run
 

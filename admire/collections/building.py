@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -20,7 +21,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from admire.choices import ENGINES, EngineName, check_setting
+from admire.choices import ENGINES, Device, EngineName, check_setting
 from admire.collections import shards as sharding
 from admire.collections.index import FORMAT, named, read_record
 from admire.collections.shards import (
@@ -32,7 +33,7 @@ from admire.collections.shards import (
     write_shard,
 )
 from admire.collections.sources import Thing, check_new, read_things
-from admire.encoders import TextEncoder
+from admire.encoders import TextEncoder, open_encoder
 from admire.errors import UserError
 from admire.storage import (
     alone,
@@ -42,6 +43,7 @@ from admire.storage import (
     replace_folder,
     write_whole,
 )
+from admire.workers import Workers, check_same, over_workers
 
 log = logging.getLogger("admire")
 
@@ -63,6 +65,44 @@ def write_here(units: Iterable[Unit], encoder: TextEncoder) -> None:
         remove_copies(things)
         done += len(things)
         log.info("%d things encoded.", done)
+
+
+def write_over(workers: Workers, device: Device = "auto") -> WriteShards:
+    """What writes shards by several processes, each of which opens the encoder by its name.
+
+    Shards and pictures are in folders that all of their machines share.
+    """
+
+    def write(units: Iterable[Unit], encoder: TextEncoder) -> None:
+        done = 0
+        opener = partial(open_writer, named(encoder), device)
+        with closing(over_workers(units, opener, workers)) as written:
+            for things in written:
+                remove_copies(things)
+                done += len(things)
+                log.info("%d things encoded.", done)
+
+    return write
+
+
+def open_writer(made: Mapping[str, str], device: Device) -> Callable[[Unit], Sequence[Thing]]:
+    """What writes shards in one of several processes, and gives back their things.
+
+    Args:
+        made: name and identity of the encoder.
+
+    Raises:
+        UserError: the encoder cannot be opened, or is another one on this machine.
+    """
+    encoder = open_encoder(made["name"], device=device)
+    check_same("encoder", made["identity"], encoder.identity)
+
+    def write(unit: Unit) -> Sequence[Thing]:
+        folder, things = unit
+        write_shard(folder, things, encoder)
+        return things
+
+    return write
 
 
 def remove_copies(things: Iterable[Thing]) -> None:

@@ -53,6 +53,18 @@ class Sum:
         self.seconds += reply.seconds
         self.price = self.price + cost if self.price and cost else None
 
+    def merge(self, other: Sum) -> None:
+        self.replies += other.replies
+        self.untold += other.untold
+        self.prompt += other.prompt
+        self.cached += other.cached
+        self.completion += other.completion
+        self.images += other.images
+        self.blind |= other.blind
+        self.untimed |= other.untimed
+        self.seconds += other.seconds
+        self.price = self.price + other.price if self.price and other.price else None
+
 
 @dataclass
 class Entry:
@@ -131,6 +143,21 @@ class Ledger:
             told = Sum(**one["all"] | {"price": Price(**price) if price else None})
             place = (one["stage"], one["llm"])
             self._entries[place] = Entry(*place, one["why"], told)
+
+    def hand_over(self) -> list[Entry]:
+        """What was put down since the last call; see :meth:`take`."""
+        with self._changed:
+            entries, self._entries = list(self._entries.values()), {}
+        return entries
+
+    def take(self, entries: Sequence[Entry]) -> None:
+        """Put down what another process did."""
+        for one in entries:
+            known = self._entries.setdefault(
+                (one.stage, one.llm), Entry(one.stage, one.llm, one.why)
+            )
+            known.all.merge(one.all)
+            known.now.merge(one.now)
 
     def ask(self, llm: ChatModel, question: Question) -> Reply:
         """Ask the model, if the budget allows it, and put down the reply.
