@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
 
 import numpy as np
 import open_clip
 import pytest
 import torch
+from made_up_collection import like_texts
 from PIL import Image
 from safetensors.torch import save_file
-from sklearn.metrics.pairwise import cosine_similarity
 
-from admire.collections.index import Exact, blocks
-from admire.collections.lance import build_lance, open_lance
 from admire.encoders import Precision, open_encoder
 from admire.encoders.cached import CachedTowers
 from admire.llm import Question, ask_each, open_llm
@@ -116,16 +116,7 @@ def test_the_pipeline_is_ahead_of_a_plain_loop(model_folder: Path, pictures: lis
     assert first / second >= 50
 
 
-# ----------------------------------------------------------------------------------- texts
-
-
-def like_texts(n: int, seed: int = 0) -> np.ndarray:
-    """Vectors that crowd about topics, as texts' do, of 384 numbers and unit length."""
-    rng = np.random.default_rng(seed)
-    topics = np.random.default_rng(0).normal(size=(2000, 384)).astype("f4")
-    found = topics[rng.integers(0, len(topics), n)]
-    found += 0.7 * rng.standard_normal((n, 384), dtype="f4")
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+# ----------------------------------------------------------------------------- collections
 
 
 def test_idiolinks_size_is_scored_in_under_five_seconds():
@@ -150,39 +141,50 @@ def test_idiolinks_size_is_scored_in_under_five_seconds():
     assert taken < 5
 
 
-def test_a_million_vectors_are_searched_from_disk(tmp_path: Path):
-    path = tmp_path / "vectors.npy"
-    written = np.lib.format.open_memmap(path, "w+", np.float32, (1_000_000, 384))
-    for start in range(0, len(written), 50_000):
-        written[start : start + 50_000] = like_texts(50_000, seed=start + 1)
-    written.flush()
-    del written
-    asked = like_texts(20, seed=7)
+def alone(task: str, folder: Path, *more: int) -> dict[str, Any]:
+    """What a task of made_up_collection.py took in a process of its own."""
+    script = Path(__file__).with_name("made_up_collection.py")
+    command = [sys.executable, str(script), task, str(folder), *map(str, more)]
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return cast(dict[str, Any], json.loads(told.splitlines()[-1]))
 
-    def exactly() -> np.ndarray:
-        engine = Exact(np.load(path, mmap_mode="r"))
-        return np.stack([engine.search(query, 10)[0] for query in asked])
 
-    def nearly() -> np.ndarray:
-        return np.stack([near.search(query, 10)[0] for query in asked])
+def mebibytes(folder: Path) -> float:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
 
-    def plainly() -> np.ndarray:
-        return np.argsort(-cosine_similarity(asked, np.load(path)), axis=1)[:, :10]
 
-    _, exact = measured("exact, from disk", exactly, "queries")
-    vectors = np.load(path, mmap_mode="r")
-    measured(
-        "LanceDB, building",
-        lambda: build_lance(tmp_path, blocks(vectors), 384) or vectors,
-        "vectors",
+@pytest.mark.parametrize(
+    "sizes", [(100_000, 1_000_000), (5_000_000,)], ids=["a_million", "five_million"]
+)
+def test_collections_are_searched_from_disk(tmp_path: Path, sizes: tuple[int, ...]):
+    """Five million take 17 GB of disk and half an hour."""
+    print(
+        "\n| things | engine | built in s | peak MiB | on disk MiB | queries | queries/s "
+        "| peak MiB | recall@10 | load |\n|---|---|---|---|---|---|---|---|---|---|"
     )
-    near = open_lance(tmp_path, vectors)
-    _, found = measured("LanceDB", nearly, "queries")
-    _, plain = measured("load all, cosine_similarity, sort", plainly, "queries")
-    recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, exact, strict=True)])
-    print(f"recall@10 of LanceDB against exact search {recall:.3f}")
-    assert (exact == plain).mean() > 0.99
-    assert recall > 0.9
+
+    def row(engine: str, made: Any, size: float, asked: Any, recall: float) -> None:
+        queries = len(asked["found"])
+        print(
+            f"| {things:,} | {engine} | {made['seconds']:.0f} | {made['peak']:.0f} | {size:,.0f} "
+            f"| {queries} | {queries / asked['seconds']:.1f} | {asked['peak']:.0f} "
+            f"| {recall:.3f} | {made['load']:.1f}, {asked['load']:.1f} |",
+            flush=True,
+        )
+
+    for things in sizes:
+        with TemporaryDirectory(dir=tmp_path) as name:
+            folder = Path(name)
+            made = alone("write", folder, things)
+            exact = alone("exact", folder, 100 if things <= 1_000_000 else 25)
+            row("exact", made, mebibytes(folder / "index"), exact, 1)
+            built = alone("build", folder)
+            near = alone("lance", folder, 100)
+            pairs = list(zip(exact["found"], near["found"], strict=False))
+            recall = np.mean([len({*one} & {*other}) / len(one) for one, other in pairs])
+            row("LanceDB, beside it", built, mebibytes(folder / "lance"), near, float(recall))
+        assert max(made["peak"], exact["peak"]) < 300
+        assert recall > 0.9
 
 
 # ------------------------------------------------------------------------------ chat servers

@@ -92,10 +92,8 @@ def score_places(
     for shard, (low, high), first in located(shards, places):
         rows = places[low:high] - first
         for track in asked.keys() & shard.counts.keys():
-            mask = shard.there(track)
-            vectors = shard.vectors(track)[rows]
-            some = None if mask is None else mask[rows]
-            total[low:high] += _scores(vectors, asked[track], some)
+            vectors = np.asarray(shard.vectors(track)[rows])
+            total[low:high] += _scores(vectors, asked[track], vectors.any(axis=1))
     return places, total
 
 
