@@ -30,7 +30,7 @@ SHARD = 8192
 """How many things a shard has: 12 MB of vectors at 384 dimensions."""
 
 BLOCK = 65_536
-"""How many vectors are compared at once: 100 MB at 384 dimensions."""
+"""How many vectors are summed at once: 200 MB of float64 at 384 dimensions."""
 
 Mask = npt.NDArray[np.bool_]
 
