@@ -10,21 +10,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
 
 import numpy as np
 import open_clip
 import pytest
 import torch
+from made_up_collection import like_texts
 from PIL import Image
 from safetensors.torch import save_file
-from sklearn.metrics.pairwise import cosine_similarity
 
-from admire.collections.index import Asked, Engine, Exact
-from admire.collections.lance import build_lance, open_lance
-from admire.collections.shards import SHARD, Held, Stored, store_shard
 from admire.encoders import Precision, open_encoder
 from admire.encoders.cached import CachedTowers
-from admire.items import Candidate
 from admire.llm import Question, ask_each, open_llm
 from admire.llm.ledger import Ledger
 from admire.machine import cores
@@ -118,16 +116,7 @@ def test_the_pipeline_is_ahead_of_a_plain_loop(model_folder: Path, pictures: lis
     assert first / second >= 50
 
 
-# ----------------------------------------------------------------------------------- texts
-
-
-def like_texts(n: int, seed: int = 0) -> np.ndarray:
-    """Vectors that crowd about topics, as texts' do, of 384 numbers and unit length."""
-    rng = np.random.default_rng(seed)
-    topics = np.random.default_rng(0).normal(size=(2000, 384)).astype("f4")
-    found = topics[rng.integers(0, len(topics), n)]
-    found += 0.7 * rng.standard_normal((n, 384), dtype="f4")
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+# ----------------------------------------------------------------------------- collections
 
 
 def test_idiolinks_size_is_scored_in_under_five_seconds():
@@ -152,48 +141,50 @@ def test_idiolinks_size_is_scored_in_under_five_seconds():
     assert taken < 5
 
 
-def stored(folder: Path, size: int) -> list[Stored]:
-    """Shards of made-up vectors on disk."""
-    shards = []
-    for first in range(0, size, SHARD):
-        vectors = like_texts(min(SHARD, size - first), seed=first + 1)
-        things = [Candidate(str(first + k), caption="x") for k in range(len(vectors))]
-        rows = [{"id": one.name, "image": None, "caption": "x", "digest": ""} for one in things]
-        held = Held(things, {"caption": vectors}, {"caption": np.ones(len(vectors), dtype=bool)})
-        store_shard(folder / str(first), rows, held, [])
-        shards.append(Stored(folder / str(first), held.counts))
-    return shards
+def alone(task: str, folder: Path, *more: int) -> dict[str, Any]:
+    """What a task of made_up_collection.py took in a process of its own."""
+    script = Path(__file__).with_name("made_up_collection.py")
+    command = [sys.executable, str(script), task, str(folder), *map(str, more)]
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return cast(dict[str, Any], json.loads(told.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("size", [1_000_000, 5_000_000])
-def test_millions_of_vectors_are_searched_from_disk(tmp_path: Path, size: int):
-    shards = stored(tmp_path, size)
-    first, *others = (shard.moments()["caption"] for shard in shards)
-    known = {"caption": sum(others, first)}
-    asked = like_texts(20, seed=7)
+def mebibytes(folder: Path) -> float:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
 
-    def searched(engine: Engine) -> np.ndarray:
-        return np.stack([engine.search({"caption": Asked(one, 0.0)}, 10)[0] for one in asked])
 
-    def plainly() -> np.ndarray:
-        vectors = np.concatenate([shard.vectors("caption") for shard in shards])
-        return np.argsort(-cosine_similarity(asked, vectors), axis=1)[:, :10]
+@pytest.mark.parametrize(
+    "sizes", [(100_000, 1_000_000), (5_000_000,)], ids=["a_million", "five_million"]
+)
+def test_collections_are_searched_from_disk(tmp_path: Path, sizes: tuple[int, ...]):
+    """Five million take 17 GB of disk and half an hour."""
+    print(
+        "\n| things | engine | built in s | peak MiB | on disk MiB | queries | queries/s "
+        "| peak MiB | recall@10 | load |\n|---|---|---|---|---|---|---|---|---|---|"
+    )
 
-    def build() -> list[Stored]:
-        build_lance(tmp_path, known, shards)
-        return shards
+    def row(engine: str, made: Any, size: float, asked: Any, recall: float) -> None:
+        queries = len(asked["found"])
+        print(
+            f"| {things:,} | {engine} | {made['seconds']:.0f} | {made['peak']:.0f} | {size:,.0f} "
+            f"| {queries} | {queries / asked['seconds']:.1f} | {asked['peak']:.0f} "
+            f"| {recall:.3f} | {made['load']:.1f}, {asked['load']:.1f} |",
+            flush=True,
+        )
 
-    print(f"\n{size:,} vectors")
-    _, exact = measured("exact, from disk", lambda: searched(Exact(shards)), "queries")
-    measured("LanceDB, building", build, "shards")
-    near = open_lance(tmp_path, known, shards)
-    _, found = measured("LanceDB", lambda: searched(near), "queries")
-    recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, exact, strict=True)])
-    print(f"recall@10 of LanceDB against exact search {recall:.3f}")
-    assert recall > 0.9
-    if size == 1_000_000:
-        _, plain = measured("load all, cosine_similarity, sort", plainly, "queries")
-        assert (exact == plain).mean() > 0.99
+    for things in sizes:
+        with TemporaryDirectory(dir=tmp_path) as name:
+            folder = Path(name)
+            made = alone("write", folder, things)
+            exact = alone("exact", folder, 100 if things <= 1_000_000 else 25)
+            row("exact", made, mebibytes(folder / "index"), exact, 1)
+            built = alone("build", folder)
+            near = alone("lance", folder, 100)
+            pairs = list(zip(exact["found"], near["found"], strict=False))
+            recall = np.mean([len({*one} & {*other}) / len(one) for one, other in pairs])
+            row("LanceDB, beside it", built, mebibytes(folder / "lance"), near, float(recall))
+        assert max(made["peak"], exact["peak"]) < 300
+        assert recall > 0.9
 
 
 MEMORY = """

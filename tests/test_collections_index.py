@@ -105,15 +105,12 @@ def held(known: np.ndarray) -> Held:
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 9), st.integers(0, 99))
-def test_exact_search_is_a_sort_however_the_vectors_are_cut(n, k, block, seed):
+def test_exact_search_is_a_sort_however_the_vectors_are_cut(n, k, size, seed):
     rng = np.random.default_rng(seed)
     few = rng.integers(-2, 3, size=(n, 3)).astype(np.float32)  # many products are equal
     query = rng.integers(-2, 3, size=3).astype(np.float32)
-    cut = int(rng.integers(0, n + 1))
-    shards = [held(part) for part in (few[:cut], few[cut:]) if len(part)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sharding, "BLOCK", block)
-        places, scores = Exact(shards).search({"image": Asked(query, 0.5)}, k)
+    shards = [held(few[start : start + size]) for start in range(0, n, size)]
+    places, scores = Exact(shards).search({"image": Asked(query, 0.5)}, k)
     order = sorted(range(n), key=lambda place: (-float(few[place] @ query), place))[:k]
     assert places.tolist() == order
     assert scores.tolist() == [float(few[place] @ query) - 0.5 for place in order]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 from zipfile import BadZipFile
@@ -13,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from admire.choices import TRACKS
-from admire.collections import shards as sharding
-from admire.collections.shards import Moments, Shard, Stored, encode, read_moments
+from admire.collections.shards import Mask, Moments, Shard, Stored, encode, read_moments
 from admire.encoders import TextEncoder, Vectors
 from admire.errors import UserError
 from admire.items import Candidate
+from admire.machine import cores
 
 FORMAT = 2
 """Of index folders; the first held texts only, and no shards."""
@@ -44,20 +46,23 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Exact:
-    """Compares every vector. Vectors on disk are read block by block, never all at once."""
+    """Compares every vector. Those on disk are read shard by shard, a shard a processor."""
 
     shards: Sequence[Shard]
 
     def search(self, asked: Mapping[str, Asked], k: int) -> tuple[Places, Scores]:
         """See :class:`Engine`. Of equal scores the first is taken."""
+
+        def look(shard: Shard, first: int) -> tuple[Places, Scores]:
+            scores = _all_scores(shard, asked)
+            return best(first + np.arange(len(scores)), scores, k)
+
         places, scores = np.zeros(0, dtype=np.int64), np.zeros(0)
-        first = 0
-        for shard in self.shards:
-            for found in _blocks(shard, asked):
-                scores = np.concatenate([scores, found])
-                places = np.concatenate([places, first + np.arange(len(found))])
-                first += len(found)
-                places, scores = best(places, scores, k)
+        firsts = accumulate((shard.counts["things"] for shard in self.shards), initial=0)
+        with ThreadPoolExecutor(cores()) as pool:
+            for some, found in pool.map(look, self.shards, firsts):
+                both = np.concatenate([places, some]), np.concatenate([scores, found])
+                places, scores = best(*both, k)
         return places, scores
 
 
@@ -70,17 +75,12 @@ def best(places: Places, scores: Scores, k: int) -> tuple[Places, Scores]:
     return places[order], scores[order]
 
 
-def _blocks(shard: Shard, asked: Mapping[str, Asked]) -> Iterator[Scores]:
-    """The scores of a shard's things, block by block."""
-    tracks = {track: shard.vectors(track) for track in asked if track in shard.counts}
-    masks = {t: shard.there(t) for t in tracks if shard.counts[t] < shard.counts["things"]}
-    for start in range(0, shard.counts["things"], sharding.BLOCK):
-        part = slice(start, min(start + sharding.BLOCK, shard.counts["things"]))
-        total = np.zeros(part.stop - part.start)
-        for track, vectors in tracks.items():
-            mask = masks.get(track)
-            total += _scores(vectors[part], asked[track], None if mask is None else mask[part])
-        yield total
+def _all_scores(shard: Shard, asked: Mapping[str, Asked]) -> Scores:
+    """The scores of a shard's things."""
+    total = np.zeros(shard.counts["things"])
+    for track in asked.keys() & shard.counts.keys():
+        total += _scores(np.asarray(shard.vectors(track)), asked[track], shard.there(track))
+    return total
 
 
 def score_places(
@@ -92,15 +92,14 @@ def score_places(
     for shard, (low, high), first in located(shards, places):
         rows = places[low:high] - first
         for track in asked.keys() & shard.counts.keys():
-            mask = shard.there(track)
-            vectors = shard.vectors(track)[rows]
-            some = None if mask is None else mask[rows]
-            total[low:high] += _scores(vectors, asked[track], some)
+            vectors = np.asarray(shard.vectors(track)[rows])
+            total[low:high] += _scores(vectors, asked[track], np.any(vectors != 0, axis=1))
     return places, total
 
 
-def _scores(vectors: Vectors, asked: Asked, there: Any) -> Scores:
-    found: Scores = (np.asarray(vectors) @ asked.query).astype(float) - asked.offset
+def _scores(vectors: Vectors, asked: Asked, there: Mask | None) -> Scores:
+    # einsum: threads of BLAS, several to a product, wait long for each other on a busy machine
+    found: Scores = np.einsum("ij,j->i", vectors, asked.query).astype(float) - asked.offset
     return found if there is None else np.where(there, found, 0.0)
 
 

@@ -30,7 +30,7 @@ SHARD = 8192
 """How many things a shard has: 12 MB of vectors at 384 dimensions."""
 
 BLOCK = 65_536
-"""How many vectors are compared at once: 100 MB at 384 dimensions."""
+"""How many vectors are summed at once: 200 MB of float64 at 384 dimensions."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -192,7 +192,18 @@ class Stored:
 
     def vectors(self, track: str) -> Vectors:
         """See :class:`Shard`. They stay on disk until they are used."""
-        return cast(Vectors, np.load(self.folder / f"{track}.npy", mmap_mode="r"))
+        path = self.folder / f"{track}.npy"
+        if track not in self._layouts:
+            first = np.load(path, mmap_mode="r")
+            self._layouts[track] = first.dtype, first.offset, first.shape
+        dtype, offset, shape = self._layouts[track]
+        with path.open("rb") as file:  # a quarter of the time that np.load takes
+            return cast(Vectors, np.memmap(file, dtype, "r", offset, shape))
+
+    @cached_property
+    def _layouts(self) -> dict[str, tuple[Any, int, tuple[int, ...]]]:
+        """Type, offset and shape of each track's vectors, as far as they have been used."""
+        return {}
 
     def there(self, track: str) -> Mask | None:
         """See :class:`Shard`."""
@@ -208,9 +219,10 @@ class Stored:
 
     def things(self, rows: Sequence[int]) -> list[Candidate]:
         """See :class:`Shard`."""
-        wanted = set(rows)
-        found = {k: _thing(row) for k, row in enumerate(self.rows()) if k in wanted}
-        return [found[row] for row in rows]
+        content = (self.folder / "things.jsonl").read_bytes()
+        ends = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == ord("\n"))
+        starts = np.concatenate([[0], ends + 1])
+        return [_thing(json.loads(content[starts[row] : ends[row]])) for row in rows]
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """``id``, ``image``, ``caption`` and ``digest`` of each thing."""
