@@ -18,7 +18,7 @@ from admire.retrieval.retrievers import bm25
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Toys in place of the models of retrieve and search; what was asked for."""
+    """Toys in place of the models of retrieve; what was asked for."""
     opened: list[Any] = []
 
     def open_encoder(name: str, **options: Any) -> WordEncoder:
@@ -33,7 +33,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr("admire.encoders.open_encoder", open_encoder)
     monkeypatch.setattr("admire.retrieval.retrieve.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.collections.search.open_encoder", open_encoder)
     monkeypatch.setattr("admire.retrieval.queries.open_llm", open_llm)
     return opened
 
@@ -114,51 +113,6 @@ def test_benchmark_writes_splits_that_retrieve_takes(capsys, tmp_path):
     assert json.loads(printed)[0]["n"] == 8
     message = ended(capsys, "benchmark", tmp_path / "task2", "--out", out, "--queries", 0)
     assert message.endswith("(--queries)")
-
-
-@pytest.fixture
-def texts(tmp_path: Path) -> Path:
-    path = tmp_path / "texts.txt"
-    path.write_text("Someone who works late.\nA bird on a branch.\nA night owl on a branch.\n")
-    return path
-
-
-def test_search_prints_the_best_as_a_table_or_json(capsys, tmp_path, texts, opened):
-    shared = ("search", "A Night Owl codes this.", "--span", "Night Owl")
-    code, printed, err = run(capsys, *shared, "--index", texts, "--top", 1, "--llm", "openai:x")
-    assert code == 0, err
-    assert opened == [("e5", "auto"), ("openai:x", None)]
-    assert "Night Owl, idiomatic: someone who works" in printed
-    assert re.search(r"\+\d\.\d\d *│ *1 *│ *Someone who works late", printed)
-    assert "branch" not in printed
-
-    out = tmp_path / "index"
-    code, _, err = run(capsys, "index", texts, "--out", out, "--encoder", "words")
-    assert code == 0, err
-    assert f"Wrote {out}, 3 texts" in err
-    code, printed, err = run(capsys, *shared, "--index", out, "--llm", "openai:x", "--json")
-    assert code == 0, err
-    found = json.loads(printed)
-    assert (found["sense"], found["probability"]) == ("idiomatic", 1.0)
-    assert found["gloss"] == "someone who works late"
-    assert list(found["texts"][0]) == ["id", "score", "text"]
-    assert opened[-2][0] == "words", "the index's own encoder"
-    code, printed, _ = run(capsys, *shared, "--index", out, "--query", "sentence", "--json")
-    assert json.loads(printed)["query"] == "sentence"
-    code, printed, _ = run(capsys, *shared, "--index", out, "--query", "compound")
-    assert "Night Owl, compound" in printed
-
-
-def test_search_and_index_name_what_they_cannot_do(capsys, tmp_path, texts, opened):
-    shared = ("search", "An owl.", "--index", texts, "--span")
-    assert ended(capsys, *shared, "bat") == "admire: span: 'bat' is not in it: “An owl.”. (--span)"
-    assert ended(capsys, *shared, "owl", "--top", 0).endswith("at least 1. (--top)")
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work/thesis.txt").write_text("years of work")
-    assert "thesis.txt" in ended(capsys, "index", texts, "--out", tmp_path / "work")
-    assert (tmp_path / "work/thesis.txt").exists()
-    message = ended(capsys, "index", texts, "--out", tmp_path / "i", "--engine", "lanse")
-    assert "Did you mean 'lance'? There are: exact, lance. (--engine)" in message
 
 
 # --------------------------------------------------------------------------- training a retriever

@@ -1,45 +1,35 @@
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmarks import told
-from toys import ScriptedChat, WordEncoder
+from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
 
 import admire
 from admire.collections import SearchSettings, index_texts, read_texts, search_index, write_index
+from admire.collections.index import Exact, Index
+from admire.collections.shards import Moments
 from admire.errors import UserError
-from admire.items import Item
+from admire.items import Candidate, Item
 from admire.scorer import Scoring
-from admire.settings import Settings
+from admire.settings import OURS, Settings
 
 LATE = ["Someone who works late at night.", "A bird on a branch.", "A night owl on a branch."]
 IDIOMATIC = "A Night Owl codes this."
 LITERAL = "The night owl flew off."
 
 
-def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    if path.suffix == ".jsonl":
-        path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
-    elif path.suffix == ".txt":
-        path.write_text("\n\n".join(row["text"] for row in rows))
-    else:
-        with path.open("w", newline="") as file:
-            kind = csv.excel_tab if path.suffix == ".tsv" else csv.excel
-            writer = csv.DictWriter(file, list(rows[0]), dialect=kind)
-            writer.writeheader()
-            writer.writerows(rows)
-    return path
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     rows = [{"id": name, "text": text} for name, text in zip("abc", LATE, strict=True)]
-    return write(tmp_path / "texts.jsonl", rows)
+    path = tmp_path / "texts.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
 
 
 def toys() -> dict[str, Any]:
@@ -75,6 +65,67 @@ def test_a_search_is_rank_with_the_texts_as_candidates(file):
     assert [text.name for text, _ in found.things] == list(peer.order)
     scores = dict(zip("abc", peer.scores, strict=True))
     assert {text.name: score for text, score in found.things} == pytest.approx(scores, abs=1e-6)
+
+
+SHOWN = {
+    "bird.png": ("a bird with wings", "a night owl"),
+    "late.png": ("a person awake late", "a lamp at night"),
+    "owl.png": ("an owl in a tree", None),
+    "red.png": ("a red bicycle", None),
+}
+"""What pictures show, and their captions."""
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name, (shows, caption) in SHOWN.items():
+        (folder / name).write_text(shows)
+        if caption:
+            (folder / name).with_suffix(".txt").write_text(caption)
+    return folder
+
+
+@pytest.mark.parametrize("sense", ["Idiomatic", "Literal"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"contrast": 0.3, "image_weight": 0.5, "texts": ("gloss", "scene", "compound")}]
+)
+def test_pictures_are_found_as_rank_would_order_them(pictures, tmp_path, sense, changes):
+    write_index(pictures, PictureEncoder(), tmp_path / "index")
+    found = search_index(
+        "My sister is a night owl.",
+        "night owl",
+        tmp_path / "index",
+        SearchSettings(**changes),
+        llm=explains(sense),
+        encoder=PictureEncoder(),
+    )
+    candidates = tuple(
+        Candidate(name, pictures / name, caption) for name, (_, caption) in SHOWN.items()
+    )
+    (peer,) = admire.rank(
+        [Item("night owl", "My sister is a night owl.", "en", candidates=candidates)],
+        Settings(scoring=replace(OURS, **changes)),
+        llms=[explains(sense)],
+        encoder=PictureEncoder(),
+    ).rankings
+    assert found.pictures
+    assert [one.name for one, _ in found.things] == list(peer.order)
+    scores = dict(zip(SHOWN, peer.scores, strict=True))
+    assert {one.name: score for one, score in found.things} == pytest.approx(scores, abs=1e-6)
+
+
+def test_what_sight_sees_counts_half_beside_captions():
+    def scoring(name: str, *tracks: str, **changes: Any) -> Scoring:
+        known = dict.fromkeys(tracks, Moments(1, np.zeros(1), np.zeros((1, 1))))
+        index = Index({"name": name}, known, [], Exact([]))
+        return SearchSettings(**changes).scoring_for(index)
+
+    assert scoring("sight", "image", "caption") == replace(OURS, image_weight=0.5)
+    assert scoring("sight", "image", "caption", image_weight=2.0).image_weight == 2
+    assert scoring("sight", "image") == scoring("mclip:x", "image", "caption") == OURS
+    assert scoring("e5", "caption") == Scoring(gate="soft", standardise=True)
 
 
 @pytest.mark.parametrize(("query", "best"), [("compound", "c"), ("sentence", "c")])

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import io
 import json
 
 import numpy as np
 import pytest
 from judges import Judge
-from serving import ASKED, TOYS, drawn, problem, serving, toy_models
+from PIL import Image
+from serving import ASKED, TOYS, ColourEncoder, drawn, problem, serving, toy_models
 from toys import IDIOMATIC, ScriptedChat, WordEncoder, explains, says
 
 from admire import UserError
+from admire.collections import write_index
 from admire.senses import LightDetector
 from admire.serve import Models
 
@@ -217,6 +220,38 @@ def test_what_a_job_fails_of_is_told_without_the_servers_paths(llm, caplog):
             assert said in told["detail"]
             assert "secret" not in json.dumps(told)
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_pictures_are_found_and_only_who_searched_gets_them(tmp_path):
+    folder = tmp_path / "collection"
+    folder.mkdir()
+    for name, colour in (("bird.png", "blue"), ("bicycle.png", "red"), ("gone.png", "red")):
+        Image.new("RGB", (2000, 10), colour).save(folder / name)
+    (folder / "bird.txt").write_text("A bird with wings.")
+    write_index(folder, ColourEncoder(), tmp_path / "index")
+    (folder / "gone.png").unlink()
+    with serving(toy_models(explains("literal"), index=tmp_path / "index")) as served:
+        page, other = served.visit().listen(), served.visit().listen()
+        asked = {"kind": "search", "text": "A bird with wings.", "span": "bird", "top": 3}
+        answer = page.post("/jobs", json=asked)
+        told = page.until("result", job=answer.json()["job"])
+        assert told["found"]["sense"] == "literal"
+        assert "copies" not in told
+        item = told["found"]["item"]
+        shown = [item["candidates"][place] for place in item["runs"][0]["order"]]
+        assert (shown[0]["name"], shown[0]["caption"]) == ("bird.png", "A bird with wings.")
+        address = shown[0]["picture"]
+        assert [bool(one["picture"]) for one in shown] == [
+            one["name"] != "gone.png" for one in shown
+        ]
+        copy = served.client.get(address)
+        assert copy.headers["content-type"] == "image/webp"
+        with Image.open(io.BytesIO(copy.content)) as picture:
+            assert picture.size == (shown[0]["width"], shown[0]["height"]) == (1024, 5)
+        problem(served.client.get(address.replace(page.visitor, other.visitor)), 404)
+        answer = page.post("/jobs", json=asked | {"top": 1})
+        page.until("result", job=answer.json()["job"])
+        problem(served.client.get(address), 404)
 
 
 def test_texts_are_found_by_what_words_mean(tmp_path):

@@ -39,8 +39,8 @@ def serve(
     index: Annotated[
         Path | None,
         typer.Option(
-            help="Texts to search: .txt (a line each), .jsonl or .csv (column text), or a folder "
-            "that admire index wrote."
+            help="A collection to search in a second tab: a folder that admire index wrote, or a "
+            "file of texts, as there."
         ),
     ] = None,
     opens: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,

@@ -265,7 +265,7 @@ def write_shard(folder: Path, things: Sequence[Thing], encoder: TextEncoder) -> 
         }
         for k, why in sorted(left_out.items())
     ]
-    _store(folder, rows, vectors, whys)
+    store_shard(folder, rows, vectors, whys)
 
 
 def copy_shard(shard: Stored, rows: Iterable[int], left_out: Iterable[str], folder: Path) -> None:
@@ -286,7 +286,7 @@ def copy_shard(shard: Stored, rows: Iterable[int], left_out: Iterable[str], fold
     names = set(left_out)
     whys = [one for one in shard.left_out() if one["id"] in names]
     things = [_thing(known[row]) for row in kept]
-    _store(folder, [known[row] for row in kept], Held(things, vectors, masks), whys)
+    store_shard(folder, [known[row] for row in kept], Held(things, vectors, masks), whys)
 
 
 def digest(thing: Thing) -> str:
@@ -374,12 +374,17 @@ def _row(thing: Thing, content: str) -> dict[str, Any]:
     return {"id": thing.name, "image": image, "caption": thing.caption, "digest": content}
 
 
-def _store(
+def store_shard(
     folder: Path,
     rows: Iterable[Mapping[str, Any]],
     encoded: Held,
     left_out: Iterable[Mapping[str, Any]],
 ) -> None:
+    """Write a :class:`Stored` shard of these rows, vectors and things that were left out.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
     with _whole_folder(folder) as part:
         for track, vectors in encoded.encoded.items():
             with write_whole(part / f"{track}.npy", "wb") as file:
@@ -406,5 +411,7 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
             raise UserError(
                 f"{folder}: cannot be written ({error.strerror or error}). Free space on the disk."
             ) from error
+    except UserError as error:
+        raise UserError(str(error).replace(str(part), str(folder)), *error.settings) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)

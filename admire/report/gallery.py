@@ -166,7 +166,7 @@ def result(
         "loss": _loss(item, figures) if figures else None,
         "right": best,
         "sense_right": right,
-        "margin": float(top[0] - top[1]),
+        "margin": float(top[0] - top[1]) if len(top) > 1 else 0.0,
     }
 
 

@@ -59,6 +59,7 @@ def create_app(service: Service, host: str, port: int, token: str | None = None)
         Route("/pictures", add_picture, methods=["POST"]),
         Route("/pictures/{id}", send_picture),
         Route("/pictures/{id}", remove_picture, methods=["DELETE"]),
+        Route("/found/{name}", send_found),
         Route("/jobs", jobs.add_job, methods=["POST"]),
         Route("/jobs/{id}", jobs.stop_job, methods=["DELETE"]),
         Route("/set.zip", send_set),
@@ -217,6 +218,15 @@ async def send_picture(request: Request) -> Response:
                 await run_in_threadpool(_write_thumbnail, picture.path, path, int(wanted))
     headers = {"Content-Disposition": "inline", "Cache-Control": "private, max-age=3600"}
     return FileResponse(path, media_type=kind, headers=headers)
+
+
+async def send_found(request: Request) -> Response:
+    """``GET /found/NAME``: a copy of a picture that the visitor's last search found."""
+    file = visitor_of(request).found.get(request.path_params["name"])
+    if file is None:
+        raise Problem(404, "There is no such picture. Search again.")
+    headers = {"Content-Disposition": "inline", "Cache-Control": "private, max-age=3600"}
+    return FileResponse(file, media_type="image/webp", headers=headers)
 
 
 def _write_thumbnail(picture: Path, path: Path, side: int) -> None:

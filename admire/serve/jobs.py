@@ -29,7 +29,7 @@ ASKED = 1.0
 """Megabytes of a page's request, without pictures."""
 
 Do = Callable[[], Mapping[str, Any]]
-"""Does a job; returns what is told of it, and under ``ranked`` what is kept."""
+"""Does a job; returns what is told of it, and under ``ranked`` and ``copies`` what is kept."""
 
 
 async def add_job(request: Request) -> Response:
@@ -40,7 +40,7 @@ async def add_job(request: Request) -> Response:
     if asked.get("kind") == "rank":
         do, names = await _ranking(service, visitor, asked, id)
     elif asked.get("kind") == "search":
-        do, names = _search(service, asked), {}
+        do, names = _search(service, visitor, asked), {}
     else:
         raise Problem(422, "kind: is neither rank nor search.")
     service.visitors.find(visitor.id)  # who may have left meanwhile
@@ -62,9 +62,9 @@ async def stop_job(request: Request) -> Response:
     return Response(status_code=204)
 
 
-def _search(service: Service, asked: Mapping[str, Any]) -> Do:
+def _search(service: Service, visitor: Visitor, asked: Mapping[str, Any]) -> Do:
     if service.models.index is None:
-        raise Problem(422, "There are no texts to search. Start admire serve with --index.")
+        raise Problem(422, "There is nothing to search. Start admire serve with --index.")
     text, span, language = (asked.get(key) for key in ("text", "span", "language"))
     top = asked.get("top", 10)
     for key, value in (("text", text), ("span", span)):
@@ -76,7 +76,15 @@ def _search(service: Service, asked: Mapping[str, Any]) -> Do:
     def do() -> Mapping[str, Any]:
         from admire.serve.ranking import search
 
-        return {"found": search(str(text), str(span), str(language or "en"), top, service.models)}
+        return search(
+            str(text),
+            str(span),
+            str(language or "en"),
+            top,
+            service.models,
+            visitor.folder,
+            lambda name: f"/found/{name}?visitor={visitor.id}",
+        )
 
     return do
 
@@ -199,9 +207,11 @@ def _tell_result(
         return
     if error is None:
         found = dict(done.result())
-        ranked = found.pop("ranked", None)
+        ranked, copies = found.pop("ranked", None), found.pop("copies", None)
         if ranked:
             visitor.keep(id, ranked)
+        if copies is not None:
+            visitor.keep_found(copies)
         visitor.tell("result", {"job": id, **found})
         return
     if isinstance(error, UserError):

@@ -35,7 +35,7 @@ class Models:
     Args:
         profile: the name of the profile that is loaded in the background and stands first.
         changes: what is other in it than the profile has it.
-        index: texts to search, or the folder of an index.
+        index: a collection to search: the folder of an index, or a file of texts.
         open_llms, open_encoder, open_detector: in place of :func:`admire.llm.open_llms`,
             :func:`admire.encoders.open_encoder` and :func:`admire.senses.open_detector`.
     """
@@ -108,14 +108,14 @@ class Models:
         opener = partial(self._openers[2] or open_detector, settings.detector)
         return self._once(("detector", settings.detector), opener)
 
-    def texts(self, settings: Settings) -> tuple[Index, TextEncoder]:
-        """The texts to search, and the encoder that made their vectors.
+    def collection(self, settings: Settings) -> tuple[Index, TextEncoder]:
+        """The collection to search, and the encoder that made its vectors.
 
         Raises:
-            UserError: they cannot be read, or the encoder cannot be opened.
+            UserError: it cannot be read, or the encoder cannot be opened.
         """
         assert self.index is not None
-        return self._once("texts", lambda: self._texts(cast(Path, self.index), settings))
+        return self._once("collection", lambda: self._collection(cast(Path, self.index), settings))
 
     def load(self) -> None:
         """Open what the first profile needs, and have what runs here load its weights.
@@ -141,9 +141,9 @@ class Models:
         if isinstance(detector, LightDetector):
             _within(detector.reader, "encoder").encode_queries([Query("Hello", span=(0, 5))])
         if self.index:
-            self.texts(settings)
+            self.collection(settings)
 
-    def _texts(self, path: Path, settings: Settings) -> tuple[Index, TextEncoder]:
+    def _collection(self, path: Path, settings: Settings) -> tuple[Index, TextEncoder]:
         from admire.collections import index_texts, open_index, read_texts
 
         if path.is_dir():

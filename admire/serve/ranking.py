@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from admire.errors import UserError
 from admire.interpretation import Interpretation
@@ -15,9 +17,10 @@ from admire.meaning import DEFINITIONS, Meaning
 from admire.rankers import look_where_no_caption_is
 from admire.recorded import Recorded, Said, key_of
 from admire.report.gallery import card, result
-from admire.report.thumbnails import Shown
+from admire.report.thumbnails import Shown, thumbnail
 from admire.run import Ranking, Run, rank
 from admire.senses.sense import Sense
+from admire.serve.visitors import new_id
 from admire.settings import Settings
 from admire.survey import take_survey
 
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
     from admire.senses import Detector
     from admire.serve.models import Models
     from admire.serve.pictures import Picture
+
+
+FOUND_SIDE = 1024
+"""The longest side of a found picture's copy, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +180,23 @@ def _rank(
     )
 
 
-def search(text: str, span: str, language: str, top: int, models: Models) -> dict[str, Any]:
-    """The texts that mean what the span means in the text, as the page shows them.
+def search(
+    text: str,
+    span: str,
+    language: str,
+    top: int,
+    models: Models,
+    folder: Path,
+    address: Callable[[str], str],
+) -> dict[str, Any]:
+    """What of the collection means or shows what the span means in the text, for the page.
+
+    Args:
+        folder: where copies of found pictures are written.
+        address: of a copy, by its file's name.
+
+    Returns:
+        ``found``, as the page shows it, and ``copies``, the files of the pictures in it by name.
 
     Raises:
         UserError: as :func:`admire.collections.search_index` does.
@@ -182,7 +204,7 @@ def search(text: str, span: str, language: str, top: int, models: Models) -> dic
     from admire.collections import SearchSettings, search_index
 
     stack = models.settings(models.profiles[0])
-    index, encoder = models.texts(stack)
+    index, encoder = models.collection(stack)
     found = search_index(
         text,
         span,
@@ -193,14 +215,49 @@ def search(text: str, span: str, language: str, top: int, models: Models) -> dic
         detector=models.detector(stack),
     )
     reading = found.reading
-    return {
+    told: dict[str, Any] = {
         "sense": reading.sense.label if reading else None,
         "probability": reading.sense.probability if reading else None,
         "gloss": reading.gloss if reading else None,
-        "texts": [
-            {"id": one.name, "text": one.caption, "score": points} for one, points in found.things
-        ],
     }
+    if not found.pictures:
+        told["texts"] = [
+            {"id": one.name, "text": one.caption, "score": points} for one, points in found.things
+        ]
+        return {"found": told, "copies": {}}
+    copies: dict[str, Path] = {}
+    shown: dict[Path, Shown] = {}
+    for one, _ in found.things:
+        copied = _copy(one.image, folder) if one.image else None
+        if one.image and copied:
+            file, (width, height) = copied
+            copies[file.name] = file
+            shown[one.image] = Shown(address(file.name), width, height)
+    item = Item(span, text, language, candidates=tuple(one for one, _ in found.things))
+    ranking = Ranking(
+        item,
+        (reading,) if reading else (),
+        np.array([points for _, points in found.things]),
+        tuple(one.name for one, _ in found.things),
+        (),
+    )
+    told["item"] = item_card(Run((ranking,), {}), shown)
+    return {"found": told, "copies": copies}
+
+
+def _copy(picture: Path, folder: Path) -> tuple[Path, tuple[int, int]] | None:
+    """A small copy of a collection's picture; None if it cannot be read any more."""
+    from admire.collections import read_picture
+
+    file = folder / new_id()
+    try:
+        file.write_bytes(read_picture(picture))
+        content, size = thumbnail(file, FOUND_SIDE)
+        file.write_bytes(content)
+    except (UserError, OSError):
+        file.unlink(missing_ok=True)
+        return None
+    return file, size
 
 
 def item_card(run: Run, shown: Mapping[Path, Shown], number: int = 1) -> dict[str, Any]:

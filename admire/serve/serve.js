@@ -386,7 +386,7 @@ function lackingToSearch() {
   if (!element("search-text").value.trim()) lacks.push(["a text", element("search-text")]);
   if (!element("search-span").value.trim()) lacks.push(["an expression", element("search-span")]);
   const top = element("search-top");
-  if (!top.checkValidity()) lacks.push([`a number of texts from ${top.min} to ${top.max}`, top]);
+  if (!top.checkValidity()) lacks.push([`a number from ${top.min} to ${top.max}`, top]);
   return lacks;
 }
 
@@ -642,8 +642,20 @@ function search() {
 }
 
 function showFound({ found }, body, focused) {
-  const { sense, probability, gloss } = found;
-  const documents = found.texts.map(({ id, text, score }) => ({
+  const card = found.item ? drawCard(found.item) : drawTexts(found, body);
+  element("found").replaceChildren(card);
+  element("search-nothing-yet").hidden = true;
+  element("search-outcome").hidden = false;
+  const count = found.item
+    ? plural(found.item.candidates.length, "picture")
+    : plural(found.texts.length, "text");
+  const meant = [found.sense ?? "sense not told", found.gloss].filter(Boolean).join(", ");
+  say(`${count} found. ${body.span}: ${meant}.`);
+  goTo("search-outcome-title", focused);
+}
+
+function drawTexts({ sense, probability, gloss, texts: told }, body) {
+  const documents = told.map(({ id, text, score }) => ({
     id,
     text: [[text, false]],
     score,
@@ -654,12 +666,7 @@ function showFound({ found }, body, focused) {
     language: body.language,
     runs: [{ reading: { sense, probability, gloss }, documents }],
   };
-  element("found").replaceChildren(drawCard(item, "retrieval"));
-  element("search-nothing-yet").hidden = true;
-  element("search-outcome").hidden = false;
-  const meant = [sense ?? "sense not told", gloss].filter(Boolean).join(", ");
-  say(`${plural(documents.length, "text")} found. ${body.span}: ${meant}.`);
-  goTo("search-outcome-title", focused);
+  return drawCard(item, "retrieval");
 }
 
 /** A text in parts, of which those are marked where the words stand. */

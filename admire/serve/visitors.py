@@ -41,6 +41,7 @@ class Visitor:
         files: these, and those that only a ranking shows any more.
         jobs: those that wait or are under way, by id.
         ranked: what was ranked, by the job's id.
+        found: copies of the pictures that the last search found, by their files' names.
         events: what the stream sends; None ends it.
         leaving: removes the visitor, unless somebody listens before.
     """
@@ -51,6 +52,7 @@ class Visitor:
     files: dict[str, Picture] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     ranked: dict[str, Ranked] = field(default_factory=dict)
+    found: Mapping[str, Path] = field(default_factory=dict)
     events: asyncio.Queue[Event | None] = field(default_factory=asyncio.Queue)
     listens: bool = False
     leaving: asyncio.TimerHandle | None = None
@@ -95,6 +97,12 @@ class Visitor:
         while len(self.ranked) > KEPT_RESULTS:
             del self.ranked[next(iter(self.ranked))]
             self._clear()
+
+    def keep_found(self, copies: Mapping[str, Path]) -> None:
+        """Keep what a search found, in place of what the one before did."""
+        for file in self.found.values():
+            file.unlink(missing_ok=True)
+        self.found = copies
 
     def add_picture(self, picture: Picture) -> None:
         self.pictures[picture.id] = self.files[picture.id] = picture

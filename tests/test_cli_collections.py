@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import told
+from commands import hide, run
+from toys import PictureEncoder, ScriptedChat, WordEncoder
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Toys in place of the models of index and search; what was asked for."""
+    opened: list[Any] = []
+
+    def open_encoder(name: str, **options: Any) -> WordEncoder:
+        opened.append((name, options.get("device")))
+        encoder = PictureEncoder() if name in ("sight", "pictures") else WordEncoder()
+        encoder.name, encoder.identity = name, f"{name}:1"
+        return encoder
+
+    def open_llm(name: str, *, url: str | None = None) -> ScriptedChat:
+        opened.append((name, url))
+        return ScriptedChat(told)
+
+    monkeypatch.setattr("admire.encoders.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.collections.search.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.retrieval.queries.open_llm", open_llm)
+    return opened
+
+
+def ended(capsys, *arguments: object) -> str:
+    """The one message that the command ends with, and exit code 2."""
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("admire: ")
+    assert err.count("\n") == 1
+    return err.strip()
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text("Someone who works late.\nA bird on a branch.\nA night owl on a branch.\n")
+    return path
+
+
+def test_search_prints_the_best_as_a_table_or_json(capsys, tmp_path, texts, opened):
+    shared = ("search", "A Night Owl codes this.", "--span", "Night Owl")
+    code, printed, err = run(capsys, *shared, "--index", texts, "--top", 1, "--llm", "openai:x")
+    assert code == 0, err
+    assert opened == [("e5", "auto"), ("openai:x", None)]
+    assert "Night Owl, idiomatic: someone who works" in printed
+    assert re.search(r"\+\d\.\d\d *│ *1 *│ *Someone who works late", printed)
+    assert "branch" not in printed
+
+    out = tmp_path / "index"
+    code, _, err = run(capsys, "index", texts, "--out", out, "--encoder", "words")
+    assert code == 0, err
+    assert f"Wrote {out}, 3 things" in err
+    code, printed, err = run(capsys, *shared, "--index", out, "--llm", "openai:x", "--json")
+    assert code == 0, err
+    found = json.loads(printed)
+    assert (found["sense"], found["probability"]) == ("idiomatic", 1.0)
+    assert found["gloss"] == "someone who works late"
+    assert list(found["texts"][0]) == ["id", "score", "text"]
+    assert opened[-2][0] == "words", "the index's own encoder"
+    code, printed, _ = run(capsys, *shared, "--index", out, "--query", "sentence", "--json")
+    assert json.loads(printed)["query"] == "sentence"
+    code, printed, _ = run(capsys, *shared, "--index", out, "--query", "compound")
+    assert "Night Owl, compound" in printed
+
+
+def test_search_and_index_name_what_they_cannot_do(capsys, tmp_path, texts, opened):
+    shared = ("search", "An owl.", "--index", texts, "--span")
+    assert ended(capsys, *shared, "bat") == "admire: span: 'bat' is not in it: “An owl.”. (--span)"
+    assert ended(capsys, *shared, "owl", "--top", 0).endswith("at least 1. (--top)")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/thesis.txt").write_text("years of work")
+    assert "thesis.txt" in ended(capsys, "index", texts, "--out", tmp_path / "work")
+    assert (tmp_path / "work/thesis.txt").exists()
+    message = ended(capsys, "index", texts, "--out", tmp_path / "i", "--engine", "lanse")
+    assert "Did you mean 'lance'? There are: exact, lance. (--engine)" in message
+
+
+SHOWN = {"late.png": "someone who works late", "owl.png": "a night owl", "red.png": "a bicycle"}
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name, shows in SHOWN.items():
+        (folder / name).write_text(shows)
+    (folder / "late.txt").write_text("A desk at night.")
+    return folder
+
+
+def test_pictures_are_indexed_by_sight_and_found_with_path_and_caption(
+    capsys, tmp_path, pictures, opened
+):
+    out = tmp_path / "index"
+    code, _, err = run(capsys, "index", pictures, "--out", out)
+    assert code == 0, err
+    assert opened == [("sight", "auto")]
+    assert f"Wrote {out}, 3 things" in err
+    shared = ("search", "A night owl codes this.", "--span", "night owl", "--index", out)
+    code, printed, err = run(capsys, *shared, "--llm", "openai:x", "--json", "--top", 1)
+    assert code == 0, err
+    (found,) = json.loads(printed)["pictures"]
+    assert list(found) == ["id", "score", "image", "caption"]
+    assert (found["image"], found["caption"]) == (str(pictures / "late.png"), "A desk at night.")
+    options = ("--contrast", 2, "--texts", "compound", "--image-weight", 1, "--llm", "openai:x")
+    code, printed, err = run(capsys, *shared, *options, "--query", "compound")
+    assert code == 0, err
+    first = next(line for line in printed.splitlines() if re.search(r"[+-]\d\.\d\d", line))
+    assert "owl.png" in first
+
+
+def test_an_index_is_added_to_taken_from_and_exported(capsys, tmp_path, pictures, opened):
+    pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    out, exported = tmp_path / "index", tmp_path / "vectors.parquet"
+    assert run(capsys, "index", pictures, "--out", out, "--encoder", "pictures")[0] == 0
+    (pictures / "new.png").write_text("a new owl")
+    code, _, err = run(capsys, "index", pictures, "--out", out, "--add", "--remove", "red.png")
+    assert code == 0, err
+    assert opened[-1][0] == "pictures"
+    assert f"Took 1 out of {out}, 2 are left" in err
+    assert f"Wrote {out}, 4 things: 2 new, 0 gone" in err
+    code, _, err = run(capsys, "index", "--out", out, "--remove", "r*", "--export", exported)
+    assert code == 0, err
+    assert f"Wrote {exported}" in err
+    rows = pyarrow.parquet.read_table(exported).to_pylist()
+    assert [row["id"] for row in rows] == ["late.png", "owl.png", "new.png"]
+    for row in rows:
+        assert row["image"] == str(pictures / row["id"])
+        shows = (pictures / row["id"]).read_text()
+        expected = PictureEncoder().encode_texts([shows], role="document")[0]
+        assert row["image_vector"] == pytest.approx(expected.tolist())
+    assert [row["caption"] for row in rows] == ["A desk at night.", None, None]
+    assert [row["caption_vector"] is None for row in rows] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "There is nothing to do: name a source, or what to remove or export."),
+        (("--add",), "There is nothing to do"),
+        (("--add", "--remove", "x"), "There is nothing to add: name a source. (--add)"),
+        (("--remove", "x"), "index: is no index, or damaged (No such file"),
+        (("--export", "x.csv"), "x.csv: is not called .parquet, which is what is written."),
+        (("missing",), "missing: cannot be read (No such file or folder)."),
+        (("{empty}",), "empty: holds no pictures."),
+        (("{pictures}", "--add"), "index: is no index, or damaged"),
+    ],
+)
+def test_what_index_cannot_do_is_named(capsys, tmp_path, pictures, opened, options, message):
+    (tmp_path / "empty").mkdir()
+    names = {"empty": tmp_path / "empty", "pictures": pictures}
+    asked = [option.format(**names) for option in options]
+    assert message in ended(capsys, "index", *asked, "--out", tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+def test_a_search_of_a_folder_that_is_not_indexed_is_refused(capsys, pictures, opened):
+    shared = ("search", "An owl.", "--span", "owl", "--index")
+    assert "is no index, or damaged" in ended(capsys, *shared, pictures)
+    (pictures / "list.lst").write_text("owl.png")
+    message = ended(capsys, *shared, pictures / "list.lst")
+    assert "holds pictures. Index them first: admire index" in message
+
+
+def test_export_names_a_missing_extra(capsys, tmp_path, monkeypatch):
+    hide(monkeypatch, "pyarrow")
+    monkeypatch.setattr("admire.errors.find_spec", lambda package: None)
+    message = ended(capsys, "index", "--out", tmp_path, "--export", tmp_path / "x.parquet")
+    assert "needs pyarrow, of the extra 'parquet': pip install" in message
