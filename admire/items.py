@@ -201,7 +201,9 @@ def _numbers(table: pd.DataFrame, pattern: str) -> list[int]:
 def _sequence_image(row: dict[str, Any], k: int, folder: Path) -> str:
     """``s1.png``, ``s2.png``: what AdMIRe calls a sequence's images, if the compound has one."""
     name = f"s{k}.png"
-    there = any(os.path.isfile(folder / one / name) for one in _subfolders(row["compound"]))
+    there = any(
+        os.path.isfile(os.path.join(folder, one, name)) for one in _subfolders(row["compound"])
+    )
     return name if there else ""
 
 
@@ -303,10 +305,9 @@ def _image(name: str, compound: str, folder: Path, where: str) -> Path | None:
     if not _inside(name):
         raise UserError(f"{where}: the image '{name}' lies outside the data folder.")
     for subfolder in ("", *_subfolders(compound)):
-        file = folder / subfolder / name
-        # os.path's, because Path.is_file raises where a name is too long.
-        if os.path.isfile(file):
-            return file
+        # os.path's, because Path.is_file raises where a name is too long, and takes its time.
+        if os.path.isfile(file := os.path.join(folder, subfolder, name)):
+            return Path(file)
     return None
 
 

@@ -108,9 +108,6 @@ def rank_file(
             open_worker = partial(_open_worker, known, settings, asking, models, workers.count)
             ranked = partial(_ranked_by, workers, open_worker)
         _fill(part, data, language, known, opened, names, ranked)
-        if source_record(data) != source:
-            raise UserError(f"{data}: was changed while it was ranked. Rank it again.")
-        write_record(part, opened.finished())
         take_place(part, out, "run")
     return [out / name for name in names.values()]
 
@@ -160,6 +157,8 @@ def _fill(
             _check_recorded(items, llm, opened.settings)
     this = {"language": language, "set": known.summary()}
     written = _begun(part, opened, this)
+    if written is None:
+        return
     kept = written.items
     try:
         if opened.desk and kept < known.items:
@@ -182,6 +181,9 @@ def _fill(
             raise UserError(f"{error} {said}", *error.settings) from error
         log.warning("%s", said)
         raise
+    if source_record(data) != opened.record["source"]:
+        raise UserError(f"{data}: was changed while it was ranked. Rank it again.")
+    write_record(part, opened.finished())
 
 
 def _ranked_here(
@@ -288,8 +290,10 @@ def _ask_ahead(items: Iterable[Sequence[Item]], opened: Opened, before: int) -> 
 # ------------------------------------------------------------------------- what is under way
 
 
-def _begun(part: Path, opened: Opened, this: Mapping[str, Any]) -> Written:
+def _begun(part: Path, opened: Opened, this: Mapping[str, Any]) -> Written | None:
     """What an earlier call has left of the same run; nothing where it was another one.
+
+    None means that the run is complete, and only has to take its place.
 
     Args:
         this: what tells the run apart besides its record.
@@ -305,8 +309,9 @@ def _begun(part: Path, opened: Opened, this: Mapping[str, Any]) -> Written:
             found = read_record(part)
     state = found.pop(UNFINISHED, None)
     if _same(found, opened.record):
-        if state is None:  # it was about to take its place
-            return Written(opened.record["items"])
+        if state is None:
+            drop_parts(part)
+            return None
         if all(state[name] == value for name, value in this.items()):
             return _go_on(part, opened, found, state)
     if (part / MARKER).is_file():

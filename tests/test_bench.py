@@ -276,3 +276,21 @@ def test_a_chat_server_is_kept_busy(seconds: float, parallel: int, share: float)
     possible = parallel / seconds
     print(f"{len(numbers) / taken / possible:.3f} of the {possible:g} a second that are possible")
     assert len(numbers) / taken >= share * possible
+
+
+# ------------------------------------------------------------------------------ sets of any size
+
+
+def test_rank_takes_the_same_time_an_item_and_memory_for_sets_of_any_size(tmp_path: Path):
+    script = Path(__file__).with_name("rank_many.py")
+    print("\n  items   seconds  ms of the processor an item  peak MiB")
+    found = []
+    for count in (1_000, 10_000, 100_000):
+        command = [sys.executable, str(script), str(count), str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        told = json.loads(done.stdout.splitlines()[-1])
+        found.append((1000 * told["busy"] / count, told["peak"]))
+        print(f"{count:7,} {told['seconds']:9.1f} {found[-1][0]:28.2f} {told['peak']:9.0f}")
+    times, peaks = zip(*found, strict=True)
+    assert max(times) <= 1.2 * min(times)
+    assert max(peaks) <= 1.1 * min(peaks)

@@ -22,7 +22,6 @@ from conftest import admire_row, sequence_row
 from pytest_httpserver import HTTPServer
 from toys import PictureEncoder, WordEncoder
 
-import admire
 from admire import PROFILES, Settings, UserError, read_submission
 from admire.cli import app
 from admire.settings import Asking

@@ -86,7 +86,9 @@ class LightDetector:
                 "detector",
             )
         contexts = read_contexts([use.item for use in uses], encoder, neutral=self.neutral)
-        probabilities = 1 / (1 + np.exp(-(contexts @ self.weights.T + self.biases)))
+        # A product of all at once would depend in its last bits on how many there are.
+        products = np.stack([(self.weights * one).sum(axis=1) for one in contexts])
+        probabilities = 1 / (1 + np.exp(-(products + self.biases)))
         return [_sense(row) for row in probabilities]
 
     @cached_property
