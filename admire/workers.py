@@ -34,6 +34,13 @@ TRIES = 3
 STORE = 128 * 2**20
 """Bytes of shared memory for Ray on this machine, through which units and results go."""
 
+SURROUNDINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".*",  # Ray would print of lost workers to stdout
+    "RAY_worker_niceness": "0",  # else every other process goes before workers
+}
+"""Ray's settings, which it reads from the environment when it is imported."""
+
 PATIENCE = 60.0
 """Seconds without any worker after which it is said that they wait for room in the cluster."""
 
@@ -296,8 +303,8 @@ def _connected(workers: Workers) -> Iterator[Any]:
     Raises:
         UserError: Ray is not installed, or the cluster does not answer.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".*")  # Ray prints of lost workers to stdout
+    for name, value in SURROUNDINGS.items():
+        os.environ.setdefault(name, value)
     with needs_extra("ray", "Work by several workers"):
         import ray
     address = workers.address or os.environ.get("RAY_ADDRESS")

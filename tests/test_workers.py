@@ -23,10 +23,9 @@ from admire.progress import progress_told_to
 from admire.run_blocks import rank_file
 from admire.run_folder import read_record
 from admire.settings import Asking
-from admire.workers import STORE, Workers, over_workers
+from admire.workers import STORE, SURROUNDINGS, Workers, over_workers
 
-# As admire.workers does where Ray is not imported yet.
-os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS_SKIP_REGEX=".*")
+os.environ.update(SURROUNDINGS)
 ray = pytest.importorskip("ray")
 
 TWO = Workers(2, gpus=False)
