@@ -149,9 +149,8 @@ def retrieve_split(
             ]
             readings = understand(items, settings, llm)
             similarities = retrievers.by_meaning(split, encoder, readings, settings.scoring)
-            record |= {
-                name: getattr(settings, name) for name in ("llm", "sense", "contrast", "lang")
-            }
+            record |= {name: getattr(settings, name) for name in ("llm", "sense", "lang")}
+            record["contrast"] = settings.scoring.contrast
         else:
             similarities = retrievers.dense(
                 split, encoder, settings.query, settings.instruction_format
