@@ -38,9 +38,15 @@ def settings_of(
     ranked: list[Settings] = []
 
     def stop(
-        source: Path, out: Path, settings: Settings, *, asking: Asking, language: str | None
+        source: Path,
+        out: Path,
+        settings: Settings,
+        *,
+        asking: Asking,
+        language: str | None,
+        workers: object,
     ) -> list[Path]:
-        assert (asking, source) == (Asking(), data)
+        assert (asking, source, workers) == (Asking(), data, None)
         ranked.append(settings)
         raise UserError("That is enough.")
 
@@ -117,7 +123,7 @@ def test_every_option_of_rank_is_among_those_tried():
     known = {name for p in parameters for name in (*p.opts, *p.secondary_opts) if name[:2] == "--"}
     tried = {word for options in OPTIONS for word in options.split() if word[:2] == "--"}
     asking = {"--dry-run", "--parallel", "--budget", "--batch"}  # in test_run_served.py
-    elsewhere = {"--report"}  # in test_report_write.py
+    elsewhere = {"--report", "--workers", "--ray-address"}  # test_report_write.py, test_workers.py
     assert known - tried == {"--out", "--profile", "--lang"} | asking | elsewhere
 
 
