@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from conftest import admire_row, refused, sequence_row
 
-from admire.items import SAMPLES, Candidate, Item, read_items
+from admire.errors import UserError
+from admire.items import SAMPLES, Candidate, Item, iter_items, read_items
 from admire.submission import read_submission
 
 NAMES = ("a.png", "b.png", "c.png", "d.png", "e.png")
@@ -682,3 +683,43 @@ def test_the_samples_are_whole_and_of_both_senses_and_languages():
         assert item.compound in item.sentence
         assert item.expected_order
         assert all(c.image and Path(c.image).is_file() and c.caption for c in item.candidates)
+
+
+# ------------------------------------------------------------------- read some rows at a time
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("admire.files.ROWS", 2)
+    monkeypatch.setattr("admire.files.BYTES", 7)
+
+
+@pytest.mark.parametrize("name", ["subtask_a_train.tsv", "manifest.csv"])
+def test_a_table_read_in_parts_is_the_whole_table(write_table, small_parts, name):
+    compounds = ["café au lait", "null", "NA", "cold\nfeet", "night owl"]
+    items = read_items(write_table(*(admire_row(one) for one in compounds), name=name))
+    assert [item.compound for item in items] == compounds
+    path = write_table(*(admire_row(one) for one in [*compounds, ""]), name=name)
+    refused(path, "row 6 ('')", "compound: is empty")
+    path.write_text(path.read_text() + '"' if name.endswith("csv") else path.read_text() + '"x')
+    refused(path)
+
+
+def test_items_come_before_the_file_is_read_to_its_end(write_table, small_parts):
+    path = write_table(admire_row(), admire_row(), admire_row(sentence=""))
+    items = iter_items(path)
+    assert [next(items).compound, next(items).compound] == ["night owl"] * 2
+    with pytest.raises(UserError, match="row 3"):
+        next(items)
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("broken", [b"\xff", b"\xc3(", b"\xe2\x82"])
+@pytest.mark.parametrize("before", range(5, 9))
+def test_bytes_that_are_no_utf_8_are_counted_over_parts(
+    tmp_path, small_parts, mark, broken, before
+):
+    path = tmp_path / "manifest.jsonl"
+    text = ("é" * 9).encode()[: 2 * (before // 2)] + b"e" * (before % 2)
+    path.write_bytes(mark + text + broken)
+    refused(path, f"is not UTF-8 text (byte {before})")

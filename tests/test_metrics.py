@@ -14,6 +14,7 @@ from scipy import stats
 from admire.metrics import (
     METRICS,
     bootstrap_interval,
+    bootstrap_intervals,
     calibration_error,
     corr_official,
     corr_rank,
@@ -178,6 +179,17 @@ def test_bootstrap_interval_is_that_of_the_normal_law_for_many_values():
 def test_bootstrap_interval_is_95_percent_unless_told():
     assert bootstrap_interval(VALUES) == bootstrap_interval(VALUES, level=0.95)
     assert bootstrap_interval(VALUES) != bootstrap_interval(VALUES, level=0.9)
+
+
+@pytest.mark.parametrize("drawn", [1, 1000, 12_345])
+def test_intervals_do_not_depend_on_how_many_items_are_drawn_at_a_time(monkeypatch, drawn):
+    values = np.random.default_rng(0).random((2, 70))
+    rng = np.random.default_rng(3)
+    means = values[0][rng.integers(0, 70, size=(500, 70))].mean(axis=1)
+    monkeypatch.setattr("admire.metrics.DRAWN", drawn)
+    both = bootstrap_intervals(values, resamples=500, seed=3)
+    assert both[0] == tuple(np.quantile(means, [(1 - 0.95) / 2, (1 + 0.95) / 2]))
+    assert both == [bootstrap_interval(one, resamples=500, seed=3) for one in values]
 
 
 def test_bootstrap_interval_follows_its_seed():

@@ -308,3 +308,16 @@ def test_the_command_prints_what_a_whole_run_prints(capsys, tmp_path, monkeypatc
     assert "top1" in printed[0]
     assert "pipe dream" in printed[0]
     assert "black sheep" not in printed[0]
+
+
+def test_ctrl_c_tells_how_far_a_run_has_come(tmp_path, monkeypatch, data, settings, caplog):
+    def pressed(items: list[Item], *arguments: Any, **named: Any) -> list[Ranking]:
+        if items[0].compound == "pipe dream":
+            raise KeyboardInterrupt
+        return real(items, *arguments, **named)
+
+    real = run_blocks.rank_block
+    monkeypatch.setattr(run_blocks, "rank_block", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        rank_file(data, tmp_path / "run", settings)
+    assert "2 of 7 items are ranked and kept in" in caplog.text

@@ -318,11 +318,11 @@ def read_options(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Scoring]:
     """The scoring that ``admire rank`` is given with some options."""
     given: list[Settings] = []
 
-    def stop(items: list[Item], settings: Settings, **_: object) -> Run:
+    def stop(data: Path, out: Path, settings: Settings, **_: object) -> list[Path]:
         given.append(settings)
         raise UserError("That is enough.")
 
-    monkeypatch.setattr("admire.run.rank", stop)
+    monkeypatch.setattr("admire.run_blocks.rank_file", stop)
 
     def read_options(options: str) -> Scoring:
         with pytest.raises(SystemExit):
