@@ -326,9 +326,14 @@ def _connected(workers: Workers) -> Iterator[Any]:
     try:
         ray.init(**options)
     except (Exception, SystemExit) as error:
-        where = f"the Ray cluster at '{address}'" if address else "Ray on this machine"
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{where} cannot be used ({reason}).", "ray_address") from error
+        if not address:
+            raise UserError(f"Ray cannot be started on this machine ({reason}).") from error
+        raise UserError(
+            f"The Ray cluster at '{address}' cannot be used ({reason}). Where it asks for a token, "
+            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN.",
+            "ray_address",
+        ) from error
     try:
         yield ray
     finally:

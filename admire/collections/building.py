@@ -76,6 +76,7 @@ def write_over(workers: Workers, device: Device = "auto") -> WriteShards:
     def write(units: Iterable[Unit], encoder: TextEncoder) -> None:
         done = 0
         opener = partial(open_writer, named(encoder), device)
+        log.info("%d workers encode shards of %d things.", workers.count, sharding.SHARD)
         with closing(over_workers(units, opener, workers)) as written:
             for things in written:
                 remove_copies(things)
