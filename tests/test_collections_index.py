@@ -271,6 +271,7 @@ def test_pictures_without_captions_need_an_encoder_that_sees(tmp_path: Path, pic
     (pictures / "owls/night.txt").unlink()
     with pytest.raises(UserError, match=r"the encoder 'words' reads no pictures"):
         write_index(pictures, WordEncoder(), tmp_path / "index")
+    assert not (tmp_path / "index.unfinished").exists()
 
 
 # ----------------------------------------------------------------------------- adding, removing

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import logging
+import os
 import sys
 import tarfile
 from collections.abc import Callable, Sequence
@@ -142,6 +143,8 @@ def test_a_folder_gives_its_pictures_in_order_with_captions(tmp_path, caplog):
         (root / file).write_text("x")
     (root / "b/y.txt").write_text(" a caption\nin two lines\n")
     (root / "c.txt").write_text("of nothing")
+    (root / "👩\u200d💻\n.png").write_text("x")
+    (root / os.fsdecode(b"\xff.png")).write_text("x")
     (out / "far.png").write_text("x")
     (root / "near.png").symlink_to(root / "a.PNG")
     (root / "far.png").symlink_to(out / "far.png")
@@ -152,9 +155,13 @@ def test_a_folder_gives_its_pictures_in_order_with_captions(tmp_path, caplog):
         Candidate("b/deep/z.jpg", root / "b/deep/z.jpg"),
         Candidate("b/y.webp", root / "b/y.webp", "a caption in two lines"),
         Candidate("near.png", root / "near.png"),
+        Candidate("👩\u200d💻\n.png", root / "👩\u200d💻\n.png"),
     ]
-    (warning,) = [one for one in caplog.records if one.levelno == logging.WARNING]
-    assert "leads out of the folder; 2 left out" in warning.getMessage()
+    warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert [one.partition(": ")[2] for one in sorted(warnings, key=len)] == [
+        "has a name that is not UTF-8; 1 left out.",
+        "is a link that leads out of the folder; 2 left out.",
+    ]
 
 
 @pytest.mark.parametrize("suffix", [".lst", ".jsonl", ".csv", ".tsv", ".parquet"])

@@ -138,6 +138,7 @@ def _told(found: Found) -> dict[str, Any]:
 
 
 def index(
+    out: Annotated[Path, typer.Option(help="Index folder to write or change, for search --index.")],
     source: Annotated[
         Path | None,
         typer.Argument(
@@ -146,9 +147,6 @@ def index(
             "the column text."
         ),
     ] = None,
-    out: Annotated[
-        Path, typer.Option(help="Index folder to write or change, for search --index.")
-    ] = Path("index"),
     encoder: Annotated[
         str | None,
         typer.Option(

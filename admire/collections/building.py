@@ -8,7 +8,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -117,7 +117,12 @@ def write_index(
         check_folder(work, UNFINISHED)
         record = _plan(encoder, engine)
         _begin(work, record)
-        changes = _bring_up_to_date(work, record, source, encoder, write)
+        try:
+            changes = _bring_up_to_date(work, record, source, encoder, write)
+        except UserError:
+            if not any((work / "shards").glob("*/*.npy")):  # nothing is lost
+                shutil.rmtree(work, ignore_errors=True)
+            raise
         with replace_folder(out, "index") as part:
             part.rmdir()
             work.rename(part)
@@ -178,11 +183,13 @@ def remove_from_index(names: Sequence[str], index: Path) -> Changes:
 
 
 def default_encoder(source: Path) -> str:
-    """The encoder for a source where none is named: by whether its first thing has a picture.
+    """The encoder for a source where none is named: by whether it begins with a picture.
 
     Raises:
         UserError: the source cannot be read.
     """
+    if source.is_dir() and not any(source.glob("*.parquet")):
+        return "sight"
     with TemporaryDirectory(prefix="admire-") as unpacked:
         first = next(read_things(source, Path(unpacked)))
     return "sight" if first.image else "e5"
@@ -220,9 +227,10 @@ def _begin(work: Path, record: Mapping[str, Any]) -> None:
     """Make the folder of an unfinished index; one of another encoder is emptied."""
     try:
         if (work / "index.json").is_file():
-            if read_record(work)["encoder"] == record["encoder"]:
-                log.info("%s: goes on with what is there.", work)
-                return
+            with suppress(UserError):  # it is damaged
+                if read_record(work)["encoder"] == record["encoder"]:
+                    log.info("%s: goes on with what is there.", work)
+                    return
             log.warning("%s: was begun with another encoder, and begins anew.", work)
         shutil.rmtree(work, ignore_errors=True)
         (work / "shards").mkdir(parents=True)
@@ -324,6 +332,7 @@ def _bring_up_to_date(
     number, before = sources.index(place), _size(record)
     entries = {str(entry["name"]): entry for entry in record["shards"]}
     pending = [name for name in _names(folder) if name not in entries]
+    folder = folder.resolve()  # workers may start elsewhere
     unpacked = folder / "shards" / "unpacked"
     free = _free_names(folder)
     made: list[str] = []

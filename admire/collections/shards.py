@@ -392,6 +392,11 @@ def _store(
     encoded: Held,
     left_out: Iterable[Mapping[str, Any]],
 ) -> None:
+    """Write a :class:`Stored` shard of these rows, vectors and things that were left out.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
     with _whole_folder(folder) as part:
         for track, vectors in encoded.encoded.items():
             with write_whole(part / f"{track}.npy", "wb") as file:
@@ -418,5 +423,7 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
             raise UserError(
                 f"{folder}: cannot be written ({error.strerror or error}). Free space on the disk."
             ) from error
+    except UserError as error:
+        raise UserError(str(error).replace(str(part), str(folder)), *error.settings) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -166,7 +166,7 @@ def _folder(folder: Path) -> Iterator[Thing]:
         found = ((path.as_posix(),) for path in _pictures(folder, folder.resolve(), strange))
         database.executemany("INSERT INTO files VALUES (?)", found)
         for why, paths in strange.items():
-            log.warning("%s: %s; %d left out.", paths[0], why, len(paths))
+            log.warning("%r: %s; %d left out.", str(paths[0]), why, len(paths))
         for (name,) in database.execute("SELECT path FROM files ORDER BY path"):
             file = folder / name
             yield Thing(name, Path(os.path.abspath(file)), _beside(file), str(file))
@@ -187,10 +187,10 @@ def _pictures(
                 elif entry.is_dir(follow_symlinks=False):
                     yield from _pictures(folder, root, strange, path)
                 elif path.suffix.lower() in PICTURES and entry.is_file():
-                    if not entry.name.isprintable():  # half surrogates stand for foreign bytes
-                        strange.setdefault("has a name that is no text", []).append(path)
-                    else:
+                    if entry.name.encode(errors="replace").decode() == entry.name:
                         yield path
+                    else:  # half surrogates stand for bytes that are no text
+                        strange.setdefault("has a name that is not UTF-8", []).append(path)
     except OSError as error:
         raise UserError(f"{folder / below}: cannot be read ({error.strerror}).") from None
 
