@@ -198,14 +198,15 @@ def test_a_call_that_was_stopped_goes_on_with_the_shards_that_are_missing(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "peer", "pictures"]
 
 
-def test_shards_that_lack_in_the_middle_are_made_again(monkeypatch, tmp_path: Path, pictures):
+def test_a_shard_that_lacks_in_the_middle_or_is_damaged_is_made_again(
+    monkeypatch, tmp_path: Path, pictures
+):
     """So a worker of several that dies costs its shard alone."""
     monkeypatch.setattr(sharding, "SHARD", 2)
     write_index(pictures, PictureEncoder(), tmp_path / "peer")
     with pytest.raises(KeyboardInterrupt):
         write_index(pictures, Counting("red", stop), tmp_path / "index")
-    shard = tmp_path / "index.unfinished/shards/00000"
-    shard.rename(tmp_path / "lost")
+    cut(tmp_path / "index.unfinished/shards/00000/image.npy")
     goes_on = Counting()
     write_index(pictures, goes_on, tmp_path / "index")
     assert len(goes_on.seen) == 3

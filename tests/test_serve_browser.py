@@ -11,6 +11,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,11 +21,15 @@ from browser import PHONE, barriers, overflow
 from toys import ScriptedChat, WordEncoder
 
 from admire import SAMPLES, Settings, rank, read_items
+from admire.collections import write_index
 from admire.run_folder import read_run
 from admire.serve import Limits, Models, Service, make_server
 
-for package in ("starlette", "uvicorn"):
+for package in ("PIL", "starlette", "uvicorn"):
     pytest.importorskip(package, reason="needs the extra 'serve'")
+from PIL import Image  # noqa: E402 - after the skips
+from serving import ColourEncoder  # noqa: E402
+
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra 'test')")
 expect = playwright.expect
 
@@ -93,15 +98,13 @@ def black(width: int, height: int, rows: int = 100) -> bytes:
     return b"\x78\xda" + part * (height // rows) + packer.flush() + check
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("served")
-    texts = folder / "texts.txt"
-    texts.write_text("A young woman smiles, awake at night.\nA brown owl hoots.\nA red bicycle.\n")
-    chat, encoder = Owlish(), WordEncoder()
+@contextmanager
+def started(index: Path, encoder: WordEncoder) -> Iterator[Site]:
+    """A server with toy models and a collection."""
+    chat = Owlish()
     models = Models(
         changes={"sense": "vote"},
-        index=texts,
+        index=index,
         open_llms=lambda *_, **__: [chat],
         open_encoder=lambda *_, **__: encoder,
     )
@@ -115,6 +118,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         server.should_exit = True
         running.join()
     assert not service.folder.exists()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    texts = tmp_path_factory.mktemp("served") / "texts.txt"
+    texts.write_text("A young woman smiles, awake at night.\nA brown owl hoots.\nA red bicycle.\n")
+    with started(texts, WordEncoder()) as site:
+        yield site
 
 
 def until(is_so: Callable[[], object]) -> None:
@@ -355,6 +366,27 @@ def test_the_other_tab_searches_texts(site: Site, look: Look):
     page.locator("#find").click()
     expect(page.locator("#found .document").first).to_contain_text("A young woman smiles")
     expect(page.locator("#found .sense")).to_contain_text("idiomatic")
+
+
+def test_the_other_tab_searches_pictures(look: Look, tmp_path: Path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    captions = {"red": "A red bicycle.", "blue": "A young woman smiles at her laptop."}
+    for colour, caption in captions.items():
+        Image.new("RGB", (60, 40), colour).save(folder / f"{colour}.png")
+        (folder / f"{colour}.txt").write_text(caption)
+    write_index(folder, ColourEncoder(), tmp_path / "index")
+    with started(tmp_path / "index", ColourEncoder()) as site:
+        page = look(site.address)
+        page.locator("#tab-search").click()
+        page.locator("#search-text").fill(LATE.sentence)
+        page.locator("#search-span").fill("night owl")
+        page.locator("#find").click()
+        expect(page.locator("#found .candidate")).to_have_count(2)
+        expect(page.locator("#found .candidate").first).to_contain_text("A young woman smiles")
+        first = page.locator("#found img").first
+        first.evaluate("image => image.decode()")
+        assert first.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [60, 40]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

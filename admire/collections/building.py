@@ -331,7 +331,7 @@ def _bring_up_to_date(
     sources = list(dict.fromkeys([*record["sources"], place]))
     number, before = sources.index(place), _size(record)
     entries = {str(entry["name"]): entry for entry in record["shards"]}
-    pending = [name for name in _names(folder) if name not in entries]
+    pending = [name for name in _names(folder) if name not in entries and _is_whole(folder, name)]
     folder = folder.resolve()  # workers may start elsewhere
     unpacked = folder / "shards" / "unpacked"
     free = _free_names(folder)
@@ -346,7 +346,10 @@ def _bring_up_to_date(
     with closing(_Known()) as known:
         for name in (*entries, *pending):
             origin = entries[name]["source"] if name in entries else None
-            known.take(name, origin, _stored(folder, name))
+            try:
+                known.take(name, origin, _stored(folder, name))
+            except (OSError, ValueError, KeyError) as error:
+                raise _damaged(folder, name, error) from None
         try:
             unpacked.mkdir(parents=True)
             new = known.new(read_things(source, unpacked), number, sources)
@@ -366,24 +369,22 @@ def _bring_up_to_date(
             for one in _kept(folder, _entry(folder, name, number), *known.kept(name), free)
         ]
     added += [_entry(folder, name, number) for name in made]
-    added.sort(key=lambda entry: str(entry["name"]))
-    left_out = [one for entry in added for one in _stored(folder, entry["name"]).left_out()]
+    added.sort(key=lambda entry: int(entry["name"]))
+    left_out = (one for entry in added for one in _stored(folder, entry["name"]).left_out())
+    first, lacking = next(left_out, None), 1 + sum(1 for _ in left_out)
     record["shards"] = [entry for entry in (*there, *added) if entry["things"]]
     record["sources"] = sources
     if not record["shards"]:
-        raise UserError(f"{source}: nothing of it can be indexed. {left_out[0]['why']}")
-    if left_out:
+        why = first["why"] if first else ""
+        raise UserError(f"{source}: nothing of it can be indexed. {why}")
+    if first:
         log.warning(
-            "%s: %d left out. The first is '%s'. %s",
-            source,
-            len(left_out),
-            left_out[0]["id"],
-            left_out[0]["why"],
+            "%s: %d left out. The first is '%s'. %s", source, lacking, first["id"], first["why"]
         )
     _commit(folder, record)
     new_ones = sum(int(entry["things"]) for entry in added)
     gone = before + new_ones - _size(record)
-    return Changes(_size(record), new_ones, gone, len(left_out))
+    return Changes(_size(record), new_ones, gone, lacking if first else 0)
 
 
 # ---------------------------------------------------------------------------- shards and record
@@ -391,7 +392,8 @@ def _bring_up_to_date(
 
 def _names(folder: Path) -> list[str]:
     """The names of all shards that are there."""
-    return sorted(path.name for path in (folder / "shards").iterdir() if path.name.isdecimal())
+    names = [path.name for path in (folder / "shards").iterdir() if path.name.isdecimal()]
+    return sorted(names, key=int)
 
 
 def _free_names(folder: Path) -> Iterator[str]:
@@ -416,8 +418,22 @@ def _entry(folder: Path, name: str, source: int) -> dict[str, Any]:
     try:
         return {"name": name, "source": source, **_stored(folder, name).counts}
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        where = folder / "shards" / name
-        raise UserError(f"{where}: is damaged ({error}). Remove it and go on.") from None
+        raise _damaged(folder, name, error) from None
+
+
+def _damaged(folder: Path, name: str, error: Exception) -> UserError:
+    return UserError(f"{folder / 'shards' / name}: is damaged ({error}). Index again.")
+
+
+def _is_whole(folder: Path, name: str) -> bool:
+    """Whether a shard that nothing names yet can be used; else it is removed."""
+    try:
+        _entry(folder, name, 0)
+    except UserError as error:
+        log.warning("%s It is made again.", str(error).removesuffix(" Index again."))
+        shutil.rmtree(folder / "shards" / name, ignore_errors=True)
+        return False
+    return True
 
 
 def _kept(
