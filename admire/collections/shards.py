@@ -277,7 +277,7 @@ def write_shard(folder: Path, things: Sequence[Thing], encoder: TextEncoder) -> 
         }
         for k, why in sorted(left_out.items())
     ]
-    store_shard(folder, rows, vectors, whys)
+    _store(folder, rows, vectors, whys)
 
 
 def copy_shard(shard: Stored, rows: Iterable[int], left_out: Iterable[str], folder: Path) -> None:
@@ -298,7 +298,7 @@ def copy_shard(shard: Stored, rows: Iterable[int], left_out: Iterable[str], fold
     names = set(left_out)
     whys = [one for one in shard.left_out() if one["id"] in names]
     things = [_thing(known[row]) for row in kept]
-    store_shard(folder, [known[row] for row in kept], Held(things, vectors, masks), whys)
+    _store(folder, [known[row] for row in kept], Held(things, vectors, masks), whys)
 
 
 def digest(thing: Thing) -> str:
@@ -386,7 +386,7 @@ def _row(thing: Thing, content: str) -> dict[str, Any]:
     return {"id": thing.name, "image": image, "caption": thing.caption, "digest": content}
 
 
-def store_shard(
+def _store(
     folder: Path,
     rows: Iterable[Mapping[str, Any]],
     encoded: Held,
