@@ -19,8 +19,9 @@ with needs_extra("lance", "An index with the engine 'lance'"):
     import pyarrow
     from lancedb.index import IvfPq
 
-WIDER = 50
-"""For k things, WIDER * k are found by compressed vectors and then compared exactly."""
+WIDER, SHARE = 50, 1000
+"""For k things, WIDER * k are found by compressed vectors and then compared exactly; of a large
+collection at least one thing in SHARE, because more of them are then as near as the best."""
 
 TRAINABLE = 1000
 """The least number of vectors that LanceDB's quantiser can be trained on. With fewer there is no
@@ -46,7 +47,8 @@ class Lance:
     def search(self, asked: Mapping[str, Asked], k: int) -> tuple[Places, Scores]:
         """See :class:`admire.collections.index.Engine`."""
         query = np.concatenate([asked[track].query for track in self.tracks])
-        found = self.table.search(query).distance_type("dot").nprobes(PROBES).limit(WIDER * k)
+        wanted = max(WIDER * k, sum(shard.counts["things"] for shard in self.shards) // SHARE)
+        found = self.table.search(query).distance_type("dot").nprobes(PROBES).limit(wanted)
         places = found.select(["place", "_distance"]).to_arrow()["place"].to_numpy()
         return best(*score_places(self.shards, asked, places.astype(np.int64)), k)
 
