@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import logging
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from admire.collections.search import Found
 
 log = logging.getLogger("admire")
+
+SHOWN = 120
+"""How many letters of a picture's caption are printed; --json has all."""
 
 
 def search(
@@ -114,7 +118,11 @@ def search(
         title = f"{span}, {reading.sense.label}: {meant or '–'}"
     if found.pictures:
         rows = [
-            (f"{score:+.2f}", str(one.image or one.name), one.caption or "")
+            (
+                f"{score:+.2f}",
+                str(one.image or one.name),
+                shorten(one.caption or "", SHOWN, placeholder="…"),
+            )
             for one, score in found.things
         ]
         print_rows(("Score", "Picture", "Caption"), rows, title)
