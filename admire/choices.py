@@ -48,6 +48,9 @@ EngineName = Literal["exact", "lance"]
 large collections."""
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 
+Images = Literal["embed", "link"]
+"""Whether a report holds thumbnails of the pictures, or names their files."""
+
 Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["float32", "bfloat16", "float16"]
 ProfileName = Literal["embedded", "paper", "vision", "vision-local", "best"]

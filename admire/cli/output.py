@@ -35,16 +35,10 @@ def finish(run: Run, out: Path, *, report: bool = False) -> None:
 
     written = write_run(run, out)
     if report:
-        written.append(write_report_of(run, out))
+        from admire.report import write_report
+
+        written.append(write_report([out], out / REPORT))
     show_run(out, written)
-
-
-def write_report_of(run: Run, out: Path) -> Path:
-    """Add a page that shows the run to its folder; the run's items know their pictures."""
-    from admire.report import ranking_report, write_page
-
-    page = out / REPORT
-    return write_page(ranking_report([run], [out.resolve().name], page, folders=[out]), page)
 
 
 def show_run(out: Path, written: Iterable[Path]) -> None:

@@ -45,7 +45,6 @@ from admire.cli.output import (
     print_summaries,
     print_summary,
     show_run,
-    write_report_of,
 )
 from admire.errors import UserError
 
@@ -296,12 +295,9 @@ def rank(
         check_report(out / REPORT)
     written = rank_file(data, out, settings, language=lang, asking=asking, workers=shared)
     if report:
-        from admire.run_folder import read_run
+        from admire.report import write_report
 
-        run = read_run(out)
-        pairs = zip(run.rankings, read_items(data, lang), strict=True)
-        shown = tuple(replace(ranking, item=item) for ranking, item in pairs)
-        written.append(write_report_of(replace(run, rankings=shown), out))
+        written.append(write_report([out], out / REPORT))
     show_run(out, written)
 
 

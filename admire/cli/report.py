@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, get_args
 
 import typer
 
+from admire.choices import Images
 from admire.cli.options import choice
 
 log = logging.getLogger("admire")
-
-Images = Literal["embed", "link"]
-"""As :data:`admire.report.Images`, which is not imported here because that takes pandas."""
 
 
 def report(
@@ -28,7 +26,7 @@ def report(
         Images,
         choice(
             "images",
-            ("embed", "link"),
+            get_args(Images),
             "Put thumbnails into the file, or name the picture files.",
         ),
     ] = "embed",

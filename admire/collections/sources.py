@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import logging
 import os
 import sqlite3
@@ -17,16 +15,13 @@ from typing import Any, NoReturn, cast
 import pandas as pd
 
 from admire.errors import UserError, needs_extra
-from admire.files import check_columns, check_object
+from admire.files import check_columns, json_rows, table_parts
 from admire.items import Candidate
 
 log = logging.getLogger("admire")
 
 PICTURES = (".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 """The suffixes by which pictures are known in folders and in tar files."""
-
-ROWS = 1000
-"""How many rows of a table are read at once."""
 
 PACKED = 32
 """How many rows of a Parquet file, with their pictures, are read at once."""
@@ -248,51 +243,17 @@ def _list(path: Path, unpacked: Path) -> Iterator[Thing]:
 
 
 def _json(path: Path, unpacked: Path) -> Iterator[Thing]:
-    there = False
-    for number, line in enumerate(_raw_lines(path), start=1):
-        if not line.strip():
-            continue
-        there = True
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
-        check_object(row, f"{path}, row {number}")
+    for number, row in json_rows(path):
         yield _row(row, number, path)
-    if not there:
-        raise UserError(f"{path}: the file is empty.")
 
 
 def _table(path: Path, unpacked: Path) -> Iterator[Thing]:
     number = 0
-    try:
-        with (
-            path.open(encoding="utf-8-sig", newline="") as file,
-            pd.read_csv(
-                file,
-                sep="\t" if path.suffix == ".tsv" else ",",
-                dtype=str,
-                keep_default_na=False,  # "NA" and "null" are words
-                quoting=csv.QUOTE_MINIMAL,
-                chunksize=ROWS,
-            ) as chunks,
-        ):
-            for table in chunks:
-                if not isinstance(table.index, pd.RangeIndex):  # surplus cells became names
-                    raise UserError(f"{path}, row 1: has more cells than the header has columns.")
-                _check_kind(path, table)
-                for row in cast(list[dict[str, Any]], table.to_dict("records")):
-                    number += 1
-                    yield _row(row, number, path)
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: is not UTF-8 text. Save the file as UTF-8.") from None
-    except pd.errors.EmptyDataError:
-        raise UserError(f"{path}: the file is empty.") from None
-    except pd.errors.ParserError as error:
-        reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
-        raise UserError(f"{path}: is not a well-formed table ({reason}).") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    for table in table_parts(path, ()):
+        _check_kind(path, table)
+        for row in cast(list[dict[str, Any]], table.to_dict("records")):
+            number += 1
+            yield _row(row, number, path)
 
 
 def _check_kind(path: Path, table: pd.DataFrame) -> None:

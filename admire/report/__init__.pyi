@@ -4,10 +4,9 @@ from .plots import ranking_plots, retrieval_plots, senses_plots
 from .report import Kind, Plot, Report, Table
 from .texts import retrieval_report, senses_report
 from .thumbnails import Shown, thumbnail
-from .write import Images, check_report, ranking_report, write_page, write_report
+from .write import check_report, write_report
 
 __all__ = [
-    "Images",
     "Kind",
     "Plot",
     "Report",
@@ -18,7 +17,6 @@ __all__ = [
     "gallery",
     "parts",
     "ranking_plots",
-    "ranking_report",
     "result",
     "retrieval_plots",
     "retrieval_report",
@@ -27,6 +25,5 @@ __all__ = [
     "sweep_report",
     "thumbnail",
     "tuning_plots",
-    "write_page",
     "write_report",
 ]

@@ -19,7 +19,7 @@ from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
 from admire.report.names import file_name, plain_name
 from admire.report.sources import item_keys
-from admire.report.tables import score_run
+from admire.report.tables import score_rankings
 from admire.report.thumbnails import Shown
 from admire.run import Ranking, Run
 from admire.scorer import (
@@ -76,7 +76,7 @@ def gallery(
 
 def figures(run: Run) -> list[dict[str, float] | None]:
     """The figures of each item of a run; None of one whose gold is not known."""
-    scored = score_run(run)
+    scored = score_rankings(run)
     columns = [c for c in scored if c in (*metrics.METRICS, *metrics.SEQUENCE_METRICS)]
     found: list[dict[str, float] | None] = [None] * len(run.rankings)
     for place, row in zip(scored.index, scored.to_dict("records"), strict=True):

@@ -22,7 +22,7 @@ def ranking_tables(runs: Sequence[Run], names: Sequence[str]) -> list[Table]:
         names: what the runs are called.
     """
     records = [run.record for run in runs]
-    scored = [score_run(run) for run in runs]
+    scored = [score_rankings(run) for run in runs]
     return [
         *figure_tables(scored, names),
         _what_was_run(records, names),
@@ -33,7 +33,7 @@ def ranking_tables(runs: Sequence[Run], names: Sequence[str]) -> list[Table]:
 # --------------------------------------------------------------------------------------- figures
 
 
-def score_run(run: Run) -> pd.DataFrame:
+def score_rankings(run: Run) -> pd.DataFrame:
     """The figures of the items whose gold is known, with their languages.
 
     The index is the items' place in the run. As for :func:`admire.evaluation.score_items`, with

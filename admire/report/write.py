@@ -6,10 +6,10 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 from urllib.parse import quote
 
-from admire.choices import check_setting
+from admire.choices import Images, check_setting
 from admire.errors import UserError, check_extra
 from admire.llm.pictures import image_size
 from admire.report.curves import sweep_report, tuning_plots
@@ -27,9 +27,6 @@ from admire.run_folder import read_run
 from admire.storage import note_addition, write_whole
 
 log = logging.getLogger("admire")
-
-Images = Literal["embed", "link"]
-"""Whether a report holds thumbnails of the pictures, or names their files."""
 
 EXTRA = ("report", "A report", "matplotlib", "PIL")
 
