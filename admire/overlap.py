@@ -1,0 +1,130 @@
+"""What sets have in common: compounds, sentences, captions, and pictures that look alike."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from admire.items import Item
+
+Kind = Literal["compound", "sentence", "caption", "picture"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+Digests = Mapping[str, Collection[str]]
+"""By kind, digests of what a set holds; the card of a head or detector has those of what it saw."""
+
+SIDE = 16
+"""A picture's hash has SIDE × SIDE bits."""
+NEAR = 40
+"""Pictures whose hashes differ in no more bits than this look alike. Of AdMIRe's 425 drawings any two
+that are not the same differ in 55 or more; from its copy at another scale, saved as JPEG of quality
+40, cropped by 5 pixels or darkened, a drawing differs in 33 at most."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A compound, sentence, caption or picture of an item.
+
+    Attributes:
+        digest: of a text, 16 hexadecimal digits of the SHA-256 of :func:`plain`; of a picture, its
+            :func:`picture_hash`.
+        item: the item's place in its set, from 0.
+        name: the text, or the picture's name.
+    """
+
+    kind: Kind
+    digest: str
+    item: int
+    name: str
+
+
+def parts_of(items: Iterable[Item], *, pictures: bool = True) -> Iterator[Part]:
+    """The parts of items, in their order. Things of a sequence count as candidates do.
+
+    Args:
+        pictures: whether pictures are read.
+
+    Raises:
+        UserError: a picture cannot be read.
+    """
+    for number, item in enumerate(items):
+        yield Part("compound", _digest(_stem(item.phrase)), number, item.phrase)
+        if item.sentence:
+            yield Part("sentence", _digest(plain(item.sentence)), number, item.sentence)
+        for candidate in (*item.candidates, *item.sequence):
+            if candidate.caption:
+                digest = _digest(plain(candidate.caption))
+                yield Part("caption", digest, number, candidate.caption)
+            if candidate.image and pictures:
+                yield Part("picture", picture_hash(candidate.image), number, candidate.name)
+
+
+def digests(parts: Iterable[Part]) -> dict[str, list[str]]:
+    """The digests of parts by kind, each once, sorted."""
+    found: dict[str, set[str]] = {kind: set() for kind in KINDS}
+    for part in parts:
+        found[part.kind].add(part.digest)
+    return {kind: sorted(of_kind) for kind, of_kind in found.items()}
+
+
+def shared(parts: Iterable[Part], others: Digests) -> list[Part]:
+    """Those of the parts that are among others, too; pictures if they look alike."""
+    pictures = _bits(others.get("picture", ()))
+    known = {kind: set(others.get(kind, ())) for kind in KINDS}
+    return [
+        part
+        for part in parts
+        if part.digest in known[part.kind]
+        or (part.kind == "picture" and _looks_like_one(part.digest, pictures))
+    ]
+
+
+def _looks_like_one(digest: str, others: np.ndarray) -> bool:
+    return bool(len(others)) and bool(((others ^ _bits([digest])).sum(axis=1) <= NEAR).any())
+
+
+def _bits(hashes: Collection[str]) -> np.ndarray:
+    """Hashes as rows of SIDE * SIDE bits."""
+    joined = b"".join(map(bytes.fromhex, hashes))
+    rows = np.frombuffer(joined, dtype=np.uint8).reshape(-1, SIDE * SIDE // 8)
+    return np.unpackbits(rows, axis=1)
+
+
+def plain(text: str) -> str:
+    r"""A text without what copies differ in: case, spaces, punctuation, Markdown, ``\n``, HTML."""
+    text = unicodedata.normalize("NFKC", html.unescape(text)).casefold().replace("\\n", " ")
+    return " ".join(re.findall(r"\w+", text.replace("_", " ")))
+
+
+def _stem(compound: str) -> str:
+    """A compound without spaces and hyphens, and in the singular."""
+    return plain(compound).replace(" ", "").removesuffix("s")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def picture_hash(path: Path) -> str:
+    """The difference hash of a picture (dHash, as ImageHash computes it), in hexadecimal.
+
+    Copies that were scaled, saved again or recoloured have nearly the same.
+
+    Raises:
+        UserError: the picture cannot be read.
+    """
+    from PIL import Image
+
+    from admire.encoders.images import read_image
+
+    grey = read_image(path).convert("L").resize((SIDE + 1, SIDE), Image.Resampling.LANCZOS)
+    pixels = np.asarray(grey, dtype=int)
+    return np.packbits(pixels[:, 1:] > pixels[:, :-1]).tobytes().hex()
