@@ -24,9 +24,9 @@ Digests = Mapping[str, Collection[str]]
 SIDE = 16
 """A picture's hash has SIDE × SIDE bits."""
 NEAR = 40
-"""Pictures whose hashes differ in no more bits than this look alike. Of AdMIRe's 425 drawings any two
-that are not the same differ in 55 or more; from its copy at another scale, saved as JPEG of quality
-40, cropped by 5 pixels or darkened, a drawing differs in 33 at most."""
+"""Pictures whose hashes differ in no more bits than this look alike. Any two of AdMIRe's drawings
+(425) differ in 55 or more, unless they are the same; a copy at another scale, saved as JPEG of
+quality 40, cropped by 5 pixels or darkened, in 33 at most."""
 
 
 @dataclass(frozen=True)
