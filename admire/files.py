@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -150,6 +151,26 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
             check_object(row, f"{path}, row {number}")
             yield number, row
+
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_GUARDED = re.compile(r"'+[=+\-@\t\r]")
+
+
+def guarded(text: str) -> str:
+    """The text as a cell of a table of ours, in which no spreadsheet takes it for a formula.
+
+    A text that begins as a formula does gets an apostrophe before it, and so does one that begins
+    with apostrophes and such a sign, so that :func:`unguarded` gives every text back. It is for
+    tables that only admire and people read: a submission, and any other table in a form that a
+    task or :func:`admire.read_items` prescribes, holds its texts as they are.
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def unguarded(cell: str) -> str:
+    """The text of which :func:`guarded` made this cell."""
+    return cell[1:] if _GUARDED.match(cell) else cell
 
 
 def check_object(row: Any, where: str) -> None:

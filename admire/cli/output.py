@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from admire.terminal import cell
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -144,18 +146,16 @@ def print_table(table: Any, *, errors: bool = False) -> None:
 def print_rows(
     headings: Sequence[str], rows: Iterable[Sequence[object]], title: str, *, errors: bool = False
 ) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(*headings, title=escape(title), title_justify="left")
+    table = Table(*headings, title=cell(title, style="table.title"), title_justify="left")
     for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
+        table.add_row(*(cell(*str(value).split("\n")) for value in row))
     print_table(table, errors=errors)
 
 
 def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     """Print the first rankings of so many."""
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(show_lines=True)
@@ -165,10 +165,10 @@ def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
     for ranking in rankings[:SHOWN]:
         table.add_row(
-            escape(ranking.item.compound),
-            "\n".join(_sense_cell(i.sense) for i in ranking.interpretations) or "–",
-            escape("\n".join(i.meant or "–" for i in ranking.interpretations) or "–"),
-            escape("\n".join(_candidate_lines(ranking))),
+            cell(ranking.item.compound),
+            cell(*(_sense_cell(i.sense) for i in ranking.interpretations)) or "–",
+            cell(*(i.meant or "–" for i in ranking.interpretations)) or "–",
+            cell(*_candidate_lines(ranking)),
         )
     print_table(table)
     if count > SHOWN:
@@ -210,7 +210,9 @@ def print_summary(summary: pd.DataFrame, title: str, json: bool) -> None:
     from rich.table import Table
 
     metrics = list(dict.fromkeys(summary["metric"]))
-    table = Table("Items", "n", *metrics, title=title, title_justify="left")
+    table = Table(
+        "Items", "n", *metrics, title=cell(title, style="table.title"), title_justify="left"
+    )
     for (group, n), rows in summary.groupby(["group", "n"], sort=False):
         cells = {r.metric: f"{r.mean:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in rows.itertuples()}
         table.add_row(str(group), str(n), *(cells[metric] for metric in metrics))
