@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import io
 import json
 import re
@@ -151,6 +152,19 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
             check_object(row, f"{path}, row {number}")
             yield number, row
+
+
+def add_table(
+    file: IO[str], table: pd.DataFrame, *, separator: str = ",", header: bool = True
+) -> None:
+    """Add a table to a file, so that :func:`read_table` gives every cell back."""
+    if header:
+        csv.writer(file, delimiter=separator, lineterminator="\n").writerow(table.columns)
+    # A lone carriage return ends a line for readers, but the writer does not quote it.
+    cells = table.to_numpy().flat
+    returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
+    quoting: Literal[0, 1] = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
+    table.to_csv(file, sep=separator, index=False, header=False, quoting=quoting)
 
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")

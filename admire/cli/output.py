@@ -159,7 +159,7 @@ def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     from rich.table import Table
 
     table = Table(show_lines=True)
-    table.add_column("Compound", no_wrap=True)
+    table.add_column("Compound", no_wrap=True, overflow="ellipsis", max_width=30)
     table.add_column("Sense (votes)", no_wrap=True)
     table.add_column("Gloss", min_width=26, max_width=32)
     table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
