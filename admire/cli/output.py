@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from admire.terminal import cell
+from admire.terminal import cell, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,7 +159,7 @@ def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     from rich.table import Table
 
     table = Table(show_lines=True)
-    table.add_column("Compound", no_wrap=True, overflow="ellipsis", max_width=30)
+    table.add_column("Compound", no_wrap=True, overflow="ellipsis", max_width=24)
     table.add_column("Sense (votes)", no_wrap=True)
     table.add_column("Gloss", min_width=26, max_width=32)
     table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
@@ -182,10 +182,16 @@ def _candidate_lines(ranking: Ranking) -> list[str]:
         for candidate, score in zip(ranking.item.candidates, ranking.scores, strict=True)
     }
     return [
-        f"{found[name][0]:+.2f} {'★' if name == ranking.item.best else ' '} {name}  "
+        f"{found[name][0]:+.2f} {'★' if name == ranking.item.best else ' '} {_short(name)}  "
         + textwrap.shorten(found[name][1], 40, placeholder="…")
         for name in ranking.order
     ]
+
+
+def _short(name: str) -> str:
+    """A name of at most 28 signs: others would push what stands beside it off the table."""
+    shown = visible(name)
+    return shown if len(shown) <= 28 else f"{shown[:27]}…"
 
 
 def _sense_cell(sense: Sense) -> str:
