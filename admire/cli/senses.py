@@ -155,6 +155,7 @@ def train_detector(
     seed: Seed = 0,
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire."""
+    from admire.cards import brief
     from admire.senses import (
         DetectorTraining,
         open_context_encoder,
@@ -168,7 +169,7 @@ def train_detector(
     items = [item for path in data for item in read_idiomaticity(path)]
     trained = train_detector(items, open_context_encoder(encoder), settings, leave_out=unseen)
     trained.save(out)
-    print(jsonlib.dumps(trained.card, indent=2))
+    print(jsonlib.dumps(brief(trained.card), indent=2))
     log.info("Wrote %s", out)
 
 
