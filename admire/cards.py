@@ -6,15 +6,22 @@ import logging
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from admire import metrics
 from admire.items import Item
 from admire.overlap import KINDS, SIDE, Digests, Kind, Part, digests, parts_of, shared
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger("admire")
 
 SAW = "saw"
 """Where a card lists by kind the digests of what a head or detector was fitted and stopped on."""
+
+Seen = Mapping[str, Sequence[Kind]]
+"""Which kinds of an item's parts were seen, by ``head`` or ``detector``."""
 
 
 def what_it_saw(made: object) -> Digests | None:
@@ -80,7 +87,7 @@ def seen_by(
     return found
 
 
-def merged(seen: Iterable[Mapping[str, Sequence[Kind]]]) -> dict[str, list[Kind]]:
+def merged(seen: Iterable[Seen]) -> dict[str, list[Kind]]:
     """What of an item was seen in any of several runs."""
     found: dict[str, list[Kind]] = {}
     for one in seen:
@@ -132,6 +139,52 @@ def warn_of_shared(
 def _source(part: Part, taught: Sequence[Part]) -> Part:
     """The first of the parts that is the same as this one, or looks like it."""
     return next(one for one in taught if shared([part], {one.kind: [one.digest]}))
+
+
+def told_of_seen(
+    scored: pd.DataFrame, seen: Sequence[Seen], columns: Sequence[str] | None = None
+) -> list[str]:
+    """What to say of scored items that were seen in training: nothing, or a sentence for each of
+    head and detector, and the mean figures of the items that were not seen.
+
+    Args:
+        seen: of each scored item.
+        columns: the figures; None takes those of :func:`admire.evaluation.score_items`.
+    """
+    found = []
+    for who in sorted({who for one in seen for who in one}):
+        kinds = [(kind, k) for k, one in enumerate(seen) for kind in one.get(who, ())]
+        count = len({k for _, k in kinds})
+        found.append(
+            f"{count} of {len(seen)} items share {counts(kinds)} with what the {who} saw in "
+            "training."
+        )
+    left = [not any(one.values()) for one in seen]
+    if found and not any(left):
+        found.append("So these figures say little of unseen items.")
+    elif found:
+        known = (*metrics.METRICS, *metrics.SEQUENCE_METRICS)
+        names = columns or [one for one in known if one in scored]
+        means = scored.loc[left, list(names)].mean()
+        said = ", ".join(f"{one} {means[one]:.3f}" for one in names)
+        found.append(f"Figures of the other {sum(left)}: {said}.")
+    return found
+
+
+def warn_of_use(
+    items: Sequence[Item], detector: object, scored: pd.DataFrame, columns: Sequence[str], name: str
+) -> None:
+    """Warn if a detector saw parts of scored items in training.
+
+    Args:
+        scored: a row for each item.
+        columns: its figures.
+        name: of the items, for the message.
+    """
+    saw = what_it_saw(detector)
+    seen = seen_by(items, {"detector": saw} if saw else {}, pictures=False)
+    for line in told_of_seen(scored, seen, columns):
+        log.warning("%s: %s", name, line)
 
 
 def counts(found: Iterable[tuple[str, int]]) -> str:

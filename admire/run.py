@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from admire.cards import seen_by, what_it_saw
+from admire.cards import Seen, seen_by, what_it_saw
 from admire.choices import Ranker
 from admire.encoders import TextEncoder
 from admire.errors import UserError
@@ -25,7 +25,7 @@ from admire.llm import ChatModel, open_llms
 from admire.llm.batches import Desk
 from admire.llm.ledger import Ledger
 from admire.meaning import Meaning
-from admire.overlap import Digests, Kind
+from admire.overlap import Digests
 from admire.prompts import Prompts
 from admire.rankers import (
     Comparison,
@@ -74,7 +74,7 @@ class Ranking:
     parts: tuple[dict[str, Any], ...] = field(repr=False)
     judgements: tuple[Judgement, ...] = field(default=(), repr=False)
     fused: tuple[dict[str, Any], ...] = ()
-    seen: Mapping[str, Sequence[Kind]] = field(default_factory=dict)
+    seen: Seen = field(default_factory=dict)
 
     @property
     def predicted_type(self) -> SenseLabel | None:

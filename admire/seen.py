@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from admire import metrics
-from admire.cards import counts, merged
+from admire.cards import Seen, merged, told_of_seen
 from admire.errors import UserError
-from admire.overlap import Kind
 from admire.record import UNLISTED
 from admire.run_folder import ITEMS, RECORD, SEEN, read_record, read_rows
 
 log = logging.getLogger("admire")
-
-Seen = Mapping[str, Sequence[Kind]]
-"""As :attr:`admire.run.Ranking.seen`."""
 
 
 def warn_of_seen(scored: pd.DataFrame, *runs: Path) -> None:
@@ -48,43 +43,15 @@ def warn_of_seen(scored: pd.DataFrame, *runs: Path) -> None:
         log.warning("%s What was seen in training is not known.", error)
         return
     seen = [merged(of_item) for of_item in zip(*by_run, strict=True)] if by_run else scored[SEEN]
-    tell_seen(scored, list(seen), name)
+    for line in told_of_seen(scored, list(seen)):
+        log.warning("%s: %s", name, line)
     for who in sorted(old):
         log.warning(
-            "%s: its %s was made before cards listed what was seen in training, so whether it saw "
+            "%s: The %s was made before cards listed what was seen in training, so whether it saw "
             "these items is not known.",
             name,
             who,
         )
-
-
-def tell_seen(scored: pd.DataFrame, seen: Sequence[Seen], name: str) -> None:
-    """Warn of items that were seen, if there are any.
-
-    Args:
-        seen: of each scored item.
-        name: of what was scored, for the message.
-    """
-    for who in sorted({who for one in seen for who in one}):
-        kinds = [(kind, k) for k, one in enumerate(seen) for kind in one.get(who, ())]
-        log.warning(
-            "%s: %d of %d items share %s with what its %s saw in training.",
-            name,
-            len({k for _, k in kinds}),
-            len(seen),
-            counts(kinds),
-            who,
-        )
-    left = [not any(one.values()) for one in seen]
-    if all(left):
-        return
-    if not any(left):
-        log.warning("So these figures say little of unseen items.")
-        return
-    names = [one for one in (*metrics.METRICS, *metrics.SEQUENCE_METRICS) if one in scored]
-    means = scored.loc[left, names].mean()
-    said = ", ".join(f"{one} {means[one]:.3f}" for one in names)
-    log.warning("Figures of the other %d: %s", sum(left), said)
 
 
 def _seen_in(folder: Path, scored: pd.DataFrame) -> list[Seen]:

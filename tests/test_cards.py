@@ -20,6 +20,7 @@ from toys import MarkedEncoder, PictureEncoder, ScriptedChat, WordEncoder, marke
 from admire import SAMPLES, Candidate, Item, Settings, UserError, rank, read_items, write_run
 from admire.cards import seen_by, what_it_saw
 from admire.overlap import digests, parts_of
+from admire.report.tables import ranking_tables
 from admire.run_folder import read_run
 from admire.senses import LightDetector, Sense, open_detector, train_detector
 
@@ -57,6 +58,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"admire.{module}.open_encoder", lambda *_, **__: WordEncoder())
     monkeypatch.setattr("admire.head.triplets.open_llm", lambda *_, **__: llm)
     monkeypatch.setattr("admire.run.open_llms", lambda *_, **__: [llm])
+    monkeypatch.setattr("admire.llm.open_llm", lambda *_, **__: llm)
     monkeypatch.setattr("admire.head.sweep.cores", lambda: 1)
 
 
@@ -133,10 +135,10 @@ def test_a_run_and_its_scores_tell_what_the_head_saw_and_what_the_others_give(
     }
     said = lines(err)
     assert said[0] == (
-        f"{out}: 5 of 6 items share compounds (5), sentences (5) and captions (5) with what its "
+        f"{out}: 5 of 6 items share compounds (5), sentences (5) and captions (5) with what the "
         "head saw in training."
     )
-    assert said[1].startswith("Figures of the other 1: top1 ")
+    assert said[1].startswith(f"{out}: Figures of the other 1: top1 ")
 
     submission = out / "submission_en.tsv"
     code, scored, err = run(capsys, "score", submission, "--gold", data, "--json")
@@ -176,7 +178,7 @@ def test_the_same_captions_under_other_names_in_the_opposite_sense_are_found(
         {"head": ["caption"]},
         None,
     ]
-    assert "6 of 7 items share compounds (5) and captions (6) with what its head" in lines(err)[0]
+    assert "6 of 7 items share compounds (5) and captions (6) with what the head" in lines(err)[0]
 
 
 @needs_torch
@@ -198,7 +200,7 @@ def test_of_a_head_that_saw_other_things_nothing_is_said_and_figures_are_the_sam
     assert code == 0, err
     assert unknown == known
     assert lines(err) == [
-        f"{tmp_path / 'run'}: its head was made before cards listed what was seen in training, so "
+        f"{tmp_path / 'run'}: The head was made before cards listed what was seen in training, so "
         "whether it saw these items is not known."
     ]
     assert not any("seen" in one for one in rows(tmp_path / "run"))
@@ -305,10 +307,25 @@ def test_a_detectors_card_lists_compounds_and_sentences_and_a_run_tells_which_it
     ]
     said = lines(err)
     assert said[0] == (
-        f"{out}: 2 of 3 items share compounds (2) and sentences (1) with what its detector saw in "
+        f"{out}: 2 of 3 items share compounds (2) and sentences (1) with what the detector saw in "
         "training."
     )
-    assert said[1].startswith("Figures of the other 1: ")
+    assert said[1].startswith(f"{out}: Figures of the other 1: ")
+
+    code, _, err = run(capsys, "sense", data, "--out", tmp_path / "senses.tsv", *options)
+    assert code == 0, err
+    first, other = lines(err)
+    assert first == said[0].replace(str(out), str(data))
+    assert other.startswith(f"{data}: Figures of the other 1: accuracy ")
+    page = ranking_tables([read_run(out)], ["run"])[0].note
+    assert " ".join(one.removeprefix(f"{out}: ") for one in said).removesuffix(".") in page
+
+    table = [("EN", one.compound, one.sentence, "1") for one in wanted]
+    csv = tmp_path / "uses.csv"
+    pd.DataFrame(table, columns=["Language", "MWE", "Target", "Label"]).to_csv(csv, index=False)
+    code, _, err = run(capsys, "detect", csv, *options[-2:])
+    assert code == 0, err
+    assert lines(err)[0] == said[0].replace(str(out), str(csv))
 
     code, _, err = run(capsys, "rank", data, "--out", out, "--llm", "x", "--sense", "given")
     assert (code, lines(err)) == (0, [])
@@ -447,8 +464,8 @@ def test_blocks_say_the_same_and_runs_fused_or_tuned_say_what_each_saw(
         code, _, err = run(capsys, *command)
         assert code == 0, err
         said = lines(err)
-        assert "2 of 6 items share compounds (2) and sentences (2) with what its" in said[0]
-        assert said[1].startswith("Figures of the other 4: top1 ")
+        assert "2 of 6 items share compounds (2) and sentences (2) with what the" in said[0]
+        assert "Figures of the other 4: top1 " in said[1]
 
 
 def test_where_all_items_were_seen_there_are_no_other_figures(capsys, tmp_path, toys, reader):
