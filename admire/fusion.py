@@ -11,6 +11,7 @@ from typing import get_args
 
 import numpy as np
 
+from admire.cards import merged
 from admire.choices import Fusion, Number, check_setting
 from admire.errors import UserError
 from admire.interpretation import Interpretation
@@ -159,7 +160,15 @@ def _fuse_item(
         {"run": str(folder), "weight": weight, "order": one.order}
         for folder, weight, one in zip(folders, weights, rankings, strict=True)
     )
-    return Ranking(item, interpretations, scores, order, tuple(parts), fused=fused)
+    return Ranking(
+        item,
+        interpretations,
+        scores,
+        order,
+        tuple(parts),
+        fused=fused,
+        seen=merged(one.seen for one in rankings),
+    )
 
 
 def _fuse_senses(

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from admire.cards import what_it_saw
 from admire.encoders import TextEncoder
 from admire.errors import DISTRIBUTION, UserError
 from admire.interpretation import sense_method
@@ -43,6 +44,9 @@ PACKAGES = (
 )
 """Packages whose versions a run records, if they are installed."""
 
+UNLISTED = "unlisted"
+"""Where a record names the head or the detector if its card does not list what it saw."""
+
 
 def take_record(
     settings: Settings,
@@ -73,7 +77,9 @@ def take_record(
     }
     chosen["track"] = "+".join(tracks)
     chosen["llm_url"] = settings.llm_url and without_secrets(settings.llm_url)
-    return {
+    made = {"head": head, "detector": detector}
+    unlisted = [who for who, one in made.items() if one and what_it_saw(one) is None]
+    record = {
         "source": source,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "items": items,
@@ -97,6 +103,7 @@ def take_record(
         "prompts": prompts.fingerprints(),
         "versions": versions(),
     }
+    return record | ({UNLISTED: unlisted} if unlisted else {})
 
 
 def source_record(path: str | Path) -> dict[str, str]:

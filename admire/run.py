@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from admire.cards import Seen, seen_by, what_it_saw
 from admire.choices import Ranker
 from admire.encoders import TextEncoder
 from admire.errors import UserError
@@ -24,6 +25,7 @@ from admire.llm import ChatModel, open_llms
 from admire.llm.batches import Desk
 from admire.llm.ledger import Ledger
 from admire.meaning import Meaning
+from admire.overlap import Digests
 from admire.prompts import Prompts
 from admire.rankers import (
     Comparison,
@@ -61,6 +63,8 @@ class Ranking:
         judgements: what chat models that looked at the candidates made of them, one for each ranker
             and model.
         fused: the runs that it is fused from: ``run``, ``weight`` and ``order``.
+        seen: which kinds of its parts the ``head`` or ``detector`` of the run saw in training; see
+            :func:`admire.cards.seen_by`.
     """
 
     item: Item
@@ -70,6 +74,7 @@ class Ranking:
     parts: tuple[dict[str, Any], ...] = field(repr=False)
     judgements: tuple[Judgement, ...] = field(default=(), repr=False)
     fused: tuple[dict[str, Any], ...] = ()
+    seen: Seen = field(default_factory=dict)
 
     @property
     def predicted_type(self) -> SenseLabel | None:
@@ -157,6 +162,7 @@ class Opened:
         desk: where questions wait for the Batch API; None where they are asked at once.
         encoders: by track.
         record: see :func:`admire.record.take_record`.
+        saw: what the head and the detector saw in training, as far as their cards list it.
         timings: the seconds of each stage so far.
     """
 
@@ -170,6 +176,7 @@ class Opened:
     encoders: dict[str, TextEncoder]
     head: Projection | None
     record: dict[str, Any]
+    saw: Mapping[str, Digests] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
 
     def finished(self) -> dict[str, Any]:
@@ -234,7 +241,20 @@ def open_run(
         head=head,
         prompts=prompts,
     )
-    return Opened(settings, prompts, watched, taken, ledger, desk, detector, encoders, head, record)
+    saw = {who: what_it_saw(made) for who, made in (("head", head), ("detector", detector)) if made}
+    return Opened(
+        settings,
+        prompts,
+        watched,
+        taken,
+        ledger,
+        desk,
+        detector,
+        encoders,
+        head,
+        record,
+        {who: listed for who, listed in saw.items() if listed is not None},
+    )
 
 
 def rank_block(
@@ -273,7 +293,8 @@ def rank_block(
         for k, item in enumerate(items)
     ]
     _add_time(timings, "encoding and scores", started)
-    return rankings
+    seen = seen_by(items, opened.saw, pictures="image" in opened.encoders)
+    return [replace(one, seen=by) for one, by in zip(rankings, seen, strict=True)]
 
 
 def _add_time(timings: dict[str, float], stage: str, started: float) -> None:

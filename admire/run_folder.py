@@ -31,6 +31,7 @@ from admire.files import (
 from admire.interpretation import Interpretation
 from admire.items import Candidate, Item, SenseLabel
 from admire.meaning import Meaning
+from admire.overlap import KINDS
 from admire.rankers import Answer, Judgement
 from admire.recorded import Recorded, Said, key_of
 from admire.run import Ranking, Run
@@ -163,6 +164,8 @@ def add_block(
 SCORES, ITEMS, RECORD = "scores.csv", "items.jsonl", "run.json"
 WIDE = ".scores.csv.wide"
 """Takes the place of scores.csv when a block has brought new columns."""
+SEEN = "seen"
+"""Where a row of items.jsonl says what of the item the head or the detector saw in training."""
 UNFINISHED = "unfinished"
 """Where run.json says how far a run has come that is under way."""
 
@@ -249,7 +252,8 @@ def _item_row(ranking: Ranking) -> dict[str, Any]:
         "interpretations": [asdict(i) for i in ranking.interpretations],
         "judgements": [judgement.row() for judgement in ranking.judgements],
     }
-    return row | ({"fused": ranking.fused} if ranking.fused else {})
+    more = {"fused": ranking.fused, SEEN: ranking.seen}
+    return row | {name: told for name, told in more.items() if told}
 
 
 def _thing_row(one: Candidate) -> dict[str, str]:
@@ -364,7 +368,7 @@ def read_run(folder: Path) -> Run:
         UserError: the folder is not a run, or it is damaged.
     """
     table = _read_scores(folder, ("item", "candidate", "score"))
-    rows = list(_read_rows(folder))
+    rows = list(read_rows(folder))
     try:
         parts = {
             int(number): [_part(row) for row in part.to_dict("records")]
@@ -442,6 +446,7 @@ def _ranking(row: dict[str, Any], parts: list[dict[str, Any]]) -> Ranking:
         tuple(parts),
         tuple(map(_judgement, row.get("judgements", ()))),
         tuple(row.get("fused", ())),
+        row.get(SEEN, {}),
     )
 
 
@@ -461,7 +466,7 @@ def _meaning(said: dict[str, Any]) -> Meaning:
 def _read_items(folder: Path) -> tuple[list[Item], list[Prediction]]:
     """The items of a run folder, and what was predicted of them."""
     items, orders = [], []
-    for number, row in enumerate(_read_rows(folder), start=1):
+    for number, row in enumerate(read_rows(folder), start=1):
         item = _item(row)
         if item.best is None:
             raise UserError(f"{folder}: item {number} ('{item.compound}') has no gold order.")
@@ -482,7 +487,7 @@ def first_rankings(folder: Path, count: int) -> list[Ranking]:
     Raises:
         UserError: as for :func:`read_run`.
     """
-    rows = list(islice(_read_rows(folder), count))
+    rows = list(islice(read_rows(folder), count))
     parts: dict[int, list[dict[str, Any]]] = {}
     for table in table_parts(folder / SCORES, ("item", "candidate", "score")):
         for row in table.to_dict("records"):
@@ -494,13 +499,14 @@ def first_rankings(folder: Path, count: int) -> list[Ranking]:
 
 def score_run(folder: Path) -> pd.DataFrame | None:
     """As :func:`admire.evaluation.score_items` of a run folder, without the columns ``compound``
-    and ``sentence``; None where an item has no gold.
+    and ``sentence``, and with ``seen`` (see :attr:`admire.run.Ranking.seen`); None where an item
+    has no gold.
 
     Raises:
         UserError: the folder is not a run, or it is damaged.
     """
     tables, told = [], False
-    for block in blocks(_read_rows(folder)):
+    for block in blocks(read_rows(folder)):
         scored = []
         for row in block:
             item, prediction = _item(row), _prediction(row)
@@ -511,11 +517,17 @@ def score_run(folder: Path) -> pd.DataFrame | None:
         kinds = pd.Categorical(
             [row["sentence_type"] for row in block], categories=get_args(SenseLabel)
         )
-        tables.append(pd.DataFrame({"sentence_type": kinds, **pd.DataFrame(scored)}))
+        seen = [row.get(SEEN, {}) for row in block]
+        tables.append(pd.DataFrame({"sentence_type": kinds, **pd.DataFrame(scored), SEEN: seen}))
     return without_untold(pd.concat(tables, ignore_index=True), told)
 
 
-def _read_rows(folder: Path) -> Iterator[dict[str, Any]]:
+def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a run folder's items.jsonl; of a run that is under way, those of whole blocks.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
     path = folder / ITEMS
     left = _length(folder, ITEMS)
     with open_text(path) as file:
@@ -524,7 +536,16 @@ def _read_rows(folder: Path) -> Iterator[dict[str, Any]]:
             if left < 0:
                 break
             if line.strip():
-                yield _parsed(line, path)
+                row = _parsed(line, path)
+                if not isinstance(row, dict) or not _is_seen(row.get(SEEN, {})):
+                    raise UserError(f"{path}: is damaged. Run admire rank again.")
+                yield row
+
+
+def _is_seen(said: Any) -> bool:
+    return isinstance(said, dict) and all(
+        isinstance(kinds, list) and all(kind in KINDS for kind in kinds) for kinds in said.values()
+    )
 
 
 def _read_scores(folder: Path, required: Iterable[str]) -> pd.DataFrame:

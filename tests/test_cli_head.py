@@ -106,7 +106,9 @@ def test_train_writes_a_head_and_prints_its_card(capsys, tmp_path, opened, table
     )
     assert card["encoder"]["identity"] == "words:1"
     assert sorted(chain(*card["compounds"].values())) == sorted(COMPOUNDS)
-    assert load_projection(folder).card == card
+    whole = load_projection(folder).card
+    assert {name: len(found) for name, found in whole["saw"].items()} == card["saw"]
+    assert whole | {"saw": card["saw"]} == card
 
 
 def test_trains_defaults_are_the_librarys(capsys, opened, table):

@@ -15,6 +15,7 @@ from toys import ScriptedChat, WordEncoder
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank
 from admire.encoders.hub import folder_digest
+from admire.overlap import digests, parts_of
 from admire.senses import Setting, Use, hold_out_compounds, open_detector
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
@@ -223,6 +224,7 @@ def test_the_folder_says_how_it_was_made(made, base, setting):
         "rows": 16,
         "validation_rows": 8,
         "macro_f1": max(figures[1:]),
+        "saw": digests(parts_of(use.item for use in (*TRAIN, *HELD))),
     }
 
 

@@ -10,7 +10,10 @@ import pytest
 pytest.importorskip("wordninja")
 
 from admire import Item
-from admire.senses.make_detector import read_bicontext, read_magpie
+from admire.overlap import digests, parts_of
+from admire.senses import open_detector, read_compounds
+from admire.senses.light import sample_items
+from admire.senses.make_detector import SETTINGS, read_bicontext, read_magpie, read_sources
 
 
 def test_a_compound_has_a_literal_use_and_then_an_idiomatic_one(tmp_path: Path):
@@ -64,3 +67,11 @@ def test_the_real_sources_are_read(shared: Path):
     idioms = read_magpie(senses / "magpie_typebased_dev.csv")
     assert not any("ID" in item.sentence and "IDof" in item.sentence for item in idioms)
     assert len({item.compound for item in idioms}) > 30
+
+
+def test_the_built_in_detector_lists_what_the_real_sources_give_today(shared: Path):
+    left_out = read_compounds(shared / "leave_out_compounds.txt")
+    items = sample_items(read_sources(shared), SETTINGS, leave_out=left_out)
+    card = open_detector().card
+    assert len(items) == card["items"]
+    assert digests(parts_of(items)) == card["saw"]

@@ -97,3 +97,42 @@ def explains(sense: str, idiomatic: str = IDIOMATIC, literal: str = LITERAL) -> 
         return idiomatic if "idiom of the sentence" in prompt else literal
 
     return ScriptedChat(answer, name=f"explains {sense}")
+
+
+class MarkedEncoder:
+    """Two noisy numbers a place: the first tells whether the text says 'really' or 'hardly'.
+
+    ``asked`` are the words that were asked for, with the sentence of the prompt around them.
+    """
+
+    name = "marked"
+    identity = "marked:1"
+    batch = 16
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def encode_texts(self, texts, *, role):
+        raise NotImplementedError
+
+    def encode_queries(self, queries):
+        self.asked += [(q.text[slice(*q.span)], q.text) for q in queries]
+        return np.array([self.vector(query.text) for query in queries])
+
+    def vector(self, text: str) -> np.ndarray:
+        noise = np.random.default_rng(zlib.crc32(text.encode())).normal(size=2)
+        noise[0] += 4.0 * ("really" in text) - 4.0 * ("hardly" in text)
+        return noise
+
+
+def marked(compounds: int = 20, each: int = 4) -> list[Item]:
+    """Sentences whose sense that encoder can tell, half of each compound's in each sense."""
+    return [
+        Item(
+            f"c{k}",
+            f"A c{k} {'really' if j % 2 else 'hardly'} {j}.",
+            sentence_type="idiomatic" if j % 2 else "literal",
+        )
+        for k in range(compounds)
+        for j in range(each)
+    ]

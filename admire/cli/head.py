@@ -64,6 +64,7 @@ def train_head(
     seed: Seed = 0,
 ) -> None:
     """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %."""
+    from admire.cards import brief
     from admire.choices import check_setting
     from admire.head import HeadTraining, compare_heads, open_triplets
     from admire.head import train_head as train
@@ -109,7 +110,7 @@ def train_head(
     head = train(triplets, settings, opened)
     head.save(out)
     log.info("Wrote %s", out)
-    print(jsonlib.dumps(head.card, indent=2))
+    print(jsonlib.dumps(brief(head.card), indent=2))
 
 
 def sweep(

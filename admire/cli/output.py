@@ -51,12 +51,14 @@ def show_run(out: Path, written: Iterable[Path]) -> None:
     """
     from admire.evaluation import summarise
     from admire.run_folder import first_rankings, read_record, score_run
+    from admire.seen import warn_of_seen
 
     record = read_record(out)
     print_rankings(first_rankings(out, SHOWN), record["items"])
     scored = score_run(out)
     if scored is not None:
         print_summary(summarise(scored), str(out), json=False)
+        warn_of_seen(scored, out)
     print_account(record.get("asked", ()))
     for path in written:
         log.info("Wrote %s", path)

@@ -310,6 +310,7 @@ def score(
     """Score submissions: top-1, DCG and both correlations, with 95 % bootstrap intervals."""
     from admire.evaluation import paired_difference, score_items, summarise
     from admire.items import read_items
+    from admire.seen import warn_of_seen
     from admire.submission import read_submission
 
     if len(submissions) > 2:
@@ -322,6 +323,8 @@ def score(
     if len(scored) == 2:
         tables["second minus first"] = paired_difference(*scored, seed=seed)
     print_summaries(tables, json)
+    for path, one in zip(submissions, scored, strict=True):
+        warn_of_seen(one, path)
 
 
 def fuse(
@@ -366,6 +369,7 @@ def tune(
     The figures are of cross-validation: of items that had no say in what was chosen for them.
     """
     from admire.evaluation import summarise
+    from admire.seen import warn_of_seen
     from admire.tuning import tune as tune_run
     from admire.tuning import tune_weights
 
@@ -373,6 +377,7 @@ def tune(
         scored, shares = tune_weights(runs, method or "scores", seed=seed)
         title = f"{' & '.join(map(str, runs))}, fused as other compounds choose"
         print_summary(summarise(scored, seed=seed), title, json)
+        warn_of_seen(scored, *runs)
         log.info(
             "All items together choose admire fuse %s%s --weight %s",
             shlex.join(map(str, runs)),
@@ -385,6 +390,7 @@ def tune(
     (run,) = runs
     scored, best = tune_run(run, seed=seed)
     print_summary(summarise(scored, seed=seed), f"{run}, scored as other compounds choose", json)
+    warn_of_seen(scored, run)
     weights = f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
     log.info(
         "All items together choose --gate %s --contrast %g %s --texts %s%s",

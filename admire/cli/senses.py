@@ -48,8 +48,9 @@ def sense(
     json: Json = False,
 ) -> None:
     """Classify each compound as idiomatic or literal, and score that where the type is known."""
+    from admire.cards import warn_of_use
     from admire.evaluation import summarise
-    from admire.interpretation import interpret
+    from admire.interpretation import interpret, sense_method
     from admire.items import read_items
     from admire.llm import open_llm
     from admire.metrics import calibration_error
@@ -57,14 +58,17 @@ def sense(
     from admire.senses import known_senses, open_detector, write_senses
 
     items = read_items(data, lang)
+    opened = open_llm(llm, url=llm_url)
+    asked = sense_method(sense, opened) == "detector"
+    used = open_detector(detector) if detector or asked else None
     (readings,) = interpret(
         items,
-        [open_llm(llm, url=llm_url)],
+        [opened],
         Prompts(prompts),
         sense=sense,
         votes=votes,
         seed=seed,
-        detector=open_detector(detector) if detector else None,
+        detector=used,
         glosses="none",
     )
     table = write_senses(out, items, [reading.sense for reading in readings])
@@ -77,6 +81,8 @@ def sense(
             known["sentence_type"] == "idiomatic",
         )
         log.info("The probabilities' expected calibration error: %.3f", error)
+        if asked:
+            warn_of_use([items[k] for k in known.index], used, known, ["accuracy"], str(data))
 
 
 def detect(
@@ -155,6 +161,7 @@ def train_detector(
     seed: Seed = 0,
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire."""
+    from admire.cards import brief
     from admire.senses import (
         DetectorTraining,
         open_context_encoder,
@@ -168,7 +175,7 @@ def train_detector(
     items = [item for path in data for item in read_idiomaticity(path)]
     trained = train_detector(items, open_context_encoder(encoder), settings, leave_out=unseen)
     trained.save(out)
-    print(jsonlib.dumps(trained.card, indent=2))
+    print(jsonlib.dumps(brief(trained.card), indent=2))
     log.info("Wrote %s", out)
 
 

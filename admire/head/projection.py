@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from admire.cards import check_saw
 from admire.encoders import Vectors
 from admire.errors import UserError, needs_extra
 from admire.head.settings import HeadTraining
@@ -57,7 +58,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Projection:
-    """A trained head with its card: encoder, modalities, settings, split and losses."""
+    """A trained head with its card: encoder, modalities, settings, split, losses, what it saw."""
 
     head: Head
     card: dict[str, Any]
@@ -131,6 +132,7 @@ def load_projection(folder: Path) -> Projection:
         history = tuple(Epoch(**epoch) for epoch in card.pop("history"))
         for name in ("name", "identity"):
             card["encoder"][name].strip()
+        check_saw(card)
     except FileNotFoundError as error:
         raise UserError(
             f"{folder}: holds no head ({Path(error.filename).name} is missing).", "head"

@@ -18,7 +18,7 @@ from admire.errors import UserError, needs_extra
 from admire.evaluation import paired_difference, score_items, summarise
 from admire.head.projection import head_scores
 from admire.head.settings import FOLDS, HeadTraining
-from admire.head.training import fit_and_test_head
+from admire.head.training import fit_and_test_head, warn_of_shared_samples
 from admire.head.triplets import Indices, Triplets, split_compounds
 from admire.items import Item
 from admire.machine import cores
@@ -75,8 +75,10 @@ def sweep_heads(
         UserError: a setting does not suit the data, or ``out`` is not the file of a sweep or cannot
             be written.
     """
-    jobs = [_Job(one, split_compounds(data.compounds, one.seed)) for one in settings]
+    splits = {one.seed: split_compounds(data.compounds, one.seed) for one in settings}
+    jobs = [_Job(one, splits[one.seed]) for one in settings]
     outcomes = _outcomes(data, jobs, out, processes)
+    warn_of_shared_samples(data, [*splits.values()], "the heads")
     rows = [asdict(one) | outcome for one, outcome in zip(settings, outcomes, strict=True)]
     return pd.DataFrame(rows).drop(columns="scores")
 
@@ -141,6 +143,7 @@ def cross_validate_heads(
     parts = _folds(data.compounds, folds, seed)
     jobs = [_Job(one, part) for part in parts for one in settings]
     outcomes = _outcomes(data, jobs, out, processes)
+    warn_of_shared_samples(data, parts, "their heads")
     plain = head_scores(data, np.arange(len(items)))
     headed = plain.copy()
     for k, (_, _, held) in enumerate(parts):

@@ -8,11 +8,13 @@ from dataclasses import asdict
 
 import numpy as np
 
+from admire.cards import SAW, warn_of_shared
 from admire.encoders import TextEncoder
 from admire.errors import UserError, needs_extra
 from admire.head.projection import Epoch, Head, Projection, top1_share
 from admire.head.settings import HeadTraining
 from admire.head.triplets import Indices, Triplets, draw_soft_negatives, split_compounds
+from admire.overlap import digests
 
 with needs_extra("train", "A projection head"):
     import torch
@@ -50,14 +52,16 @@ def info_nce(
 def train_head(data: Triplets, settings: HeadTraining, encoder: TextEncoder) -> Projection:
     """Split by compound, train a head, and compare the test samples with and without it.
 
-    The card of the result has the settings, the compounds of the three parts, the best epoch and
-    the share of test samples whose best candidate is ranked first.
+    The card of the result has the settings, the compounds of the three parts, the best epoch, the
+    share of test samples whose best candidate is ranked first, and the digests of what the head saw
+    for training and validation. A warning tells if the test samples share some of that.
 
     Raises:
         UserError: there are too few compounds for the split or the soft negatives.
     """
     parts = split_compounds(data.compounds, settings.seed)
     head, history, outcome = fit_and_test_head(data, settings, parts)
+    warn_of_shared_samples(data, [parts], "the head")
     card = {
         "encoder": {"name": encoder.name, "identity": encoder.identity},
         "width": data.anchors.shape[1],
@@ -71,7 +75,22 @@ def train_head(data: Triplets, settings: HeadTraining, encoder: TextEncoder) -> 
         "validation_loss": outcome["validation_loss"],
         "test_top1": {"head": outcome["test_top1"], "none": outcome["none_top1"]},
     }
+    if data.items:
+        learned = {*parts[0].tolist(), *parts[1].tolist()}
+        card[SAW] = digests(part for part in data.parts() if part.item in learned)
     return Projection(head, card, history)
+
+
+def warn_of_shared_samples(
+    data: Triplets, splits: Sequence[tuple[Indices, Indices, Indices]], who: str
+) -> None:
+    """Warn if samples of a test share parts with those for training or validation.
+
+    A split by compound does not prevent that where compounds have the same pictures or captions, or
+    are written in two ways.
+    """
+    learned = [(np.concatenate(split[:2]), split[2]) for split in splits]
+    warn_of_shared(data.parts(), learned, [item.compound for item in data.items], who)
 
 
 def fit_and_test_head(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from admire.errors import UserError
 from admire.interpretation import true_queries
 from admire.items import Item
 from admire.llm import ChatModel, open_llm
+from admire.overlap import Part, parts_of
 from admire.prompts import Prompts
 
 Indices = npt.NDArray[np.int64]
@@ -39,6 +40,7 @@ class Triplets:
         modalities: the names of the M modalities: ``image``, ``augmented image 1``, ``caption``,
             ``paraphrase by embedded``, …
         gloss: which anchors are glosses, shape (S,). The others are compounds.
+        items: what they were made of, one for each sample; nothing where that is not known.
     """
 
     compounds: tuple[str, ...]
@@ -48,6 +50,17 @@ class Triplets:
     positive: Indices
     modalities: tuple[str, ...]
     gloss: npt.NDArray[np.bool_]
+    items: tuple[Item, ...] = ()
+
+    def parts(self) -> Iterator[Part]:
+        """The parts of the items that a head learns from; variants count as what they stand for.
+
+        Raises:
+            UserError: a picture cannot be read.
+        """
+        for part in parts_of(self.items, pictures="image" in self.modalities):
+            if part.kind != "caption" or "caption" in self.modalities:
+                yield part
 
 
 def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str, dict[Path, Path]]:
@@ -248,6 +261,7 @@ def encode_triplets(
         np.array(positive),
         tuple(found),
         np.array([query != item.phrase for query, item in zip(queries, items, strict=True)]),
+        tuple(items),
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
+from admire.cards import told_of_seen
 from admire.evaluation import paired_difference, score_items, summarise
 from admire.report.names import file_name, plain_name
 from admire.report.report import Table
@@ -23,8 +25,16 @@ def ranking_tables(runs: Sequence[Run], names: Sequence[str]) -> list[Table]:
     """
     records = [run.record for run in runs]
     scored = [score_rankings(run) for run in runs]
+    figures = figure_tables(scored, names)
+    if figures:
+        said = [
+            f"{name}: {line}" if len(runs) > 1 else line
+            for run, name, table in zip(runs, names, scored, strict=True)
+            for line in told_of_seen(table, [run.rankings[k].seen for k in table.index])
+        ]
+        figures[0] = replace(figures[0], note=" ".join([figures[0].note, *said]))
     return [
-        *figure_tables(scored, names),
+        *figures,
         _what_was_run(records, names),
         *_what_it_took(records, names),
     ]

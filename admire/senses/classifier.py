@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from admire.cards import SAW, check_saw, read_by_detectors
 from admire.choices import Number, check_settings
 from admire.encoders.hub import folder_digest, load_cached_first, resolve_source
 from admire.encoders.placement import Placement
 from admire.errors import UserError, needs_extra
 from admire.files import read_text
+from admire.overlap import digests
 from admire.senses.sense import Sense, majority
 from admire.senses.task2a import LABELS, Setting, Use, context_columns, macro_f1
 from admire.storage import check_folder, write_whole
@@ -79,6 +81,11 @@ class Classifier:
         self.setting = setting
         self.record = record
         self.identity = identity
+
+    @property
+    def card(self) -> Mapping[str, Any]:
+        """Its record, by the name that a light detector and a head have for it."""
+        return self.record
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -160,9 +167,10 @@ def _read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     try:
         record = json.loads(read_text(path))
+        check_saw(record)
         if record["setting"] in get_args(Setting):
             return dict(record)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise UserError(f"{path}: does not describe a classifier that admire trained.", "detector")
 
@@ -299,6 +307,7 @@ def train_classifier(
             "rows": len(rows),
             "validation_rows": len(held),
             "macro_f1": max(figures[1:]),
+            SAW: digests(read_by_detectors(use.item for use in (*train, *validation))),
         }
         with write_whole(folder / RECORD) as file:
             json.dump(record, file, indent=2, ensure_ascii=False)

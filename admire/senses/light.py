@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from admire.cards import SAW, check_saw, read_by_detectors, warn_of_shared
 from admire.choices import Number, check_settings
 from admire.encoders import Query, QueryEncoder, open_encoder
 from admire.errors import UserError, needs_extra
 from admire.files import read_text
 from admire.metrics import calibration_error
+from admire.overlap import digests
 from admire.prompts import Prompts
 from admire.senses.sense import Sense
 from admire.storage import write_whole
@@ -45,7 +47,8 @@ class LightDetector:
             of the idiomatic sense.
         biases: shape (heads,), added to the log-odds.
         neutral: whether neutral contexts are subtracted, see :class:`DetectorTraining`.
-        card: how it was made.
+        card: how it was made; ``saw`` has the digests of the compounds and sentences that it was
+            trained on, in detectors of older versions not.
         identity: SHA-256 of its file; of a new detector, of the file that :meth:`save` writes.
     """
 
@@ -226,6 +229,7 @@ def open_light_detector(path: Path) -> LightDetector:
         weights, biases = np.array(content["weights"]), np.array(content["biases"])
         if weights.ndim != 2 or biases.shape != weights.shape[:1]:
             raise ValueError("the shapes do not fit")
+        check_saw(content["card"])
         return LightDetector(
             content["encoder"],
             content["identity"],
@@ -310,7 +314,8 @@ def train_detector(
 
     Each of the heads is trained on four fifths of the compounds, with the senses balanced. The
     fifth that is left out serves to calibrate. The card's figures are of these compounds, which a
-    head never saw.
+    head never saw. A warning tells if a sentence of theirs is also one of another compound that it
+    did see.
 
     With ``settings.neutral``, what a head says of neutral sentences is subtracted there, as it is
     in use. Only compounds that occur in both senses count, with as much weight for one sense as
@@ -362,6 +367,9 @@ def train_detector(
     scale = LogisticRegression(C=np.inf)
     scale.fit(found, labels[told], sample_weight=weights[told])
     probabilities = scale.predict_proba(found)[:, 1]
+    parts = read_by_detectors(items)
+    splits = [(train, test) for (train, _), test in zip(folds, unseen, strict=True)]
+    warn_of_shared(parts, splits, [item.compound for item in items], "the detector's heads")
     right = (probabilities > 0.5) == labels[told]
     area = roc_auc_score(labels[told], probabilities, sample_weight=weights[told])
     prompts = Prompts().fingerprints()
@@ -383,6 +391,7 @@ def train_detector(
             for name, digest in prompts.items()
             if name.startswith(("detect_", "neutral_"))
         },
+        SAW: digests(parts),
     }
     return LightDetector(
         encoder.name,

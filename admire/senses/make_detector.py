@@ -21,6 +21,7 @@ from pathlib import Path
 
 import wordninja
 
+from admire.cards import brief
 from admire.files import read_table, read_text
 from admire.items import Item
 from admire.senses.detector import BUILT_IN
@@ -38,6 +39,7 @@ SOURCES = {
     "Geometry of Compositionality": "Gong et al. 2017, no licence stated; English compounds",
     "MAGPIE": "Haagsma et al. 2020, CC-BY-4.0; English idioms that occur in both senses",
 }
+SETTINGS = DetectorTraining(per_compound=3)
 REACH = 100
 """Characters that are kept on either side of a compound in texts of several sentences."""
 
@@ -109,12 +111,12 @@ def main(data: Path) -> None:
     detector = train_detector(
         read_sources(data),
         open_context_encoder("embedded-state"),
-        DetectorTraining(per_compound=3),
+        SETTINGS,
         leave_out=read_compounds(data / "leave_out_compounds.txt"),
     )
     detector = replace(detector, card=detector.card | {"sources": SOURCES}, identity="")
     detector.save(BUILT_IN)
-    print(detector.card)
+    print(brief(detector.card))
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from admire.cards import warn_of_use
 from admire.errors import UserError, needs_extra
 from admire.files import read_table, read_text
 from admire.items import Item, SenseLabel, read_items
 from admire.languages import check_language
-from admire.senses.sense import Sense, write_senses
+from admire.senses.sense import Sense, known_senses, sense_table, write_senses
 from admire.storage import write_whole
 
 if TYPE_CHECKING:
@@ -181,7 +182,12 @@ def detect_uses(
     if table:
         write_senses(table, items, senses)
         log.info("Wrote %s", table)
-    return score_senses(items, senses) if labelled else []
+    if not labelled:
+        return []
+    scores = score_senses(items, senses)
+    known = known_senses(sense_table(items, senses))
+    warn_of_use(items, detector, known, ["accuracy"], str(data))
+    return scores
 
 
 def write_predictions(
