@@ -51,9 +51,10 @@ def audit_tables(told: Mapping[str, Any], *, items: int = 100, of: str = "") -> 
         of: what the audited run is called, if that is to be told.
     """
     audited = f"Audit of {of}" if of else "Audit"
-    tables = [Table(f"{audited}: the set", ("Finding", "How many", "Which"), (*_findings(told),))]
+    headings = ("Finding", "How many", "Which")
+    the_set = Table(f"{audited}: the set", headings, (*_findings(told),), folded=True)
     if not told["against"]:
-        return tables
+        return [the_set]
     shares = Table(
         f"{audited}: {_headline(told)}",
         ("Against", "Items", *(f"{kind.title()}s" for kind in KINDS), "Same sense", "Opposite"),
@@ -64,15 +65,24 @@ def audit_tables(told: Mapping[str, Any], *, items: int = 100, of: str = "") -> 
     )
     touched = [(one["name"], item) for one in told["against"] for item in one["touched"]]
     if not touched:
-        return [shares, *tables]
+        return [shares, the_set]
     more = len(touched) - items
     which = Table(
         f"{audited}: items that share something",
         ("Item", "Against", "What it shares", "With", "Sense"),
         tuple(_touched_row(name, item) for name, item in touched[:items]),
         f"And {more} more; the JSON has them all." if more > 0 else "",
+        folded=True,
     )
-    return [shares, which, *tables]
+    return [shares, which, the_set]
+
+
+def _set_name(path: str) -> str:
+    """What a set is called: a file's name, with its folder's where every set calls it so."""
+    name = file_name(path)
+    if not name.startswith("manifest."):
+        return name
+    return f"{file_name(path.removesuffix(name).rstrip('/'))}/{name}".removeprefix("/")
 
 
 def _headline(told: Mapping[str, Any]) -> str:
@@ -85,7 +95,7 @@ def _overlap_row(one: Mapping[str, Any]) -> tuple[str, ...]:
     known = senses.total() > senses[None]
     kinds = [one["kinds"][kind] for kind in KINDS]
     return (
-        file_name(one["name"]),
+        _set_name(one["name"]),
         str(len(one["touched"])),
         *(f"{k['shared']} of {k['compared']}" if k["compared"] else NOTHING for k in kinds),
         str(senses["same"] + senses["both"]) if known else NOTHING,
@@ -98,7 +108,7 @@ def _touched_row(name: str, item: Mapping[str, Any]) -> tuple[str, ...]:
     shared = (f"{parts[kind]} {kind}{'s' * (parts[kind] > 1)}" for kind in KINDS if kind in parts)
     return (
         f"{item['item']} {item['compound']}",
-        file_name(name),
+        _set_name(name),
         ", ".join(shared),
         _numbered(item["there"]) or NOTHING,
         item["sense"] or "unknown",
@@ -129,7 +139,7 @@ def _findings(told: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             yield title, f"{lack['count']} of {lack['of']}", "; ".join(filter(None, which))
     for one in told["against"]:
         if one["unread"]:
-            title = f"Pictures of {file_name(one['name'])} that were not compared"
+            title = f"Pictures of {_set_name(one['name'])} that were not compared"
             yield title, str(len(one["unread"])), one["unread"][0]
     for one in told["senses"]:
         counted = f"{one['idiomatic']} idiomatic, {one['literal']} literal"
