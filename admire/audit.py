@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from admire.errors import UserError, check_extra
+from admire.errors import UserError
 from admire.files import read_text
 from admire.items import Candidate, Item, SenseLabel
 from admire.overlap import KINDS, SIDE, Digests, Kind, Part, alike, parts_of, picture_hashes
@@ -242,13 +242,9 @@ def audit(
 
 
 def _hashes(items: Iterable[Item]) -> tuple[dict[Path, str], dict[Path, str]]:
-    """The pictures' hashes and, by picture, why some have none."""
-    pictures = [c.image for item in items for c in (*item.candidates, *item.sequence) if c.image]
-    try:
-        check_extra("report", "Comparing pictures", "PIL")
-    except UserError as error:
-        return {}, dict.fromkeys(pictures, str(error))
-    return picture_hashes(pictures)
+    """The hashes of items' pictures and, by picture, why some have none."""
+    things = (one for item in items for one in (*item.candidates, *item.sequence))
+    return picture_hashes(one.image for one in things if one.image)
 
 
 # ---------------------------------------------------------------------------------- other sets
