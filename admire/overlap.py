@@ -100,16 +100,18 @@ def alike(hashes: Iterable[str], others: Iterable[str]) -> dict[str, list[str]]:
     words = _words(there)
     found = {}
     for one in dict.fromkeys(hashes):
-        near = np.bitwise_count(words ^ _words([one])).sum(axis=1) <= NEAR
+        differ = np.bitwise_count(words ^ _words([one])).sum(axis=0, dtype=np.uint16)
+        near = differ <= NEAR
         if near.any():
             found[one] = [there[k] for k in np.flatnonzero(near)]
     return found
 
 
 def _words(hashes: Collection[str]) -> np.ndarray:
-    """Hashes as rows of words of 64 bits."""
+    """Hashes as words of 64 bits, shape (words of a hash, hashes)."""
     joined = b"".join(map(bytes.fromhex, hashes))
-    return np.frombuffer(joined, dtype=np.uint64).reshape(-1, SIDE * SIDE // 64)
+    rows = np.frombuffer(joined, dtype=np.uint64).reshape(-1, SIDE * SIDE // 64)
+    return np.ascontiguousarray(rows.T)
 
 
 def plain(text: str) -> str:
