@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 AUDIT = "audit.json"
 """What an audit is called in the folder of a run."""
 
+CARDS = ("head.json", "admire.json")
+"""The cards in the folders of heads and of classifiers."""
+
 Relation = Literal["same", "opposite", "both"]
 """Whether what is shared stands elsewhere in the same sense, in the opposite one, or in both."""
 
@@ -330,34 +333,32 @@ def _places(parts: Iterable[Part]) -> tuple[Place, ...]:
 
 
 def read_saw(path: Path) -> Digests | None:
-    """The digests of what a head or light detector was fitted on, as its card has them.
+    """The digests of what a head or detector was trained on, as its card has them.
 
-    None where the path is neither the folder of a head nor a JSON file.
+    None where the path is neither the folder of a head or of a classifier, nor a JSON file.
 
     Raises:
         UserError: the card is damaged, or was made before cards had digests.
     """
-    if (path / "head.json").is_file():
-        file, keys = path / "head.json", ["saw"]
-    elif path.suffix == ".json" and not path.is_dir():
-        file, keys = path, ["card", "saw"]
-    else:
+    cards = [path / name for name in CARDS if (path / name).is_file()]
+    if not cards and (path.is_dir() or path.suffix != ".json"):
         return None
     try:
-        found: Any = json.loads(read_text(file))
-        for key in keys:
-            found = found[key]
-        return {kind: _checked(kind, found[kind]) for kind in KINDS}
-    except KeyError as error:
-        if error.args == ("saw",):
+        card: Any = json.loads(read_text(cards[0] if cards else path))
+        card = card if cards else card["card"]
+        if "saw" not in card:
             raise UserError(
                 f"{path}: does not say what it was trained on, because it was made before this "
                 "was noted. Train it again.",
                 "against",
-            ) from None
-        raise _damaged(path) from None
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        raise _damaged(path) from None
+            )
+        return {kind: _checked(kind, card["saw"].get(kind, [])) for kind in KINDS}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise UserError(
+            f"{path}: is no head or detector that admire wrote, or its card is damaged. Train it "
+            "again.",
+            "against",
+        ) from None
 
 
 def _checked(kind: Kind, told: Any) -> list[str]:
@@ -366,14 +367,6 @@ def _checked(kind: Kind, told: Any) -> list[str]:
         if len(bytes.fromhex(one)) != (SIDE * SIDE // 8 if kind == "picture" else 8):
             raise ValueError("a digest is too short or too long")
     return list(told)
-
-
-def _damaged(path: Path) -> UserError:
-    return UserError(
-        f"{path}: is no head or light detector that admire wrote, or its card is damaged. Train it "
-        "again.",
-        "against",
-    )
 
 
 # --------------------------------------------------------------------------------- in the set

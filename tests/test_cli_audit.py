@@ -91,19 +91,20 @@ def card(of: Path) -> dict[str, list[str]]:
     return digests(parts_of(read_items(of)))
 
 
-def write_head(folder: Path, **more: object) -> Path:
+def write_card(folder: Path, name: str = "head.json", **more: object) -> Path:
     folder.mkdir()
-    (folder / "head.json").write_text(json.dumps({"settings": {}, **more}))
+    (folder / name).write_text(json.dumps({"settings": {}, **more}))
     return folder
 
 
-def test_what_a_head_and_a_detector_saw_is_read_from_their_cards(capsys, other, tmp_path):
-    head = write_head(tmp_path / "head", saw=card(SAMPLES))
+def test_what_heads_and_detectors_saw_is_read_from_their_cards(capsys, other, tmp_path):
+    head = write_card(tmp_path / "head", saw=card(SAMPLES))
     detector = tmp_path / "detector.json"
     compounds = card(SAMPLES) | {"caption": [], "picture": []}
     detector.write_text(json.dumps({"weights": [], "card": {"saw": compounds}}))
-    options = ("--against", head, "--against", detector, "--no-order", "--json")
-    code, out, _ = run(capsys, "audit", other, *options)
+    classifier = write_card(tmp_path / "classifier", "admire.json", saw=compounds)
+    options = [word for made in (head, detector, classifier) for word in ("--against", made)]
+    code, out, _ = run(capsys, "audit", other, *options, "--no-order", "--json")
     assert code == 0
     told = json.loads(out)
     assert told["order"] is None
@@ -114,8 +115,9 @@ def test_what_a_head_and_a_detector_saw_is_read_from_their_cards(capsys, other, 
     assert found == [
         {"compound": 1, "sentence": 0, "caption": 5, "picture": 5},
         {"compound": 1, "sentence": 0, "caption": 0, "picture": 0},
+        {"compound": 1, "sentence": 0, "caption": 0, "picture": 0},
     ]
-    assert [overlap["items"] for overlap in told["against"]] == [None, None]
+    assert [overlap["items"] for overlap in told["against"]] == [None, None, None]
 
 
 NONE = {"compound": [], "sentence": [], "caption": [], "picture": []}
@@ -125,7 +127,7 @@ NONE = {"compound": [], "sentence": [], "caption": [], "picture": []}
     ("told", "words"),
     [
         ({}, "does not say what it was trained on"),
-        ({"saw": {"compound": []}}, "its card is damaged"),
+        ({"saw": {"compound": 3}}, "its card is damaged"),
         ({"saw": NONE | {"picture": ["00"]}}, "its card is damaged"),
         ({"saw": NONE | {"caption": ["zz"]}}, "its card is damaged"),
         ({"saw": NONE | {"caption": [3]}}, "its card is damaged"),
@@ -133,7 +135,7 @@ NONE = {"compound": [], "sentence": [], "caption": [], "picture": []}
     ],
 )
 def test_a_card_that_tells_nothing_is_refused_in_one_message(capsys, tmp_path, told, words):
-    head = write_head(tmp_path / "head", **told)
+    head = write_card(tmp_path / "head", **told)
     file = tmp_path / "audit.json"
     code, out, err = run(capsys, "audit", SAMPLES, "--against", head, "--out", file)
     assert (code, out, file.exists()) == (2, "", False)
@@ -148,7 +150,7 @@ def test_what_is_no_detector_is_refused(capsys, tmp_path):
     for text in ("[1, 2]", "{", '{"card": 3}', "[" * 100_000):
         path.write_text(text)
         code, _, err = run(capsys, "audit", SAMPLES, "--against", path)
-        assert (code, "is no head or light detector" in err) == (2, True), text[:20]
+        assert (code, "is no head or detector" in err) == (2, True), text[:20]
 
 
 def test_an_audit_of_a_run_stands_in_its_folder_and_in_its_report(capsys, other, tmp_path):

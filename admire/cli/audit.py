@@ -24,8 +24,8 @@ def audit(
     against: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Another set, or a head or light detector, whose card tells what it was trained "
-            "on. Repeat for several."
+            help="Another set, or a head or detector, whose card tells what it was trained on. "
+            "Repeat for several."
         ),
     ] = None,
     run: Annotated[
