@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -392,27 +392,27 @@ def _repeated(parts: Sequence[Part], *, several_items: bool) -> Iterator[Match]:
 
 
 def _lacks(items: Sequence[Item]) -> Iterator[Lack]:
-    def of_items(what: str, having: Iterable[Item], lacking: Iterable[Item]) -> Lack:
-        there = set(map(id, lacking))
-        numbers = tuple(k for k, item in enumerate(items, start=1) if id(item) in there)
-        return Lack(what, len(numbers), len(list(having)), numbers)
-
-    yield of_items("a sentence or sequence", items, (i for i in items if not _context(i)))
-    yield of_items("a sense", items, (i for i in items if not i.sentence_type))
-    yield of_items("a gold order", items, (i for i in items if not i.best))
-    yield of_items("candidates", items, (i for i in items if not i.candidates))
-    written = [item for item in items if item.sentence.strip()]
-    apart = (item for item in written if not _in_sentence(item))
-    yield of_items("the compound in the sentence", written, apart)
+    checks: tuple[tuple[str, Callable[[Item], object]], ...] = (
+        ("a sentence or sequence", lambda item: item.sentence.strip() or item.sequence),
+        ("a sense", lambda item: item.sentence_type),
+        ("a gold order", lambda item: item.best),
+        ("candidates", lambda item: item.candidates),
+    )
+    for what, has in checks:
+        lacking = [number for number, item in enumerate(items, start=1) if not has(item)]
+        yield Lack(what, len(lacking), len(items), tuple(lacking))
+    written = [(number, i) for number, i in enumerate(items, start=1) if i.sentence.strip()]
+    lacking = [number for number, item in written if not _in_sentence(item)]
+    yield Lack("the compound in the sentence", len(lacking), len(written), tuple(lacking))
     things = list(_things(items))
-    for what, lacks in (
-        ("a caption", lambda place, one: not one.caption),
-        ("a picture", lambda place, one: not one.image and one.name == place),
-        ("the picture's file", lambda place, one: not one.image and one.name != place),
-    ):
-        found = [(number, one) for number, place, one in things if lacks(place, one)]
-        files = tuple(one.name for _, one in found) if what == "the picture's file" else ()
-        yield Lack(what, len(found), len(things), _numbers(found), files)
+    bare = [(number, place, one) for number, place, one in things if not one.image]
+    without = [number for number, _, one in things if not one.caption]
+    nameless = [number for number, place, one in bare if one.name == place]
+    lost = [(number, one.name) for number, place, one in bare if one.name != place]
+    yield Lack("a caption", len(without), len(things), _distinct(without))
+    yield Lack("a picture", len(nameless), len(things), _distinct(nameless))
+    files = tuple(name for _, name in lost)
+    yield Lack("the picture's file", len(lost), len(things), _distinct(k for k, _ in lost), files)
 
 
 def _unreadable(items: Sequence[Item], reasons: Mapping[Path, str]) -> Lack:
@@ -420,7 +420,8 @@ def _unreadable(items: Sequence[Item], reasons: Mapping[Path, str]) -> Lack:
     pictures = [(number, one) for number, _, one in _things(items) if one.image]
     found = [(number, one) for number, one in pictures if one.image in reasons]
     said = tuple(dict.fromkeys(reasons[one.image] for _, one in found if one.image))
-    return Lack("a readable picture", len(found), len(pictures), _numbers(found), said)
+    numbers = _distinct(number for number, _ in found)
+    return Lack("a readable picture", len(found), len(pictures), numbers, said)
 
 
 def _things(items: Iterable[Item]) -> Iterator[tuple[int, str, Candidate]]:
@@ -432,12 +433,8 @@ def _things(items: Iterable[Item]) -> Iterator[tuple[int, str, Candidate]]:
                 yield number, f"{kind}{k}", one
 
 
-def _numbers(found: Iterable[tuple[int, Any]]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(number for number, _ in found))
-
-
-def _context(item: Item) -> bool:
-    return bool(item.sentence.strip() or item.sequence)
+def _distinct(numbers: Iterable[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(numbers))
 
 
 def _in_sentence(item: Item) -> bool:
