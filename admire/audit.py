@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from admire.choices import Number, check_setting
 from admire.errors import UserError
 from admire.files import read_text
 from admire.items import Candidate, Item, SenseLabel
@@ -219,6 +220,9 @@ def audit(
         against: by name other sets, or digests of what a head or detector saw.
         order: see :func:`admire.candidate_order.check_order`.
         seed: of the simulation that judges places.
+
+    Raises:
+        UserError: the seed is negative.
     """
     hashes, unread = _hashes(items)
     parts = list(parts_of(items, hashes=hashes))
@@ -472,7 +476,11 @@ def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int 
     Args:
         places: from 0, each with the number of places that there were.
         draws: how often chance is simulated.
+
+    Raises:
+        UserError: the seed is negative.
     """
+    check_setting("seed", seed, Number(0, whole=True))
     sizes: Counter[int] = Counter()
     taken: Counter[int] = Counter()
     for place, count in places:

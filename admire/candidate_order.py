@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from admire.audit import Evenness, evenness
-from admire.choices import RankQuery
+from admire.choices import Number, RankQuery, check_setting
 from admire.encoders import TextEncoder
 from admire.errors import UserError
 from admire.items import Item
@@ -86,8 +86,10 @@ def check_order(
         seed: of the shuffling.
 
     Raises:
-        UserError: the folder is no run, it is damaged, or it is a run of other items.
+        UserError: the folder is no run, it is damaged, or it is a run of other items; or the seed
+            is negative.
     """
+    check_setting("seed", seed, Number(0, whole=True))
     if run:
         return _check_run(items, run, encoder, seed)
     query: RankQuery = "compound" if any(item.sequence for item in items) else "sentence"
