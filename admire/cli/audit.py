@@ -75,7 +75,7 @@ def audit(
     checked = check_order(items, run, seed=seed) if order else None
     told = audit_items(items, others, order=checked, seed=seed).told(str(data))
     if json:
-        print(jsonlib.dumps(told, indent=2, ensure_ascii=False))
+        print(jsonlib.dumps(told, indent=2))
     else:
         for table in audit_tables(told, items=SHOWN):
             print_rows(table.headings, table.rows, table.title)
