@@ -85,7 +85,7 @@ def read_items(path: str | Path, language: str | None = None) -> list[Item]:
 
 
 def iter_items(
-    path: str | Path, language: str | None = None, *, warn: bool = True
+    path: str | Path, language: str | None = None, *, warn: bool = True, whole: bool = True
 ) -> Iterator[Item]:
     """Read an AdMIRe TSV, an image set's manifest (CSV or JSONL), or the folder that holds one.
 
@@ -100,7 +100,8 @@ def iter_items(
 
     ``language`` is that of rows without one of their own. If it is None, it is guessed from the
     file's name, see :func:`admire.languages.guess_language`. ``warn`` says whether warnings are
-    told, at the end.
+    told, at the end. ``whole`` says whether an item without a sentence and a candidate with neither
+    image nor caption are refused; otherwise they come as they are.
 
     The items come as the file is read, so that a file of any size fits into memory.
 
@@ -114,7 +115,7 @@ def iter_items(
     none = True
     for number, row in rows:
         none = False
-        yield _item(row, number, path, tag, notes)
+        yield _item(row, number, path, tag, notes, whole)
     if none:
         raise UserError(f"{path}: holds no items.")
     for note, (first, count) in notes.items():
@@ -216,7 +217,9 @@ def _item_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, row
 
 
-def _item(row: dict[str, Any], number: int, path: Path, language: str, notes: Notes) -> Item:
+def _item(
+    row: dict[str, Any], number: int, path: Path, language: str, notes: Notes, whole: bool
+) -> Item:
     def text(column: str) -> str:
         value = row.get(column)
         if not isinstance(value, str | None):
@@ -228,13 +231,13 @@ def _item(row: dict[str, Any], number: int, path: Path, language: str, notes: No
     if not compound.strip():
         raise UserError(f"{where}, compound: is empty.")
     best = text("expected_item").strip()
-    if not sentence.strip() and not row.get("sequence") and not best:
+    if whole and not sentence.strip() and not row.get("sequence") and not best:
         raise UserError(f"{where}, sentence: is empty.")
     sentence_type = parse_sentence_type(text("sentence_type"), where)
 
     def things(key: str, kind: str) -> tuple[Candidate, ...]:
         found = tuple(
-            _candidate(cells, f"{kind} {k}", compound, path.parent, where, notes)
+            _candidate(cells, f"{kind} {k}", compound, path.parent, where, notes, whole)
             for k, cells in enumerate(row.get(key, []), start=1)
         )
         names = [one.name for one in found]
@@ -278,6 +281,7 @@ def _candidate(
     folder: Path,
     where: str,
     notes: Notes,
+    whole: bool,
 ) -> Candidate:
     values = {key: cells.get(key) or "" for key in ("image", "caption")}
     for key, value in values.items():
@@ -286,7 +290,7 @@ def _candidate(
     # AdMIRe's captions hold line breaks as the two characters backslash and n.
     name, caption = values["image"].strip(), values["caption"].replace("\\n", "\n").strip()
     image = _image(name, compound, folder, where) if name else None
-    if not image and not caption:
+    if whole and not image and not caption:
         raise UserError(
             f"{where}: {place} has neither a caption nor "
             + (

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import html
+import os
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 
+from admire.errors import UserError, needs_extra
 from admire.items import Item
+from admire.progress import show_progress
 
 Kind = Literal["compound", "sentence", "caption", "picture"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -46,11 +50,14 @@ class Part:
     name: str
 
 
-def parts_of(items: Iterable[Item], *, pictures: bool = True) -> Iterator[Part]:
+def parts_of(
+    items: Iterable[Item], *, pictures: bool = True, hashes: Mapping[Path, str] | None = None
+) -> Iterator[Part]:
     """The parts of items, in their order. Things of a sequence count as candidates do.
 
     Args:
         pictures: whether pictures are read.
+        hashes: of pictures that were read before; those that are not among them are left out.
 
     Raises:
         UserError: a picture cannot be read.
@@ -64,7 +71,10 @@ def parts_of(items: Iterable[Item], *, pictures: bool = True) -> Iterator[Part]:
                 digest = _digest(plain(candidate.caption))
                 yield Part("caption", digest, number, candidate.caption)
             if candidate.image and pictures:
-                yield Part("picture", picture_hash(candidate.image), number, candidate.name)
+                image = candidate.image
+                found = picture_hash(image) if hashes is None else hashes.get(image)
+                if found:
+                    yield Part("picture", found, number, candidate.name)
 
 
 def digests(parts: Iterable[Part]) -> dict[str, list[str]]:
@@ -77,25 +87,31 @@ def digests(parts: Iterable[Part]) -> dict[str, list[str]]:
 
 def shared(parts: Iterable[Part], others: Digests) -> list[Part]:
     """Those of the parts that are among others, too; pictures if they look alike."""
-    pictures = _bits(others.get("picture", ()))
+    parts = list(parts)
     known = {kind: set(others.get(kind, ())) for kind in KINDS}
-    return [
-        part
-        for part in parts
-        if part.digest in known[part.kind]
-        or (part.kind == "picture" and _looks_like_one(part.digest, pictures))
-    ]
+    pictures = (part.digest for part in parts if part.kind == "picture")
+    known["picture"] |= alike(pictures, known["picture"]).keys()
+    return [part for part in parts if part.digest in known[part.kind]]
 
 
-def _looks_like_one(digest: str, others: np.ndarray) -> bool:
-    return bool(len(others)) and bool(((others ^ _bits([digest])).sum(axis=1) <= NEAR).any())
+def alike(hashes: Iterable[str], others: Iterable[str]) -> dict[str, list[str]]:
+    """Of pictures' hashes those that have any like them among others, and which."""
+    there = list(dict.fromkeys(others))
+    words = _words(there)
+    found = {}
+    for one in dict.fromkeys(hashes):
+        differ = np.bitwise_count(words ^ _words([one])).sum(axis=0, dtype=np.uint16)
+        near = differ <= NEAR
+        if near.any():
+            found[one] = [there[k] for k in np.flatnonzero(near)]
+    return found
 
 
-def _bits(hashes: Collection[str]) -> np.ndarray:
-    """Hashes as rows of SIDE * SIDE bits."""
+def _words(hashes: Collection[str]) -> np.ndarray:
+    """Hashes as words of 64 bits, shape (words of a hash, hashes)."""
     joined = b"".join(map(bytes.fromhex, hashes))
-    rows = np.frombuffer(joined, dtype=np.uint8).reshape(-1, SIDE * SIDE // 8)
-    return np.unpackbits(rows, axis=1)
+    rows = np.frombuffer(joined, dtype=np.uint64).reshape(-1, SIDE * SIDE // 64)
+    return np.ascontiguousarray(rows.T)
 
 
 def plain(text: str) -> str:
@@ -119,12 +135,34 @@ def picture_hash(path: Path) -> str:
     Copies that were scaled, saved again or recoloured have nearly the same.
 
     Raises:
-        UserError: the picture cannot be read.
+        UserError: the picture cannot be read, or Pillow is not installed.
     """
-    from PIL import Image
+    with needs_extra("report", "Comparing pictures"):
+        from PIL import Image
 
     from admire.encoders.images import read_image
 
     grey = read_image(path).convert("L").resize((SIDE + 1, SIDE), Image.Resampling.LANCZOS)
     pixels = np.asarray(grey, dtype=int)
     return np.packbits(pixels[:, 1:] > pixels[:, :-1]).tobytes().hex()
+
+
+def picture_hashes(paths: Iterable[Path]) -> tuple[dict[Path, str], dict[Path, str]]:
+    """The :func:`picture_hash` of each picture, and of those that cannot be read, why not."""
+
+    def read(path: Path) -> tuple[str, str]:
+        try:
+            return picture_hash(path), ""
+        except UserError as error:
+            return "", str(error)
+
+    distinct = list(dict.fromkeys(paths))
+    hashes, unread = {}, {}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow lets other threads run
+        told = show_progress(pool.map(read, distinct), "Reading pictures", len(distinct))
+        for path, (digest, why) in zip(distinct, told, strict=True):
+            if digest:
+                hashes[path] = digest
+            else:
+                unread[path] = why
+    return hashes, unread

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from admire.cli import (
+    audit,
     augment,
     collections,
     head,
@@ -40,6 +41,7 @@ for command, panel in (
     (rank.rank, RANK),
     (rank.score, RANK),
     (rank.fuse, RANK),
+    (audit.audit, RANK),
     (report.report, RANK),
     (senses.sense, RANK),
     (serve.serve, RANK),

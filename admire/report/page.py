@@ -89,7 +89,7 @@ MANY_ROWS = 8
 LONG = 300
 """So many characters of what a plot tells are shown; more are folded away."""
 
-NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*( \[.*\])?$")
+NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*( \[.*\]| of \d+)?$")
 
 
 def render(report: Report) -> str:
@@ -148,7 +148,8 @@ def _hinted(heading: str) -> tuple[str, str]:
 
 
 def _folded(table: Table) -> bool:
-    return len(table.rows) > MANY_ROWS and FIGURES.keys().isdisjoint(table.headings)
+    many = len(table.rows) > MANY_ROWS
+    return table.folded or (many and FIGURES.keys().isdisjoint(table.headings))
 
 
 def _numeric(table: Table) -> list[bool]:

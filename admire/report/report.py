@@ -12,12 +12,18 @@ Kind = Literal["ranking", "retrieval", "senses", "sweep"]
 
 @dataclass(frozen=True)
 class Table:
-    """A table in the head of a report. Cells are texts; the first of a row is its heading."""
+    """A table in the head of a report. Cells are texts; the first of a row is its heading.
+
+    Attributes:
+        note: what stands under it.
+        folded: whether it is folded away under its title, however few rows it has.
+    """
 
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
+    folded: bool = False
 
 
 @dataclass(frozen=True)

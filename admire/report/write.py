@@ -12,6 +12,7 @@ from urllib.parse import quote
 from admire.choices import Images, check_setting
 from admire.errors import UserError, check_extra
 from admire.llm.pictures import image_size
+from admire.report.audited import run_audits
 from admire.report.curves import sweep_report, tuning_plots
 from admire.report.gallery import gallery
 from admire.report.names import run_names
@@ -135,7 +136,7 @@ def ranking_report(
     return Report(
         " · ".join(names),
         "ranking",
-        tuple(ranking_tables(runs, names)),
+        (*ranking_tables(runs, names), *run_audits(folders, names)),
         (*ranking_plots(data), *tuning_plots(folders, names)),
         data,
         made.pictures,

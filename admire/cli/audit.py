@@ -1,0 +1,89 @@
+"""The command that tells what a set shares with others, repeats and lacks."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from admire.cli.options import Json, Lang
+from admire.cli.output import print_rows
+from admire.errors import UserError
+
+log = logging.getLogger("admire")
+
+SHOWN = 10
+"""How many items that share something are printed; ``--json`` has them all."""
+
+
+def audit(
+    data: Annotated[Path, typer.Argument(help="As for rank; candidates are not needed.")],
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Another set, or a head or detector, whose card tells what it was trained on. "
+            "Repeat for several."
+        ),
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run folder of this data: its settings rank, it gets audit.json, and admire "
+            "report shows that."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
+    order: Annotated[
+        bool,
+        typer.Option(
+            help="Rank twice, once with the candidates shuffled, to see whether their order "
+            "matters."
+        ),
+    ] = True,
+    lang: Lang = None,
+    seed: Annotated[int, typer.Option(help="Seed of shuffling and of simulated chance.")] = 0,
+    json: Json = False,
+) -> None:
+    """Tell what a set shares with other sets, what it repeats, and what it lacks.
+
+    Compounds, sentences, captions and pictures are compared, also under other names, and pictures
+    that were scaled, saved again or recoloured. No chat model is asked.
+    """
+    from admire.audit import AUDIT, read_saw
+    from admire.audit import audit as audit_items
+    from admire.candidate_order import check_order
+    from admire.items import Item, iter_items
+    from admire.overlap import Digests
+    from admire.report.audited import audit_tables
+    from admire.storage import note_addition, write_whole
+
+    if out and out.is_dir():
+        raise UserError(f"{out}: is a folder. Name the file to write, audit.json say.", "out")
+
+    def read(path: Path, language: str | None = None) -> list[Item]:
+        return list(iter_items(path, language, warn=False, whole=False))
+
+    def other(path: Path) -> list[Item] | Digests:
+        saw = read_saw(path)
+        return read(path) if saw is None else saw
+
+    items = read(data, lang)
+    others = {str(path): other(path) for path in against or ()}
+    checked = check_order(items, run, seed=seed) if order else None
+    told = audit_items(items, others, order=checked, seed=seed).told(str(data))
+    if json:
+        print(jsonlib.dumps(told, indent=2))
+    else:
+        for table in audit_tables(told, items=SHOWN):
+            print_rows(table.headings, table.rows, table.title)
+            if table.note:
+                print(table.note)
+    for path in (run / AUDIT if run else None, out):
+        if path:
+            with write_whole(path) as file:
+                jsonlib.dump(told, file, indent=2, ensure_ascii=False)
+            note_addition(path)
+            log.info("Wrote %s", path)
