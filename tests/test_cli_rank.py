@@ -74,6 +74,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--query sentence": {"query": "sentence"},
     "--sense given": {"sense": "given"},
     "--votes 3": {"votes": 3},
+    "--abstain-below 0.8": {"abstain_below": 0.8},
     "--meanings gloss": {"meanings": "gloss"},
     "--meanings both": {"meanings": "both"},
     "--track caption": {"track": "caption"},
@@ -372,7 +373,7 @@ def test_subtask_b_is_ranked_and_scored_by_its_six_figures(
     submission = tmp_path / "run" / "submission_en.tsv"
     code, out, _ = run(capsys, "score", submission, "--gold", gold, "--json")
     assert code == 0
-    (figures,) = json.loads(out).values()
+    figures = json.loads(out)[str(submission)]
     told = {(row["group"], row["metric"]): row["mean"] for row in figures}
     assert told["idiomatic", "sense_accuracy"] == 0.0
     assert told.keys() == {
