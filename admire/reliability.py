@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,12 +30,12 @@ def decided(scored: pd.DataFrame) -> pd.DataFrame:
         ``top1_risk``, of Subtask B that of the item. No rows where the run knows no senses.
     """
     if "probability" not in scored:
-        return scored.iloc[:0]
+        scored = scored.iloc[:0].assign(predicted_type=None, probability=math.nan)
     known = scored[scored["sentence_type"].notna()]
     told = known["predicted_type"].astype(object)
     first = known["top1" if "top1" in known else "item_accuracy"]
     return known.assign(
-        confidence=[confidence(None if p != p else p) for p in known["probability"]],
+        confidence=[confidence(None if math.isnan(p) else p) for p in known["probability"]],
         sense_risk=(told != known["sentence_type"].astype(object)).astype(float),
         top1_risk=1.0 - first,
     )
