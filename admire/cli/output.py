@@ -244,5 +244,5 @@ def print_summary(summary: pd.DataFrame, title: str, json: bool) -> None:
     table = Table("Items", "n", *metrics, title=title, title_justify="left")
     for (group, n), rows in summary.groupby(["group", "n"], sort=False):
         cells = {r.metric: f"{r.mean:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in rows.itertuples()}
-        table.add_row(str(group), str(n), *(cells[metric] for metric in metrics))
+        table.add_row(str(group), str(n), *(cells.get(metric, "–") for metric in metrics))
     print_table(table)
