@@ -187,6 +187,9 @@ def test_the_wrong_items_come_first_and_each_filter_keeps_what_it_says(
         assert set(numbers(page)) == reported.where(is_wanted), (field, value)
         if value == "unsure":
             expect(page.locator(".run-1 .unsure").first).to_have_text("unsure")
+            known = reported.where(lambda a, b: has_gold(a) and a.unsure)
+            told = f"knowing: {len(known)} of {len(every) - 1} items are unsure (below 0.75)."
+            expect(page.get_by_text(told)).to_be_visible()
         page.locator("#clear").click()
         assert numbers(page) == first
 

@@ -238,10 +238,11 @@ def print_summary(summary: pd.DataFrame, title: str, json: bool) -> None:
     if json:
         print(jsonlib.dumps(summary.to_dict("records"), indent=2))
         return
+    from rich.markup import escape
     from rich.table import Table
 
     metrics = list(dict.fromkeys(summary["metric"]))
-    table = Table("Items", "n", *metrics, title=title, title_justify="left")
+    table = Table("Items", "n", *metrics, title=escape(title), title_justify="left")
     for (group, n), rows in summary.groupby(["group", "n"], sort=False):
         cells = {r.metric: f"{r.mean:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in rows.itertuples()}
         table.add_row(str(group), str(n), *(cells.get(metric, "–") for metric in metrics))
