@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -150,6 +152,39 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
             check_object(row, f"{path}, row {number}")
             yield number, row
+
+
+def add_table(
+    file: IO[str], table: pd.DataFrame, *, separator: str = ",", header: bool = True
+) -> None:
+    """Add a table to a file, so that :func:`read_table` gives every cell back."""
+    if header:
+        csv.writer(file, delimiter=separator, lineterminator="\n").writerow(table.columns)
+    # A lone carriage return ends a line for readers, but the writer does not quote it.
+    cells = table.to_numpy().flat
+    returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
+    quoting: Literal[0, 1] = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
+    table.to_csv(file, sep=separator, index=False, header=False, quoting=quoting)
+
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_GUARDED = re.compile(r"'+[=+\-@\t\r]")
+
+
+def guarded(text: str) -> str:
+    """The text as a cell of a table of ours, in which no spreadsheet takes it for a formula.
+
+    A text that begins as a formula does gets an apostrophe before it, and so does one that begins
+    with apostrophes and such a sign, so that :func:`unguarded` gives every text back. It is for
+    tables that only admire and people read: a submission, and any other table in a form that a
+    task or :func:`admire.read_items` prescribes, holds its texts as they are.
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def unguarded(cell: str) -> str:
+    """The text of which :func:`guarded` made this cell."""
+    return cell[1:] if _GUARDED.match(cell) else cell
 
 
 def check_object(row: Any, where: str) -> None:

@@ -10,7 +10,8 @@ from difflib import SequenceMatcher
 
 from admire.items import Item, SenseLabel
 from admire.llm import ChatModel, Question
-from admire.prompts import Prompts
+from admire.prompts import Prompts, quoted
+from admire.quotations import data_of, without_lines, without_objects
 
 GLOSS_TOKENS = 60
 MEANING_TOKENS = 90
@@ -49,7 +50,7 @@ def gloss(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) -> Mea
     prompt = prompts.about(item, "gloss")
 
     def read(reply: str) -> Meaning:
-        text = clean_gloss(reply, item.phrase)
+        text = clean_gloss(without_lines(reply, prompt, item.sentence), item.phrase)
         return Meaning((text,)) if text and not copied(text, item.sentence) else UNSAID
 
     return _ask(prompt, read, llm, GLOSS_TOKENS, seed)
@@ -97,7 +98,8 @@ def read_meaning(reply: str, item: Item, prompt: str = "") -> Meaning:
     prompt's examples of other phrases is left out, and so is what is said of another phrase.
     Without a definition the meaning is empty.
     """
-    own = f'"{item.phrase.casefold()}"'
+    reply = without_objects(reply, data_of(item))
+    own = quoted(item.phrase).casefold()
     examples = "\n".join(line for line in prompt.splitlines() if own not in line.casefold())
     definitions, scene = _of_json(reply, item.phrase) if "{" in reply else _of_lines(reply)
     kept: dict[str, str] = {}
@@ -117,7 +119,11 @@ def _of_json(reply: str, compound: str) -> tuple[list[str], str]:
     parts = re.split(rf"(?={_NAME})", reply)
     about = [(re.match(rf'{_NAME}"({_INSIDE})"', part), part) for part in parts]
     if any(named for named, _ in about):
-        about = [(named, part) for named, part in about if named and _same(named[1], compound)]
+        about = [
+            (named, part)
+            for named, part in about
+            if named and _same(_unescaped(named[1]), compound)
+        ]
     for _, part in about:
         definitions = re.search(rf'"definitions"\s*:\s*(\[[^\]]*|"{_INSIDE}")', part)
         if definitions:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
+from admire.terminal import visible
+
 log = logging.getLogger("admire")
 
 Thing = TypeVar("Thing")
@@ -66,9 +68,12 @@ def show_progress(things: Iterable[Thing], what: str, total: int | None = None) 
             listener(what, done, total)
     elif sys.stderr.isatty():
         from rich.console import Console
+        from rich.markup import escape
         from rich.progress import track
 
-        yield from track(things, what, total, console=Console(stderr=True), transient=True)
+        yield from track(
+            things, escape(visible(what)), total, console=Console(stderr=True), transient=True
+        )
     else:
         log.info("%s", what)
         said = time.monotonic()

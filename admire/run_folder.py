@@ -26,7 +26,15 @@ from admire.evaluation import (
     summarise,
     without_untold,
 )
-from admire.files import open_text, read_table, read_text, table_parts
+from admire.files import (
+    add_table,
+    guarded,
+    open_text,
+    read_table,
+    read_text,
+    table_parts,
+    unguarded,
+)
 from admire.interpretation import Interpretation
 from admire.items import Candidate, Item, SenseLabel
 from admire.meaning import Meaning
@@ -45,10 +53,11 @@ def write_run(run: Run, folder: str | Path) -> list[Path]:
 
     ``submission_<language>.tsv`` for each language, or the name of the file that was ranked where
     that is a submission to fill in, as AdMIRe 2's ``submission_Turkish.tsv``; ``scores.csv``, one
-    row for each item, ranker, chat model and candidate with its cosines and scores;
-    ``items.jsonl``, one object an item with senses, votes, every wording and order, and all that
-    rankers answered; ``run.json``, source, settings, model identities, prompt hashes, versions,
-    timings, and what the chat models were asked and took.
+    row for each item, ranker, chat model and candidate with its cosines and scores, whose texts a
+    spreadsheet does not take for formulas, see :func:`admire.files.guarded`; ``items.jsonl``, one
+    object an item with senses, votes, every wording and order, and all that rankers answered;
+    ``run.json``, source, settings, model identities, prompt hashes, versions, timings, and what the
+    chat models were asked and took.
 
     Raises:
         UserError: the folder cannot be written, or holds something other than a run; see
@@ -126,8 +135,12 @@ def add_block(
         UserError: the folder cannot be written.
     """
     rows = [
-        {"item": number, "compound": r.item.compound, "language": r.item.language, **part}
+        {
+            name: guarded(value) if isinstance(value, str) else value
+            for name, value in {**of_item, **part}.items()
+        }
         for number, r in enumerate(rankings, start=written.items + 1)
+        for of_item in [dict(zip(OF_ITEM, (number, r.item.compound, r.item.language), strict=True))]
         for part in r.parts
     ]
     table = pd.DataFrame(rows)
@@ -138,7 +151,7 @@ def add_block(
     if wide:
         _widen(folder, new)
     with _adding(folder, SCORES, written, to=WIDE if wide else SCORES) as file:
-        table.reindex(columns=written.columns).to_csv(file, index=False, header=header)
+        add_table(file, table.reindex(columns=written.columns), header=header)
     with _adding(folder, ITEMS, written) as file:
         for ranking in rankings:
             file.write(json.dumps(_item_row(ranking), ensure_ascii=False) + "\n")
@@ -275,6 +288,8 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
                 "Add the ranker embeddings.",
                 "rankers",
             )
+    for name in table.columns.intersection([*WORDS]):
+        table = table.assign(**{name: table[name].map(unguarded)})
     parts = {int(number): part for number, part in table.groupby(table["item"].astype(int))}
     encoders = {one["identity"] for one in record["models"]["encoders"].values()}
     return items, [parts[number] for number in range(1, len(items) + 1)], len(encoders)
@@ -379,7 +394,7 @@ OF_ITEM = ("item", "compound", "language")
 def _part(row: Mapping[Any, str]) -> dict[str, Any]:
     """A row of scores.csv as :attr:`admire.run.Ranking.parts` has it; empty cells are left out."""
     return {
-        name: cell if name in WORDS else _number(cell)
+        name: unguarded(cell) if name in WORDS else _number(cell)
         for name, cell in row.items()
         if cell and name not in OF_ITEM
     }

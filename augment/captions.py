@@ -25,6 +25,7 @@ from admire.llm import ChatModel, Question, open_llm
 from admire.machine import cores
 from admire.progress import show_progress
 from admire.prompts import Prompts
+from admire.quotations import without_lines
 from admire.storage import Cache, cache_dir, write_whole
 
 log = logging.getLogger("admire")
@@ -342,7 +343,8 @@ class ChatRewriter:
 
     def _paraphrase(self, text: str) -> str:
         prompt = self._prompts.render("paraphrase", "en", caption=text)
-        return clean_paraphrase(self._llm.ask(Question(prompt, max_tokens=CHAT_TOKENS)).text)
+        reply = self._llm.ask(Question(prompt, max_tokens=CHAT_TOKENS)).text
+        return clean_paraphrase(without_lines(reply, prompt))
 
 
 _LEAD_IN = re.compile(

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import jinja2
+import jinja2.sandbox
 
 from admire.errors import UserError
 from admire.items import Item
 from admire.languages import base_language
+from admire.terminal import visible
 
 FOLDER = Path(__file__).parent
 
 
 class Prompts:
     """The templates of this folder, or of a user's own folder laid over it.
+
+    What a template is given is text and never a template itself. Where a chat model reads it, it
+    goes through the filter :func:`quoted`, which a template of one's own should use likewise:
+    ``Sentence: {{ sentence | quoted }}``.
 
     All of them are read at the start: what is rendered is what :meth:`fingerprints` tells of, also
     when a file is edited meanwhile.
@@ -33,7 +40,8 @@ class Prompts:
         self._fingerprints = {
             name: hashlib.sha256(read).hexdigest() for name, read in content.items()
         }
-        self._templates = jinja2.Environment(
+        # A template is as trusted as a setting, not as a program: it may come with a data set.
+        self._templates = jinja2.sandbox.ImmutableSandboxedEnvironment(
             # Decoded at its first use: a damaged template that is never used does no harm.
             loader=jinja2.FunctionLoader(
                 lambda name: content[name].decode() if name in content else None
@@ -75,13 +83,14 @@ class Prompts:
 
 
 def quoted(text: str) -> str:
-    """A text of the data as a JSON string, from which it cannot break out.
+    """A text of the data as a JSON string on one line, from which it cannot break out.
 
     The signs that tokens of chat templates begin with, as ``<|im_end|>``, ``<<SYS>>`` and
-    ``[INST]`` do, are written as JSON escapes. In a template it is the filter ``quoted``.
+    ``[INST]`` do, are written as JSON escapes, and so is what nobody sees: control characters and
+    changes of direction. In a template it is the filter ``quoted``.
     """
-    written = json.dumps(text, ensure_ascii=False)
-    return written.replace("<", "\\u003c").replace("[", "\\u005b")
+    written = visible(json.dumps(text, ensure_ascii=False))
+    return re.sub(r"[<\[]", lambda sign: f"\\u{ord(sign[0]):04x}", written)
 
 
 def _read(file: Path) -> bytes:

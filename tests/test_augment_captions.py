@@ -31,6 +31,7 @@ from admire.augment.captions import (
     rewrite_items,
     write_rewritten,
 )
+from admire.prompts import quoted
 
 LIMIT = module.TOKENS
 OWL = "An owl sits on a bare branch. Behind it there is a full moon in the background."
@@ -488,14 +489,15 @@ def test_a_chat_model_is_asked_with_the_template():
     rewriter = ChatRewriter(llm)
     assert (rewriter.name, rewriter.kind) == ("scripted", "paraphrase")
     assert rewriter.rewrite([OWL, LONG]) == ["A bird rests."] * 2
-    assert [OWL in llm.prompts[0], LONG in llm.prompts[1]] == [True, True]
+    assert quoted(OWL) in llm.prompts[0]
+    assert quoted(" ".join(LONG.split())) in llm.prompts[1]
     assert "Paraphrase" in llm.prompts[0]
     assert "keep every detail" in llm.prompts[0]
     assert "Answer with the paraphrase only" in llm.prompts[0]
 
 
 def test_replies_to_parallel_questions_come_in_order():
-    llm = ScriptedChat(lambda prompt: prompt.split("Description: ")[1][:6], parallel=4)
+    llm = ScriptedChat(lambda prompt: prompt.split("Description: ")[1][:8], parallel=4)
     texts = [f"owl {k:02}" for k in range(20)]
     assert ChatRewriter(llm).rewrite(texts) == texts
 
@@ -507,9 +509,9 @@ def test_model_and_template_are_the_identity(tmp_path: Path):
     one = ChatRewriter(ScriptedChat(str, "a"))
     assert one.identity == ChatRewriter(ScriptedChat(str, "a")).identity
     assert one.identity != ChatRewriter(ScriptedChat(str, "b")).identity
-    own = ChatRewriter(ScriptedChat(str, "a"), Prompts(tmp_path))
+    own = ChatRewriter(ScriptedChat(str.upper, "a"), Prompts(tmp_path))
     assert one.identity != own.identity
-    assert own.rewrite(["an owl"]) == ["Say it otherwise: an owl"]
+    assert own.rewrite(["an owl"]) == ["SAY IT OTHERWISE: AN OWL"]
 
 
 def test_chat_models_are_opened_by_their_names(monkeypatch: pytest.MonkeyPatch):

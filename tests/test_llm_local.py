@@ -360,7 +360,8 @@ def test_states_are_those_that_llama_cpp_gives_each_token(
     assert found == pytest.approx(np.array(states))
     assert (llama.loaded[0].embedding, llama.loaded[0].pooling_type) == (True, "none")
     bodies = [request.get_json() for request, _ in httpserver.log]
-    assert [body["content"] for body in bodies] == ["a 🐻", "a 🐻"]
+    assert [body["content"] for body in bodies] == ["a 🐻", [1, 2, 3]]
+    assert bodies[0]["parse_special"] is False  # <|im_end|> in a sentence is text
     assert bodies[1]["embd_normalize"] == -1  # as they are, not at unit length
 
 

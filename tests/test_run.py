@@ -21,6 +21,7 @@ from admire import (
 )
 from admire.encoders import Role, TextEncoder, Vectors
 from admire.encoders.cached import CachedEncoder, CachedTowers
+from admire.files import unguarded
 from admire.interpretation import Interpretation
 from admire.run import Ranking
 from admire.senses import Sense
@@ -485,6 +486,7 @@ def test_candidates_may_lack_an_image_or_a_caption(tmp_path):
     assert [r.order[0] for r in run.rankings] == ["aA", "-C", "a-"]
     write_run(run, tmp_path)
     cells = pd.read_csv(tmp_path / "scores.csv", dtype=str, keep_default_na=False)
+    cells["candidate"] = cells["candidate"].map(unguarded)  # -B is no formula
     assert (cells["image_compound"] == "").tolist() == [c[0] == "-" for c in cells["candidate"]]
     assert (cells["caption_compound"] == "").tolist() == [c[1] == "-" for c in cells["candidate"]]
 

@@ -294,10 +294,10 @@ def test_an_error_names_the_pair_and_says_how_to_go_on():
         rate([pair("An owl.", "A bird.")], Broken(), Prompts())
 
 
-def test_sentences_go_into_the_prompt_as_they_are():
+def test_sentences_go_into_the_prompt_as_json_strings():
     llm = Moody("1")
     rate([pair('{{ "x" }} & <b>', "“são” 朝三暮四")], llm, Prompts())
-    assert '{{ "x" }} & <b>' in llm.asked[0][0]
+    assert r'"{{ \"x\" }} & \u003cb>"' in llm.asked[0][0]
     assert "“são” 朝三暮四" in llm.asked[0][0]
 
 

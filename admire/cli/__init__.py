@@ -23,6 +23,7 @@ from admire.cli import (
 )
 from admire.cli.options import flags
 from admire.errors import UserError, Waiting
+from admire.terminal import Formatter, visible
 
 log = logging.getLogger("admire")
 
@@ -91,7 +92,7 @@ def _start(
     ] = False,
 ) -> None:
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(Formatter("%(message)s"))
     log.handlers = [handler]
     log.setLevel(logging.INFO)
     # Without a handler there, open_clip's first message would make logging set up one of its own,
@@ -105,8 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(arguments)
     except UserError as error:
-        print(f"admire: {error}{flags(error)}", file=sys.stderr)
+        print(visible(f"admire: {error}{flags(error)}"), file=sys.stderr)
         sys.exit(2)
     except Waiting as waiting:
-        print(f"admire: {waiting}", file=sys.stderr)
+        print(visible(f"admire: {waiting}"), file=sys.stderr)
         sys.exit(3)

@@ -27,6 +27,7 @@ from admire.cli.options import (
 )
 from admire.cli.output import print_rows
 from admire.errors import UserError
+from admire.terminal import visible
 
 if TYPE_CHECKING:
     from admire.collections.search import Found
@@ -110,7 +111,8 @@ def search(
             if reading
             else {"query": query}
         )
-        print(jsonlib.dumps(understood | _told(found), indent=2, ensure_ascii=False))
+        told = jsonlib.dumps(understood | _told(found), indent=2, ensure_ascii=False)
+        print("\n".join(map(visible, told.split("\n"))))
         return
     title = f"{span}, {query}"
     if reading:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from admire.terminal import cell, visible
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -166,32 +168,30 @@ def print_table(table: Any, *, errors: bool = False) -> None:
 def print_rows(
     headings: Sequence[str], rows: Iterable[Sequence[object]], title: str, *, errors: bool = False
 ) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(*headings, title=escape(title), title_justify="left")
+    table = Table(*headings, title=cell(title, style="table.title"), title_justify="left")
     for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
+        table.add_row(*(cell(*str(value).split("\n")) for value in row))
     print_table(table, errors=errors)
 
 
 def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     """Print the first rankings of so many."""
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(show_lines=True)
-    table.add_column("Compound", no_wrap=True)
+    table.add_column("Compound", no_wrap=True, overflow="ellipsis", max_width=24)
     table.add_column("Sense (votes)", no_wrap=True)
     table.add_column("Gloss", min_width=26, max_width=32)
     table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
     for ranking in rankings[:SHOWN]:
         senses = [_sense_cell(i.sense) for i in ranking.interpretations]
         table.add_row(
-            escape(ranking.item.compound),
-            "\n".join([*senses, *(["unsure"] if ranking.unsure else [])]) or "–",
-            escape("\n".join(i.meant or "–" for i in ranking.interpretations) or "–"),
-            escape("\n".join(_candidate_lines(ranking))),
+            cell(ranking.item.compound),
+            cell(*senses, *(["unsure"] if ranking.unsure else [])) or "–",
+            cell(*(i.meant or "–" for i in ranking.interpretations)) or "–",
+            cell(*_candidate_lines(ranking)),
         )
     print_table(table)
     if count > SHOWN:
@@ -205,10 +205,16 @@ def _candidate_lines(ranking: Ranking) -> list[str]:
         for candidate, score in zip(ranking.item.candidates, ranking.scores, strict=True)
     }
     return [
-        f"{found[name][0]:+.2f} {'★' if name == ranking.item.best else ' '} {name}  "
+        f"{found[name][0]:+.2f} {'★' if name == ranking.item.best else ' '} {_short(name)}  "
         + textwrap.shorten(found[name][1], 40, placeholder="…")
         for name in ranking.order
     ]
+
+
+def _short(name: str) -> str:
+    """A name of at most 28 signs: others would push what stands beside it off the table."""
+    shown = visible(name)
+    return shown if len(shown) <= 28 else f"{shown[:27]}…"
 
 
 def _sense_cell(sense: Sense) -> str:
@@ -238,11 +244,12 @@ def print_summary(summary: pd.DataFrame, title: str, json: bool) -> None:
     if json:
         print(jsonlib.dumps(summary.to_dict("records"), indent=2))
         return
-    from rich.markup import escape
     from rich.table import Table
 
     metrics = list(dict.fromkeys(summary["metric"]))
-    table = Table("Items", "n", *metrics, title=escape(title), title_justify="left")
+    table = Table(
+        "Items", "n", *metrics, title=cell(title, style="table.title"), title_justify="left"
+    )
     for (group, n), rows in summary.groupby(["group", "n"], sort=False):
         cells = {r.metric: f"{r.mean:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in rows.itertuples()}
         table.add_row(str(group), str(n), *(cells.get(metric, "–") for metric in metrics))

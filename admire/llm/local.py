@@ -77,17 +77,25 @@ class LlamaServer:
     def states(self, text: str) -> tuple[list[bytes], npt.NDArray[np.float32]]:
         """The text's tokens in UTF-8, and the last layer's state at each, shape (tokens, width).
 
+        What is written as a special token, ``<|im_end|>`` say, is text like any other.
+
         Raises:
             UserError: llama.cpp refuses the text, which is too long, for example.
         """
-        asked = {"content": text, "add_special": True, "with_pieces": True}
+        asked = {
+            "content": text,
+            "add_special": True,
+            "parse_special": False,
+            "with_pieces": True,
+        }
         tokens = self._post("tokenize", asked)["tokens"]
         # A token that is a part of a character only is given as a list of numbers.
         pieces = [
             piece.encode() if isinstance(piece, str) else bytes(piece)
             for piece in (token["piece"] for token in tokens)
         ]
-        (answer,) = self._post("embedding", {"content": text, "embd_normalize": -1})
+        read = [token["id"] for token in tokens]  # /embedding would parse special tokens
+        (answer,) = self._post("embedding", {"content": read, "embd_normalize": -1})
         return pieces, np.array(answer["embedding"], dtype=np.float32)
 
     def _post(self, route: str, question: Mapping[str, object]) -> Any:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,6 +14,7 @@ from admire.choices import Ranker
 from admire.errors import UserError
 from admire.items import Item, SenseLabel
 from admire.llm import ChatModel, Question
+from admire.quotations import data_of, json_objects, without_objects
 from admire.scorer import Scores
 from admire.senses.sense import Sense
 
@@ -105,19 +105,25 @@ def ask_twice(
     question: Callable[[int, int], Question],
     read: Callable[[str], Answer | None],
     shown: tuple[str, ...],
+    item: Item,
 ) -> Answer:
     """What the reply says, or that to a second question if the first cannot be read.
+
+    A JSON object that a reply quotes of a caption or sentence is no answer; see
+    :func:`admire.quotations.without_objects`.
 
     Args:
         question: the question of an attempt, with so many times the tokens. The second has twice as
             many, if the first reply was cut off.
         shown: the names of the candidates that it shows, for an answer that cannot be read.
+        item: whose texts it shows.
     """
+    data = data_of(item)
     reply = llm.ask(question(0, 1))
-    found = read(reply.text)
+    found = read(without_objects(reply.text, data))
     if found is None:
         reply = llm.ask(question(1, 2 if reply.cut else 1))
-        found = read(reply.text)
+        found = read(without_objects(reply.text, data))
     return found or Answer(shown, unread=reply.text, cut=reply.cut)
 
 
@@ -171,24 +177,15 @@ def read_object(reply: str, key: str) -> dict[str, Any] | None:
     """The JSON object in a reply that has this key.
 
     A fence of Markdown, thoughts before it and words around it do no harm. None if there is none,
-    or if there are several that differ: one of them may be a repeated caption.
+    or if there are several that differ.
     """
-    thoughtless = re.sub(r"(?s)^.*</think>", "", reply)
-    found = [one for one in _objects(thoughtless) if key in one]
+    objects = list(json_objects(reply))
+    thought = 0
+    for end in re.finditer("</think>", reply):  # one within an object is quoted there
+        if not any(first <= end.start() < last for first, last, _ in objects):
+            thought = end.end()
+    found = [one for first, _, one in objects if first >= thought and key in one]
     return found[0] if found and all(one == found[0] for one in found) else None
-
-
-def _objects(reply: str) -> Iterator[dict[str, Any]]:
-    decoder = json.JSONDecoder(strict=False)
-    at = reply.find("{")
-    while at >= 0:
-        try:
-            value, end = decoder.raw_decode(reply, at)
-        except (ValueError, RecursionError):
-            end = at + 1
-        else:
-            yield value
-        at = reply.find("{", end)
 
 
 def read_text(value: object) -> str:

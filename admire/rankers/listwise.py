@@ -93,7 +93,7 @@ def judge_listwise(
             )
 
         read = partial(read_order, names=names, sense=sense)
-        return ask_twice(llm, question, read, tuple(names.values()))
+        return ask_twice(llm, question, read, tuple(names.values()), item)
 
     turns = [
         (item, number, shown)

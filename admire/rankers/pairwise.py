@@ -86,7 +86,7 @@ def judge_pairwise(
                 purpose="ranking",
             )
 
-        return ask_twice(llm, question, partial(read_better, names=names), names)
+        return ask_twice(llm, question, partial(read_better, names=names), names, items[number])
 
     turns = [
         (number, pair)

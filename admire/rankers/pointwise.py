@@ -7,6 +7,7 @@ same reply to everything. How sure the model is of one letter tells more than th
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -33,6 +34,7 @@ from admire.settings import Settings
 
 GRADES = ("idiomatic", "literal", "neither")
 LIKELIEST = 10
+OPENINGS = {"the", "best", "correct", "answer", "letter", "option", "choice", "is"}
 """How many of the likeliest tokens are asked for."""
 LETTER_TOKENS = 4
 NUMBER_TOKENS = 60
@@ -114,7 +116,7 @@ def judge_pointwise(
             grades = read_numbers(reply)
             return Answer((name,), (name,), grades=grades) if grades else None
 
-        return ask_twice(llm, partial(question, turn, False), read, (name,))
+        return ask_twice(llm, partial(question, turn, False), read, (name,), items[turn[0]])
 
     answers = ask_each(ask, turns, llm, "grades", called=called, stand_in=WAITING)
     rest = iter(answers)
@@ -147,7 +149,8 @@ def read_letters(reply: Reply) -> dict[str, float] | None:
     """The grades by the probabilities of the letters A, B and C; None if none is likely.
 
     The letters are looked for at the first place where they have more than half of the probability:
-    a reply may begin with a line break or a quotation mark.
+    a reply may begin with a line break or a quotation mark, or with "The answer is". After any
+    other word it is no answer: ``Caption: "A`` begins a repeated caption.
     """
     for place in reply.logprobs or ():
         mass = dict.fromkeys(LETTERS[: len(GRADES)], 0.0)
@@ -158,6 +161,9 @@ def read_letters(reply: Reply) -> dict[str, float] | None:
         total = sum(mass.values())
         if total > 0.5:
             return {grade: p / total for grade, p in zip(GRADES, mass.values(), strict=True)}
+        likeliest = max(place, key=place.__getitem__, default="")
+        if not {*re.findall(r"\w+", likeliest.casefold())} <= OPENINGS:
+            return None
     return None
 
 

@@ -112,12 +112,17 @@ def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
 def write_senses(path: Path, items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
     """Write the :func:`sense_table` as a TSV, and return it.
 
+    Its columns are those that :func:`admire.read_items` reads, so its texts are those of the data,
+    sign by sign, as in a submission; a spreadsheet may take one for a formula.
+
     Raises:
         UserError: the file cannot be written.
     """
+    from admire.files import add_table
+
     table = sense_table(items, senses)
     with write_whole(path) as file:
-        table.to_csv(file, sep="\t", index=False)
+        add_table(file, table, separator="\t")
     return table
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Literal
 
 from admire.items import Item, SenseLabel
 from admire.llm import ChatModel, Question, ask_each
 from admire.prompts import Prompts
+from admire.quotations import data_of, without_words
 from admire.senses.sense import UNDECIDED, Sense, majority
 
 VOTE_TEMPERATURE = 0.7
@@ -44,7 +45,7 @@ def vote(
             seed=seed,
             purpose="senses",
         )
-        return read_label(llm.ask(question).text)
+        return read_label(llm.ask(question).text, data_of(item))
 
     turns = [(item, seed + turn) for item in items for turn in range(votes)]
     labels = ask_each(
@@ -71,13 +72,18 @@ _LABEL = re.compile(
 )
 
 
-def read_label(reply: str) -> SenseLabel | None:
+def read_label(reply: str, data: Collection[str] = ()) -> SenseLabel | None:
     """The sense that a reply names; None if it names none or both.
 
     A negated sense ("not literal") does not count as named. If the whole reply names both, these
     lines are tried in turn until one names a single sense: the first line if it has at most two
     words, the last line, the first line.
+
+    Args:
+        data: texts of the question. What the reply quotes of those that name a sense themselves
+            does not count; see :mod:`admire.quotations`.
     """
+    reply = without_words(reply, [text for text in data if _LABEL.search(text)])
     lines = [line for line in reply.splitlines() if line.strip()]
     answer = [line for line in lines[:1] if len(re.findall(r"\w+", line)) <= 2]
     for part in (reply, *answer, *lines[-1:], *lines[:1]):

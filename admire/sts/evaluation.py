@@ -17,6 +17,7 @@ from admire.encoders import TextEncoder
 from admire.errors import UserError
 from admire.llm import ChatModel, Question, ask_each
 from admire.prompts import Prompts
+from admire.quotations import without_words
 from admire.storage import write_whole
 from admire.sts.objectives import TrainingSetting
 from admire.sts.pairs import Pair
@@ -75,7 +76,7 @@ def rate(
             question = Question(
                 prompt, temperature=float(attempt > 0), max_tokens=20, seed=seed + attempt
             )
-            found = read_rating(llm.ask(question).text)
+            found = read_rating(without_words(llm.ask(question).text, asked))
             if found is not None:
                 return found
         return None

@@ -1,0 +1,46 @@
+"""What goes to a terminal: texts of data, models and servers can only be read there, not obeyed."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""Control characters, changes of direction, what is invisible, and half of a surrogate pair. The
+joiners and the marks of direction that Persian, Hebrew and emoji need are none of these."""
+_SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+def visible(text: str) -> str:
+    """The text with what would steer a terminal written as JSON's escapes: ``\\u001b[2J``.
+
+    Line breaks and tabs are escaped, too, so that no text of the data passes for a line of ours.
+    JSON that is written without ``ensure_ascii``, on one line, means the same afterwards.
+    """
+    return _UNSEEN.sub(lambda found: _SHORT.get(found[0]) or _escape(found[0]), text)
+
+
+def _escape(sign: str) -> str:
+    units = sign.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[k : k + 4]}" for k in range(0, len(units), 4))
+
+
+def cell(*lines: str, style: str = "") -> Text:
+    """A cell or title of a Rich table: these lines as they are, without markup and emoji codes."""
+    from rich.text import Text
+
+    return Text("\n".join(map(visible, lines)), style)
+
+
+class Formatter(logging.Formatter):
+    """Messages of the log, one line each, of which no part can steer the terminal."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's name
+        return visible(super().formatMessage(record))
