@@ -48,6 +48,18 @@ EngineName = Literal["exact", "lance"]
 large collections."""
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 
+PublishedSet = Literal[
+    "en-dev",
+    "en-test",
+    "en-extended",
+    "en-both",
+    "pt-dev",
+    "pt-test",
+    "pt-extended",
+    "pt-both",
+]
+"""AdMIRe's sets on which figures were published; ``both`` is test and extended together."""
+
 Images = Literal["embed", "link"]
 """Whether a report holds thumbnails of the pictures, or names their files."""
 

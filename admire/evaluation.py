@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -29,6 +31,9 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
     ``corr_rank``. Of Subtask B, whose gold is ``expected_item``, the figures are ``item_accuracy``
     and ``sense_accuracy``, each 1 or 0; the latter is left out where the submission tells no sense
     at all, or the gold does not. ``name`` is the submission's name in messages.
+
+    Where the predictions are a run's, and it knows senses, there are ``predicted_type``,
+    ``probability`` (of the idiomatic sense; NaN where no vote could be read) and ``unsure``, too.
 
     Raises:
         UserError: an item has no gold or no prediction, or a prediction does not fit its item.
@@ -61,7 +66,8 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
                 "compound": item.compound,
                 "sentence": item.sentence,
                 "sentence_type": item.sentence_type,
-                **item_figures(item, found.pop(0), name),
+                **item_figures(item, found[0], name),
+                **sense_columns(found.pop(0)),
             }
         )
     left = sum(map(len, waiting.values()))
@@ -71,14 +77,27 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
     return without_untold(pd.DataFrame(rows), told)
 
 
+def sense_columns(prediction: Prediction) -> dict[str, Any]:
+    """What a run knows of an item's sense, for :func:`score_items`."""
+    return {
+        "predicted_type": prediction.sentence_type,
+        "probability": math.nan if prediction.probability is None else prediction.probability,
+        "unsure": prediction.unsure,
+    }
+
+
 def without_untold(scored: pd.DataFrame, told: bool) -> pd.DataFrame:
     """The figures without those of senses, where the gold does not know all of them.
 
+    What a run knows of senses is left out where it knows none.
+
     Args:
-        told: whether any prediction tells a sense; else they are left out, too.
+        told: whether any prediction tells a sense; else the figures are left out, too.
     """
     if "sense_accuracy" in scored and not (told and scored["sentence_type"].notna().all()):
         del scored["sense_accuracy"]
+    if scored["probability"].isna().all() and not scored["unsure"].any():
+        return scored.drop(columns=["predicted_type", "probability", "unsure"])
     return scored
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -119,6 +119,47 @@ def bootstrap_intervals(
     return [(float(low), float(high)) for low, high in quantiles.T]
 
 
+Draws = npt.NDArray[np.int64]
+"""Samples of items, drawn with replacement: how often each has each item, (samples, items)."""
+
+Statistic = Callable[[Draws], npt.NDArray[np.float64]]
+"""What is computed of each sample, (samples,)."""
+
+
+def bootstrap_statistics(
+    statistics: Sequence[Statistic],
+    count: int,
+    *,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> list[tuple[float, float]]:
+    """As :func:`bootstrap_intervals`, of what is no mean of the items; they number ``count``."""
+    rng = np.random.default_rng(seed)
+    values = np.empty((len(statistics), resamples))
+    step = max(1, DRAWN // max(1, count))
+    for start in range(0, resamples, step):
+        stop = min(start + step, resamples)
+        drawn = rng.integers(0, count, size=(stop - start, count))
+        drawn += count * np.arange(stop - start)[:, None]
+        draws = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
+        for k, statistic in enumerate(statistics):
+            values[k, start:stop] = statistic(draws)
+    quantiles = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=1)
+    return [(float(low), float(high)) for low, high in quantiles.T]
+
+
+def mean(values: npt.ArrayLike) -> Statistic:
+    """The mean as a statistic."""
+    array = np.asarray(values, float)
+    return lambda draws: np.asarray(draws @ array / len(array))
+
+
+def of_all(statistic: Statistic, count: int) -> float:
+    """A statistic of the items themselves, each once; they number ``count``."""
+    return float(statistic(np.ones((1, count), dtype=np.int64))[0])
+
+
 def calibration_error(
     probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int = 10
 ) -> float:
@@ -127,7 +168,81 @@ def calibration_error(
     The probabilities are put into bins of equal width. It is the mean difference between a bin's
     mean probability and the share of its cases that happened, weighted by the bins' sizes.
     """
+    return of_all(calibration(probabilities, happened, bins), np.size(probabilities))
+
+
+def calibration(probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int = 10) -> Statistic:
+    """:func:`calibration_error` as a statistic."""
     told, came = np.asarray(probabilities, float), np.asarray(happened, float)
     bin_of = np.minimum((told * bins).astype(int), bins - 1)
-    gaps = [abs((told - came)[bin_of == k].sum()) for k in range(bins)]
-    return float(sum(gaps) / len(told))
+    gaps = np.where(bin_of[:, None] == np.arange(bins), (told - came)[:, None], 0.0)
+    return lambda draws: np.asarray(np.abs(draws @ gaps).sum(axis=1) / len(told))
+
+
+def brier(probabilities: npt.ArrayLike, happened: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """The squared error of each probability, whose mean is Brier's score: 0 at best, 1 at worst."""
+    told, came = np.asarray(probabilities, float), np.asarray(happened, float)
+    errors: npt.NDArray[np.float64] = (told - came) ** 2
+    return errors
+
+
+def risk_coverage(
+    confidences: npt.ArrayLike, losses: npt.ArrayLike
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """The mean loss of the items of which one is surest, by how many of them one answers.
+
+    Args:
+        confidences, losses: (items,) each.
+
+    Returns:
+        Three arrays with an element for each different confidence, the highest first: it; how many
+        items have at least that one; and their mean loss. Items with the same confidence come
+        together, so that the order of the items does not matter.
+    """
+    order, ends = _steps(confidences)
+    taken = ends + 1
+    risks = np.cumsum(np.asarray(losses, float)[order])[ends] / taken
+    return np.asarray(confidences, float)[order][ends], taken, risks
+
+
+def risk_area(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> float:
+    """The area under the curve of :func:`risk_coverage` (AURC, Geifman et al. 2019).
+
+    It is the mean, over the items, of the mean loss of those with at least the item's confidence.
+    0 is the best; where the confidence tells nothing, it is the mean loss.
+    """
+    return of_all(risk_area_statistic(confidences, losses), np.size(losses))
+
+
+def risk_area_statistic(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> Statistic:
+    """:func:`risk_area` as a statistic."""
+    order, ends = _steps(confidences)
+    sorted_losses = np.asarray(losses, float)[order]
+
+    def areas(draws: Draws) -> npt.NDArray[np.float64]:
+        drawn = draws[:, order]
+        taken = np.cumsum(drawn, axis=1)[:, ends]
+        lost = np.cumsum(drawn * sorted_losses, axis=1)[:, ends]
+        risks = lost / np.maximum(taken, 1)
+        widths = np.diff(taken, axis=1, prepend=0)
+        total: npt.NDArray[np.float64] = (widths * risks).sum(axis=1) / taken[:, -1]
+        return total
+
+    return areas
+
+
+def _steps(confidences: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The items from the surest on, and the places in that order where a confidence ends."""
+    told = np.asarray(confidences, float)
+    order = np.argsort(-told, kind="stable")
+    ends = np.flatnonzero(np.diff(told[order], append=-np.inf))
+    return order, ends
+
+
+def wilson_interval(share: float, count: int) -> tuple[float, float]:
+    """The 95 % interval of a share of so many independent cases (Wilson 1927)."""
+    z = 1.959963984540054  # the normal law's 97.5 % point
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    spread = math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2) * z
+    half = spread / (1 + z * z / count)
+    return max(0.0, middle - half), min(1.0, middle + half)

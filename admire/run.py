@@ -42,7 +42,7 @@ from admire.record import source_record, take_record
 from admire.recorded import Recorded
 from admire.scorer import Scores, comparable, ensemble, fuse_scores, rank_names
 from admire.senses import Detector, open_detector
-from admire.senses.sense import given, majority
+from admire.senses.sense import confidence, given, majority, mean_probability
 from admire.settings import Asking, Settings
 from admire.submission import Prediction
 from admire.survey import Survey, check_items, take_survey
@@ -65,6 +65,8 @@ class Ranking:
         fused: the runs that it is fused from: ``run``, ``weight`` and ``order``.
         seen: which kinds of its parts the ``head`` or ``detector`` of the run saw in training; see
             :func:`admire.cards.seen_by`.
+        unsure: whether the sense is less sure than the run asks for, see
+            :attr:`admire.settings.Settings.abstain_below`.
     """
 
     item: Item
@@ -75,6 +77,7 @@ class Ranking:
     judgements: tuple[Judgement, ...] = field(default=(), repr=False)
     fused: tuple[dict[str, Any], ...] = ()
     seen: Seen = field(default_factory=dict)
+    unsure: bool = False
 
     @property
     def predicted_type(self) -> SenseLabel | None:
@@ -90,6 +93,11 @@ class Ranking:
         return majority(idiomatic, literal)
 
     @property
+    def probability(self) -> float | None:
+        """That of the idiomatic sense, the mean of the chat models; None as for the sense."""
+        return mean_probability(one.sense for one in self.interpretations)
+
+    @property
     def prediction(self) -> Prediction:
         """What a submission says of the item."""
         return Prediction(
@@ -98,6 +106,8 @@ class Ranking:
             self.order,
             self.predicted_type,
             self.order[0] if self.item.sequence else None,
+            self.probability,
+            self.unsure,
         )
 
 
@@ -289,6 +299,7 @@ def rank_block(
             compared[k],
             [reading[k] for reading in readings],
             [found[k] for found in judgements],
+            settings.abstain_below,
         )
         for k, item in enumerate(items)
     ]
@@ -417,6 +428,7 @@ def _rank_item(
     compared: Sequence[Comparison],
     readings: Sequence[Interpretation],
     judgements: Sequence[Sequence[Judgement]],
+    abstain_below: float | None,
 ) -> Ranking:
     """The item's ranking by comparison, if there is any, and by each chat model's judgements."""
     names = [candidate.name for candidate in item.candidates]
@@ -461,8 +473,15 @@ def _rank_item(
         part | {"score": total[part["candidate"]], "rank": 1 + order.index(part["candidate"])}
         for part in parts
     )
+    probability = mean_probability(reading.sense for reading in readings)
     return Ranking(
-        item, tuple(readings), mean, order, rows, tuple(one for said in judgements for one in said)
+        item,
+        tuple(readings),
+        mean,
+        order,
+        rows,
+        tuple(one for said in judgements for one in said),
+        unsure=abstain_below is not None and confidence(probability) < abstain_below,
     )
 
 

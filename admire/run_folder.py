@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO, Any, TypeVar, get_args
 
@@ -18,7 +19,13 @@ import numpy as np
 import pandas as pd
 
 from admire.errors import UserError
-from admire.evaluation import item_figures, score_items, summarise, without_untold
+from admire.evaluation import (
+    item_figures,
+    score_items,
+    sense_columns,
+    summarise,
+    without_untold,
+)
 from admire.files import (
     add_table,
     guarded,
@@ -35,9 +42,11 @@ from admire.overlap import KINDS
 from admire.rankers import Answer, Judgement
 from admire.recorded import Recorded, Said, key_of
 from admire.run import Ranking, Run
-from admire.senses.sense import Sense
+from admire.senses.sense import Sense, mean_probability
 from admire.storage import replace_folder, unwritable, write_whole
-from admire.submission import Prediction, add_predictions
+from admire.submission import Prediction, add_predictions, read_submission
+
+log = logging.getLogger("admire")
 
 
 def write_run(run: Run, folder: str | Path) -> list[Path]:
@@ -252,7 +261,7 @@ def _item_row(ranking: Ranking) -> dict[str, Any]:
         "interpretations": [asdict(i) for i in ranking.interpretations],
         "judgements": [judgement.row() for judgement in ranking.judgements],
     }
-    more = {"fused": ranking.fused, SEEN: ranking.seen}
+    more = {"fused": ranking.fused, SEEN: ranking.seen, "unsure": ranking.unsure}
     return row | {name: told for name, told in more.items() if told}
 
 
@@ -447,6 +456,7 @@ def _ranking(row: dict[str, Any], parts: list[dict[str, Any]]) -> Ranking:
         tuple(map(_judgement, row.get("judgements", ()))),
         tuple(row.get("fused", ())),
         row.get(SEEN, {}),
+        row.get("unsure", False),
     )
 
 
@@ -477,8 +487,16 @@ def _read_items(folder: Path) -> tuple[list[Item], list[Prediction]]:
 
 def _prediction(row: Mapping[str, Any]) -> Prediction:
     order = tuple(row["order"])
-    completes = order[0] if row.get("expected_item") else None
-    return Prediction(row["compound"], row["sentence"], order, row.get("predicted_type"), completes)
+    completes = order[0] if row.get("sequence") or row.get("expected_item") else None
+    return Prediction(
+        row["compound"],
+        row["sentence"],
+        order,
+        row.get("predicted_type"),
+        completes,
+        mean_probability(Sense(**one["sense"]) for one in row.get("interpretations", ())),
+        row.get("unsure", False),
+    )
 
 
 def first_rankings(folder: Path, count: int) -> list[Ranking]:
@@ -513,13 +531,102 @@ def score_run(folder: Path) -> pd.DataFrame | None:
             if item.best is None:
                 return None
             told |= prediction.sentence_type is not None
-            scored.append(item_figures(item, prediction, str(folder)))
-        kinds = pd.Categorical(
-            [row["sentence_type"] for row in block], categories=get_args(SenseLabel)
-        )
-        seen = [row.get(SEEN, {}) for row in block]
-        tables.append(pd.DataFrame({"sentence_type": kinds, **pd.DataFrame(scored), SEEN: seen}))
+            figures = item_figures(item, prediction, str(folder))
+            scored.append(
+                {
+                    "sentence_type": item.sentence_type,
+                    **figures,
+                    **sense_columns(prediction),
+                    SEEN: row.get(SEEN, {}),
+                }
+            )
+        senses = dict.fromkeys(("sentence_type", "predicted_type"), SENSE_TYPE)
+        tables.append(pd.DataFrame(scored).astype(senses))
     return without_untold(pd.concat(tables, ignore_index=True), told)
+
+
+SENSE_TYPE = pd.CategoricalDtype([*get_args(SenseLabel)])
+"""Of columns in which a word would take fifty bytes a row."""
+
+
+def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
+    """What a submission says, or a whole run, and the run folder that knows the senses.
+
+    The predictions of a submission that stands in its run folder hold what the run knows besides.
+    Of one that does not, or whose rows are not the run's, there is no such folder; a message says
+    so.
+
+    Args:
+        path: the file of a submission, or a run folder.
+
+    Raises:
+        UserError: it cannot be read, or the run is damaged.
+    """
+    if path.is_dir():
+        return [prediction for _, prediction in _predictions(path)], path
+    told, folder = read_submission(path), path.parent
+    why = "there is no run beside it"
+    if (folder / ITEMS).is_file():
+        try:
+            of_run = _predictions(folder)
+            names = submission_names(read_record(folder), [language for language, _ in of_run])
+            known = [one for language, one in of_run if names[language] == path.name]
+            other = _first_other(told, known)
+            if other is None:
+                return known, folder
+            why = f"its row {other} is not the run's"
+        except UserError as error:
+            why = f"the run beside it cannot be read. {error}".rstrip(".")
+    log.warning("%s: how sure its senses are cannot be told, because %s.", path, why)
+    return told, None
+
+
+def _predictions(folder: Path) -> list[tuple[str, Prediction]]:
+    """What a run predicts of each item, with the item's language.
+
+    Raises:
+        UserError: the folder is not a run, or it is damaged.
+    """
+    try:
+        return [(row["language"], _prediction(row)) for row in read_rows(folder)]
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise UserError(f"{folder}: is damaged. Run admire rank again.") from None
+
+
+def abstained_below(folder: Path) -> float | None:
+    """The confidence below which a run marked items as unsure; None where it marked none.
+
+    Raises:
+        UserError: the folder is not a run, or it is damaged.
+    """
+    below: float | None = read_record(folder).get("settings", {}).get("abstain_below")
+    return below
+
+
+def count_unsure(folder: Path) -> int:
+    """How many items a run marked as unsure.
+
+    Raises:
+        UserError: the folder is not a run, or it is damaged.
+    """
+    return sum(row.get("unsure", False) for row in read_rows(folder))
+
+
+def _first_other(told: Sequence[Prediction], known: Sequence[Prediction]) -> int | None:
+    """The first row in which a submission is not that of a run, from 1; None if there is none."""
+    pairs = zip_longest(told, known)
+    for number, (one, other) in enumerate(pairs, start=1):
+        if one is None or other is None or not _same_row(one, other):
+            return number
+    return None
+
+
+def _same_row(told: Prediction, known: Prediction) -> bool:
+    """Whether a row of a submission says what the run says."""
+    said = replace(known, sentence=known.sentence or "", probability=None, unsure=False)
+    if told.expected_item:  # its rows have no orders and no sentences
+        said = replace(said, order=(), sentence=told.sentence)
+    return told == said
 
 
 def read_rows(folder: Path) -> Iterator[dict[str, Any]]:

@@ -44,6 +44,8 @@ class Settings:
             ``sequence`` are baselines without a chat model.
         sense: how the sense is decided, see :data:`admire.choices.SenseMethod`.
         votes: how often each chat model is asked for the sense (the paper's T).
+        abstain_below: items of which the sense is less sure than this, from 0.5 to 1, are marked as
+            unsure; they are ranked all the same. None marks none.
         meanings: what the chat models say of each compound, see :data:`admire.choices.Meanings`.
         track: what of the candidates is compared and shown; None takes all of their images and
             captions that the encoder can read and the chat model can see.
@@ -67,6 +69,7 @@ class Settings:
     query: RankQuery = "meaning"
     sense: SenseMethod = "auto"
     votes: int = 5
+    abstain_below: float | None = None
     meanings: Meanings = "both"
     track: Track | None = None
     scoring: Scoring = field(default=OURS)
@@ -90,6 +93,7 @@ class Settings:
             query=get_args(RankQuery),
             sense=get_args(SenseMethod),
             votes=Number(1, whole=True),
+            abstain_below=Number(0.5, 1, above=True, optional=True),
             meanings=get_args(Meanings),
             track=(*get_args(Track), None),
             scoring=Scoring,
@@ -106,6 +110,12 @@ class Settings:
         if not self.rankers or len(set(self.rankers)) < len(self.rankers):
             raise UserError(
                 f"rankers cannot be {self.rankers!r}: it names one or more, each once.", "rankers"
+            )
+        if self.abstain_below and self.query != "meaning" and not self.looks:
+            raise UserError(
+                f"With the query {self.query} no sense is told, so no item can be unsure of it.",
+                "abstain_below",
+                "query",
             )
 
     @property

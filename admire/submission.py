@@ -21,6 +21,9 @@ class Prediction:
 
     ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
     has no orders.
+
+    ``probability`` (of the idiomatic sense) and ``unsure`` are what a run knows besides; they stand
+    in no submission.
     """
 
     compound: str
@@ -28,6 +31,8 @@ class Prediction:
     order: tuple[str, ...]
     sentence_type: SenseLabel | None = None
     expected_item: str | None = None
+    probability: float | None = None
+    unsure: bool = False
 
 
 def write_submission(path: Path, predictions: Sequence[Prediction]) -> None:

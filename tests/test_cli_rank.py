@@ -20,9 +20,17 @@ import typer
 from commands import chat_server, hide, run
 from conftest import admire_row, sequence_row
 from pytest_httpserver import HTTPServer
-from toys import PictureEncoder, WordEncoder
+from toys import PictureEncoder, ScriptedChat, WordEncoder
 
-from admire import PROFILES, Settings, UserError, read_submission
+from admire import (
+    PROFILES,
+    Settings,
+    UserError,
+    rank,
+    read_items,
+    read_submission,
+    write_run,
+)
 from admire.cli import app
 from admire.settings import Asking
 
@@ -74,6 +82,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--query sentence": {"query": "sentence"},
     "--sense given": {"sense": "given"},
     "--votes 3": {"votes": 3},
+    "--abstain-below 0.8": {"abstain_below": 0.8},
     "--meanings gloss": {"meanings": "gloss"},
     "--meanings both": {"meanings": "both"},
     "--track caption": {"track": "caption"},
@@ -372,12 +381,159 @@ def test_subtask_b_is_ranked_and_scored_by_its_six_figures(
     submission = tmp_path / "run" / "submission_en.tsv"
     code, out, _ = run(capsys, "score", submission, "--gold", gold, "--json")
     assert code == 0
-    (figures,) = json.loads(out).values()
+    figures = json.loads(out)[str(submission)]
     told = {(row["group"], row["metric"]): row["mean"] for row in figures}
     assert told["idiomatic", "sense_accuracy"] == 0.0
     assert told.keys() == {
         (group, f"{what}_accuracy") for group in ("all", "idiomatic") for what in ("item", "sense")
     }
+
+
+COMPOUNDS = ("night owl", "cold feet", "black sheep")
+
+
+@pytest.fixture
+def wavering(write_table, tmp_path: Path) -> tuple[Path, Path]:
+    """Data, and a run of them in which all votes but one are for the idiomatic sense of the first
+    item, three of five for that of the second, and none can be read for the third."""
+    said = {
+        "night owl": ["Idiomatic"] * 4 + ["Literal"],
+        "cold feet": ["Literal"] * 2 + ["Idiomatic"] * 3,
+        "black sheep": ["Hard to say."] * 5,
+    }
+
+    def answer(prompt: str) -> str:
+        if "or literally" in prompt:
+            return next(votes.pop() for name, votes in said.items() if name in prompt)
+        return "a bird asleep"
+
+    data = write_table(*(admire_row(name, sentence=f"A {name}.") for name in COMPOUNDS))
+    settings = Settings(sense="vote", meanings="gloss", track="caption", abstain_below=0.7)
+    ranked = rank(
+        read_items(data),
+        settings,
+        llms=[ScriptedChat(answer)],
+        encoder=WordEncoder(),
+        source=data,
+    )
+    write_run(ranked, tmp_path / "run")
+    return data, tmp_path / "run"
+
+
+def test_a_run_is_scored_with_how_far_its_senses_can_be_trusted(capsys, wavering):
+    data, folder = wavering
+    submission = folder / "submission_en.tsv"
+    code, out, err = run(capsys, "score", submission, "--gold", data, "--json")
+    assert code == 0
+    assert "cannot be told" not in err
+    told = json.loads(out)
+    assert told.keys() == {str(submission), "reliability"}
+    found = told["reliability"][str(submission)]
+    curve = pd.DataFrame(found["curve"])
+    assert curve["confidence"].tolist() == [0.8, 0.6, 0.5]
+    assert curve["items"].tolist() == [1, 2, 3]
+    assert curve["sense_risk"].tolist() == pytest.approx([0, 0, 1 / 3])
+    figures = {row["metric"]: row["mean"] for row in found["figures"]}
+    assert figures["calibration_error"] == pytest.approx((0.2 + 0.4) / 2)
+    assert (found["unsure"]["below"], found["unsure"]["items"]) == (0.7, 2)
+    assert {row["n"] for row in found["unsure"]["without"]} == {1}
+    of_folder = json.loads(run(capsys, "score", folder, "--gold", data, "--json")[1])
+    assert of_folder[str(folder)] == told[str(submission)]
+    assert of_folder["reliability"] == {str(folder): found}
+    code, out, _ = run(capsys, "score", folder, "--gold", data)
+    assert code == 0
+    for words in ("calibration_error", "Coverage", "2 of 3 items are unsure (below 0.7)"):
+        assert words in out
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("moved", "there is no run beside it"),
+        ("edited", "its row 2 is not the run's"),
+        ("shorter", "its row 3 is not the run's"),
+        ("renamed", "its row 1 is not the run's"),
+        ("damaged", "items.jsonl: is damaged"),
+        ("lacking", "run: is damaged"),
+    ],
+)
+def test_a_submission_that_is_not_a_runs_is_scored_as_it_is(
+    capsys, tmp_path, wavering, change: str, why: str
+):
+    data, folder = wavering
+    submission, items = folder / "submission_en.tsv", folder / "items.jsonl"
+    rows = submission.read_text().splitlines(keepends=True)
+    gold = data
+    if change in ("moved", "renamed"):
+        place = {"moved": tmp_path / "alone.tsv", "renamed": folder / "submission_pt.tsv"}[change]
+        submission = submission.rename(place)
+    elif change == "edited":
+        rows[2] = rows[2].replace("idiomatic", "literal")
+        submission.write_text("".join(rows))
+    elif change == "shorter":
+        submission.write_text("".join(rows[:-1]))
+        gold = tmp_path / "short.tsv"
+        gold.write_text("".join(data.read_text().splitlines(keepends=True)[:-1]))
+    elif change == "damaged":
+        items.write_text(items.read_text()[:-9])
+    else:
+        text = items.read_text().replace('"interpretations": [', '"interpretations": [5, ')
+        items.write_text(text)
+    code, out, err = run(capsys, "score", submission, "--gold", gold, "--json")
+    assert code == 0
+    assert json.loads(out).keys() == {str(submission)}
+    line = err.splitlines()[-1]  # after one of missing pictures
+    assert line.startswith(f"{submission}: how sure its senses are cannot be told, because ")
+    assert why in line
+
+
+def test_a_figure_is_placed_among_published_ones(capsys, write_table):
+    rows = [admire_row(f"compound {k}", sentence=f"A {k}.") for k in range(15)]
+    gold = write_table(*rows)
+    last = {"expected_order": "['e.png', 'b.png', 'c.png', 'd.png', 'a.png']"}
+    mine = write_table(*rows[:11], *(row | last for row in rows[11:]), name="mine.tsv")
+    command = ["score", mine, "--gold", gold, "--published", "en-dev"]
+    code, out, _ = run(capsys, *command, "--json")
+    assert code == 0
+    told = json.loads(out)["published"][str(mine)]
+    top1, dcg = told["places"]
+    assert (top1["place"], top1["of"], top1["mean"]) == (1, 31, 11 / 15)  # 0.733, as the best has
+    assert dcg["worst"] > dcg["place"]
+    first = told["systems"][0]
+    assert (first["system"], first["top1_within"]) == ("UoR-NCL CI GPT-3.5 XLM-32", True)
+    code, out, err = run(capsys, *command)
+    assert code == 0
+    assert "top1 0.733" in out
+    assert "place 1 of 31" in out
+    assert "≈ 0.733 [0.480, 0.891]" in out
+    assert "15 items cannot tell these from ours" in out
+    assert "Source: Markchom et al. 2025" in out
+    code, out, err = run(capsys, *command[:-1], "en-tets")
+    assert (code, out) == (2, "")
+    assert err.startswith("admire: published cannot be 'en-tets'. Did you mean 'en-test'?")
+    assert err.endswith("(--published)\n")
+
+
+def test_unsure_items_are_marked_and_stay_in_the_submission(
+    capsys, tmp_path, write_table, httpserver, model
+):
+    votes = iter(["Idiomatic"] * 2)
+
+    def answer(prompt: str) -> str:
+        return next(votes, literal(prompt)) if "A cold feet." in prompt else literal(prompt)
+
+    chat_server(httpserver, answer)
+    rows = [admire_row(name, sentence=f"A {name}.") for name in COMPOUNDS]
+    for row in rows:
+        del row["expected_order"]
+    out_folder = tmp_path / "run"
+    command = ["rank", write_table(*rows), "--out", out_folder, *model, "--abstain-below", "0.8"]
+    code, out, err = run(capsys, *command)
+    assert code == 0, err
+    assert out.count("unsure") == 2  # the mark, and the count
+    assert "\n1 of 3 items are unsure (below 0.8).\n" in out
+    assert len(read_submission(out_folder / "submission_en.tsv")) == 3
+    assert all(one.sentence_type for one in read_submission(out_folder / "submission_en.tsv"))
 
 
 def test_the_language_names_the_submission(capsys, tmp_path, write_table, httpserver, model):

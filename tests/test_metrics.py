@@ -15,11 +15,19 @@ from admire.metrics import (
     METRICS,
     bootstrap_interval,
     bootstrap_intervals,
+    bootstrap_statistics,
+    brier,
+    calibration,
     calibration_error,
     corr_official,
     corr_rank,
     dcg,
+    mean,
+    risk_area,
+    risk_area_statistic,
+    risk_coverage,
     top1,
+    wilson_interval,
 )
 
 ORDERS = list(itertools.permutations("abcde"))
@@ -221,3 +229,70 @@ def test_the_calibration_error_is_at_most_one_and_nil_if_what_was_certain_happen
     told, happened = zip(*pairs, strict=True)
     assert 0 <= calibration_error(told, happened) <= 1
     assert calibration_error(np.array(happened, float), happened) == 0
+
+
+def test_the_risk_coverage_curve_and_its_area_are_worked_out_by_hand():
+    # Surest first, wrong are the second and the fourth: risks 0, 1/2, 1/3, 1/2.
+    told, taken, risks = risk_coverage([0.7, 0.6, 0.9, 0.8], [0, 1, 0, 1])
+    assert told.tolist() == [0.9, 0.8, 0.7, 0.6]
+    assert taken.tolist() == [1, 2, 3, 4]
+    assert risks == pytest.approx([0, 1 / 2, 1 / 3, 1 / 2])
+    assert risk_area([0.7, 0.6, 0.9, 0.8], [0, 1, 0, 1]) == pytest.approx(
+        (1 / 2 + 1 / 3 + 1 / 2) / 4
+    )
+    # The second and third are as sure as each other, and come as one step with the risk 1/3.
+    told, taken, risks = risk_coverage([0.8, 0.6, 0.9, 0.8], [0, 1, 0, 1])
+    assert (told.tolist(), taken.tolist()) == ([0.9, 0.8, 0.6], [1, 3, 4])
+    assert risks == pytest.approx([0, 1 / 3, 1 / 2])
+    assert risk_area([0.8, 0.6, 0.9, 0.8], [0, 1, 0, 1]) == pytest.approx((2 / 3 + 1 / 2) / 4)
+
+
+ANSWERED = st.lists(
+    st.tuples(st.integers(50, 100).map(lambda k: k / 100), st.booleans()), min_size=1, max_size=30
+)
+
+
+@given(ANSWERED, st.randoms(use_true_random=False))
+def test_the_risk_area_is_its_definition_whatever_the_order_and_the_scale(pairs, random):
+    confidences, wrong = (np.array(one, float) for one in zip(*pairs, strict=True))
+    area = risk_area(confidences, wrong)
+    # Geifman et al.: the mean, over the items, of the risk at the item's own threshold.
+    risks = [wrong[confidences >= threshold].mean() for threshold in confidences]
+    assert area == pytest.approx(np.mean(risks))
+    assert 0 <= area <= 1
+    random.shuffle(pairs)
+    shuffled, wrong_too = zip(*pairs, strict=True)
+    assert risk_area(shuffled, wrong_too) == pytest.approx(area)
+    assert risk_area(np.exp(5 * confidences), wrong) == pytest.approx(area)
+    assert risk_area(np.ones_like(wrong), wrong) == pytest.approx(wrong.mean())
+    _, taken, risks = risk_coverage(confidences, wrong)
+    assert (taken[-1], risks[-1]) == (len(pairs), pytest.approx(wrong.mean()))
+
+
+@given(ANSWERED, st.data())
+def test_a_statistic_of_a_sample_is_that_of_its_items(pairs, data):
+    told, wrong = (np.array(one, float) for one in zip(*pairs, strict=True))
+    place = st.integers(0, len(pairs) - 1)
+    items = data.draw(st.lists(place, min_size=len(pairs), max_size=len(pairs)))
+    draws = np.bincount(items, minlength=len(pairs))[None]
+    (area,) = risk_area_statistic(told, wrong)(draws)
+    assert area == pytest.approx(risk_area(told[items], wrong[items]))
+    (error,) = calibration(told, wrong)(draws)
+    assert error == pytest.approx(calibration_error(told[items], wrong[items]))
+
+
+def test_intervals_of_means_are_the_same_by_either_way():
+    values = np.random.default_rng(0).random(12)
+    both = bootstrap_statistics([mean(values), mean(1 - values)], 12, resamples=500, seed=3)
+    assert both[0] == pytest.approx(bootstrap_interval(values, resamples=500, seed=3))
+    assert both[1] == pytest.approx((1 - both[0][1], 1 - both[0][0]))
+
+
+@pytest.mark.parametrize(("right", "of"), [(14, 15), (0, 10), (10, 10), (57, 100)])
+def test_wilsons_interval_is_scipys(right, of):
+    peer = stats.binomtest(right, of).proportion_ci(method="wilson")
+    assert wilson_interval(right / of, of) == pytest.approx((peer.low, peer.high), abs=1e-12)
+
+
+def test_briers_score_is_the_squared_error():
+    assert brier([0.8, 0.4], [True, True]) == pytest.approx([0.04, 0.36])

@@ -24,7 +24,8 @@ def test_listwise_decides_the_sense_by_the_majority_of_its_replies():
         return text.replace('"idiomatic"', '"literal"') if literal else text
 
     judge = Judge(WORTHS, spoil=spoil)
-    (ranking,) = rank([ITEM], settings("listwise"), llms=[judge]).rankings
+    (ranking,) = rank([ITEM], settings("listwise", abstain_below=0.7), llms=[judge]).rankings
+    assert ranking.unsure
     sense = ranking.interpretations[0].sense
     assert (sense.label, sense.idiomatic, sense.literal) == ("idiomatic", 3, 2)
     assert ranking.interpretations[0].meant == "someone awake late"

@@ -108,7 +108,8 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Reported:
     runs = []
     for tells_senses in (True, False):
         chat = knowing(items, tells_senses=tells_senses)
-        run = rank(items, Settings(sense="vote"), llms=[chat], encoder=WordEncoder(), source=data)
+        settings = Settings(sense="vote", abstain_below=0.75)
+        run = rank(items, settings, llms=[chat], encoder=WordEncoder(), source=data)
         write_run(run, folder / chat.name)
         runs.append(run)
     write_report([folder / "knowing", folder / "credulous"], folder / "report.html")
@@ -174,6 +175,7 @@ def test_the_wrong_items_come_first_and_each_filter_keeps_what_it_says(
         ("#filter-outcome", "wrong"): lambda a, b: has_gold(a) and not is_right(a),
         ("#filter-outcome", "sense-wrong"): lambda a, b: has_gold(a) and not is_sense_right(a),
         ("#filter-outcome", "ranking-wrong"): lambda a, b: is_sense_right(a) and not is_right(a),
+        ("#filter-outcome", "unsure"): lambda a, b: a.interpretations[0].sense.confidence < 0.75,
         ("#filter-agree", "agree"): agree,
         ("#filter-agree", "differ"): lambda a, b: not agree(a, b),
         ("#filter-agree", "first-differs"): lambda a, b: a.order[0] != b.order[0],
@@ -183,6 +185,11 @@ def test_the_wrong_items_come_first_and_each_filter_keeps_what_it_says(
     for (field, value), is_wanted in expected.items():
         page.locator(field).select_option(value)
         assert set(numbers(page)) == reported.where(is_wanted), (field, value)
+        if value == "unsure":
+            expect(page.locator(".run-1 .unsure").first).to_have_text("unsure")
+            known = reported.where(lambda a, b: has_gold(a) and a.unsure)
+            told = f"knowing: {len(known)} of {len(every) - 1} items are unsure (below 0.75)."
+            expect(page.get_by_text(told)).to_be_visible()
         page.locator("#clear").click()
         assert numbers(page) == first
 

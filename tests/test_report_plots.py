@@ -20,6 +20,7 @@ from admire.report.plots import (
     reliability,
     result_table,
     retrieval_plots,
+    risk_curves,
     senses_plots,
 )
 
@@ -89,6 +90,20 @@ def test_reliability_has_the_bins_of_the_calibration_error():
     assert reliability(result_table(edge))["bin"].tolist() == [3, 9]
 
 
+def test_errors_are_drawn_by_how_many_are_answered():
+    # Surest first: 0.95 is right, 0.31 has a wrong sense and order, 0.35 a wrong order; the last
+    # has no sense, but a right order.
+    curve = risk_curves(result_table(ranking("a")))
+    assert curve["coverage"].tolist() == [0.25, 0.5, 0.75, 1.0]
+    assert curve["sense_risk"].tolist() == pytest.approx([0, 1 / 2, 1 / 3, 2 / 4])
+    assert curve["top1_risk"].tolist() == pytest.approx([0, 1 / 2, 2 / 3, 2 / 4])
+    (plot,) = (p for p in ranking_plots(ranking("a", "b")) if p.title.startswith("Errors"))
+    assert "a: sense wrong 0.500 of all, 0.500 of the surest 2, area 0.333;" in plot.told
+    assert "first wrong 0.500 of all, 0.500 of the surest 2, area 0.417." in plot.told
+    assert "b: sense wrong 0.333 of all" in plot.told  # it lacks the last item
+    assert {"sense wrong", "first wrong"} <= set(texts(plot.svg))
+
+
 def test_confusion_places_and_margins_are_counted_run_by_run():
     cases = result_table(ranking("a", "b"))
     assert confusion(cases).to_dict("index") == {
@@ -124,7 +139,11 @@ def test_chance_is_that_of_the_number_of_candidates(metric, candidates, expected
 def test_a_ranking_has_its_plots_and_what_has_no_numbers_is_left_out():
     data = ranking("a")
     both = ["Top-1 by sense", "DCG by sense", "Where the best candidate landed"]
-    senses = ["Reliability of the sense probability", "Confusion of the senses"]
+    senses = [
+        "Reliability of the sense probability",
+        "Errors by how many are answered",
+        "Confusion of the senses",
+    ]
     assert titles(ranking_plots(data)) == [*both, *senses, "Score margins"]
     for item in data["items"]:
         item["sense"] = None
@@ -213,6 +232,7 @@ def test_senses_have_accuracy_reliability_and_confusion():
     assert titles(senses_plots(data)) == [
         "Accuracy by sense",
         "Reliability of the sense probability",
+        "Errors by how many are answered",
         "Confusion of the senses",
     ]
 

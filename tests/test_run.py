@@ -647,3 +647,47 @@ def test_the_predicted_type_is_the_models_label_and_of_several_that_differ_the_v
     assert predicted(sure, Sense("literal", 0.4, idiomatic=2, literal=3)) == "literal"
     assert predicted(sure, Sense("literal", 0.4, idiomatic=3, literal=1)) == "idiomatic"
     assert predicted() is None
+
+
+def votes(*senses: str) -> ScriptedChat:
+    """A chat model that votes so, one after the other."""
+    left = iter(senses)
+    return ScriptedChat(
+        lambda prompt: next(left) if "or literally" in prompt else "Awake late.",
+        name=" ".join(senses),
+    )
+
+
+@pytest.mark.parametrize(
+    ("chats", "below", "unsure"),
+    [
+        (["IIIIL"], 0.8, False),  # 0.8
+        (["IIIIL"], 0.81, True),
+        (["LLLLI"], 0.8, False),  # 1 - 0.2
+        (["IIIII"], 1.0, False),
+        (["????I"], 1.0, False),  # what could be read is all of one mind
+        (["?????"], 0.6, True),
+        (["IIIII", "LLLLL"], 0.6, True),  # both are sure, but of different senses
+        (["LLLLI", "LLLLI", "LLLLI"], 0.8, False),
+        (["IIIIL", "?????"], 0.8, False),
+        (["?????"], None, False),
+    ],
+)
+def test_an_item_is_unsure_where_the_mean_probability_is_below_and_ranked_all_the_same(
+    chats, below, unsure
+):
+    words = {"I": "Idiomatic", "L": "Literal", "?": "Hard to say."}
+    orders = []
+    for settings in (PAPER, replace(PAPER, abstain_below=below)):
+        models = [votes(*(words[letter] for letter in chat)) for chat in chats]
+        (ranking,) = rank([OWL], settings, llms=models, encoder=WordEncoder()).rankings
+        orders.append((ranking.order, ranking.predicted_type))
+    assert ranking.unsure == unsure
+    assert ranking.prediction.unsure == unsure
+    assert orders[0] == orders[1]
+
+
+def test_what_tells_no_sense_cannot_be_unsure_of_one():
+    with pytest.raises(UserError, match="no sense is told"):
+        Settings(query="sentence", abstain_below=0.8)
+    assert Settings(query="sentence", rankers=("listwise",), abstain_below=0.8).abstain_below

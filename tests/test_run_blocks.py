@@ -123,6 +123,24 @@ def test_blocks_leave_the_files_of_a_whole_run(tmp_path, data, settings, whole):
     assert header.split(",")[-2:] == ["caption_literal", "caption_scene"]  # of later blocks alone
 
 
+def test_blocks_mark_the_same_items_as_unsure(tmp_path, data, replies):
+    with replies.open("a") as file:
+        for k, compound in enumerate(COMPOUNDS):
+            sentence = f"A {compound} again, no. {k}."
+            votes = {"votes_idiomatic": k % 6, "votes_literal": 5 - k % 6}
+            file.write("\n" + json.dumps({"compound": compound, "sentence": sentence} | votes))
+    settings = Settings(llms=(f"recorded:{replies}",), sense="vote", abstain_below=0.8)
+    write_run(
+        rank(read_items(data), settings, encoder=WordEncoder(), source=data), tmp_path / "whole"
+    )
+    rank_file(data, tmp_path / "run", settings)
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
+    rankings = read_run(tmp_path / "run").rankings
+    assert [one.unsure for one in rankings] == [k % 6 in (2, 3) for k in range(7)]
+    lines = (tmp_path / "run" / "items.jsonl").read_text().splitlines()
+    assert sum("unsure" in json.loads(line) for line in lines) == 2
+
+
 STEPS = [
     *(("admire.run_blocks.rank_block", turn, 2 * turn - 2) for turn in (1, 2, 4)),
     *(("admire.run_blocks.add_block", turn, 2 * turn - 2) for turn in (1, 4)),

@@ -37,6 +37,11 @@ from admire.scorer import TEXTS
             "votes cannot be 0: it is a whole number of at least 1.",
         ),
         (
+            lambda: Settings(abstain_below=0.5),
+            ("--abstain-below", "0.5"),
+            "abstain_below cannot be 0.5: it is a number above 0.5 and of at most 1.",
+        ),
+        (
             lambda: Scoring(contrast=math.inf),
             ("--contrast", "inf"),
             "contrast cannot be inf: it is a number, and finite.",

@@ -50,7 +50,13 @@ def show_run(out: Path, written: Iterable[Path]) -> None:
         written: what is told to have been written.
     """
     from admire.evaluation import summarise
-    from admire.run_folder import first_rankings, read_record, score_run
+    from admire.run_folder import (
+        abstained_below,
+        count_unsure,
+        first_rankings,
+        read_record,
+        score_run,
+    )
     from admire.seen import warn_of_seen
 
     record = read_record(out)
@@ -59,9 +65,25 @@ def show_run(out: Path, written: Iterable[Path]) -> None:
     if scored is not None:
         print_summary(summarise(scored), str(out), json=False)
         warn_of_seen(scored, out)
+    below = abstained_below(out)
+    if below is not None:
+        print_sure(scored, count_unsure(out), record["items"], below)
     print_account(record.get("asked", ()))
     for path in written:
         log.info("Wrote %s", path)
+
+
+def print_sure(
+    scored: pd.DataFrame | None, unsure: int, items: int, below: float, *, seed: int = 0
+) -> None:
+    """How many items are unsure, and the figures without them where the gold is known."""
+    from admire.reliability import without_unsure
+
+    told = f"{unsure} of {items} items are unsure (below {below:g})"
+    if scored is None or not 0 < unsure < items:
+        print(f"{told}.")
+    else:
+        print_summary(without_unsure(scored, seed=seed), f"{told}; without them", json=False)
 
 
 def print_account(asked: Sequence[Mapping[str, Any]]) -> None:
@@ -166,9 +188,10 @@ def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     table.add_column("Gloss", min_width=26, max_width=32)
     table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
     for ranking in rankings[:SHOWN]:
+        senses = [_sense_cell(i.sense) for i in ranking.interpretations]
         table.add_row(
             cell(ranking.item.compound),
-            cell(*(_sense_cell(i.sense) for i in ranking.interpretations)) or "–",
+            cell(*senses, *(["unsure"] if ranking.unsure else [])) or "–",
             cell(*(i.meant or "–" for i in ranking.interpretations)) or "–",
             cell(*_candidate_lines(ranking)),
         )
@@ -203,9 +226,17 @@ def _sense_cell(sense: Sense) -> str:
     return f"{sense.label or 'unknown'} ({votes})"
 
 
-def print_summaries(tables: Mapping[str, pd.DataFrame], json: bool) -> None:
+def print_summaries(
+    tables: Mapping[str, pd.DataFrame], json: bool, more: Mapping[str, Any] | None = None
+) -> None:
+    """Print tables of figures.
+
+    Args:
+        more: what JSON has besides a list for each table; it is printed elsewhere as tables.
+    """
     if json:
-        print(jsonlib.dumps({name: t.to_dict("records") for name, t in tables.items()}, indent=2))
+        lists = {name: table.to_dict("records") for name, table in tables.items()}
+        print(jsonlib.dumps({**lists, **(more or {})}, indent=2))
         return
     for name, table in tables.items():
         print_summary(table, name, json=False)
@@ -223,5 +254,5 @@ def print_summary(summary: pd.DataFrame, title: str, json: bool) -> None:
     )
     for (group, n), rows in summary.groupby(["group", "n"], sort=False):
         cells = {r.metric: f"{r.mean:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in rows.itertuples()}
-        table.add_row(str(group), str(n), *(cells[metric] for metric in metrics))
+        table.add_row(str(group), str(n), *(cells.get(metric, "–") for metric in metrics))
     print_table(table)

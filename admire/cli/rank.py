@@ -17,11 +17,13 @@ from admire.choices import (
     Meanings,
     Precision,
     ProfileName,
+    PublishedSet,
     Ranker,
     RankQuery,
     SenseMethod,
     Track,
 )
+from admire.cli.figures import print_scores
 from admire.cli.options import (
     SENSE_OPTION,
     VOTES_OPTION,
@@ -38,14 +40,7 @@ from admire.cli.options import (
     crew,
     given,
 )
-from admire.cli.output import (
-    REPORT,
-    finish,
-    print_forecasts,
-    print_summaries,
-    print_summary,
-    show_run,
-)
+from admire.cli.output import REPORT, finish, print_forecasts, print_summary, show_run
 from admire.errors import UserError
 
 if TYPE_CHECKING:
@@ -157,6 +152,13 @@ def rank(
     ] = None,
     sense: Annotated[SenseMethod | None, SENSE_OPTION] = None,
     votes: Annotated[int | None, VOTES_OPTION] = None,
+    abstain_below: Annotated[
+        float | None,
+        typer.Option(
+            help="Mark items as unsure of which the sense is less sure than this, from 0.5 to 1; "
+            "they are ranked all the same."
+        ),
+    ] = None,
     meanings: Annotated[
         Meanings | None,
         choice(
@@ -273,6 +275,7 @@ def rank(
         "query": query,
         "sense": sense,
         "votes": votes,
+        "abstain_below": abstain_below,
         "meanings": meanings,
         "track": track,
         "scoring": replace(stack.scoring, **given(scoring)),
@@ -302,27 +305,44 @@ def rank(
 
 
 def score(
-    submissions: Annotated[list[Path], typer.Argument(help="One submission, or two to compare.")],
+    submissions: Annotated[
+        list[Path], typer.Argument(help="One submission or run folder, or two to compare.")
+    ],
     gold: Annotated[Path, typer.Option(help="The file with the expected orders.")],
+    published: Annotated[
+        PublishedSet | None,
+        choice(
+            "published",
+            get_args(PublishedSet),
+            "The set that the gold is: also tell where the figures stand among published ones.",
+        ),
+    ] = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Score submissions: top-1, DCG and both correlations, with 95 % bootstrap intervals."""
+    """Score submissions: top-1, DCG and both correlations, with 95 % bootstrap intervals.
+
+    Of a run, also how far the probability of the sense can be trusted: its calibration error, and
+    how often the run would err if it answered only where the sense is surest.
+    """
     from admire.evaluation import paired_difference, score_items, summarise
     from admire.items import read_items
+    from admire.published import check_fits
+    from admire.run_folder import read_predictions
     from admire.seen import warn_of_seen
-    from admire.submission import read_submission
 
     if len(submissions) > 2:
         raise UserError("Give one submission, or two to compare.")
     items = read_items(gold)
-    scored = [score_items(items, read_submission(path), str(path)) for path in submissions]
-    tables = {
-        str(path): summarise(one, seed=seed) for path, one in zip(submissions, scored, strict=True)
-    }
+    if published:
+        check_fits(published, items)
+    names = [str(path) for path in submissions]
+    told, runs = zip(*map(read_predictions, submissions), strict=True)
+    scored = [score_items(items, one, name) for one, name in zip(told, names, strict=True)]
+    tables = {name: summarise(one, seed=seed) for one, name in zip(scored, names, strict=True)}
     if len(scored) == 2:
         tables["second minus first"] = paired_difference(*scored, seed=seed)
-    print_summaries(tables, json)
+    print_scores(names, scored, runs, tables, published, json=json, seed=seed)
     for path, one in zip(submissions, scored, strict=True):
         warn_of_seen(one, path)
 

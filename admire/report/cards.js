@@ -8,6 +8,8 @@
 const Cards = (() => {
   const LONG = 110; // characters; a longer caption is folded
 
+  const UNSURE = "The sense is less sure than the run asks for";
+
   const SENSES = ["idiomatic", "literal"];
 
   const FIGURES = {
@@ -250,6 +252,7 @@ const Cards = (() => {
         kind === "ranking" ? result.sense_right : null,
       ),
     ];
+    if (result.unsure) lines[0].append(span("unsure", "unsure", { title: UNSURE }));
     return kind === "ranking" ? [...lines, meanings(result)] : lines;
   }
 

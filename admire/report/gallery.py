@@ -31,6 +31,7 @@ from admire.scorer import (
     query_weights,
 )
 from admire.senses.light import find_compound
+from admire.senses.sense import confidence
 
 ROLES = (*TEXTS, "sequence", "sentence")
 """What candidates are compared with, by the names of columns in scores.csv."""
@@ -144,16 +145,17 @@ def result(
     own = [candidate.name for candidate in ranking.item.candidates]
     mine = [own.index(name) for name in names]
     scores = ranking.scores[mine]
-    read = [one.sense.probability for one in ranking.interpretations if one.sense.label]
-    probability = float(np.mean(read)) if read else None
+    probability = ranking.probability
     sense = ranking.predicted_type
     best = None if item.best is None else ranking.order[0] == item.best
     right = None if None in (sense, item.sentence_type) else sense == item.sentence_type
     top = np.sort(scores)[::-1]
+    unsure = {"unsure": True} if ranking.unsure else {}
     return {
+        **unsure,
         "sense": sense,
         "probability": probability,
-        "confidence": None if probability is None else max(probability, 1 - probability),
+        "confidence": None if probability is None else confidence(probability),
         "readings": [_reading(one) for one in ranking.interpretations],
         "order": [names.index(name) for name in ranking.order],
         "scores": scores.tolist(),

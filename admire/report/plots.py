@@ -11,6 +11,7 @@ import pandas as pd
 
 from admire.evaluation import GROUPS, summarise
 from admire.metrics import calibration_error
+from admire.reliability import at_coverages, risk_curve
 from admire.report.drawing import (
     BAD,
     GOOD,
@@ -44,6 +45,9 @@ FIGURES = {
     "ndcg": "nDCG@10",
 }
 """The figures that are drawn, and what they are called."""
+
+DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1, 1)), (0, (4, 1, 1, 1)))
+"""Of lines without markers, for people who see no difference between the runs' colours."""
 
 LATER = "later"
 """Where a document stands that is not among those that are shown."""
@@ -147,6 +151,21 @@ def reliability(cases: pd.DataFrame) -> pd.DataFrame:
 
 def _decided(cases: pd.DataFrame) -> pd.DataFrame:
     return cases[cases["sentence_type"].notna() & cases["probability"].notna()]
+
+
+def risk_curves(cases: pd.DataFrame) -> pd.DataFrame:
+    """How often each run would err if it answered only where its sense is surest.
+
+    Returns:
+        The rows of :func:`admire.reliability.risk_curve` for each run that has probabilities, with
+        ``run``; ``top1_risk`` is NaN where it is not known of all items which candidate is best.
+    """
+    tables = [
+        risk_curve(part.assign(top1=part["right"].astype(float))).assign(run=run)
+        for run, part in by_run(cases)
+        if part["probability"].notna().any()
+    ]
+    return pd.concat(tables) if tables else pd.DataFrame({"run": []})
 
 
 def confusion(cases: pd.DataFrame) -> pd.DataFrame:
@@ -316,6 +335,7 @@ def _count_axis(axes: Axes, what: str) -> None:
 
 def _senses(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     yield from _reliability(runs, cases)
+    yield from _risk_coverage(runs, cases)
     yield from _confusion(runs, cases)
 
 
@@ -370,6 +390,59 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
 
     title = "Reliability of the sense probability"
     yield draw("reliability", title, told, paint, height=3.2)
+
+
+RISKS = {"sense_risk": "sense wrong", "top1_risk": "first wrong"}
+"""What is drawn of :func:`risk_curves`, and what it is called."""
+
+
+def _risk_coverage(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
+    curves = risk_curves(cases)
+    if curves.empty:
+        return
+    ranked = (cases["candidates"] > 0).any() and curves["top1_risk"].notna().all()
+    drawn = list(RISKS)[: 2 if ranked else 1]
+    told = [
+        "Share of wrong items, had only those been answered of which the sense is surest; at the "
+        "right all are."
+    ]
+    lines_of = dict(by_run(curves))
+    for run, curve in lines_of.items():
+        half = at_coverages(curve, (0.5,)).iloc[0]
+        widths = np.diff(curve["coverage"], prepend=0.0)
+        each = (
+            f"{RISKS[risk]} {curve[risk].iloc[-1]:.3f} of all, {half[risk]:.3f} of the surest "
+            f"{half['items']:.0f}, area {(widths * curve[risk]).sum():.3f}"
+            for risk in drawn
+        )
+        told.append(f"{runs[run]}: {'; '.join(each)}.")
+
+    def paint(figure: Figure) -> None:
+        panels = figure.subplots(len(drawn), 1, sharex=True, squeeze=False)[:, 0]
+        for panel, risk in zip(panels, drawn, strict=True):
+            lines = []
+            for place, (run, curve) in enumerate(lines_of.items()):
+                under = max(0, min(3, len(lines_of) - 1) - place)  # thicker, not to be hidden
+                lines += panel.step(
+                    [0.0, *curve["coverage"]],
+                    [curve[risk].iloc[0], *curve[risk]],
+                    where="pre",
+                    color=RUNS[run % len(RUNS)],
+                    linestyle=DASHES[run % len(DASHES)],
+                    linewidth=1.6 + under,
+                )
+            panel.set_ylabel(RISKS[risk])
+            panel.set(xlim=(-0.02, 1.02))
+            panel.set_ylim(bottom=-0.02)
+            panel.locator_params(axis="y", nbins=5)
+            panel.tick_params(bottom=False, left=False)
+            panel.grid()
+        panels[-1].set_xlabel("share of the items, the surest first")
+        if len(runs) > 1:
+            legend(figure, lines, [short(runs[run]) for run in lines_of])
+
+    title = "Errors by how many are answered"
+    yield draw("risk-coverage", title, " ".join(told), paint, height=1.2 + 1.2 * len(drawn))
 
 
 def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:

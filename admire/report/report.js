@@ -43,6 +43,7 @@
       "sense right, ranking wrong",
       (one) => one?.sense_right === true && one.right === false,
     ],
+    unsure: ["unsure", (one) => one?.unsure === true],
   };
 
   const AGREEMENTS = {

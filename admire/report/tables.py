@@ -35,6 +35,7 @@ def ranking_tables(runs: Sequence[Run], names: Sequence[str]) -> list[Table]:
         figures[0] = replace(figures[0], note=" ".join([figures[0].note, *said]))
     return [
         *figures,
+        *_without_unsure(records, scored, names),
         _what_was_run(records, names),
         *_what_it_took(records, names),
     ]
@@ -94,6 +95,22 @@ def figure_tables(
     if several:
         tables += _differences(scored, names, columns, unit)
     return tables
+
+
+def _without_unsure(
+    records: Sequence[Mapping[str, Any]], scored: Sequence[pd.DataFrame], names: Sequence[str]
+) -> Iterable[Table]:
+    """The figures of the items that runs did not mark as unsure, if a run marked any."""
+    left, told = [], []
+    for record, items, name in zip(records, scored, names, strict=True):
+        unsure = items["unsure"] if "unsure" in items else pd.Series(False, index=items.index)
+        left.append(items[~unsure] if unsure.any() else pd.DataFrame())
+        if unsure.any():
+            below = record["settings"]["abstain_below"]
+            of = f"{unsure.sum()} of {len(items)} items are unsure (below {below:g})"
+            told.append(f"{name}: {of}." if len(names) > 1 else f"{of}.")
+    for table in figure_tables(left, names)[:1]:
+        yield replace(table, title="Figures without unsure items", note=" ".join(told))
 
 
 def _differences(
@@ -222,6 +239,7 @@ def _of_ranking(record: Mapping[str, Any]) -> dict[str, str]:
         "Chat models": ", ".join(plain_name(one["name"]) for one in models["llms"]),
         "Sense by": ", ".join(dict.fromkeys(one.get("sense", "") for one in models["llms"])),
         "Votes": str(settings["votes"]) if _votes(models) else "",
+        "Unsure below": f"{settings['abstain_below']:g}" if settings.get("abstain_below") else "",
         "Detector": file_name(detector),
         "Encoders": ", ".join(
             f"{plain_name(one['name'])} ({track}s)" for track, one in models["encoders"].items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +36,21 @@ class Sense:
     @property
     def confidence(self) -> float:
         """How sure the decision is, from 0.5 to 1."""
-        return max(self.probability, 1 - self.probability)
+        return confidence(self.probability)
+
+
+def confidence(probability: float | None) -> float:
+    """How sure a probability of the idiomatic sense is, from 0.5, which None has, to 1.
+
+    It is rounded, so that 0.8 and 1 - 0.2 are the same.
+    """
+    return 0.5 if probability is None else round(max(probability, 1 - probability), 9)
+
+
+def mean_probability(senses: Iterable[Sense]) -> float | None:
+    """That of several decisions on one use; None where no vote could be read."""
+    told = [sense.probability for sense in senses if sense.label]
+    return sum(told) / len(told) if told else None
 
 
 UNDECIDED = Sense(None, 0.5)
