@@ -148,7 +148,7 @@ def test_a_run_and_its_scores_tell_what_the_head_saw_and_what_the_others_give(
     alone.write_bytes(submission.read_bytes())
     code, other, err = run(capsys, "score", alone, "--gold", data, "--json")
     assert (code, lines(err)) == (0, [])
-    assert list(json.loads(other).values()) == list(json.loads(scored).values())
+    assert json.loads(other)[str(alone)] == json.loads(scored)[str(submission)]
 
     # Of the gold of two items alone, the first of which was not seen.
     two = [unseen, *card["compounds"]["training"][:1]]
