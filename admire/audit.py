@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from admire.cards import SAW, check_saw
 from admire.choices import Number, check_setting
 from admire.errors import UserError
 from admire.files import read_text
 from admire.items import Candidate, Item, SenseLabel
-from admire.overlap import KINDS, SIDE, Digests, Kind, Part, alike, parts_of, picture_hashes
+from admire.overlap import KINDS, Digests, Kind, Part, alike, parts_of, picture_hashes
 
 if TYPE_CHECKING:
     from admire.candidate_order import OrderCheck
@@ -350,27 +351,21 @@ def read_saw(path: Path) -> Digests | None:
     try:
         card: Any = json.loads(read_text(cards[0] if cards else path))
         card = card if cards else card["card"]
-        if "saw" not in card:
+        if SAW not in card:
             raise UserError(
                 f"{path}: does not say what it was trained on, because it was made before this "
                 "was noted. Train it again.",
                 "against",
             )
-        return {kind: _checked(kind, card["saw"].get(kind, [])) for kind in KINDS}
+        check_saw(card)
+        saw: Digests = card[SAW]
+        return saw
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(
             f"{path}: is no head or detector that admire wrote, or its card is damaged. Train it "
             "again.",
             "against",
         ) from None
-
-
-def _checked(kind: Kind, told: Any) -> list[str]:
-    """Digests of texts and hashes of pictures, if that is what they are."""
-    for one in told:
-        if len(bytes.fromhex(one)) != (SIDE * SIDE // 8 if kind == "picture" else 8):
-            raise ValueError("a digest is too short or too long")
-    return list(told)
 
 
 # --------------------------------------------------------------------------------- in the set

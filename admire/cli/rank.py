@@ -343,9 +343,8 @@ def score(
     if len(scored) == 2:
         tables["second minus first"] = paired_difference(*scored, seed=seed)
     print_scores(names, scored, runs, tables, published, json=json, seed=seed)
-    for run, one in zip(runs, scored, strict=True):
-        if run:
-            warn_of_seen(one, run)
+    for path, one in zip(submissions, scored, strict=True):
+        warn_of_seen(one, path)
 
 
 def fuse(
