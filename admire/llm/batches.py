@@ -18,7 +18,7 @@ from admire.errors import UserError, Waiting
 from admire.llm.cached import CachedChat
 from admire.llm.chat import ChatModel, Question, Reply, Unanswered
 from admire.llm.ledger import check_price
-from admire.llm.openai import OpenAIChat, read_reply, without_secrets
+from admire.llm.openai import NO_REPLY, OpenAIChat, Withheld, read_reply, without_secrets
 from admire.llm.prices import Price, estimate, price
 from admire.storage import alone, cache_dir, write_whole
 
@@ -242,7 +242,8 @@ class BatchedChat(CachedChat):
                 try:
                     told = json.loads(line)
                     known = told["custom_id"] in asked
-                except (ValueError, KeyError, TypeError):
+                    asked.discard(told["custom_id"])  # what is said of it again does not count
+                except (ValueError, KeyError, TypeError, RecursionError):
                     known = False
                 problem = self._take(told, record.options) if known else f"says {line[:100]!r}"
                 answered += problem is None
@@ -270,7 +271,9 @@ class BatchedChat(CachedChat):
             status, body = response.get("status_code"), response.get("body") or {}
             error = body.get("error") or {}
             reply = read_reply(ChatCompletion.construct(**body)) if status == 200 else None
-        except (ValueError, AttributeError, IndexError, TypeError):
+        except Withheld as why:
+            return self._failed(key, str(why))
+        except NO_REPLY:
             return self._failed(key, "an answer holds no message")
         if reply:
             self.keep(key, replace(reply, batched=True))
