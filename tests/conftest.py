@@ -45,6 +45,32 @@ def clean_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: py
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture(autouse=True)
+def no_leaks(
+    clean_surroundings: None, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """A test with a server has a key, which is found nowhere afterwards."""
+    if not {"strict", "httpserver", "raw"} & set(request.fixturenames):
+        yield
+        return
+    from leaks import KEY, Watch
+
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    used = {
+        name: request.getfixturevalue(name)
+        for name in ("capsys", "tmp_path")
+        if name in request.fixturenames
+    }
+    folders = {Path(os.environ["ADMIRE_CACHE"]), *filter(None, [used.get("tmp_path")])}
+    with Watch() as watch:
+        yield
+        if "capsys" in used:
+            used["capsys"].readouterr()
+    if "ADMIRE_CACHE" in os.environ:  # a test may take back what it set
+        folders.add(Path(os.environ["ADMIRE_CACHE"]))
+    assert watch.leaks(folders) == []
+
+
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """Models so small are slowed down by a second thread, on a busy machine tenfold."""

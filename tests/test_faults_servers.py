@@ -22,15 +22,18 @@ from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import quote
 
 import pytest
-from chats import KEY, PASSWORD, TOKEN
+from chats import KEY, PASSWORD, TOKEN, refusal
 from commands import run
 from conftest import admire_row
+from leaks import Watch
 from raw_server import Handler, RawServer, asked, completion, head, whole
 from served import CALLS, ITEMS, answer
 from strict_server import Body, StrictServer
 from toys import IDIOMATIC, LITERAL, WordEncoder, said
+from werkzeug import Response
 
 from admire import Asking, Run, Settings, UserError, Waiting, rank
 from admire.llm import Question, open_llm
@@ -41,13 +44,17 @@ SENT = completion().encode()
 
 
 @pytest.fixture(autouse=True)
+def raw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For conftest.py: these are tests with servers. The command's handlers are of other tests."""
+    monkeypatch.setattr(logging.getLogger("admire"), "handlers", [])
+
+
+@pytest.fixture(autouse=True)
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """No test sleeps: what the openai package would have slept, in seconds. There is a key."""
+    """No test sleeps: what the openai package would have slept, in seconds."""
     waits: list[float] = []
     clock = SimpleNamespace(**{**vars(time), "sleep": waits.append})
     monkeypatch.setattr("openai._base_client.time", clock)
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setattr(logging.getLogger("admire"), "handlers", [])  # of another test's command
     return waits
 
 
@@ -92,12 +99,12 @@ BROKEN = {
     "another protocol": (b"SSH-2.0-OpenSSH_9\r\n\r\n", "breaks off"),
     "an error": (
         whole(json.dumps({"error": {"message": f"No quota for {KEY}", "code": 429}})),
-        r"answers with an error \(No quota for \*\*\*\)\. Try again later, or name another",
+        r"answers with an error: No quota for \*\*\*\. Try again later, or name another",
     ),
-    "an error in words": (whole('{"error": "not loaded"}'), r"an error \(not loaded\)"),
+    "an error in words": (whole('{"error": "not loaded"}'), "an error: not loaded"),
     "an error of the choice": (
         whole(completion("Lit", error={"message": "the GPU is gone"})),
-        r"an error \(the GPU is gone\)",
+        "an error: the GPU is gone",
     ),
     "no choices": (whole('{"choices": []}'), NONE),
     "choices of text": (whole('{"choices": "text"}'), NONE),
@@ -106,7 +113,7 @@ BROKEN = {
     "a number": (whole(completion(7)), NONE),
     "held back": (
         whole(completion("Lit", finish_reason="content_filter")),
-        r"holds the answer back \(content_filter\)\. Name another model",
+        r"holds the answer back \(content_filter\)\. Try again later, or name another model",
     ),
     "ten million characters": (
         whole(completion("Sure! {[(" * 1_100_000)),
@@ -173,7 +180,7 @@ def test_the_command_says_it_in_one_line_and_ends_with_2(capsys, tmp_path: Path,
         code, out, err = run(capsys, *command, "--llm", "openai:tiny", "--llm-url", server.url)
     assert (code, out) == (2, "")
     assert [line.startswith("admire: ") for line in err.splitlines()].count(True) == 1
-    assert f"openai:tiny: {server.url} answers with an error (No quota for ***)" in err
+    assert f"openai:tiny: {server.url} answers with an error: No quota for ***." in err
     assert "Traceback" not in err
     assert not (tmp_path / "run").exists()
 
@@ -410,3 +417,47 @@ def test_lines_of_a_batch_in_any_order_twice_or_missing_are_put_where_they_belon
     with sqlite3.connect(cache_dir() / "replies.sqlite") as cache:
         found = dict(cache.execute("SELECT key, value FROM entries"))
     assert {key: json.loads(value[1:])["text"] for key, value in found.items()} == expected
+
+
+# -------------------------------------------------------------------------------- secrets
+
+
+def test_a_batch_that_repeats_the_key_has_it_repeated_nowhere(served: StrictServer, caplog):
+    """The scan of conftest.py looks: at the log, at the messages, at what is kept."""
+
+    def refuse(body: Body) -> Response:
+        return refusal(400, f"{'y' * 290} {KEY}")
+
+    settings = Settings(llms=("openai:gpt-4o",))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(served, "_completion", refuse)
+        for error in (Waiting, UserError):
+            with pytest.raises(error):
+                rank(ITEMS, settings, asking=Asking(batch=True), encoder=WordEncoder())
+            served.finish()
+    assert "status 400" in caplog.text
+
+
+ODD = "p/a+s=s&w0rd"
+"""A password that addresses write in another way."""
+
+
+def test_no_secret_of_an_address_is_in_a_run_its_report_or_the_log(
+    capsys, caplog, tmp_path: Path, write_table, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("openai", "httpx2", "httpcore2", "admire"):
+        caplog.set_level(logging.DEBUG, name)
+    hidden = quote(ODD, safe="")
+    with RawServer(answers) as server, Watch() as watch:
+        address = f"http://user:{hidden}@127.0.0.1:{server.port}/v1?api_key={hidden}&t={TOKEN}"
+        asks = ["rank", write_table(admire_row()), "--out", tmp_path / "run"]
+        code, _, err = run(capsys, *asks, "--llm", "openai:tiny", "--llm-url", address)
+        assert code == 0, err
+        assert run(capsys, "report", tmp_path / "run", "--out", tmp_path / "r.html")[0] == 0
+        assert hidden.encode() in server.requests[0]  # it was sent
+        server.answer = sends(whole("{}", status="401 Unauthorized"))
+        code, _, err = run(capsys, *asks, "--llm", "openai:other", "--llm-url", address)
+        assert code == 2
+    assert (tmp_path / "r.html").exists()
+    assert "httpx2" in caplog.text
+    assert watch.leaks([tmp_path, cache_dir()], [KEY, ODD, TOKEN]) == []

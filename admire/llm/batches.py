@@ -221,7 +221,8 @@ class BatchedChat(CachedChat):
             path.unlink()
             if batch.status == "failed":
                 reasons = batch.errors.data if batch.errors and batch.errors.data else []
-                said = " ".join(str(reason.message) for reason in reasons) or "no reason given"
+                told = " ".join(str(reason.message) for reason in reasons) or "no reason given"
+                said = self.model.redacted(told)[:300]
                 raise UserError(
                     f"{self.name}: {where} refused batch {batch.id} ({said}). The same command "
                     "submits it again.",
@@ -245,7 +246,11 @@ class BatchedChat(CachedChat):
                     asked.discard(told["custom_id"])  # what is said of it again does not count
                 except (ValueError, KeyError, TypeError, RecursionError):
                     known = False
-                problem = self._take(told, record.options) if known else f"says {line[:100]!r}"
+                problem = (
+                    self._take(told, record.options)
+                    if known
+                    else f"says {self.model.redacted(line)[:100]!r}"
+                )
                 answered += problem is None
                 failed += [problem] if problem else []
         self._fetched.update(record.keys)
@@ -291,6 +296,7 @@ class BatchedChat(CachedChat):
         return self._failed(key, f"status {status}: {message}", passing=passing)
 
     def _failed(self, key: str, said: str, *, passing: bool = False) -> str:
+        said = self.model.redacted(said)[:300]
         tries = self._memory.failures.get(key, (0, ""))[0]
         self._memory.failures[key] = (tries + 1 if passing else TRIES, said)
         return said

@@ -6,6 +6,7 @@ as there are, unpacks them, and follows to other addresses.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 
@@ -13,11 +14,24 @@ import httpx2
 import openai
 
 from admire.errors import UserError
+from admire.llm.openai import without_secrets
 
 ANSWER_BYTES = 16 * 2**20
 """Of one answer; one of 4,096 tokens with 20 log-probabilities each has about 8 MB."""
 FILE_BYTES, FILE_SECONDS = 2**30, 3600.0
 """Of a batch's file."""
+
+
+def _hide(record: logging.LogRecord) -> bool:
+    """Take user name, password and query out of the addresses that httpx2 logs, and log them."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            without_secrets(str(one)) if isinstance(one, httpx2.URL) else one for one in record.args
+        )
+    return True
+
+
+logging.getLogger("httpx2").addFilter(_hide)
 
 
 def careful_client(name: str, where: str, timeout: float) -> httpx2.Client:

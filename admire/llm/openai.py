@@ -127,7 +127,9 @@ class OpenAIChat:
             raise self.explained(error, question) from error
         except Withheld as why:
             raise UserError(
-                f"{self.name}: {without_secrets(self.url)} {self._redacted(str(why))[:300]}", "llms"
+                f"{self.name}: {without_secrets(self.url)} {self._redact(why)[:300]}. Try again "
+                "later, or name another model.",
+                "llms",
             ) from why
         except NO_REPLY as error:
             half = isinstance(error, JSONDecodeError)
@@ -223,7 +225,7 @@ class OpenAIChat:
         settings: list[str] = []
         response = getattr(error, "response", None)
         far_off = response is not None and "retry-after" in response.headers
-        said = self._redacted(str(error))[:300]
+        said = self._redact(error)[:300]
         again = f" after {self._retries} retries" if self._retries and not far_off else ""
         if isinstance(error, openai.APIStatusError) and _CONTEXT.search(said):
             reason = (
@@ -294,7 +296,13 @@ class OpenAIChat:
                 )
         return f"{where} cannot be reached. Is the server running?"
 
-    def _redacted(self, text: str) -> str:
+    def _redact(self, error: Exception) -> str:
+        """What an error says without secrets, from now on also where a traceback shows it."""
+        said = self.redacted(str(error))
+        error.args = (said,)
+        return said
+
+    def redacted(self, text: str) -> str:
         """The text without the key and the secrets in the address."""
         address = urlsplit(self.url)
         secrets = [self._key, address.password, *(value for _, value in parse_qsl(address.query))]
@@ -336,22 +344,16 @@ def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
     error = getattr(answer, "error", None) or getattr(choice, "error", None)
     if error:
         said = error.get("message") if isinstance(error, dict) else error
-        raise Withheld(
-            f"answers with an error ({' '.join(str(said or error).split())[:200]}). Try again "
-            "later, or name another model."
-        )
+        raise Withheld(f"answers with an error: {' '.join(str(said or error).split())}")
     if choice is None:
         raise ValueError("no choices")
     text = choice.message.content
     if choice.finish_reason == "content_filter":
-        raise Withheld("holds the answer back (content_filter). Name another model.")
+        raise Withheld("holds the answer back (content_filter)")
     if not isinstance(text, str | None):
         raise TypeError("the message is no text")
     if text and len(text) > MOST_TEXT:
-        raise Withheld(
-            f"answers with {len(text)} characters, far more than was asked for. Look at the "
-            "server's log, or name another model."
-        )
+        raise Withheld(f"answers with {len(text)} characters, far more than was asked for")
     return Reply(
         text or "",
         _usage(answer),
