@@ -426,7 +426,7 @@ def test_a_batch_that_repeats_the_key_has_it_repeated_nowhere(served: StrictServ
     """The scan of conftest.py looks: at the log, at the messages, at what is kept."""
 
     def refuse(body: Body) -> Response:
-        return refusal(400, f"{'y' * 290} {KEY}")
+        return refusal(400, f"{'y' * 275} {KEY}")
 
     settings = Settings(llms=("openai:gpt-4o",))
     with pytest.MonkeyPatch.context() as patch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import TypeVar
 
 from admire.errors import UserError, needs_extra
 from admire.storage import MARKER
+
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when its package is imported
 
 Loaded = TypeVar("Loaded")
 
