@@ -177,10 +177,12 @@ def official(strict: StrictServer, no_sleep: None, monkeypatch: pytest.MonkeyPat
     """The same server in place of OpenAI's, whose prices are known."""
     import openai
 
-    from admire.llm.openai import OpenAIChat
+    from admire.llm.limits import careful_client
+    from admire.llm.openai import OFFICIAL, OpenAIChat
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
-    client = openai.OpenAI(base_url=strict.url, max_retries=6)
+    careful = careful_client("openai:gpt-4o", OFFICIAL, 60.0)
+    client = openai.OpenAI(base_url=strict.url, max_retries=6, http_client=careful)
     monkeypatch.setattr(OpenAIChat, "client", client)
     return strict
 

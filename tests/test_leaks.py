@@ -8,6 +8,7 @@ import logging
 import sqlite3
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,7 +17,7 @@ from chats import KEY, PASSWORD
 from leaks import Watch
 
 from admire.errors import UserError
-from admire.storage import Cache, cache_dir
+from admire.storage import cache_dir
 
 pytest_plugins = ["pytester"]
 log = logging.getLogger("admire")
@@ -42,9 +43,17 @@ def logs_an_error(folder: Path) -> None:
 
 
 def keeps(folder: Path) -> None:
-    """So that the key lies across two pages of the database."""
-    for length in range(3800, 4000, 5):
-        Cache(cache_dir() / "replies.sqlite").put("k", b"x" * length + KEY.encode())
+    """So that the key lies across two pages of the database, and is in no place as a whole."""
+    path = folder / "replies.sqlite"
+    for before in range(460, 490, 4):
+        path.unlink(missing_ok=True)
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("CREATE TABLE entries (key TEXT PRIMARY KEY, value BLOB)")
+            value = b"x" * before + KEY.encode() + b"x" * 4000
+            database.execute("INSERT INTO entries VALUES ('k', ?)", [value])
+        if KEY[:8].encode() not in path.read_bytes():
+            return
+    raise AssertionError("no such place was found")
 
 
 def keeps_beside(folder: Path) -> None:
