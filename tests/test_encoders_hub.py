@@ -172,7 +172,7 @@ def test_a_folder_is_never_looked_for_on_the_hub(tmp_path):
 def test_the_hub_is_told_nothing_of_how_it_is_used(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("HF_HUB_DISABLE_TELEMETRY", raising=False)
     code = (
-        "import admire.encoders.hub\n"
+        "import admire\n"
         "from huggingface_hub import constants\n"
         "print(constants.HF_HUB_DISABLE_TELEMETRY)"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,8 +12,6 @@ from typing import TypeVar
 
 from admire.errors import UserError, needs_extra
 from admire.storage import MARKER
-
-os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when its package is imported
 
 Loaded = TypeVar("Loaded")
 
