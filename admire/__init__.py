@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
@@ -10,6 +11,9 @@ from types import ModuleType
 from typing import Any
 
 import lazy_loader
+
+# The hub's package reads it when it is imported, whichever part of admire does that.
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 # The names stand in __init__.pyi. pandas and the rest are imported when they are used, so that
 # `import admire` is instant.

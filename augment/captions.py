@@ -288,8 +288,9 @@ class Seq2Seq:
         place, revision = self._source.place, self._source.revision
 
         def load() -> tuple[Any, Any]:
-            tokenizer = AutoTokenizer.from_pretrained(place, revision=revision)
-            model = AutoModelForSeq2SeqLM.from_pretrained(place, revision=revision, dtype=dtype)
+            options: Any = {"revision": revision, "trust_remote_code": False}  # nor ask whether to
+            tokenizer = AutoTokenizer.from_pretrained(place, **options)
+            model = AutoModelForSeq2SeqLM.from_pretrained(place, dtype=dtype, **options)
             return tokenizer, model.to(device).eval()
 
         try:

@@ -13,7 +13,7 @@ from admire.errors import UserError
 from admire.llm.openai import OpenAIChat
 
 CHAT = "/v1/chat/completions"
-KEY, PASSWORD, TOKEN = "sk-secret-123", "pa55w0rd", "t0k3n"
+KEY, PASSWORD, TOKEN = "sk-secret-123", "pa55w0rd", "t0k3n-of-a-test"
 
 
 def completion(text: object) -> Response:

@@ -45,6 +45,32 @@ def clean_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: py
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture(autouse=True)
+def no_leaks(
+    clean_surroundings: None, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """A test with a server has a key, which is found nowhere afterwards."""
+    if not {"strict", "httpserver", "raw"} & set(request.fixturenames):
+        yield
+        return
+    from leaks import KEY, Watch
+
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    used = {
+        name: request.getfixturevalue(name)
+        for name in ("capsys", "tmp_path")
+        if name in request.fixturenames
+    }
+    folders = {Path(os.environ["ADMIRE_CACHE"]), *filter(None, [used.get("tmp_path")])}
+    with Watch() as watch:
+        yield
+        if "capsys" in used:
+            used["capsys"].readouterr()
+    if "ADMIRE_CACHE" in os.environ:  # a test may take back what it set
+        folders.add(Path(os.environ["ADMIRE_CACHE"]))
+    assert watch.leaks(folders) == []
+
+
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """Models so small are slowed down by a second thread, on a busy machine tenfold."""
@@ -151,10 +177,12 @@ def official(strict: StrictServer, no_sleep: None, monkeypatch: pytest.MonkeyPat
     """The same server in place of OpenAI's, whose prices are known."""
     import openai
 
-    from admire.llm.openai import OpenAIChat
+    from admire.llm.limits import careful_client
+    from admire.llm.openai import OFFICIAL, OpenAIChat
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
-    client = openai.OpenAI(base_url=strict.url, max_retries=6)
+    careful = careful_client("openai:gpt-4o", OFFICIAL, 60.0)
+    client = openai.OpenAI(base_url=strict.url, max_retries=6, http_client=careful)
     monkeypatch.setattr(OpenAIChat, "client", client)
     return strict
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -165,3 +167,14 @@ def test_a_folder_is_never_looked_for_on_the_hub(tmp_path):
     with pytest.raises(OSError, match="damaged"):
         load_cached_first(load, str(tmp_path))
     assert tries == [1]
+
+
+def test_the_hub_is_told_nothing_of_how_it_is_used(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("HF_HUB_DISABLE_TELEMETRY", raising=False)
+    code = (
+        "import admire\n"
+        "from huggingface_hub import constants\n"
+        "print(constants.HF_HUB_DISABLE_TELEMETRY)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr

@@ -71,7 +71,7 @@ class MClipEncoder:
 
         base_config = base_folder(self._folder, self._base)
         with _readable(base_config / "config.json"):
-            base = transformers.AutoConfig.from_pretrained(base_config)
+            base = transformers.AutoConfig.from_pretrained(base_config, trust_remote_code=False)
 
         class TextTower(MultilingualCLIP):  # type: ignore[misc]
             """M-CLIP's own class would fetch the base model, only to overwrite its weights."""
@@ -99,7 +99,9 @@ class MClipEncoder:
         for file in ("tokenizer.json", "tokenizer_config.json"):
             self._file(file)
         with _readable(self._folder / "tokenizer.json"):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(self._folder, config=base)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                self._folder, config=base, trust_remote_code=False
+            )
         positions = base.max_position_embeddings
         if "roberta" in base.model_type:  # its positions begin after the padding token's number
             positions -= base.pad_token_id + 1

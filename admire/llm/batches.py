@@ -18,7 +18,7 @@ from admire.errors import UserError, Waiting
 from admire.llm.cached import CachedChat
 from admire.llm.chat import ChatModel, Question, Reply, Unanswered
 from admire.llm.ledger import check_price
-from admire.llm.openai import OpenAIChat, read_reply, without_secrets
+from admire.llm.openai import NO_REPLY, OpenAIChat, Withheld, read_reply, without_secrets
 from admire.llm.prices import Price, estimate, price
 from admire.storage import alone, cache_dir, write_whole
 
@@ -221,7 +221,8 @@ class BatchedChat(CachedChat):
             path.unlink()
             if batch.status == "failed":
                 reasons = batch.errors.data if batch.errors and batch.errors.data else []
-                said = " ".join(str(reason.message) for reason in reasons) or "no reason given"
+                told = " ".join(str(reason.message) for reason in reasons) or "no reason given"
+                said = self.model.redacted(told)[:300]
                 raise UserError(
                     f"{self.name}: {where} refused batch {batch.id} ({said}). The same command "
                     "submits it again.",
@@ -242,9 +243,14 @@ class BatchedChat(CachedChat):
                 try:
                     told = json.loads(line)
                     known = told["custom_id"] in asked
-                except (ValueError, KeyError, TypeError):
+                    asked.discard(told["custom_id"])  # what is said of it again does not count
+                except (ValueError, KeyError, TypeError, RecursionError):
                     known = False
-                problem = self._take(told, record.options) if known else f"says {line[:100]!r}"
+                problem = (
+                    self._take(told, record.options)
+                    if known
+                    else f"says {self.model.redacted(line)[:100]!r}"
+                )
                 answered += problem is None
                 failed += [problem] if problem else []
         self._fetched.update(record.keys)
@@ -270,7 +276,9 @@ class BatchedChat(CachedChat):
             status, body = response.get("status_code"), response.get("body") or {}
             error = body.get("error") or {}
             reply = read_reply(ChatCompletion.construct(**body)) if status == 200 else None
-        except (ValueError, AttributeError, IndexError, TypeError):
+        except Withheld as why:
+            return self._failed(key, str(why))
+        except NO_REPLY:
             return self._failed(key, "an answer holds no message")
         if reply:
             self.keep(key, replace(reply, batched=True))
@@ -288,6 +296,7 @@ class BatchedChat(CachedChat):
         return self._failed(key, f"status {status}: {message}", passing=passing)
 
     def _failed(self, key: str, said: str, *, passing: bool = False) -> str:
+        said = self.model.redacted(said)[:300]
         tries = self._memory.failures.get(key, (0, ""))[0]
         self._memory.failures[key] = (tries + 1 if passing else TRIES, said)
         return said

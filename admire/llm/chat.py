@@ -106,6 +106,7 @@ class Reply:
             they were not asked for or the server gives none.
         kept: whether it came from the cache.
         batched: whether it came by OpenAI's Batch API, which has prices of its own.
+        model: what the server calls the model that answered; empty where it does not say.
     """
 
     text: str
@@ -115,6 +116,7 @@ class Reply:
     logprobs: tuple[Mapping[str, float], ...] | None = None
     kept: bool = field(default=False, compare=False)
     batched: bool = False
+    model: str = ""
 
 
 class Unanswered(Exception):  # noqa: N818  it is no error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,6 +12,8 @@ from admire.errors import UserError
 from admire.llm.cached import kept_reply
 from admire.llm.chat import ChatModel, Question, Reply, Usage
 from admire.llm.prices import Price, estimate, is_free, price, why_unknown
+
+log = logging.getLogger("admire")
 
 UNKNOWN = "unknown"
 TINY = 1e-9
@@ -26,6 +29,7 @@ class Sum:
         untold: how many of them came without their usage, so that the tokens are unknown.
         blind: whether one with images came without telling how many tokens these took.
         untimed: whether one came without the time that it took, as those of batches do.
+        models: what the server called the models that answered, each once.
         price: None where it is unknown.
     """
 
@@ -38,6 +42,7 @@ class Sum:
     blind: bool = False
     untimed: bool = False
     seconds: float = 0.0
+    models: list[str] = field(default_factory=list)
     price: Price | None = field(default_factory=lambda: Price(0.0))
 
     def add(self, question: Question, reply: Reply, cost: Price | None) -> None:
@@ -51,6 +56,7 @@ class Sum:
         self.blind |= bool(question.images) and not usage.images
         self.untimed |= not reply.seconds
         self.seconds += reply.seconds
+        self._name(reply.model)
         self.price = self.price + cost if self.price and cost else None
 
     def merge(self, other: Sum) -> None:
@@ -63,7 +69,13 @@ class Sum:
         self.blind |= other.blind
         self.untimed |= other.untimed
         self.seconds += other.seconds
+        for model in other.models:
+            self._name(model)
         self.price = self.price + other.price if self.price and other.price else None
+
+    def _name(self, model: str) -> None:
+        if model and model not in self.models:
+            self.models.append(model)
 
 
 @dataclass
@@ -86,6 +98,7 @@ class Entry:
         return {
             "stage": self.stage,
             "llm": self.llm,
+            "answered_by": told.models,
             "calls": told.replies,
             "from_cache": told.replies - self.now.replies,
             "prompt_tokens": told.prompt if tokens else None,
@@ -156,8 +169,10 @@ class Ledger:
             known = self._entries.setdefault(
                 (one.stage, one.llm), Entry(one.stage, one.llm, one.why)
             )
+            before = self._answered_by(one.llm)
             known.all.merge(one.all)
             known.now.merge(one.now)
+            self._compare(one.llm, before)
 
     def ask(self, llm: ChatModel, question: Question) -> Reply:
         """Ask the model, if the budget allows it, and put down the reply.
@@ -185,10 +200,28 @@ class Ledger:
             if place not in self._entries:
                 self._entries[place] = Entry(*place, why_unknown(llm))
             entry = self._entries[place]
+            before = self._answered_by(llm.name)
             entry.all.add(question, reply, cost)
+            self._compare(llm.name, before)
             if not reply.kept:
                 entry.now.add(question, reply, cost)
         return reply
+
+    def _answered_by(self, llm: str) -> list[str]:
+        found = [one.all.models for one in self._entries.values() if one.llm == llm]
+        return list(dict.fromkeys(name for models in found for name in models))
+
+    def _compare(self, llm: str, before: list[str]) -> None:
+        """Say it, once, where another model answers than has answered so far."""
+        now = self._answered_by(llm)
+        if len(before) == 1 and len(now) > 1:
+            log.warning(
+                "%s: the answers are of '%s', and from here on of '%s' too: the server changed the "
+                "model. run.json lists the names (answered_by). For answers of one model, name it "
+                "with its version, or begin with another ADMIRE_CACHE.",
+                llm,
+                *now[:2],
+            )
 
     def _reserve(self, llm: ChatModel, question: Question) -> float:
         """Reserve the most that a question may cost, in dollars, while it is under way.

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
+import ssl
 import time
 from collections.abc import Mapping
 from functools import cached_property
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -28,6 +31,10 @@ OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
 """What a question can be asked without, where a server refuses it."""
 WORDS = {"response_format": ("response_format", "json_schema"), "logprobs": ("logprobs",)}
 """What the message has where a server that lacks these does not say which one it refused."""
+MOST_COUNTED = 10**9
+"""Tokens: a server that tells of more, or of fewer than none, is not believed."""
+MOST_TEXT = 1_000_000
+"""The most characters that are taken as a reply, the thoughts that some models write included."""
 IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
 SEEING = "openai:gpt-6.1-sol, or a server with a model that sees, such as Gemma or Qwen-VL"
 """Models that can be shown images, for messages."""
@@ -92,6 +99,8 @@ class OpenAIChat:
         """The openai package's client for this server."""
         import openai
 
+        from admire.llm.limits import careful_client
+
         address = urlsplit(self.url)
         return openai.OpenAI(
             api_key=self._key or "none",  # the package insists on one, other servers need none
@@ -99,6 +108,7 @@ class OpenAIChat:
             default_query=dict(parse_qsl(address.query)),
             timeout=self._timeout,
             max_retries=self._retries,
+            http_client=careful_client(self.name, without_secrets(self.url), self._timeout),
         )
 
     def ask(self, question: Question) -> Reply:
@@ -115,9 +125,17 @@ class OpenAIChat:
             return read_reply(answer, time.perf_counter() - started)
         except openai.OpenAIError as error:
             raise self.explained(error, question) from error
-        except (ValueError, AttributeError, IndexError, TypeError) as error:
+        except Withheld as why:
             raise UserError(
-                f"{self.name}: the answer holds no message. Is {without_secrets(self.url)} the "
+                f"{self.name}: {without_secrets(self.url)} {self._redact(why)[:300]}. Try again "
+                "later, or name another model.",
+                "llms",
+            ) from why
+        except NO_REPLY as error:
+            half = isinstance(error, JSONDecodeError)
+            what = "is no JSON, or half of it" if half else "holds no message"
+            raise UserError(
+                f"{self.name}: the answer {what}. Is {without_secrets(self.url)} the "
                 "address of an OpenAI-compatible API? (It often ends in /v1.)"
             ) from error
 
@@ -207,7 +225,7 @@ class OpenAIChat:
         settings: list[str] = []
         response = getattr(error, "response", None)
         far_off = response is not None and "retry-after" in response.headers
-        said = self._redacted(str(error))[:300]
+        said = self._redact(error)[:300]
         again = f" after {self._retries} retries" if self._retries and not far_off else ""
         if isinstance(error, openai.APIStatusError) and _CONTEXT.search(said):
             reason = (
@@ -241,7 +259,7 @@ class OpenAIChat:
                 f"{where} did not answer within {self._timeout:g} s{again}. Is the server busy?"
             )
         elif isinstance(error, openai.APIConnectionError):
-            reason = f"{where} cannot be reached. Is the server running?"
+            reason = self._unreachable(error, where, again)
         elif isinstance(error, openai.InternalServerError):
             reason = (
                 f"{where} fails with status {error.status_code}{again}. "
@@ -251,7 +269,40 @@ class OpenAIChat:
             reason = f"{where} refused the request: {said}"
         return UserError(f"{self.name}: {reason}", *settings)
 
-    def _redacted(self, text: str) -> str:
+    def _unreachable(self, error: BaseException, where: str, again: str) -> str:
+        """What keeps the server from being reached, by what the network said."""
+        import httpx2
+
+        causes = []
+        cause: BaseException | None = error
+        while cause is not None and cause not in causes:
+            causes.append(cause)
+            cause = cause.__cause__ or cause.__context__
+        for one in causes:
+            if isinstance(one, ssl.SSLCertVerificationError):
+                return (
+                    f"the certificate of {where} does not fit ({one.verify_message}). Check the "
+                    "address and this machine's clock. SSL_CERT_FILE can name one of your own."
+                )
+            if isinstance(one, socket.gaierror):
+                return (
+                    f"{where} cannot be reached: nothing is known under the name "
+                    f"'{urlsplit(self.url).hostname}'. Check the address, and the network."
+                )
+            if isinstance(one, httpx2.RemoteProtocolError | httpx2.ReadError):
+                return (
+                    f"{where} breaks off before its answer is whole{again}. Try again later, or "
+                    "look at the server's log."
+                )
+        return f"{where} cannot be reached. Is the server running?"
+
+    def _redact(self, error: Exception) -> str:
+        """What an error says without secrets, from now on also where a traceback shows it."""
+        said = self.redacted(str(error))
+        error.args = (said,)
+        return said
+
+    def redacted(self, text: str) -> str:
         """The text without the key and the secrets in the address."""
         address = urlsplit(self.url)
         secrets = [self._key, address.password, *(value for _, value in parse_qsl(address.query))]
@@ -273,21 +324,50 @@ _BLIND = re.compile(
 )
 
 
+NO_REPLY = (ValueError, AttributeError, IndexError, TypeError, RecursionError)
+"""What reading an answer raises that holds no reply: a compatible server may send anything,
+whatever the types say."""
+
+
+class Withheld(Exception):  # noqa: N818  it becomes a UserError, which names the model
+    """An answer that says why there is no reply in it."""
+
+
 def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
     """The reply in a chat completion of the openai package.
 
     Raises:
-        ValueError, AttributeError, IndexError, TypeError: it holds none, because a compatible
-            server may send anything, whatever the types say.
+        Withheld: the answer is an error in spite of its status, or was held back.
+        NO_REPLY: it holds none.
     """
-    (choice, *_) = answer.choices
+    choice = next(iter(getattr(answer, "choices", None) or []), None)
+    error = getattr(answer, "error", None) or getattr(choice, "error", None)
+    if error:
+        said = error.get("message") if isinstance(error, dict) else error
+        raise Withheld(f"answers with an error: {' '.join(str(said or error).split())}")
+    if choice is None:
+        raise ValueError("no choices")
+    text = choice.message.content
+    if choice.finish_reason == "content_filter":
+        raise Withheld("holds the answer back (content_filter)")
+    if not isinstance(text, str | None):
+        raise TypeError("the message is no text")
+    if text and len(text) > MOST_TEXT:
+        raise Withheld(f"answers with {len(text)} characters, far more than was asked for")
     return Reply(
-        str(choice.message.content or ""),
+        text or "",
         _usage(answer),
         seconds,
         choice.finish_reason == "length",
         _logprobs(choice),
+        model=_model(answer),
     )
+
+
+def _model(answer: Any) -> str:
+    """What the server calls the model that answered; empty where it does not say."""
+    told = getattr(answer, "model", None)
+    return "".join(filter(str.isprintable, told))[:100] if isinstance(told, str) else ""
 
 
 def _usage(answer: Any) -> Usage | None:
@@ -303,7 +383,9 @@ def _usage(answer: Any) -> Usage | None:
         (details, "image_tokens"),
     )
     found = [getattr(where, name, None) for where, name in counts]
-    return Usage(*(count if isinstance(count, int) else 0 for count in found))
+    return Usage(
+        *(count if isinstance(count, int) and 0 < count < MOST_COUNTED else 0 for count in found)
+    )
 
 
 def _logprobs(choice: Any) -> tuple[dict[str, float], ...] | None:
@@ -311,7 +393,15 @@ def _logprobs(choice: Any) -> tuple[dict[str, float], ...] | None:
     told = getattr(getattr(choice, "logprobs", None), "content", None)
     if not told:
         return None
-    return tuple({one.token: one.logprob for one in place.top_logprobs} for place in told)
+    return tuple(
+        {
+            one.token: float(one.logprob)
+            for one in place.top_logprobs
+            # Python's JSON has NaN and infinities; a certain token may be above 0 by rounding.
+            if isinstance(one.token, str) and -1e6 < one.logprob < 1e-3
+        }
+        for place in told
+    )
 
 
 def _is_address(url: str) -> bool:
