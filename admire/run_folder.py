@@ -128,7 +128,7 @@ def add_block(
     wide = bool(new) and not header
     if wide:
         _widen(folder, new)
-    with _adding(folder, SCORES, written, to=WIDE if wide else SCORES) as file:
+    with _adding(folder, SCORES, written, to=WIDE if wide else None) as file:
         table.reindex(columns=written.columns).to_csv(file, index=False, header=header)
     with _adding(folder, ITEMS, written) as file:
         for ranking in rankings:
@@ -164,6 +164,12 @@ def _adding(folder: Path, name: str, written: Written, to: str | None = None) ->
     path = folder / (to or name)
     try:
         with path.open("a", encoding="utf-8", newline="") as file:
+            if not to and file.tell() != written.lengths.get(name, 0):
+                raise UserError(
+                    f"{path}: was changed by another process while it was written. Give each run "
+                    "a place of its own.",
+                    "out",
+                )
             yield file
             file.flush()
             os.fsync(file.fileno())
