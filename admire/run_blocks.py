@@ -35,6 +35,7 @@ from admire.run_folder import (
     Written,
     add_block,
     blocks,
+    check_whole,
     cut_back,
     drop_parts,
     read_record,
@@ -181,6 +182,7 @@ def _fill(
         raise
     if source_record(data) != opened.record["source"]:
         raise UserError(f"{data}: was changed while it was ranked. Rank it again.")
+    check_whole(part, written)
     write_record(part, opened.finished())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -156,26 +157,51 @@ UNFINISHED = "unfinished"
 
 @contextmanager
 def _adding(folder: Path, name: str, written: Written, to: str | None = None) -> Iterator[IO[str]]:
-    """Open a file of a run folder to add to it, and note its length.
+    """What is written is added to a file of a run folder, of which the length is noted.
 
     Args:
         to: the file that is to become it, where that is another one.
+
+    Raises:
+        UserError: the file cannot be written, or another process writes to it.
     """
     path = folder / (to or name)
+    text = io.StringIO(newline="")
+    yield text
+    content = text.getvalue().encode()
     try:
-        with path.open("a", encoding="utf-8", newline="") as file:
-            if not to and file.tell() != written.lengths.get(name, 0):
-                raise UserError(
-                    f"{path}: was changed by another process while it was written. Give each run "
-                    "a place of its own.",
-                    "out",
-                )
-            yield file
+        with path.open("ab") as file:
+            before = file.tell()
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        written.lengths[name] = path.stat().st_size
+        length = path.stat().st_size
     except OSError as error:
         raise unwritable(path, error) from error
+    noted = before if to else written.lengths.get(name, 0)
+    if (before, length) != (noted, noted + len(content)):
+        raise _changed(path)
+    written.lengths[name] = length
+
+
+def check_whole(folder: Path, written: Written) -> None:
+    """Refuse a run folder that is not as this process has written it.
+
+    Raises:
+        UserError: another process has changed it.
+    """
+    for name, length in written.lengths.items():
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != length:
+            raise _changed(path)
+
+
+def _changed(path: Path) -> UserError:
+    return UserError(
+        f"{path}: was changed by another process while it was written. Give each run a place of "
+        "its own.",
+        "out",
+    )
 
 
 def _widen(folder: Path, new: Sequence[str]) -> None:

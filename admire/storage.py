@@ -268,6 +268,10 @@ def _restore(folder: Path) -> None:
 # ---------------------------------------------------------------------------- one process at a time
 
 
+PATIENCE = 60.0
+"""How many seconds to wait for another process where that can only take a moment."""
+
+
 def _lock(folder: Path) -> int | None:
     """Lock a folder for this process, without a file; closing what is returned ends the lock.
 
@@ -292,13 +296,13 @@ def _lock(folder: Path) -> int | None:
 
 
 @contextmanager
-def _turn(folder: Path, patience: float = 60) -> Iterator[bool]:
+def _turn(folder: Path) -> Iterator[bool]:
     """Keep other processes out of a block of some milliseconds that renames things in a folder.
 
     Yields whether it does: on a file system without locks nothing is kept out, and of two
     processes that replace a folder at the same moment one may find that it cannot be written.
     """
-    until = time.monotonic() + patience
+    until = time.monotonic() + PATIENCE
     while True:
         try:
             held = _lock(folder)
@@ -306,8 +310,8 @@ def _turn(folder: Path, patience: float = 60) -> Iterator[bool]:
         except BlockingIOError:
             if time.monotonic() > until:
                 raise UserError(
-                    f"{folder}: another process has kept it for {patience:g} s. Try again when it "
-                    "has ended."
+                    f"{folder}: another process is renaming things in it, and does not end. Try "
+                    "again when it has ended."
                 ) from None
             time.sleep(0.005)
     try:
@@ -333,7 +337,7 @@ def only_writer(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def alone(path: Path, what: str, patience: float = 60) -> Iterator[None]:
+def alone(path: Path, what: str, patience: float = PATIENCE) -> Iterator[None]:
     """Keep other processes out of a block; the lock ends with the process, however that ends.
 
     Args:
@@ -353,6 +357,8 @@ def alone(path: Path, what: str, patience: float = 60) -> Iterator[None]:
             note.write_text(f" (process {os.getpid()} on {platform.node()}, since {since})")
         yield
     finally:
+        with suppress(OSError):
+            note.unlink()
         lock.close()
 
 
@@ -361,11 +367,12 @@ def _locked(path: Path, what: str, patience: float, note: Path) -> sqlite3.Conne
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = sqlite3.connect(path, timeout=patience, isolation_level=None)
-        lock.execute("BEGIN EXCLUSIVE")
+        # Of two that begin an exclusive one at the same moment, both may be refused.
+        lock.execute("BEGIN IMMEDIATE")
     except (sqlite3.Error, OSError) as error:
         if lock:
             lock.close()
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+        if _is_busy(error):
             who = ""
             with suppress(OSError, ValueError):
                 who = note.read_text()
@@ -400,9 +407,9 @@ class Cache:
         with self._reporting():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(
-                path, timeout=60, check_same_thread=False, isolation_level=None
+                path, timeout=PATIENCE, check_same_thread=False, isolation_level=None
             )
-            self._db.execute("PRAGMA journal_mode=WAL")
+            self._use_wal()
             # No entry waits for the disk: a power cut may cost the last ones, a kill none.
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.execute(
@@ -412,6 +419,18 @@ class Cache:
                 "CREATE TABLE IF NOT EXISTS digests (key TEXT PRIMARY KEY, digest BLOB) "
                 "WITHOUT ROWID"
             )
+
+    def _use_wal(self) -> None:
+        """Several processes may want it of a new file at once; for this SQLite does not wait."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error) or time.monotonic() > until:
+                    raise
+                time.sleep(0.005)
 
     def get(self, key: str) -> bytes | None:
         with self._reporting(), self._lock:
@@ -466,3 +485,8 @@ class Cache:
 
 def _digest(key: str, value: bytes) -> bytes:
     return hashlib.blake2b(key.encode() + b"\0" + value, digest_size=8).digest()
+
+
+def _is_busy(error: Exception) -> bool:
+    """Whether SQLite tells that another process has the lock."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
