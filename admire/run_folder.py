@@ -28,7 +28,7 @@ from admire.rankers import Answer, Judgement
 from admire.recorded import Recorded, Said, key_of
 from admire.run import Ranking, Run
 from admire.senses.sense import Sense
-from admire.storage import replace_folder, unwritable, write_whole
+from admire.storage import known_fields, replace_folder, unwritable, write_whole
 from admire.submission import Prediction, add_predictions
 
 
@@ -447,7 +447,10 @@ def _ranking(row: dict[str, Any], parts: list[dict[str, Any]]) -> Ranking:
     candidates = tuple(Candidate(name, caption=captions.get(name)) for name in scores)
     interpretations = tuple(
         Interpretation(
-            one["llm"], Sense(**one["sense"]), _meaning(one["idiomatic"]), _meaning(one["literal"])
+            one["llm"],
+            Sense(**known_fields(Sense, one["sense"])),
+            _meaning(one["idiomatic"]),
+            _meaning(one["literal"]),
         )
         for one in row["interpretations"]
     )
@@ -464,7 +467,10 @@ def _ranking(row: dict[str, Any], parts: list[dict[str, Any]]) -> Ranking:
 
 def _judgement(row: dict[str, Any]) -> Judgement:
     answers = tuple(
-        Answer(**one | {"shown": tuple(one["shown"]), "order": tuple(one["order"])})
+        Answer(
+            **known_fields(Answer, one)
+            | {"shown": tuple(one["shown"]), "order": tuple(one["order"])}
+        )
         for one in row["answers"]
     )
     scores = np.array(row["scores"], dtype=float)

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -386,6 +387,12 @@ def _locked(path: Path, what: str, patience: float, note: Path) -> sqlite3.Conne
     return lock
 
 
+def known_fields(kind: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says of the fields of a dataclass, without what newer versions of admire add."""
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in row.items() if name in names}
+
+
 class Cache:
     """A table from keys to bytes in one SQLite file, written through at once.
 
@@ -393,8 +400,9 @@ class Cache:
     share a connection; several processes may use the file at the same time.
 
     SQLite does not notice a byte that the disk has changed in a value. So each entry has a digest
-    beside it, in a table of its own, which older versions of admire do not see; entries that they
-    wrote have none, and are taken as they are. An entry that does not fit its digest is not there.
+    beside it, in a table of its own, which older versions of admire do not see. An entry that does
+    not fit its digest is not there; nor is one without a digest, unless an older version has made
+    the file.
 
     SQLite from the standard library rather than diskcache: values stay plain bytes (no pickle is
     ever read back) and nothing is evicted.
@@ -412,13 +420,8 @@ class Cache:
             self._use_wal()
             # No entry waits for the disk: a power cut may cost the last ones, a kill none.
             self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB)"
-            )
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS digests (key TEXT PRIMARY KEY, digest BLOB) "
-                "WITHOUT ROWID"
-            )
+            self._make_tables()
+            self._all = self._db.execute("PRAGMA user_version").fetchone()[0] > 0
 
     def _use_wal(self) -> None:
         """Several processes may want it of a new file at once; for this SQLite does not wait."""
@@ -432,6 +435,23 @@ class Cache:
                     raise
                 time.sleep(0.005)
 
+    def _make_tables(self) -> None:
+        """Make those that are missing; ``user_version`` is 1 where every entry has a digest."""
+        there = "SELECT name FROM sqlite_master WHERE name IN ('entries', 'digests')"
+        if len(self._db.execute(there).fetchall()) == 2:
+            return
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            if not self._db.execute(there).fetchall():
+                self._db.execute("PRAGMA user_version = 1")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB)"
+            )
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS digests (key TEXT PRIMARY KEY, digest BLOB) "
+                "WITHOUT ROWID"
+            )
+
     def get(self, key: str) -> bytes | None:
         with self._reporting(), self._lock:
             row = self._db.execute(
@@ -441,12 +461,13 @@ class Cache:
         if row is None:
             return None
         value, digest = row
-        if isinstance(value, bytes) and digest in (None, _digest(key, value)):
+        of_older = digest is None and not self._all
+        if isinstance(value, bytes) and (of_older or digest == _digest(key, value)):
             return value
         if not self._warned:
             self._warned = True
             log.warning(
-                "%s: is damaged. Entries that are not as they were written are asked for again.",
+                "%s: is damaged. What is not as it was written is computed or asked for again.",
                 self.path,
             )
         return None
@@ -476,7 +497,7 @@ class Cache:
     def _reporting(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # of a damaged schema
             raise UserError(
                 f"{self.path}: the cache cannot be used ({error}). Free space, remove the file "
                 "(what it held is asked for again), or set ADMIRE_CACHE to another folder."

@@ -199,11 +199,11 @@ def _telling_of_the_disk(out: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
-        told = re.search(r"[^:(]*\(os error \d+\)|PytorchStreamWriter failed", str(error))
+        of_torch = r"PytorchStreamWriter|inline_container|iostream error|os error \d+"
         if isinstance(error, OSError) and error.errno in (ENOSPC, EROFS, EDQUOT, EFBIG, EIO):
             raise unwritable(out, error) from error
-        if told:
-            raise unwritable(out, OSError(told[0].strip())) from error
+        if re.search(of_torch, str(error)):
+            raise unwritable(out, OSError("the disk is full, or fails")) from error
         raise
 
 

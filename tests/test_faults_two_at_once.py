@@ -221,9 +221,8 @@ def test_where_nothing_can_be_locked_the_message_says_where_to_put_the_cache(tmp
 
     connect = sqlite3.connect
     monkeypatch.setattr("sqlite3.connect", lambda *a, **k: connect(*a, **k, factory=Lockless))
-    with pytest.raises(UserError, match="locking protocol.*set ADMIRE_CACHE to a folder on a disk"):
-        with only_writer(tmp_path / "run"):
-            raise AssertionError("it is not alone")
+    with pytest.raises(UserError, match=r"locking protocol.*set ADMIRE_CACHE to a folder on a"):
+        only_writer(tmp_path / "run").__enter__()
 
 
 def test_runs_are_fused_into_one_folder_at_the_same_time(tmp_path, sets):
@@ -342,32 +341,34 @@ def test_an_index_is_searched_while_others_add_to_it_take_from_it_and_replace_it
 # ------------------------------------------------------------------------- what is learnt and made
 
 
-def test_two_sweeps_with_one_file_of_results_leave_whole_lines(tmp_path):
+def test_two_sweeps_with_one_file_of_results_leave_whole_lines(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="needs the extra 'train'")
-    import torch
     from heads import made
 
-    from admire.head import HeadTraining, sweep_heads
+    from admire.head import HeadTraining, sweep, sweep_heads
 
-    torch.set_num_threads(1)
-    small = HeadTraining(hidden=8, output=8, soft_negatives=2, epochs=60, batch_size=4, patience=60)
+    def outcome(data: object, job: Any) -> tuple[str, dict[str, Any]]:
+        """Without a training; of a long line it takes several writes."""
+        return job.key, {"validation_loss": 1.0, "scores": [0.5] * 20_000}
+
+    monkeypatch.setattr(sweep, "_outcome", outcome)
     data = [made(compounds=12, each=1, modalities=1, seed=seed) for seed in range(2)]
-    settings = [replace(small, seed=seed) for seed in range(2)]
+    settings = [HeadTraining(seed=seed) for seed in range(16)]
+    out = tmp_path / "sweep.jsonl"
 
     def work(who: int) -> Callable[[int], object]:
-        out = tmp_path / "sweep.jsonl"
-        return lambda turn: sweep_heads(data[who], settings[: turn + 1], out, processes=1)
+        return lambda turn: sweep_heads(data[who], settings[: 4 * turn + 4], out, processes=1)
 
     refused = []
-    for said in rounds(2, work(0), work(1)):
+    for said in rounds(4, work(0), work(1)):
         refused += filter(None, said)
         assert "" in said
     assert refused
     assert all("Another run is writing to" in message for message in refused)
     for who in range(2):
-        work(who)(1)
-    rows = [json.loads(line) for line in (tmp_path / "sweep.jsonl").read_text().splitlines()]
-    assert len({(row["data"], row["job"]) for row in rows}) == len(rows) == 4
+        work(who)(3)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len({(row["data"], row["job"]) for row in rows}) == len(rows) == 32
 
 
 def test_two_heads_saved_into_one_folder_leave_one(tmp_path):
@@ -396,18 +397,14 @@ def test_a_model_is_fine_tuned_by_one_process_at_a_time(tmp_path):
     from towers import save_sentence_transformer
 
     base = save_sentence_transformer(tmp_path / "base")
-    turns = []
 
     def meanwhile() -> float:
-        turns.append(len(turns))
-        if len(turns) == 2:
-            other = lambda: fitted(base, tmp_path / "model", lambda: 1.0)  # noqa: E731
-            (said,) = together(other)
-            assert "Another run is writing to" in said
-        return float(len(turns))
+        (said,) = together(lambda: fitted(base, tmp_path / "model", lambda: 1.0))
+        assert "Another run is writing to" in said
+        raise KeyboardInterrupt
 
-    assert fitted(base, tmp_path / "model", meanwhile, QUICK) == [1.0, 2.0, 3.0, 4.0]
-    assert {path.name for path in tmp_path.iterdir()} - {"base-parts"} == {"base", "model"}
+    with pytest.raises(KeyboardInterrupt):
+        fitted(base, tmp_path / "model", meanwhile, QUICK)
 
 
 def test_variants_of_pictures_are_made_by_one_process_at_a_time(tmp_path):

@@ -273,10 +273,11 @@ def _begin(work: Path, record: Mapping[str, Any]) -> None:
                     return
             log.warning("%s: was begun with another encoder, and begins anew.", work)
         shutil.rmtree(work, ignore_errors=True)
-        (work / "shards").mkdir(parents=True)
+        work.mkdir(parents=True)
+        mark_folder(work, UNFINISHED, ("index.json", "shards", "whole"))
+        (work / "shards").mkdir()
         (work / "whole").mkdir()
         _write_record(work, record)
-        mark_folder(work, UNFINISHED)
     except OSError as error:
         raise unwritable(work, error) from None
 
@@ -394,6 +395,11 @@ def _bring_up_to_date(
             unpacked.mkdir(parents=True)
             new = known.new(read_things(source, unpacked), number, sources)
             write(units(), encoder)
+            if not source.exists():
+                raise UserError(
+                    f"{source}: has gone while it was indexed. When it is back, the same command "
+                    "goes on."
+                )
         except OSError as error:
             raise unwritable(folder, error) from error
         except sqlite3.Error as error:

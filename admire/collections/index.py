@@ -221,6 +221,12 @@ def read_record(folder: Path) -> dict[str, Any]:
                 "more. Index again: admire index SOURCE --out INDEX",
                 "index",
             )
+        if isinstance(record["format"], int) and record["format"] > FORMAT:
+            raise UserError(
+                f"{folder}: is an index of a newer version of admire (format {record['format']}, "
+                f"here {FORMAT}). Update admire, or index again.",
+                "index",
+            )
         if record["format"] != FORMAT:
             raise ValueError(f"its format is {record['format']}")
         record["encoder"]["name"], record["encoder"]["identity"]
