@@ -504,6 +504,27 @@ def test_a_reply_that_was_changed_on_the_disk_is_asked_for_again(caplog):
     assert "replies.sqlite: is damaged. What is not as it was written is computed" in warning
 
 
+def test_an_entry_of_another_key_is_none_of_this_ones(tmp_path):
+    """As where the disk has given the page of another time or place."""
+    cache = Cache(tmp_path / "cache.sqlite")
+    cache.put_all({"one": b"1", "two": b"2"})
+    db = sqlite3.connect(tmp_path / "cache.sqlite")
+    for table, column in (("entries", "value"), ("digests", "digest")):
+        db.execute(
+            f"UPDATE {table} SET {column} = (SELECT {column} FROM {table} WHERE key = 'two')"
+        )
+    db.commit()
+    assert (cache.get("one"), cache.get("two")) == (None, b"2")
+
+
+def test_a_cache_with_a_damaged_schema_is_named(tmp_path):
+    path = tmp_path / "cache.sqlite"
+    filled(path)
+    path.write_bytes(path.read_bytes().replace(b"TABLE entries", b"TABLE \xebntries"))
+    with pytest.raises(UserError, match=r"cache\.sqlite: the cache cannot be used"):
+        Cache(path)
+
+
 # -------------------------------------------------------------------------------- other versions
 
 

@@ -139,15 +139,19 @@ def test_two_runs_into_one_folder_leave_one_of_them_whole(tmp_path, sets, caches
             assert "Try again when it has ended, or choose another place." in message
 
 
-def test_what_another_process_adds_to_a_run_is_noticed(tmp_path, sets, monkeypatch):
+@pytest.mark.parametrize("block", [1, 3])
+def test_what_another_process_adds_to_a_run_is_noticed(tmp_path, sets, monkeypatch, block: int):
+    """After the last of three blocks, too."""
     from admire import run_blocks
 
-    out, real = tmp_path / "run", run_blocks.add_block
+    out, real, turns = tmp_path / "run", run_blocks.add_block, []
 
     def disturbed(folder: Path, *arguments: Any) -> None:
         real(folder, *arguments)
-        with (folder / "items.jsonl").open("a") as file:
-            file.write("{}\n")
+        turns.append(1)
+        if len(turns) == block:
+            with (folder / "items.jsonl").open("a") as file:
+                file.write("{}\n")
 
     with monkeypatch.context() as patch:
         patch.setattr(run_blocks, "add_block", disturbed)
@@ -338,6 +342,30 @@ def test_an_index_is_searched_while_others_add_to_it_take_from_it_and_replace_it
     assert held(index) in states
 
 
+def test_an_index_that_changes_while_it_is_opened_is_opened_as_it_is_then(tmp_path, monkeypatch):
+    from admire.collections import index as indexing
+
+    monkeypatch.setattr(sharding, "SHARD", 1)
+    write_index(collection(tmp_path / "a", ["a0", "a1", "a2"]), Slow(), tmp_path / "index")
+    real, turns = indexing._opened, []
+
+    def opened(*arguments: Any) -> Any:
+        turns.append(1)
+        if len(turns) == 1:
+            remove_from_index(["a0.png"], tmp_path / "index")
+        return real(*arguments)
+
+    monkeypatch.setattr(indexing, "_opened", opened)
+    assert held(tmp_path / "index") == {"a1.png", "a2.png"}
+
+
+def test_an_index_is_found_though_the_process_that_replaced_it_died(tmp_path):
+    """Between its two renames, at the worst moment."""
+    write_index(collection(tmp_path / "a", ["a0"]), Slow(), tmp_path / "index")
+    (tmp_path / "index").rename(tmp_path / ".index.admire-old")
+    assert held(tmp_path / "index") == {"a0.png"}
+
+
 # ------------------------------------------------------------------------- what is learnt and made
 
 
@@ -512,3 +540,12 @@ def test_the_locks_lie_in_the_cache_and_nowhere_else(tmp_path):
         (said,) = together(lambda: only_writer(tmp_path / "run").__enter__())
         assert f"(process {os.getpid()} on " in said
         assert {path.suffix for path in (cache_dir() / "locks").iterdir()} >= {".sqlite", ".txt"}
+
+
+def test_of_those_that_come_at_the_same_moment_one_is_let_in(tmp_path):
+    def work(turn: int) -> None:
+        with only_writer(tmp_path / "run"):
+            pass
+
+    for said in rounds(150, work, work):
+        assert "" in said
