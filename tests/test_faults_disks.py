@@ -520,7 +520,7 @@ def test_an_entry_of_another_key_is_none_of_this_ones(tmp_path):
 def test_a_cache_with_a_damaged_schema_is_named(tmp_path):
     path = tmp_path / "cache.sqlite"
     filled(path)
-    path.write_bytes(path.read_bytes().replace(b"TABLE entries", b"TABLE \xebntries"))
+    path.write_bytes(path.read_bytes().replace(b"PRIMARY KEY, value", b"PRIMARY \xebEY, value"))
     with pytest.raises(UserError, match=r"cache\.sqlite: the cache cannot be used"):
         Cache(path)
 
