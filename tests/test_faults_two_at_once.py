@@ -177,7 +177,7 @@ def test_two_that_replace_a_folder_leave_one_of_them_whole(tmp_path):
 
         return work
 
-    for turn, said in enumerate(rounds(40, write("one"), write("two"), write("three"))):
+    for turn, said in enumerate(rounds(25, write("one"), write("two"), write("three"))):
         assert said == [""] * 3
         texts = {path.read_text() for path in folder.iterdir() if path.name != MARKER}
         assert texts in ({f"{who} {turn}"} for who in ("one", "two", "three"))
@@ -318,7 +318,7 @@ def test_an_index_is_searched_while_others_add_to_it_take_from_it_and_replace_it
         from admire.collections.search import SearchSettings, search_index
 
         settings = SearchSettings(query="compound", top=100)
-        for _ in range(100):
+        for _ in range(50):
             found = search_index("a picture", "picture", index, settings, encoder=WordEncoder2())
             assert {thing.name for thing, _ in found.things} in states
 
@@ -357,6 +357,21 @@ def test_an_index_that_changes_while_it_is_opened_is_opened_as_it_is_then(tmp_pa
 
     monkeypatch.setattr(indexing, "_opened", opened)
     assert held(tmp_path / "index") == {"a1.png", "a2.png"}
+
+
+def test_an_index_that_changes_before_it_is_searched_is_opened_again(tmp_path, monkeypatch):
+    from admire.collections.search import SearchSettings, search_index
+
+    class Meanwhile(PictureEncoder):
+        def encode_texts(self, texts: Sequence[str], *, role: Any) -> Any:
+            remove_from_index(["a0.png"], tmp_path / "index")
+            return super().encode_texts(texts, role=role)
+
+    monkeypatch.setattr(sharding, "SHARD", 1)
+    write_index(collection(tmp_path / "a", ["a0", "a1", "a2"]), Slow(), tmp_path / "index")
+    settings = SearchSettings(query="compound")
+    found = search_index("a bird", "bird", tmp_path / "index", settings, encoder=Meanwhile())
+    assert {thing.name for thing, _ in found.things} == {"a1.png", "a2.png"}
 
 
 def test_an_index_is_found_though_the_process_that_replaced_it_died(tmp_path):
