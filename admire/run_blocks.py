@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import shutil
@@ -36,6 +35,7 @@ from admire.run_folder import (
     Written,
     add_block,
     blocks,
+    check_whole,
     cut_back,
     drop_parts,
     read_record,
@@ -45,10 +45,9 @@ from admire.run_folder import (
 from admire.settings import Asking, Settings
 from admire.storage import (
     MARKER,
-    alone,
-    cache_dir,
     check_folder,
     mark_folder,
+    only_writer,
     take_place,
     unwritable,
 )
@@ -87,8 +86,9 @@ def rank_file(
         workers: processes that rank the blocks; None is this one.
 
     Raises:
-        UserError: the data cannot be read or were changed meanwhile, ``out`` cannot be written or
-            holds something other than a run, or as for :func:`admire.rank`.
+        UserError: the data cannot be read or were changed meanwhile, ``out`` cannot be written,
+            holds something other than a run or is being written by another process, or as for
+            :func:`admire.rank`.
         Waiting: as for :func:`admire.rank`.
     """
     out, asking = Path(out), asking or Asking()
@@ -96,8 +96,7 @@ def rank_file(
         _check_for_workers(settings or Settings(), asking)
     check_folder(out, "run")
     part = out.with_name(f"{out.name}.unfinished")
-    lock = hashlib.sha256(str(part.resolve()).encode()).hexdigest()[:32]
-    with alone(cache_dir() / "runs" / f"{lock}.sqlite", f"writing {part}"):
+    with only_writer(out):
         source = source_record(data)
         known = take_survey(iter_items(data, language))
         opened = open_run(known, settings, asking=asking, source=source)
@@ -183,6 +182,7 @@ def _fill(
         raise
     if source_record(data) != opened.record["source"]:
         raise UserError(f"{data}: was changed while it was ranked. Rank it again.")
+    check_whole(part, written)
     write_record(part, opened.finished())
 
 

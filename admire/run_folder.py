@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 import math
@@ -43,7 +44,7 @@ from admire.rankers import Answer, Judgement
 from admire.recorded import Recorded, Said, key_of
 from admire.run import Ranking, Run
 from admire.senses.sense import Sense, mean_probability
-from admire.storage import replace_folder, unwritable, write_whole
+from admire.storage import known_fields, replace_folder, unwritable, write_whole
 from admire.submission import Prediction, add_predictions, read_submission
 
 log = logging.getLogger("admire")
@@ -151,7 +152,7 @@ def add_block(
     wide = bool(new) and not header
     if wide:
         _widen(folder, new)
-    with _adding(folder, SCORES, written, to=WIDE if wide else SCORES) as file:
+    with _adding(folder, SCORES, written, to=WIDE if wide else None) as file:
         add_table(file, table.reindex(columns=written.columns), header=header)
     with _adding(folder, ITEMS, written) as file:
         for ranking in rankings:
@@ -181,20 +182,51 @@ UNFINISHED = "unfinished"
 
 @contextmanager
 def _adding(folder: Path, name: str, written: Written, to: str | None = None) -> Iterator[IO[str]]:
-    """Open a file of a run folder to add to it, and note its length.
+    """What is written is added to a file of a run folder, of which the length is noted.
 
     Args:
         to: the file that is to become it, where that is another one.
+
+    Raises:
+        UserError: the file cannot be written, or another process writes to it.
     """
     path = folder / (to or name)
+    text = io.StringIO(newline="")
+    yield text
+    content = text.getvalue().encode()
     try:
-        with path.open("a", encoding="utf-8", newline="") as file:
-            yield file
+        with path.open("ab") as file:
+            before = file.tell()
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        written.lengths[name] = path.stat().st_size
+        length = path.stat().st_size
     except OSError as error:
         raise unwritable(path, error) from error
+    noted = before if to else written.lengths.get(name, 0)
+    if (before, length) != (noted, noted + len(content)):
+        raise _changed(path)
+    written.lengths[name] = length
+
+
+def check_whole(folder: Path, written: Written) -> None:
+    """Refuse a run folder that is not as this process has written it.
+
+    Raises:
+        UserError: another process has changed it.
+    """
+    for name, length in written.lengths.items():
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != length:
+            raise _changed(path)
+
+
+def _changed(path: Path) -> UserError:
+    return UserError(
+        f"{path}: was changed by another process while it was written. Give each run a place of "
+        "its own.",
+        "out",
+    )
 
 
 def _widen(folder: Path, new: Sequence[str]) -> None:
@@ -443,7 +475,10 @@ def _ranking(row: dict[str, Any], parts: list[dict[str, Any]]) -> Ranking:
     candidates = tuple(Candidate(name, caption=captions.get(name)) for name in scores)
     interpretations = tuple(
         Interpretation(
-            one["llm"], Sense(**one["sense"]), _meaning(one["idiomatic"]), _meaning(one["literal"])
+            one["llm"],
+            Sense(**known_fields(Sense, one["sense"])),
+            _meaning(one["idiomatic"]),
+            _meaning(one["literal"]),
         )
         for one in row["interpretations"]
     )
@@ -462,7 +497,10 @@ def _ranking(row: dict[str, Any], parts: list[dict[str, Any]]) -> Ranking:
 
 def _judgement(row: dict[str, Any]) -> Judgement:
     answers = tuple(
-        Answer(**one | {"shown": tuple(one["shown"]), "order": tuple(one["order"])})
+        Answer(
+            **known_fields(Answer, one)
+            | {"shown": tuple(one["shown"]), "order": tuple(one["order"])}
+        )
         for one in row["answers"]
     )
     scores = np.array(row["scores"], dtype=float)

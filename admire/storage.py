@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import json
+import logging
 import os
+import platform
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import IO, Any
+from uuid import uuid4
 
 import platformdirs
 
 from admire.errors import UserError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+log = logging.getLogger("admire")
 
 
 def cache_dir() -> Path:
@@ -59,7 +73,8 @@ def replace_folder(folder: Path, what: str) -> Iterator[Path]:
 
     Only a folder that :func:`check_folder` accepts is replaced. If anything fails on the way,
     ``folder`` is left as it was. The old folder is renamed before the new one gets its name, and
-    deleted last; if the process dies between, the old one comes back at the next call.
+    deleted last; if the process dies between, the old one comes back at the next call. Of several
+    processes at the same time each writes a folder of its own, and the last one's stays.
 
     Args:
         what: what is written, "index" say; it stands in the marker and in messages.
@@ -69,10 +84,15 @@ def replace_folder(folder: Path, what: str) -> Iterator[Path]:
     """
     check_folder(folder, what)
     folder = folder.resolve()
-    part = folder.with_name(f".{folder.name}.admire-part")
+    part = folder.with_name(f".{folder.name}.{uuid4().hex[:8]}.admire-part")
+    held = None
     try:
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _turn(folder.parent) as locked:
+            if locked:
+                _drop_deserted(folder)
+            part.mkdir()
+            held = _lock(part)
         yield part
         take_place(part, folder, what)
     except OSError as error:
@@ -81,6 +101,18 @@ def replace_folder(folder: Path, what: str) -> Iterator[Path]:
         raise UserError(str(error).replace(str(part), str(folder)), *error.settings) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+def _drop_deserted(folder: Path) -> None:
+    """Remove what processes that died left of folders that they were writing."""
+    for part in folder.parent.glob(f".{glob.escape(folder.name)}.*admire-part"):
+        with suppress(BlockingIOError):  # else another process is writing it
+            held = _lock(part)
+            shutil.rmtree(part, ignore_errors=True)
+            if held is not None:
+                os.close(held)
 
 
 def take_place(part: Path, folder: Path, what: str) -> None:
@@ -92,19 +124,21 @@ def take_place(part: Path, folder: Path, what: str) -> None:
     folder = folder.resolve()
     old = _old(folder)
     mark_folder(part, what)
-    check_folder(folder, what)  # somebody may have put a file there meanwhile
     try:
-        if folder.exists():
-            shutil.rmtree(old, ignore_errors=True)  # of a process that died before it could
-            folder.rename(old)
-        try:
-            part.rename(folder)
-        except BaseException:
+        with _turn(folder.parent):
             _restore(folder)
-            raise
+            _refuse(folder, what, _not_ours(folder, what))  # put there meanwhile
+            if folder.exists():
+                shutil.rmtree(old, ignore_errors=True)  # of a process that died before it could
+                folder.rename(old)
+            try:
+                part.rename(folder)
+            except BaseException:
+                _restore(folder)
+                raise
+            shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise unwritable(folder, error) from error
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def unwritable(path: Path, error: OSError) -> UserError:
@@ -124,7 +158,11 @@ def check_folder(folder: Path, what: str) -> None:
     Raises:
         UserError: it is another one; the message names what is in the way.
     """
-    others = _not_ours(folder, what)
+    settle(folder)
+    _refuse(folder, what, _not_ours(folder, what))
+
+
+def _refuse(folder: Path, what: str, others: list[str]) -> None:
     if others:
         raise UserError(
             f"{folder.resolve()}: holds '{others[0]}', which admire did not write. Move it, or "
@@ -141,13 +179,13 @@ def check_addition(folder: Path, what: str) -> None:
     Raises:
         UserError: as for :func:`check_folder`.
     """
+    settle(folder)
     _not_ours(folder, what)
 
 
 def _not_ours(folder: Path, what: str) -> list[str]:
     """What somebody else has put into a folder that admire wrote; refuses any other folder."""
     folder = folder.resolve()
-    _restore(folder)
     try:
         if not folder.exists():
             return []
@@ -199,7 +237,8 @@ def note_addition(file: Path) -> None:
         UserError: the marker cannot be written.
     """
     marker = file.resolve().parent / MARKER
-    with suppress(OSError, ValueError, KeyError, TypeError):  # no folder of admire's
+    with suppress(OSError, ValueError, KeyError, TypeError), _turn(marker.parent):
+        # If there is no such file or it is damaged, the folder is not admire's.
         known = json.loads(marker.read_text(encoding="utf-8"))
         known["holds"] = sorted({*known["holds"], file.name})
         with write_whole(marker) as written:
@@ -210,35 +249,148 @@ def _old(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.admire-old")
 
 
+def settle(folder: Path) -> None:
+    """Wait while another process replaces the folder; give the old one its name back if that one
+    died between its two renames."""
+    folder = folder.resolve()
+    with suppress(OSError):
+        if not folder.exists() and (_old(folder) / MARKER).is_file():
+            with _turn(folder.parent):
+                _restore(folder)
+
+
 def _restore(folder: Path) -> None:
-    """Give the old folder its name back where a replacement ended between its two renames."""
+    """As :func:`settle`, where no other process can be at it."""
     with suppress(OSError):
         if (_old(folder) / MARKER).is_file() and not folder.exists():
             _old(folder).rename(folder)
 
 
+# ---------------------------------------------------------------------------- one process at a time
+
+
+PATIENCE = 60.0
+"""How many seconds to wait for another process where that can only take a moment."""
+
+
+def _lock(folder: Path) -> int | None:
+    """Lock a folder for this process, without a file; closing what is returned ends the lock.
+
+    None where the file system has no such locks, as NFS.
+
+    Raises:
+        BlockingIOError: another process has it.
+    """
+    if fcntl is None:
+        return None
+    held = None
+    try:
+        held = os.open(folder, os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if held is not None:
+            os.close(held)
+        if isinstance(error, BlockingIOError):
+            raise
+        return None
+    return held
+
+
 @contextmanager
-def alone(path: Path, what: str, patience: float = 60) -> Iterator[None]:
+def _turn(folder: Path) -> Iterator[bool]:
+    """Keep other processes out of a block of some milliseconds that renames things in a folder.
+
+    Yields whether it does: on a file system without locks nothing is kept out, and of two
+    processes that replace a folder at the same moment one may find that it cannot be written.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            held = _lock(folder)
+            break
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise UserError(
+                    f"{folder}: another process is renaming things in it, and does not end. Try "
+                    "again when it has ended."
+                ) from None
+            time.sleep(0.005)
+    try:
+        yield held is not None
+    finally:
+        if held is not None:
+            os.close(held)
+
+
+@contextmanager
+def only_writer(place: Path) -> Iterator[None]:
+    """Refuse to write to a place while another process does, in a block that takes long.
+
+    The lock lies in the cache directory, so that nothing is put beside what is written. Processes
+    with another cache directory do not see it.
+
+    Raises:
+        UserError: another process writes there, or the cache directory cannot hold locks.
+    """
+    name = hashlib.sha256(str(place.resolve()).encode()).hexdigest()[:32]
+    with alone(cache_dir() / "locks" / f"{name}.sqlite", f"writing to {place}", patience=0):
+        yield
+
+
+@contextmanager
+def alone(path: Path, what: str, patience: float = PATIENCE) -> Iterator[None]:
     """Keep other processes out of a block; the lock ends with the process, however that ends.
 
     Args:
-        path: a file for the lock, of no other use.
+        path: a file for the lock, of no other use. A note beside it says who has the lock.
         what: what another process is doing, for the message.
         patience: how many seconds to wait for it.
 
     Raises:
-        UserError: another process is in the block for longer.
+        UserError: another process is in the block for longer, or the file cannot be locked, as on
+            some network file systems.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = sqlite3.connect(path, timeout=patience, isolation_level=None)
+    note = path.with_suffix(".txt")
+    lock = _locked(path, what, patience, note)
     try:
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError:
-            raise UserError(f"Another run is {what}. Try again when it has ended.") from None
+        with suppress(OSError):
+            since = time.strftime("%Y-%m-%d %H:%M")
+            note.write_text(f" (process {os.getpid()} on {platform.node()}, since {since})")
         yield
     finally:
+        with suppress(OSError):
+            note.unlink()
         lock.close()
+
+
+def _locked(path: Path, what: str, patience: float, note: Path) -> sqlite3.Connection:
+    lock = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = sqlite3.connect(path, timeout=patience, isolation_level=None)
+        # Of two that begin an exclusive one at the same moment, both may be refused.
+        lock.execute("BEGIN IMMEDIATE")
+    except (sqlite3.Error, OSError) as error:
+        if lock:
+            lock.close()
+        if _is_busy(error):
+            who = ""
+            with suppress(OSError, ValueError):
+                who = note.read_text()
+            raise UserError(
+                f"Another run is {what}{who}. Try again when it has ended, or choose another place."
+            ) from None
+        raise UserError(
+            f"{path}: cannot be locked ({error}). Free space, remove the file, or set ADMIRE_CACHE "
+            "to a folder on a disk of this machine."
+        ) from error
+    return lock
+
+
+def known_fields(kind: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says of the fields of a dataclass, without what newer versions of admire add."""
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in row.items() if name in names}
 
 
 class Cache:
@@ -247,29 +399,78 @@ class Cache:
     An entry is either there whole or not there, whenever the process dies. Threads of one process
     share a connection; several processes may use the file at the same time.
 
+    SQLite does not notice a byte that the disk has changed in a value. So each entry has a digest
+    beside it, in a table of its own, which older versions of admire do not see. An entry that does
+    not fit its digest is not there; nor is one without a digest, unless an older version has made
+    the file.
+
     SQLite from the standard library rather than diskcache: values stay plain bytes (no pickle is
     ever read back) and nothing is evicted.
     """
 
     def __init__(self, path: Path):
         self.path = path
+        self._warned = False
         self._lock = threading.Lock()
         with self._reporting():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(
-                path, timeout=60, check_same_thread=False, isolation_level=None
+                path, timeout=PATIENCE, check_same_thread=False, isolation_level=None
             )
-            self._db.execute("PRAGMA journal_mode=WAL")
+            self._use_wal()
             # No entry waits for the disk: a power cut may cost the last ones, a kill none.
             self._db.execute("PRAGMA synchronous=NORMAL")
+            self._make_tables()
+            self._all = self._db.execute("PRAGMA user_version").fetchone()[0] > 0
+
+    def _use_wal(self) -> None:
+        """Several processes may want it of a new file at once; for this SQLite does not wait."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error) or time.monotonic() > until:
+                    raise
+                time.sleep(0.005)
+
+    def _make_tables(self) -> None:
+        """Make those that are missing; ``user_version`` is 1 where every entry has a digest."""
+        there = "SELECT name FROM sqlite_master WHERE name IN ('entries', 'digests')"
+        if len(self._db.execute(there).fetchall()) == 2:
+            return
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            if not self._db.execute(there).fetchall():
+                self._db.execute("PRAGMA user_version = 1")
             self._db.execute(
                 "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB)"
+            )
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS digests (key TEXT PRIMARY KEY, digest BLOB) "
+                "WITHOUT ROWID"
             )
 
     def get(self, key: str) -> bytes | None:
         with self._reporting(), self._lock:
-            row = self._db.execute("SELECT value FROM entries WHERE key = ?", (key,)).fetchone()
-        return None if row is None else row[0]
+            row = self._db.execute(
+                "SELECT value, digest FROM entries LEFT JOIN digests USING (key) WHERE key = ?",
+                (key,),
+            ).fetchone()
+        if row is None:
+            return None
+        value, digest = row
+        of_older = digest is None and not self._all
+        if isinstance(value, bytes) and (of_older or digest == _digest(key, value)):
+            return value
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "%s: is damaged. What is not as it was written is computed or asked for again.",
+                self.path,
+            )
+        return None
 
     def put(self, key: str, value: bytes) -> None:
         self.put_all({key: value})
@@ -277,8 +478,13 @@ class Cache:
     def put_all(self, entries: Mapping[str, bytes]) -> None:
         """Put all of them, or none where the process dies on the way."""
         with self._reporting(), self._lock, self._db:
+            if not self.path.exists():  # SQLite would go on writing to what nobody can find
+                raise FileNotFoundError("it was removed while it was used")
             self._db.execute("BEGIN")
-            self._db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", entries.items())
+            for key, value in entries.items():
+                self._db.execute("INSERT OR REPLACE INTO entries VALUES (?, ?)", (key, value))
+                digest = _digest(key, value)
+                self._db.execute("INSERT OR REPLACE INTO digests VALUES (?, ?)", (key, digest))
 
     def __len__(self) -> int:
         with self._reporting(), self._lock:
@@ -291,8 +497,17 @@ class Cache:
     def _reporting(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # of a damaged schema
             raise UserError(
                 f"{self.path}: the cache cannot be used ({error}). Free space, remove the file "
                 "(what it held is asked for again), or set ADMIRE_CACHE to another folder."
             ) from error
+
+
+def _digest(key: str, value: bytes) -> bytes:
+    return hashlib.blake2b(key.encode() + b"\0" + value, digest_size=8).digest()
+
+
+def _is_busy(error: Exception) -> bool:
+    """Whether SQLite tells that another process has the lock."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY

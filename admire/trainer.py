@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from errno import EDQUOT, EFBIG, EIO, ENOSPC, EROFS
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,11 +21,12 @@ from admire.choices import Number, check_settings
 from admire.encoders.hub import from_disk
 from admire.errors import UserError, needs_extra
 from admire.progress import SECONDS_BETWEEN_LINES
-from admire.storage import check_folder, replace_folder, write_whole
+from admire.storage import check_folder, only_writer, replace_folder, unwritable, write_whole
 
 with needs_extra("finetune", "Fine-tuning"):
     import datasets
     import torch
+    from safetensors import SafetensorError
     from sentence_transformers import (
         SentenceTransformer,
         SentenceTransformerTrainer,
@@ -135,8 +139,9 @@ def fine_tune(
         The figure before training and after each epoch.
 
     Raises:
-        UserError: there is nothing to train on, or ``out`` cannot be written or may not be
-            replaced (see :func:`admire.storage.check_folder`).
+        UserError: there is nothing to train on, or ``out`` cannot be written, may not be
+            replaced (see :func:`admire.storage.check_folder`) or is being written by another
+            process.
     """
     content: Any = (
         {name: list(map(dict, some)) for name, some in rows.items()}
@@ -149,34 +154,57 @@ def fine_tune(
     out = out.resolve()
     checkpoints = out.with_name(f".{out.name}.checkpoints")
     key = hashlib.sha256(json.dumps([of, asdict(settings), content]).encode())
-    losses = loss.values() if isinstance(loss, Mapping) else [loss]
-    if any(_own_weights(one, model) for one in losses):
-        # A checkpoint does not hold the loss's weights, so nothing can continue from it.
+    with only_writer(out), _telling_of_the_disk(out):
+        losses = loss.values() if isinstance(loss, Mapping) else [loss]
+        if any(_own_weights(one, model) for one in losses):
+            # A checkpoint does not hold the loss's weights, so nothing can continue from it.
+            shutil.rmtree(checkpoints, ignore_errors=True)
+        last, before = _begun(checkpoints, key.hexdigest())
+        if last:
+            log.info("Going on from %s", last)
+        else:
+            _make(checkpoints, out)  # fails before anything is computed
+            before = validate()
+            with write_whole(checkpoints / "begun.json") as file:
+                json.dump({"key": key.hexdigest(), "before": before}, file)
+        with from_disk():  # a model card would ask the hub about the models that it names
+            trainer = _trainer(
+                model,
+                loss,
+                content,
+                validate,
+                settings,
+                checkpoints,
+                collate,
+                batches,
+                learning_rates,
+            )
+            trainer.train(resume_from_checkpoint=last)
+            # Otherwise the model in memory would still compute in bfloat16, unlike the saved one.
+            trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+            figures = [e["eval_figure"] for e in trainer.state.log_history if "eval_figure" in e]
+            with replace_folder(out, "model") as part:
+                model.save_pretrained(str(part))
+                if finish:
+                    finish(part, [before, *figures])
         shutil.rmtree(checkpoints, ignore_errors=True)
-    last, before = _begun(checkpoints, key.hexdigest())
-    if last:
-        log.info("Going on from %s", last)
-    else:
-        _make(checkpoints, out)  # fails before anything is computed
-        before = validate()
-        with write_whole(checkpoints / "begun.json") as file:
-            json.dump({"key": key.hexdigest(), "before": before}, file)
-    with from_disk():  # a model card would ask the hub about the models that it names
-        trainer = _trainer(
-            model, loss, content, validate, settings, checkpoints, collate, batches, learning_rates
-        )
-        trainer.train(resume_from_checkpoint=last)
-        # Otherwise the model in memory would still compute in bfloat16, unlike the saved one.
-        trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
-        figures = [e["eval_figure"] for e in trainer.state.log_history if "eval_figure" in e]
-        with replace_folder(out, "model") as part:
-            model.save_pretrained(str(part))
-            if finish:
-                finish(part, [before, *figures])
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    if max(figures) <= before:
-        log.warning("No epoch is better than the model was before (%.4f).", before)
-    return [before, *figures]
+        if max(figures) <= before:
+            log.warning("No epoch is better than the model was before (%.4f).", before)
+        return [before, *figures]
+
+
+@contextmanager
+def _telling_of_the_disk(out: Path) -> Iterator[None]:
+    """Give the user's error where the packages cannot write, which each tell in their own way."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        of_torch = r"PytorchStreamWriter|inline_container|iostream error|os error \d+"
+        if isinstance(error, OSError) and error.errno in (ENOSPC, EROFS, EDQUOT, EFBIG, EIO):
+            raise unwritable(out, error) from error
+        if re.search(of_torch, str(error)):
+            raise unwritable(out, OSError("the disk is full, or fails")) from error
+        raise
 
 
 def _make(checkpoints: Path, out: Path) -> None:

@@ -15,7 +15,14 @@ from admire.choices import Number, check_setting
 from admire.encoders.images import read_bytes, read_image
 from admire.errors import UserError, needs_extra
 from admire.progress import show_progress
-from admire.storage import MARKER, check_addition, mark_folder, write_whole
+from admire.storage import (
+    MARKER,
+    check_addition,
+    mark_folder,
+    only_writer,
+    unwritable,
+    write_whole,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -86,32 +93,33 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
         UserError: ``per_image`` is below 1; there is no picture; two pictures' variants would have
             the same names; ``out`` lies inside ``folder``, is a folder that admire did not write,
             or holds another file by a variant's name; a picture is damaged (variants made before it
-            stay); albumentations is not installed.
+            stay); another process writes variants there; albumentations is not installed.
     """
     albumentations = _albumentations()
     from PIL.PngImagePlugin import PngInfo
 
     check_setting("seed", seed, Number(whole=True))
     plan = _plan(folder, out, per_image)
-    check_addition(out, WHAT)
-    found = {variant: _mark(variant) for variants in plan.values() for variant in variants}
-    _mark_out(out)
-    # Every setting, the library's defaults and its version included.
-    settings = json.dumps(albumentations.to_dict(_pipeline(CROP, CROP)), sort_keys=True)
-    for source, variants in show_progress(plan.items(), "Augmenting pictures", len(plan)):
-        content = hashlib.sha256(read_bytes(source)).hexdigest()
-        picture = None
-        for k, variant in enumerate(variants, start=1):
-            origin = hashlib.sha256(f"{content} {seed} {k}".encode())
-            mark = hashlib.sha256(origin.digest() + settings.encode()).hexdigest()
-            if found[variant] == mark:
-                continue
-            picture = picture or read_image(source)
-            made = augment_image(picture, int.from_bytes(origin.digest()[:8], "big"))
-            info = PngInfo()
-            info.add_text(MARK, mark)
-            _write_png(made, variant, info)
-    return list(found)
+    with only_writer(out):
+        check_addition(out, WHAT)
+        found = {variant: _mark(variant) for variants in plan.values() for variant in variants}
+        _mark_out(out)
+        # Every setting, the library's defaults and its version included.
+        settings = json.dumps(albumentations.to_dict(_pipeline(CROP, CROP)), sort_keys=True)
+        for source, variants in show_progress(plan.items(), "Augmenting pictures", len(plan)):
+            content = hashlib.sha256(read_bytes(source)).hexdigest()
+            picture = None
+            for k, variant in enumerate(variants, start=1):
+                origin = hashlib.sha256(f"{content} {seed} {k}".encode())
+                mark = hashlib.sha256(origin.digest() + settings.encode()).hexdigest()
+                if found[variant] == mark:
+                    continue
+                picture = picture or read_image(source)
+                made = augment_image(picture, int.from_bytes(origin.digest()[:8], "big"))
+                info = PngInfo()
+                info.add_text(MARK, mark)
+                _write_png(made, variant, info)
+        return list(found)
 
 
 def _mark_out(out: Path) -> None:
@@ -121,7 +129,7 @@ def _mark_out(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{out}: cannot be written ({error.strerror or error}).", "out") from None
+        raise unwritable(out, error) from None
     mark_folder(out, WHAT)
 
 

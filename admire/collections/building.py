@@ -8,11 +8,10 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,11 +35,11 @@ from admire.collections.sources import Thing, check_new, read_things
 from admire.encoders import TextEncoder, open_encoder
 from admire.errors import UserError
 from admire.storage import (
-    alone,
-    cache_dir,
     check_folder,
     mark_folder,
+    only_writer,
     replace_folder,
+    unwritable,
     write_whole,
 )
 from admire.workers import Workers, check_same, over_workers
@@ -154,7 +153,7 @@ def write_index(
     _check_engine(engine)
     check_folder(out, "index")
     work = out.resolve().with_name(f"{out.resolve().name}.unfinished")
-    with _alone(out):
+    with only_writer(out):
         check_folder(work, UNFINISHED)
         record = _plan(encoder, engine)
         _begin(work, record)
@@ -181,7 +180,7 @@ def add_to_index(
         UserError: as for :func:`write_index`; or the index was made with another encoder, or has
             another thing of the same name from another source.
     """
-    with _alone(index):
+    with only_writer(index):
         record = read_record(index)
         check_encoder(index, record["encoder"], encoder)
         _check_engine(record["engine"])
@@ -195,7 +194,7 @@ def remove_from_index(names: Sequence[str], index: Path) -> Changes:
     Raises:
         UserError: nothing has such a name, nothing would be left, or the folder cannot be written.
     """
-    with _alone(index):
+    with only_writer(index):
         record = read_record(index)
         _check_engine(record["engine"])
         check_folder(index, "index")
@@ -274,12 +273,13 @@ def _begin(work: Path, record: Mapping[str, Any]) -> None:
                     return
             log.warning("%s: was begun with another encoder, and begins anew.", work)
         shutil.rmtree(work, ignore_errors=True)
-        (work / "shards").mkdir(parents=True)
+        work.mkdir(parents=True)
+        mark_folder(work, UNFINISHED, ("index.json", "shards", "whole"))
+        (work / "shards").mkdir()
         (work / "whole").mkdir()
         _write_record(work, record)
-        mark_folder(work, UNFINISHED)
     except OSError as error:
-        raise UserError(f"{work}: cannot be written ({error.strerror}).", "out") from None
+        raise unwritable(work, error) from None
 
 
 class _Known:
@@ -395,8 +395,18 @@ def _bring_up_to_date(
             unpacked.mkdir(parents=True)
             new = known.new(read_things(source, unpacked), number, sources)
             write(units(), encoder)
+            if not source.exists():
+                raise UserError(
+                    f"{source}: has gone while it was indexed. When it is back, the same command "
+                    "goes on."
+                )
         except OSError as error:
-            raise UserError(f"{folder}: cannot be written ({error.strerror}).") from error
+            raise unwritable(folder, error) from error
+        except sqlite3.Error as error:
+            raise UserError(
+                f"The folder for temporary files cannot be written ({error}). Free space on its "
+                "disk, or set TMPDIR to another folder."
+            ) from error
         finally:
             shutil.rmtree(unpacked, ignore_errors=True)
         there = [
@@ -518,7 +528,7 @@ def _commit(folder: Path, record: dict[str, Any]) -> None:
             build_lance(whole, known, [_stored(folder, name) for name in names])
     except OSError as error:
         record["whole"] = before
-        raise UserError(f"{whole}: cannot be written ({error.strerror or error}).") from error
+        raise unwritable(whole, error) from error
     _write_record(folder, record)
     for path in (folder / "shards").iterdir():
         if path.name not in names:
@@ -537,12 +547,3 @@ def _check_engine(engine: str) -> None:
     """Refuse the engine ``lance`` before anything is encoded, if its packages are missing."""
     if engine == "lance":
         import admire.collections.lance  # noqa: F401
-
-
-@contextmanager
-def _alone(index: Path) -> Iterator[None]:
-    """Keep other processes from writing to the same index."""
-    lock = sha256(str(index.resolve()).encode()).hexdigest()
-    path = cache_dir() / "locks" / f"{lock}.sqlite"
-    with alone(path, f"writing to {index}", patience=0):
-        yield

@@ -20,6 +20,7 @@ from admire.encoders import TextEncoder, Vectors
 from admire.errors import UserError
 from admire.items import Candidate
 from admire.machine import cores
+from admire.storage import settle
 
 FORMAT = 2
 """Of index folders; the first held texts only, and no shards."""
@@ -168,6 +169,9 @@ class Index:
             queries: vectors of unit length, shape (width,), by role.
             weights: of each role; a missing one counts 0.
             tracks: weights of ``image`` and ``caption``; a missing one counts 1.
+
+        Raises:
+            UserError: files of the index are gone.
         """
         asked: dict[str, Asked] = {}
         for track, known in self.moments.items():
@@ -179,8 +183,16 @@ class Index:
                 combined += weight * query.astype(float)
                 offset += weight * mean
             asked[track] = Asked(combined.astype(np.float32), offset)
-        places, scores = self.engine.search(asked, min(k, self.size))
-        return list(zip(self.things(places.tolist()), scores.tolist(), strict=True))
+        try:
+            places, scores = self.engine.search(asked, min(k, self.size))
+            return list(zip(self.things(places.tolist()), scores.tolist(), strict=True))
+        except OSError as error:
+            raise UserError(
+                f"{error.filename or 'The index'}: cannot be read any more "
+                f"({error.strerror or error}). If somebody has changed the index meanwhile, search "
+                "again; else index again.",
+                "index",
+            ) from error
 
 
 def index_texts(texts: Sequence[Candidate], encoder: TextEncoder) -> Index:
@@ -200,12 +212,19 @@ def read_record(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: the folder is no index, an index of the former format, or damaged.
     """
+    settle(folder)
     try:
         record: dict[str, Any] = json.loads((folder / "index.json").read_text(encoding="utf-8"))
         if "format" not in record and "texts" in record:
             raise UserError(
                 f"{folder}: is an index of an earlier version of admire, which cannot be read any "
                 "more. Index again: admire index SOURCE --out INDEX",
+                "index",
+            )
+        if isinstance(record["format"], int) and record["format"] > FORMAT:
+            raise UserError(
+                f"{folder}: is an index of a newer version of admire (format {record['format']}, "
+                f"here {FORMAT}). Update admire, or index again.",
                 "index",
             )
         if record["format"] != FORMAT:
@@ -223,6 +242,16 @@ def open_index(folder: Path) -> Index:
         UserError: the folder is no index, or it is damaged.
     """
     record = read_record(folder)
+    while True:
+        try:
+            return _open(folder, record)
+        except UserError:
+            before, record = record, read_record(folder)
+            if record == before:  # else another process has changed the index meanwhile
+                raise
+
+
+def _open(folder: Path, record: Mapping[str, Any]) -> Index:
     try:
         shards = [_opened(folder, entry) for entry in record["shards"]]
         whole = folder / "whole" / str(record["whole"])

@@ -147,5 +147,11 @@ def search_index(
     vectors = encoder.encode_texts(list(asked.values()), role="query")
     queries = dict(zip(asked, vectors, strict=True))
     tracks = {"image": scoring.image_weight, "caption": scoring.caption_weight}
-    found = built.search(queries, weights, settings.top, tracks)
+    try:
+        found = built.search(queries, weights, settings.top, tracks)
+    except UserError:
+        if not isinstance(index, Path):
+            raise
+        # Another process may have changed it since it was opened, and removed what it replaced.
+        found = open_index(index).search(queries, weights, settings.top, tracks)
     return Found(found, reading, built.pictures)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +26,7 @@ from admire.items import Item
 from admire.machine import cores
 from admire.progress import show_progress
 from admire.scorer import Scores, rank_names
-from admire.storage import write_whole
+from admire.storage import only_writer, unwritable, write_whole
 from admire.submission import Prediction
 
 with needs_extra("train", "A sweep"):
@@ -72,8 +74,8 @@ def sweep_heads(
         (``none_top1``), and ``history``.
 
     Raises:
-        UserError: a setting does not suit the data, or ``out`` is not the file of a sweep or cannot
-            be written.
+        UserError: a setting does not suit the data, or ``out`` is not the file of a sweep, cannot
+            be written, or another process is adding to it.
     """
     splits = {one.seed: split_compounds(data.compounds, one.seed) for one in settings}
     jobs = [_Job(one, splits[one.seed]) for one in settings]
@@ -199,6 +201,13 @@ def _outcomes(
     data: Triplets, jobs: Sequence[_Job], out: Path | None, processes: int | None
 ) -> list[dict[str, Any]]:
     """The result of each job. Results are read from ``out`` and written there as lines."""
+    with only_writer(out) if out else nullcontext():
+        return _alone(data, jobs, out, processes)
+
+
+def _alone(
+    data: Triplets, jobs: Sequence[_Job], out: Path | None, processes: int | None
+) -> list[dict[str, Any]]:
     digest = _digest(data)
     done = {row["job"]: row["outcome"] for row in _read(out) if row["data"] == digest}
     waiting = [job for job in jobs if job.key not in done]
@@ -231,8 +240,10 @@ def _append(path: Path, text: str = "") -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}).", "out") from None
+        raise unwritable(path, error) from None
 
 
 def _digest(data: Triplets) -> str:

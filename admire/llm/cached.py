@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 
 from admire.llm.chat import ChatModel, Image, Question, Reply, Usage
 from admire.llm.pictures import digest
-from admire.storage import Cache, cache_dir
+from admire.storage import Cache, cache_dir, known_fields
 
 RECORD = b"\x1e"
 """What a kept reply begins with, its record in JSON follows; older ones are the text alone."""
@@ -67,12 +67,12 @@ class CachedChat:
             return None
         if not value.startswith(RECORD):
             return Reply(value.decode(), kept=True)
-        record = json.loads(value[len(RECORD) :])
+        record = known_fields(Reply, json.loads(value[len(RECORD) :]))
         if record["usage"] is not None:
-            record["usage"] = Usage(**record["usage"])
+            record["usage"] = Usage(**known_fields(Usage, record["usage"]))
         if record["logprobs"] is not None:
             record["logprobs"] = tuple(record["logprobs"])
-        return Reply(**record, kept=True)
+        return Reply(**record | {"kept": True})
 
     def keep(self, key: str, reply: Reply) -> Reply:
         """Put a reply into the cache, and return it as it is kept."""
