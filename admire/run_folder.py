@@ -7,9 +7,10 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import wraps
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeVar, get_args
@@ -19,14 +20,14 @@ import pandas as pd
 
 from admire.errors import UserError
 from admire.evaluation import item_figures, score_items, summarise, without_untold
-from admire.files import open_text, read_table, read_text, table_parts
+from admire.files import open_text, parse_json, read_table, read_text, table_parts
 from admire.interpretation import Interpretation
 from admire.items import Candidate, Item, SenseLabel
 from admire.meaning import Meaning
 from admire.rankers import Answer, Judgement
 from admire.recorded import Recorded, Said, key_of
 from admire.run import Ranking, Run
-from admire.senses.sense import Sense
+from admire.senses.sense import VOTES, Sense
 from admire.storage import replace_folder, unwritable, write_whole
 from admire.submission import Prediction, add_predictions
 
@@ -243,6 +244,21 @@ def _thing_row(one: Candidate) -> dict[str, str]:
     return {"name": one.name} | ({"caption": one.caption} if one.caption else {})
 
 
+def _refusing_damage(read: Callable[..., Thing]) -> Callable[..., Thing]:
+    """What reads run folders, with one message for all that a damaged file makes it raise."""
+
+    @wraps(read)
+    def wrapped(folders: Any, *others: Any) -> Thing:
+        try:
+            return read(folders, *others)
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+            named = folders if isinstance(folders, str | Path) else " or ".join(map(str, folders))
+            raise UserError(f"{named}: is damaged. Run admire rank again.") from error
+
+    return wrapped
+
+
+@_refusing_damage
 def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     """A run folder's items, for each the rows of cosines that scores.csv has for it, and how many
     encoders made them.
@@ -270,6 +286,7 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     return items, [parts[number] for number in range(1, len(items) + 1)], len(encoders)
 
 
+@_refusing_damage
 def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
     """How runs differ and how they score, as a tidy table to pivot, plot and filter.
 
@@ -340,6 +357,7 @@ def _compared(settings: dict[str, Any]) -> str:
     return name + "-F" * bool(settings["head"])
 
 
+@_refusing_damage
 def read_run(folder: Path) -> Run:
     """The run that :func:`write_run` wrote, without its images.
 
@@ -350,14 +368,13 @@ def read_run(folder: Path) -> Run:
     """
     table = _read_scores(folder, ("item", "candidate", "score"))
     rows = list(_read_rows(folder))
-    try:
-        parts = {
-            int(number): [_part(row) for row in part.to_dict("records")]
-            for number, part in table.groupby(table["item"].astype(int))
-        }
-        rankings = tuple(_ranking(row, parts[number]) for number, row in enumerate(rows, start=1))
-    except (KeyError, TypeError, ValueError):
-        raise UserError(f"{folder}: is damaged. Run admire rank again.") from None
+    parts = {
+        int(number): [_part(row) for row in part.to_dict("records")]
+        for number, part in table.groupby(table["item"].astype(int))
+    }
+    rankings = tuple(_ranking(row, parts[number]) for number, row in enumerate(rows, start=1))
+    for ranking in rankings:
+        _check_types(ranking)
     return Run(rankings, read_record(folder))
 
 
@@ -381,6 +398,7 @@ def _number(cell: str) -> float:
     return number
 
 
+@_refusing_damage
 def open_run_replies(folder: Path) -> list[Recorded]:
     """What each chat model of a run said of its items, and the run's orders.
 
@@ -430,6 +448,39 @@ def _ranking(row: dict[str, Any], parts: list[dict[str, Any]]) -> Ranking:
     )
 
 
+def _check_types(ranking: Ranking) -> None:
+    """Refuse what no run has written: texts and numbers in each other's place."""
+    names = {candidate.name for candidate in ranking.item.candidates}
+    texts: list[object] = [one.caption or "" for one in ranking.item.candidates]
+    numbers: list[object] = []
+    for reading in ranking.interpretations:
+        texts += [reading.llm, reading.sense.label or ""]
+        numbers += [reading.sense.probability, *(getattr(reading.sense, name) for name in VOTES)]
+        for meaning in (reading.idiomatic, reading.literal):
+            texts += [*meaning.definitions, meaning.scene or ""]
+    for judgement in ranking.judgements:
+        texts += [judgement.ranker, judgement.llm]
+        numbers += [judgement.agreement or 0, *judgement.scores]
+        if judgement.scores.shape != (len(names),):
+            raise ValueError("a ranker's scores are not of the candidates")
+        for answer in judgement.answers:
+            texts += [*answer.shown, *answer.order, *answer.grades]
+            texts += [answer.sense or "", answer.meaning or "", answer.unread or ""]
+            numbers += answer.grades.values()
+            for reasons in answer.reasons.values():
+                texts += [*reasons, *reasons.values()]
+            if not names.issuperset((*answer.shown, *answer.order)):
+                raise ValueError("an answer is of other candidates")
+    _check_texts(texts)
+    if not all(isinstance(one, int | float) and math.isfinite(one) for one in numbers):
+        raise TypeError("something is no number")
+
+
+def _check_texts(texts: Iterable[object]) -> None:
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("something is no text")
+
+
 def _judgement(row: dict[str, Any]) -> Judgement:
     answers = tuple(
         Answer(**one | {"shown": tuple(one["shown"]), "order": tuple(one["order"])})
@@ -457,10 +508,12 @@ def _read_items(folder: Path) -> tuple[list[Item], list[Prediction]]:
 
 def _prediction(row: Mapping[str, Any]) -> Prediction:
     order = tuple(row["order"])
+    _check_texts((*order, row.get("predicted_type") or ""))
     completes = order[0] if row.get("expected_item") else None
     return Prediction(row["compound"], row["sentence"], order, row.get("predicted_type"), completes)
 
 
+@_refusing_damage
 def first_rankings(folder: Path, count: int) -> list[Ranking]:
     """The rankings of the first items of a run folder, so many of them; see :func:`read_run`.
 
@@ -474,9 +527,13 @@ def first_rankings(folder: Path, count: int) -> list[Ranking]:
             parts.setdefault(int(row["item"]), []).append(_part(row))
         if max(parts) > count:
             break
-    return [_ranking(row, parts[number]) for number, row in enumerate(rows, start=1)]
+    rankings = [_ranking(row, parts[number]) for number, row in enumerate(rows, start=1)]
+    for ranking in rankings:
+        _check_types(ranking)
+    return rankings
 
 
+@_refusing_damage
 def score_run(folder: Path) -> pd.DataFrame | None:
     """As :func:`admire.evaluation.score_items` of a run folder, without the columns ``compound``
     and ``sentence``; None where an item has no gold.
@@ -528,6 +585,8 @@ def _length(folder: Path, name: str) -> float:
 def _item(row: dict[str, Any]) -> Item:
     """An item without its candidates."""
     expected = row["expected_order"]
+    _check_texts((row["compound"], row["sentence"], row["language"], *(expected or ())))
+    _check_texts((row["sentence_type"] or "", row.get("expected_item") or ""))
     return Item(
         row["compound"],
         row["sentence"],
@@ -543,6 +602,7 @@ def _thing(said: str | dict[str, str]) -> Candidate:
     """A thing of a sequence; runs of older versions have its caption or name alone."""
     if isinstance(said, str):
         return Candidate(said, caption=said)
+    _check_texts((said["name"], said.get("caption") or ""))
     return Candidate(said["name"], caption=said.get("caption"))
 
 
@@ -553,12 +613,14 @@ def read_record(folder: Path) -> dict[str, Any]:
         UserError: it is missing or damaged.
     """
     path = folder / RECORD
-    record: dict[str, Any] = _parsed(read_text(path), path)
+    record = _parsed(read_text(path), path)
+    if not isinstance(record, dict):
+        raise UserError(f"{path}: is damaged. Run admire rank again.")
     return record
 
 
 def _parsed(text: str, path: Path) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         raise UserError(f"{path}: is damaged. Run admire rank again.") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import pandas as pd
 from admire import metrics
 from admire.choices import TRACKS
 from admire.errors import UserError
-from admire.files import check_object, read_text
+from admire.files import parse_json, read_text
 from admire.report.drawing import MARKERS, MUTED, RUNS, draw, legend, short
 from admire.report.plots import by_run
 from admire.report.report import Plot, Report, Table
@@ -202,12 +201,11 @@ def _read_sweep(path: Path) -> list[list[dict[str, Any]]]:
     groups: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), start=1):
         try:
-            row = json.loads(line)
-            check_object(row, "")
-            settings, parts = json.loads(row["job"])
+            row = parse_json(line)
+            settings, parts = parse_json(row["job"])
             head = {"settings": dict(settings)} | _outcome(row["outcome"])
             groups.setdefault((str(row["data"]), parts), {})[row["job"]] = head
-        except (ValueError, KeyError, TypeError, AttributeError, UserError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             raise UserError(
                 f"{path}, row {number}: is not a result of admire sweep. Give the file that it "
                 "wrote, or run folders."

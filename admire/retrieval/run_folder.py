@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from admire.errors import UserError
-from admire.files import json_rows, read_table, read_text
+from admire.files import json_rows, parse_json, read_table, read_text
 from admire.interpretation import Interpretation
 from admire.retrieval.evaluation import ranked, trec_id, write_trec
 from admire.retrieval.passages import Passage, Split, read_split, relevance
@@ -156,13 +156,13 @@ def read_retrieval(folder: Path) -> RetrievalRun:
                     ),
                 )
             )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise UserError(f"{folder}: is damaged. Run admire retrieve again.") from None
     return RetrievalRun(tuple(answered), record)
 
 
 def _record(path: Path) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads(read_text(path))
+    record: dict[str, Any] = parse_json(read_text(path))
     texts = [record[name] for name in ("data", "split", "encoder", "query")]
     texts += [record.get(name, "") for name in ("instruction_format", "llm", "sense", "lang")]
     texts += record["usage"] or ()
