@@ -140,10 +140,11 @@ def _reading(path: Path) -> dict[str, Any]:
 
 
 def _check_width(path: Path, text: IO[str]) -> None:
-    """Refuse a table of very many columns before pandas reads it."""
-    header = text.readline(BYTES)
+    """Refuse a table whose header or first rows have very many cells, before pandas reads it."""
+    separator: str = _reading(path)["sep"]
+    start = text.read(BYTES)
     text.seek(0)
-    if header.count(_reading(path)["sep"]) >= COLUMNS:
+    if any(line.count(separator) >= COLUMNS for line in start.splitlines()):
         raise UserError(f"{path}: has more than {COLUMNS} columns. Is it the right file?")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import jinja2
 
 from admire.errors import UserError
+from admire.files import regular
 from admire.items import Item
 from admire.languages import base_language
 
@@ -86,6 +87,6 @@ def quoted(text: str) -> str:
 
 def _read(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        return regular(file).read_bytes()
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror}).", "prompts") from None

@@ -6,10 +6,13 @@ and ten thousand where ``pytest -m slow`` is asked for.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import resource
 import signal
 import tarfile
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,6 +34,7 @@ from admire import Candidate, Item, UserError
 from admire.augment import Rewritten, read_rewritten, write_rewritten
 from admire.collections import open_index, write_index
 from admire.collections.sources import read_things
+from admire.encoders.images import read_bytes
 from admire.prompts import Prompts
 from admire.recorded import open_replies
 from admire.report import write_report
@@ -456,3 +460,169 @@ def suppress_refusal(folder: Path) -> Iterator[None]:
         yield
     except UserError as error:
         check_message(error, folder)
+
+
+# --------------------------------------------------------------------------- pipes and devices
+
+
+PLACES = [
+    ("subtask_a_train.tsv", "AdMIRe's TSV"),
+    ("manifest.csv", "manifest.csv"),
+    ("submission_en.tsv", "submission"),
+    ("assin.xml", "ASSIN"),
+    ("said.jsonl", "replies, JSONL"),
+    ("c.txt", "collection, .txt"),
+    ("c.jsonl", "collection, .jsonl"),
+    ("things.tar", "collection, .tar"),
+    ("things.parquet", "collection, .parquet"),
+    ("index/index.json", "index"),
+    ("head/head.json", "head"),
+    ("detector.json", "detector"),
+    ("run/items.jsonl", "run"),
+    ("sense_en.j2", "prompts"),
+    ("sweep.jsonl", "sweep"),
+]
+
+
+@pytest.mark.parametrize("instead", ["a pipe", "a device without end", "a folder"])
+@pytest.mark.parametrize(("name", "kind"), PLACES)
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path, name: str, kind: str, instead: str):
+    path = KINDS[kind].write(tmp_path)
+    (tmp_path / name).unlink()
+    if instead == "a pipe":
+        os.mkfifo(tmp_path / name)
+    elif instead == "a folder":
+        (tmp_path / name).mkdir()
+    else:
+        (tmp_path / name).symlink_to("/dev/zero")
+    with soon(20, signal.ITIMER_REAL), little_memory(), pytest.raises(UserError) as caught:
+        KINDS[kind].reads[0](path)
+    check_message(caught.value, tmp_path)
+
+
+def test_a_picture_that_is_a_pipe_is_refused_at_once(tmp_path: Path):
+    os.mkfifo(tmp_path / "a.png")
+    with soon(20, signal.ITIMER_REAL), pytest.raises(UserError, match="a pipe or a device"):
+        read_bytes(tmp_path / "a.png")
+
+
+# ------------------------------------------------------------------------------ what would swell
+
+
+def many_rows(folder: Path) -> tuple[str, Path]:
+    path = index(folder)
+    (vectors,) = path.glob("shards/*/caption.npy")
+    claimed = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 512), }"
+    head = claimed + b" " * (117 - len(claimed)) + b"\n"
+    vectors.write_bytes(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head)
+    return "index", path
+
+
+def compressed(folder: Path) -> tuple[str, Path]:
+    path = index(folder)
+    (moments,) = path.glob("whole/*/moments.npz")
+    with zipfile.ZipFile(moments) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    claimed = b"{'descr': '<f8', 'fortran_order': False, 'shape': (20000000,), }"
+    head = claimed + b" " * (117 - len(claimed)) + b"\n"
+    with zipfile.ZipFile(moments, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in parts.items():
+            if name == "caption_sums.npy":
+                start = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head
+                content = start + bytes(160_000_000)
+            file.writestr(name, content)
+    return "index", path
+
+
+def long_number(folder: Path) -> tuple[str, Path]:
+    path = index(folder)
+    record = (path / "index.json").read_text()
+    (path / "index.json").write_text(record.replace('"format": 2', '"format": ' + "9" * 10**6))
+    return "index", path
+
+
+def long_number_in_a_manifest(folder: Path) -> tuple[str, Path]:
+    (folder / "manifest.jsonl").write_text('{"compound": ' + "9" * 10**6 + "}\n")
+    return "manifest.jsonl", folder
+
+
+def long_head(folder: Path) -> tuple[str, Path]:
+    path = head(folder)
+    content = (1 << 62).to_bytes(8, "little") + b"{}"
+    (path / "head.safetensors").write_bytes(content)
+    card = json.loads((path / "head.json").read_text())
+    card["weights"] = hashlib.sha256(content).hexdigest()
+    (path / "head.json").write_text(json.dumps(card))
+    return "head", path
+
+
+def wide_head(folder: Path) -> tuple[str, Path]:
+    path = head(folder)
+    card = json.loads((path / "head.json").read_text())
+    card["width"] = 10**9
+    (path / "head.json").write_text(json.dumps(card))
+    return "head", path
+
+
+def wide(folder: Path) -> tuple[str, Path]:
+    (folder / "manifest.csv").write_text("compound,sentence" + ",a" * 10**7 + "\nnight owl,A.\n")
+    return "manifest.csv", folder / "manifest.csv"
+
+
+def wide_row(folder: Path) -> tuple[str, Path]:
+    (folder / "manifest.csv").write_text("compound,sentence\nnight owl,A." + ",a" * 10**7 + "\n")
+    return "manifest.csv", folder / "manifest.csv"
+
+
+def sparse(folder: Path) -> tuple[str, Path]:
+    """A tar file of three kilobytes with a picture of eight gigabytes, all of it a hole."""
+    member = tarfile.TarInfo("a.png")
+    member.type = tarfile.GNUTYPE_SPARSE
+    content = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    content[386:410] = b"77777777777\0" + b"00000000000\0"
+    content[483:495] = b"77777777777\0"
+    content[148:156] = b" " * 8
+    content[148:156] = b"%06o\0 " % sum(content)
+    (folder / "things.tar").write_bytes(content + bytes(1024))
+    return "collection, .tar", folder / "things.tar"
+
+
+def laughs(folder: Path) -> tuple[str, Path]:
+    entities = "".join(
+        f'<!ENTITY a{k} "{f"&a{k - 1};" * 10}">' if k else '<!ENTITY a0 "ha">' for k in range(10)
+    )
+    (folder / "assin.xml").write_text(f"<!DOCTYPE c [{entities}]><c><pair><t>&a9;</t></pair></c>")
+    return "ASSIN", folder / "assin.xml"
+
+
+def same_names(folder: Path) -> tuple[str, Path]:
+    names = [f"{k}.png" for k in range(30_000)]
+    row = {"compound": "a", "sentence": "a", "candidates": [{"caption": one} for one in names]}
+    path = lines("c.jsonl", [row | {"expected_order": [*names, names[0]]}])(folder)
+    return "manifest.jsonl", path
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        many_rows,
+        compressed,
+        long_number,
+        long_number_in_a_manifest,
+        long_head,
+        wide_head,
+        wide,
+        wide_row,
+        sparse,
+        laughs,
+        same_names,
+    ],
+    ids=lambda write: write.__name__.replace("_", " "),
+)
+def test_what_would_swell_is_refused_in_little_time_and_memory(tmp_path: Path, write: Any):
+    kind, path = write(tmp_path)
+    (tmp_path / "other").mkdir()
+    KINDS[kind].reads[0](KINDS[kind].write(tmp_path / "other"))  # packages are loaded
+    with little_memory(GIB // 8), soon(10), pytest.raises(UserError) as caught:
+        KINDS[kind].reads[0](path)
+    check_message(caught.value, tmp_path)
