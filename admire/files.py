@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import errno
 import io
 import json
@@ -161,6 +162,18 @@ def _check_cells(path: Path, table: pd.DataFrame, required: Iterable[str]) -> No
     if not isinstance(table.index, pd.RangeIndex):  # pandas made surplus cells the rows' names
         raise UserError(f"{path}, row 1: has more cells than the header has columns.")
     check_columns(path, table, required)
+
+
+def write_rows(
+    table: pd.DataFrame, file: IO[str], *, separator: str = ",", header: bool = True
+) -> None:
+    """Add a table's rows to a file, so that :func:`read_table` gives the same cells."""
+    if header:
+        table.iloc[:0].to_csv(file, sep=separator, index=False)
+    # A lone carriage return ends a line for readers, but the writer does not quote it.
+    returns = any("\r" in cell for cell in table.to_numpy().flat if isinstance(cell, str))
+    quoting: Literal[0, 1] = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
+    table.to_csv(file, sep=separator, index=False, header=False, quoting=quoting)
 
 
 def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> None:

@@ -20,7 +20,14 @@ import pandas as pd
 
 from admire.errors import UserError
 from admire.evaluation import item_figures, score_items, summarise, without_untold
-from admire.files import open_text, parse_json, read_table, read_text, table_parts
+from admire.files import (
+    open_text,
+    parse_json,
+    read_table,
+    read_text,
+    table_parts,
+    write_rows,
+)
 from admire.interpretation import Interpretation
 from admire.items import Candidate, Item, SenseLabel
 from admire.meaning import Meaning
@@ -130,7 +137,7 @@ def add_block(
     if wide:
         _widen(folder, new)
     with _adding(folder, SCORES, written, to=WIDE if wide else SCORES) as file:
-        table.reindex(columns=written.columns).to_csv(file, index=False, header=header)
+        write_rows(table.reindex(columns=written.columns), file, header=header)
     with _adding(folder, ITEMS, written) as file:
         for ranking in rankings:
             file.write(json.dumps(_item_row(ranking), ensure_ascii=False) + "\n")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO
 
 import pandas as pd
 
 from admire.errors import UserError
-from admire.files import check_columns, read_table
+from admire.files import check_columns, read_table, write_rows
 from admire.items import SenseLabel, parse_order, parse_sentence_type
 from admire.storage import write_whole
 
@@ -59,11 +58,7 @@ def add_predictions(
         columns["expected_item"] = [p.expected_item or "" for p in predictions]
     elif predictions and all(p.sentence is None for p in predictions):
         del columns["sentence"]
-    table = pd.DataFrame(columns)
-    # A lone carriage return ends a line for readers, but the writer does not quote it.
-    returns = any("\r" in cell for cell in table.to_numpy().flat)
-    quoting: Literal[0, 1] = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
-    table.to_csv(file, sep="\t", index=False, header=header, quoting=quoting)
+    write_rows(pd.DataFrame(columns), file, separator="\t", header=header)
 
 
 def read_submission(path: str | Path) -> list[Prediction]:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from admire.errors import UserError
-from admire.files import json_rows, parse_json, read_table, read_text
+from admire.files import json_rows, parse_json, read_table, read_text, write_rows
 from admire.interpretation import Interpretation
 from admire.retrieval.evaluation import ranked, trec_id, write_trec
 from admire.retrieval.passages import Passage, Split, read_split, relevance
@@ -37,7 +37,7 @@ def write_retrieval(found: Retrieval, folder: Path) -> None:
     with replace_folder(folder, "retrieval run") as part:
         write_trec(part, found.split, found.similarities, found.name)
         with write_whole(part / "queries.csv") as file:
-            found.scored.to_csv(file, index=False)
+            write_rows(found.scored, file)
         with write_whole(part / "texts.jsonl") as file:
             for row in _text_rows(found):
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -101,9 +101,11 @@ def write_senses(path: Path, items: Sequence[Item], senses: Sequence[Sense]) -> 
     Raises:
         UserError: the file cannot be written.
     """
+    from admire.files import write_rows
+
     table = sense_table(items, senses)
     with write_whole(path) as file:
-        table.to_csv(file, sep="\t", index=False)
+        write_rows(table, file, separator="\t")
     return table
 
 
