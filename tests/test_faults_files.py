@@ -626,3 +626,63 @@ def test_what_would_swell_is_refused_in_little_time_and_memory(tmp_path: Path, w
     with little_memory(GIB // 8), soon(10), pytest.raises(UserError) as caught:
         KINDS[kind].reads[0](path)
     check_message(caught.value, tmp_path)
+
+
+# -------------------------------------------------------------------------- what no writer wrote
+
+
+def put(row: Any, *keys: Any, value: Any) -> None:
+    for key in keys[:-1]:
+        row = row[key]
+    row[keys[-1]] = value
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("interpretations", 0, "idiomatic", "definitions", 0), ["a", "b"]),
+        (("interpretations", 0, "sense", "probability"), "likely"),
+        (("interpretations", 0, "sense", "idiomatic"), None),
+        (("candidates", 0, "caption"), {"a": 1}),
+        (("order", 0), 1),
+        (("compound",), ["night owl"]),
+        (("sentence_type",), {}),
+    ],
+    ids=lambda one: one[-2] if isinstance(one, tuple) and len(one) > 1 else None,
+)
+def test_a_run_with_another_value_than_a_run_has_is_damaged(tmp_path: Path, keys, value):
+    folder = run_folder(tmp_path)
+    rows = [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]
+    put(rows[0], *keys, value=value)
+    (folder / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match=r"run: is damaged\. Run admire rank again\."):
+        read_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("weights", 0, 0), float("nan")),
+        (("biases", 0), 10**400),
+        (("neutral",), "no"),
+        (("card",), []),
+        (("encoder",), None),
+    ],
+    ids=lambda one: one[0] if isinstance(one, tuple) else None,
+)
+def test_a_detector_with_another_value_than_it_has_is_refused(tmp_path: Path, keys, value):
+    path = detector(tmp_path)
+    content = json.loads(path.read_text())
+    put(content, *keys, value=value)
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match="is not a detector that admire wrote"):
+        open_detector(path)
+
+
+def test_vectors_that_are_no_numbers_or_too_short_are_refused(tmp_path: Path):
+    path = index(tmp_path)
+    (vectors,) = path.glob("shards/*/caption.npy")
+    for wrong in (np.ones((2, 511), dtype=np.float32), np.full((2, 512), "a")):
+        np.save(vectors, wrong)
+        with pytest.raises(UserError, match="its files do not belong together"):
+            open_index(path)
