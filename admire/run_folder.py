@@ -461,7 +461,8 @@ def _check_types(ranking: Ranking) -> None:
     texts: list[object] = [one.caption or "" for one in ranking.item.candidates]
     numbers: list[object] = []
     for reading in ranking.interpretations:
-        texts += [reading.llm, reading.sense.label or ""]
+        texts.append(reading.llm)
+        _check_sense(reading.sense.label)
         numbers += [reading.sense.probability, *(getattr(reading.sense, name) for name in VOTES)]
         for meaning in (reading.idiomatic, reading.literal):
             texts += [*meaning.definitions, meaning.scene or ""]
@@ -472,7 +473,8 @@ def _check_types(ranking: Ranking) -> None:
             raise ValueError("a ranker's scores are not of the candidates")
         for answer in judgement.answers:
             texts += [*answer.shown, *answer.order, *answer.grades]
-            texts += [answer.sense or "", answer.meaning or "", answer.unread or ""]
+            texts += [answer.meaning or "", answer.unread or ""]
+            _check_sense(answer.sense)
             numbers += answer.grades.values()
             for reasons in answer.reasons.values():
                 texts += [*reasons, *reasons.values()]
@@ -481,6 +483,11 @@ def _check_types(ranking: Ranking) -> None:
     _check_texts(texts)
     if not all(isinstance(one, int | float) and math.isfinite(one) for one in numbers):
         raise TypeError("something is no number")
+
+
+def _check_sense(label: object) -> None:
+    if label not in (None, *get_args(SenseLabel)):
+        raise ValueError("there is no such sense")
 
 
 def _check_texts(texts: Iterable[object]) -> None:
@@ -515,7 +522,8 @@ def _read_items(folder: Path) -> tuple[list[Item], list[Prediction]]:
 
 def _prediction(row: Mapping[str, Any]) -> Prediction:
     order = tuple(row["order"])
-    _check_texts((*order, row.get("predicted_type") or ""))
+    _check_texts(order)
+    _check_sense(row.get("predicted_type"))
     completes = order[0] if row.get("expected_item") else None
     return Prediction(row["compound"], row["sentence"], order, row.get("predicted_type"), completes)
 
@@ -593,7 +601,7 @@ def _item(row: dict[str, Any]) -> Item:
     """An item without its candidates."""
     expected = row["expected_order"]
     _check_texts((row["compound"], row["sentence"], row["language"], *(expected or ())))
-    _check_texts((row["sentence_type"] or "", row.get("expected_item") or ""))
+    _check_sense(row["sentence_type"])
     return Item(
         row["compound"],
         row["sentence"],

@@ -245,11 +245,11 @@ def test_of_ten_thousand_frames_one_is_read(tmp_path: Path):
 # ---------------------------------------------------------------------------------------- names
 
 
-NAMES = (
+NAMES = [
     *("-rf.png", "a\u202egnp.png", "a\x1b[31m.png", "a\tb.png", "a\nb.png", "a\rb.png"),
-    *("a\x85.png", "a\u2028b.png", "a\"b'.png", "a,b;c.png", "=1+1.png", "\u200f.png", "é" * 110 + ".png"),
-    *("%41&amp;<b>.png", "a\\nb.png", "C:\\a.png", " a", "{{ 1 }}.png"),
-)  # fmt: skip
+    *("a\x85.png", "a\u2028b.png", "a\"b'.png", "a,b;c.png", "=1+1.png", "\u200f.png"),
+    *("%41&amp;<b>.png", "a\\nb.png", "C:\\a.png", "a", "{{ 1 }}.png", "é" * 110 + ".png"),
+]
 
 
 @pytest.fixture
@@ -257,7 +257,7 @@ def odd_names(tmp_path: Path) -> Path:
     """An image set of one item, whose pictures have odd names."""
     folder = tmp_path / "set"
     folder.mkdir()
-    names = [name.strip() for name in NAMES]
+    names = NAMES
     for k, name in enumerate(names):
         Image.new("RGB", (8, 6), (10 * k, 0, 0)).save(folder / name, "PNG")
     row = {
@@ -272,7 +272,7 @@ def odd_names(tmp_path: Path) -> Path:
 
 
 def test_odd_names_go_through_a_run_its_files_and_its_report(odd_names: Path, tmp_path: Path):
-    names = tuple(name.strip() for name in NAMES)
+    names = tuple(NAMES)
     items = read_items(odd_names)
     assert tuple(one.name for one in items[0].candidates) == names
     settings = Settings(sense="vote", track="caption")
@@ -305,7 +305,7 @@ def test_odd_names_are_listed_and_indexed(odd_names: Path, tmp_path: Path):
     write_index(odd_names, Colours(), tmp_path / "index")
     found = open_index(tmp_path / "index")
     there = {one.name for one in found.things(range(found.size))}
-    assert there == {name.strip() for name in NAMES if name != " a"}
+    assert there == {name for name in NAMES if name != "a"}
     listed = sorted(name for name in there if unicodedata.normalize("NFC", name).isprintable())
     (odd_names / "some.lst").write_text("\n".join(listed) + "\n", encoding="utf-8")
     write_index(odd_names / "some.lst", Colours(), tmp_path / "listed")
