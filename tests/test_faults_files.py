@@ -462,6 +462,43 @@ def suppress_refusal(folder: Path) -> Iterator[None]:
         check_message(error, folder)
 
 
+TOO_MUCH = ("[" * 100_000, '"\\ud800"', "9" * 5000, "1" + "0" * 400, "1e400", "NaN", '{"a": 1}')
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("manifest.jsonl", "manifest.jsonl"),
+        ("replies, JSONL", "said.jsonl"),
+        ("collection, .jsonl", "c.jsonl"),
+        ("IdioLink", "test/queries.json"),
+        ("index", "index.json"),
+        ("index", "shards/00000/things.jsonl"),
+        ("head", "head.json"),
+        ("detector", "detector.json"),
+        ("run", "run.json"),
+        ("run", "items.jsonl"),
+        ("retrieval run", "run.json"),
+        ("retrieval run", "texts.jsonl"),
+        ("sweep", "sweep.jsonl"),
+    ],
+)
+def test_json_that_none_of_our_writers_writes_is_read_or_refused(
+    tmp_path: Path, name: str, file: str
+):
+    path = KINDS[name].write(tmp_path)
+    root = path if path.is_dir() else path.parent
+    right = (root / file).read_bytes()
+    for value in TOO_MUCH:
+        for place in range(4):
+            harm = ("put", 0, place, value.encode())
+            (root / file).write_bytes(harmed(right, Path(file).suffix, [harm]))
+            for read in KINDS[name].reads[:2]:
+                with suppress_refusal(root), soon(10):
+                    assert "\ud800" not in repr(read(path))
+
+
 # --------------------------------------------------------------------------- pipes and devices
 
 
@@ -598,7 +635,7 @@ def laughs(folder: Path) -> tuple[str, Path]:
 def same_names(folder: Path) -> tuple[str, Path]:
     names = [f"{k}.png" for k in range(30_000)]
     row = {"compound": "a", "sentence": "a", "candidates": [{"caption": one} for one in names]}
-    path = lines("c.jsonl", [row | {"expected_order": [*names, names[0]]}])(folder)
+    path = lines("c.jsonl", [row | {"expected_order": [*names, names[-1]]}])(folder)
     return "manifest.jsonl", path
 
 
@@ -626,6 +663,8 @@ def test_what_would_swell_is_refused_in_little_time_and_memory(tmp_path: Path, w
     with little_memory(GIB // 8), soon(10), pytest.raises(UserError) as caught:
         KINDS[kind].reads[0](path)
     check_message(caught.value, tmp_path)
+    if write is compressed:
+        assert "it is compressed" in str(caught.value)
 
 
 # -------------------------------------------------------------------------- what no writer wrote
