@@ -632,8 +632,13 @@ def laughs(folder: Path) -> tuple[str, Path]:
     return "ASSIN", folder / "assin.xml"
 
 
+def deep_order(folder: Path) -> tuple[str, Path]:
+    order = "[" * 20_000 + "]" * 20_000
+    return "submission", table("s.tsv", [{"compound": "a", "expected_order": order}])(folder)
+
+
 def same_names(folder: Path) -> tuple[str, Path]:
-    names = [f"{k}.png" for k in range(30_000)]
+    names = [f"{k}.png" for k in range(60_000)]
     row = {"compound": "a", "sentence": "a", "candidates": [{"caption": one} for one in names]}
     path = lines("c.jsonl", [row | {"expected_order": [*names, names[-1]]}])(folder)
     return "manifest.jsonl", path
@@ -652,6 +657,7 @@ def same_names(folder: Path) -> tuple[str, Path]:
         wide_row,
         sparse,
         laughs,
+        deep_order,
         same_names,
     ],
     ids=lambda write: write.__name__.replace("_", " "),
