@@ -14,7 +14,7 @@ import numpy.typing as npt
 from admire.choices import check_setting
 from admire.encoders.hub import local_folder
 from admire.errors import UserError, check_extra
-from admire.files import check_object, json_rows, parse_json, read_text
+from admire.files import check_object, json_rows, read_text
 from admire.retrieval.modes import SPLITS, USAGES
 from admire.storage import write_whole
 
@@ -177,8 +177,8 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield from json_rows(path)
         return
     try:
-        rows = parse_json(read_text(path))
-    except ValueError as error:
+        rows = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: is not JSON ({error}).") from None
     if not isinstance(rows, list):
         raise UserError(f"{path}: is not a JSON list of passages.")
