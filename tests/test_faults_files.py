@@ -524,6 +524,8 @@ PLACES = [
 @pytest.mark.parametrize("instead", ["a pipe", "a device without end", "a folder"])
 @pytest.mark.parametrize(("name", "kind"), PLACES)
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path, name: str, kind: str, instead: str):
+    if (kind, instead) == ("detector", "a folder"):
+        pytest.skip("a classifier is a folder; see test_senses_classifier.py")
     path = KINDS[kind].write(tmp_path)
     (tmp_path / name).unlink()
     if instead == "a pipe":

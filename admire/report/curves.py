@@ -163,6 +163,9 @@ def sweep_report(path: Path) -> Report:
     groups = _read_sweep(path)
     heads = max(groups, key=len)
     settings = [head["settings"] for head in heads]
+    for name in dict.fromkeys(name for one in settings for name in one):
+        for one in settings:
+            one.setdefault(name, None)  # of a version that did not have it
     varied = [name for name in settings[0] if len({one[name] for one in settings}) > 1]
     best = sorted(heads, key=lambda head: float(head["validation_loss"]))[:SHOWN]
     rows = tuple(
@@ -203,6 +206,7 @@ def _read_sweep(path: Path) -> list[list[dict[str, Any]]]:
         try:
             row = parse_json(line)
             settings, parts = parse_json(row["job"])
+            hash(tuple(dict(settings).values()))  # fails if one is a list or an object
             head = {"settings": dict(settings)} | _outcome(row["outcome"])
             groups.setdefault((str(row["data"]), parts), {})[row["job"]] = head
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
