@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -232,6 +233,11 @@ SYMBOLS = {"soft_negatives": "K", "temperature": "τ"}
 """What the paper calls settings."""
 
 
+def _place(value: object) -> tuple[float, str]:
+    """Where a setting's value stands among others: numbers by their size, then all else."""
+    return (float(value), "") if isinstance(value, int | float) else (math.inf, str(value))
+
+
 def _called(setting: str) -> str:
     return SYMBOLS.get(setting, setting.replace("_", " "))
 
@@ -254,7 +260,7 @@ def _epoch_plots(heads: Sequence[dict[str, Any]], varied: Sequence[str]) -> Iter
         alike = [
             one for one in heads if one["settings"] == settings | {name: one["settings"][name]}
         ]
-        return sorted(alike, key=lambda one: float(one["settings"][name]))
+        return sorted(alike, key=lambda one: _place(one["settings"][name]))
 
     def merit(head: dict[str, Any]) -> tuple[int, float]:
         return sum(len(beside(head, name)) for name in varied), -head["validation_loss"]
