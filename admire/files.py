@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import codecs
 import csv
+import errno
 import io
 import json
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,36 @@ from admire.errors import UserError
 ROWS = 512
 """How many rows of a table :func:`table_parts` reads at a time."""
 BYTES = 1 << 20
+COLUMNS = 10_000
+"""How many columns a table has at most; pandas would take minutes and gigabytes for a million."""
+
+
+def regular(path: Path) -> Path:
+    """The path, if it may be opened: one would wait for a named pipe, and a device may never end.
+
+    Raises:
+        OSError: it is neither a file nor a folder, or is not there.
+    """
+    kind = path.stat().st_mode
+    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+        raise OSError(errno.EINVAL, "It is a pipe or a device, not a file")
+    return path
+
+
+def parse_json(text: str | bytes) -> Any:
+    """A JSON value that can be written again as UTF-8.
+
+    Raises:
+        ValueError: it is not JSON, is nested too deeply, or holds half a surrogate pair.
+    """
+    try:
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("it holds half a surrogate pair") from None
+    return value
 
 
 def read_text(path: Path, size: int = -1) -> str:
@@ -28,7 +60,7 @@ def read_text(path: Path, size: int = -1) -> str:
         UserError: it is missing, unreadable, not UTF-8 or empty.
     """
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             text = file.read(size).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _not_utf8(path, error.start) from None
@@ -48,7 +80,7 @@ def open_text(path: Path) -> IO[str]:
     decoder = codecs.getincrementaldecoder("utf-8")()
     before, waiting, empty = 0, 0, True
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
                 file.seek(0)
             block = b"any"
@@ -84,6 +116,7 @@ def read_table(
         UserError: it is missing, empty, not UTF-8, not a table, or lacks a required column.
     """
     text = io.StringIO(read_text(path, size))
+    _check_width(path, text)
     with _well_formed(path):
         table: pd.DataFrame = pd.read_csv(text, quoting=quoting, **_reading(path))
     _check_cells(path, table, required)
@@ -97,6 +130,7 @@ def table_parts(path: Path, required: Iterable[str]) -> Iterator[pd.DataFrame]:
         UserError: as for :func:`read_table`.
     """
     with open_text(path) as text, _well_formed(path):
+        _check_width(path, text)
         for part in pd.read_csv(text, chunksize=ROWS, **_reading(path)):
             _check_cells(path, part, required)
             yield part
@@ -105,6 +139,15 @@ def table_parts(path: Path, required: Iterable[str]) -> Iterator[pd.DataFrame]:
 def _reading(path: Path) -> dict[str, Any]:
     separator = "\t" if path.suffix == ".tsv" else ","
     return {"sep": separator, "dtype": str, "keep_default_na": False}  # "NA", "null" are words
+
+
+def _check_width(path: Path, text: IO[str]) -> None:
+    """Refuse a table whose header or first rows have very many cells, before pandas reads it."""
+    separator: str = _reading(path)["sep"]
+    start = text.read(BYTES)
+    text.seek(0)
+    if any(line.count(separator) >= COLUMNS for line in start.splitlines()):
+        raise UserError(f"{path}: has more than {COLUMNS} columns. Is it the right file?")
 
 
 @contextmanager
@@ -195,6 +238,8 @@ def check_object(row: Any, where: str) -> None:
     """
     try:
         json.dumps(row, ensure_ascii=False).encode()
+    except RecursionError:
+        raise UserError(f"{where}: is nested too deeply.") from None
     except UnicodeEncodeError:
         raise UserError(f"{where}: holds half a surrogate pair (\\ud800 to \\udfff).") from None
     if not isinstance(row, dict):

@@ -6,7 +6,7 @@ import ast
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
@@ -240,10 +240,9 @@ def _item(
             _candidate(cells, f"{kind} {k}", compound, path.parent, where, notes, whole)
             for k, cells in enumerate(row.get(key, []), start=1)
         )
-        names = [one.name for one in found]
-        for name in names:
-            if names.count(name) > 1:
-                raise UserError(f"{where}: the {kind} '{name}' appears more than once.")
+        twice = _repeated(one.name for one in found)
+        if twice is not None:
+            raise UserError(f"{where}: the {kind} '{twice}' appears more than once.")
         return found
 
     candidates = things("candidates", "candidate")
@@ -272,6 +271,16 @@ def _item(
     if sentence and item.phrase.casefold() not in sentence.casefold():
         _note(notes, "the compound is not in its sentence.", where)
     return item
+
+
+def _repeated(names: Iterable[str]) -> str | None:
+    """The first name that stood there before, found at once in lists of any length."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def _candidate(
@@ -349,10 +358,12 @@ def parse_order(
         raise UserError(f"{where}, {column}: is not a list of image names like ['1.png', '2.png'].")
     if len(value) < 2 and not names:
         raise UserError(f"{where}, {column}: names {len(value)} candidates, not 2 or more.")
+    twice = _repeated(value)
+    if twice is not None:
+        raise UserError(f"{where}, {column}: names '{twice}' more than once.")
+    known = set(names)
     for name in value:
-        if value.count(name) > 1:
-            raise UserError(f"{where}, {column}: names '{name}' more than once.")
-        if names and name not in names:
+        if known and name not in known:
             raise UserError(f"{where}, {column}: names '{name}', which is no candidate.")
     if names and len(value) != len(names):
         raise UserError(f"{where}, {column}: has {len(value)} names for {len(names)} candidates.")

@@ -9,9 +9,10 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import wraps
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO, Any, TypeVar, get_args
@@ -31,6 +32,7 @@ from admire.files import (
     add_table,
     guarded,
     open_text,
+    parse_json,
     read_table,
     read_text,
     table_parts,
@@ -43,7 +45,7 @@ from admire.overlap import KINDS
 from admire.rankers import Answer, Judgement
 from admire.recorded import Recorded, Said, key_of
 from admire.run import Ranking, Run
-from admire.senses.sense import Sense, mean_probability
+from admire.senses.sense import VOTES, Sense, mean_probability
 from admire.storage import known_fields, replace_folder, unwritable, write_whole
 from admire.submission import Prediction, add_predictions, read_submission
 
@@ -301,6 +303,21 @@ def _thing_row(one: Candidate) -> dict[str, str]:
     return {"name": one.name} | ({"caption": one.caption} if one.caption else {})
 
 
+def _refusing_damage(read: Callable[..., Thing]) -> Callable[..., Thing]:
+    """What reads run folders, with one message for all that a damaged file makes it raise."""
+
+    @wraps(read)
+    def wrapped(folders: Any, *others: Any) -> Thing:
+        try:
+            return read(folders, *others)
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+            named = folders if isinstance(folders, str | Path) else " or ".join(map(str, folders))
+            raise UserError(f"{named}: is damaged. Run admire rank again.") from error
+
+    return wrapped
+
+
+@_refusing_damage
 def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     """A run folder's items, for each the rows of cosines that scores.csv has for it, and how many
     encoders made them.
@@ -330,6 +347,7 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     return items, [parts[number] for number in range(1, len(items) + 1)], len(encoders)
 
 
+@_refusing_damage
 def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
     """How runs differ and how they score, as a tidy table to pivot, plot and filter.
 
@@ -400,6 +418,7 @@ def _compared(settings: dict[str, Any]) -> str:
     return name + "-F" * bool(settings["head"])
 
 
+@_refusing_damage
 def read_run(folder: Path) -> Run:
     """The run that :func:`write_run` wrote, without its images.
 
@@ -410,14 +429,13 @@ def read_run(folder: Path) -> Run:
     """
     table = _read_scores(folder, ("item", "candidate", "score"))
     rows = list(read_rows(folder))
-    try:
-        parts = {
-            int(number): [_part(row) for row in part.to_dict("records")]
-            for number, part in table.groupby(table["item"].astype(int))
-        }
-        rankings = tuple(_ranking(row, parts[number]) for number, row in enumerate(rows, start=1))
-    except (KeyError, TypeError, ValueError):
-        raise UserError(f"{folder}: is damaged. Run admire rank again.") from None
+    parts = {
+        int(number): [_part(row) for row in part.to_dict("records")]
+        for number, part in table.groupby(table["item"].astype(int))
+    }
+    rankings = tuple(_ranking(row, parts[number]) for number, row in enumerate(rows, start=1))
+    for ranking in rankings:
+        _check_types(ranking)
     return Run(rankings, read_record(folder))
 
 
@@ -441,6 +459,7 @@ def _number(cell: str) -> float:
     return number
 
 
+@_refusing_damage
 def open_run_replies(folder: Path) -> list[Recorded]:
     """What each chat model of a run said of its items, and the run's orders.
 
@@ -495,6 +514,46 @@ def _ranking(row: dict[str, Any], parts: list[dict[str, Any]]) -> Ranking:
     )
 
 
+def _check_types(ranking: Ranking) -> None:
+    """Refuse what no run has written: texts and numbers in each other's place."""
+    names = {candidate.name for candidate in ranking.item.candidates}
+    texts: list[object] = [one.caption or "" for one in ranking.item.candidates]
+    numbers: list[object] = []
+    for reading in ranking.interpretations:
+        texts.append(reading.llm)
+        _check_sense(reading.sense.label)
+        numbers += [reading.sense.probability, *(getattr(reading.sense, name) for name in VOTES)]
+        for meaning in (reading.idiomatic, reading.literal):
+            texts += [*meaning.definitions, meaning.scene or ""]
+    for judgement in ranking.judgements:
+        texts += [judgement.ranker, judgement.llm]
+        numbers += [judgement.agreement or 0, *judgement.scores]
+        if judgement.scores.shape != (len(names),):
+            raise ValueError("a ranker's scores are not of the candidates")
+        for answer in judgement.answers:
+            texts += [*answer.shown, *answer.order, *answer.grades]
+            texts += [answer.meaning or "", answer.unread or ""]
+            _check_sense(answer.sense)
+            numbers += answer.grades.values()
+            for reasons in answer.reasons.values():
+                texts += [*reasons, *reasons.values()]
+            if not names.issuperset((*answer.shown, *answer.order)):
+                raise ValueError("an answer is of other candidates")
+    _check_texts(texts)
+    if not all(isinstance(one, int | float) and math.isfinite(one) for one in numbers):
+        raise TypeError("something is no number")
+
+
+def _check_sense(label: object) -> None:
+    if label not in (None, *get_args(SenseLabel)):
+        raise ValueError("there is no such sense")
+
+
+def _check_texts(texts: Iterable[object]) -> None:
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("something is no text")
+
+
 def _judgement(row: dict[str, Any]) -> Judgement:
     answers = tuple(
         Answer(
@@ -525,6 +584,8 @@ def _read_items(folder: Path) -> tuple[list[Item], list[Prediction]]:
 
 def _prediction(row: Mapping[str, Any]) -> Prediction:
     order = tuple(row["order"])
+    _check_texts(order)
+    _check_sense(row.get("predicted_type"))
     completes = order[0] if row.get("sequence") or row.get("expected_item") else None
     return Prediction(
         row["compound"],
@@ -537,6 +598,7 @@ def _prediction(row: Mapping[str, Any]) -> Prediction:
     )
 
 
+@_refusing_damage
 def first_rankings(folder: Path, count: int) -> list[Ranking]:
     """The rankings of the first items of a run folder, so many of them; see :func:`read_run`.
 
@@ -550,9 +612,13 @@ def first_rankings(folder: Path, count: int) -> list[Ranking]:
             parts.setdefault(int(row["item"]), []).append(_part(row))
         if max(parts) > count:
             break
-    return [_ranking(row, parts[number]) for number, row in enumerate(rows, start=1)]
+    rankings = [_ranking(row, parts[number]) for number, row in enumerate(rows, start=1)]
+    for ranking in rankings:
+        _check_types(ranking)
+    return rankings
 
 
+@_refusing_damage
 def score_run(folder: Path) -> pd.DataFrame | None:
     """As :func:`admire.evaluation.score_items` of a run folder, without the columns ``compound``
     and ``sentence``, and with ``seen`` (see :attr:`admire.run.Ranking.seen`); None where an item
@@ -619,16 +685,14 @@ def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
     return told, None
 
 
+@_refusing_damage
 def _predictions(folder: Path) -> list[tuple[str, Prediction]]:
     """What a run predicts of each item, with the item's language.
 
     Raises:
         UserError: the folder is not a run, or it is damaged.
     """
-    try:
-        return [(row["language"], _prediction(row)) for row in read_rows(folder)]
-    except (KeyError, TypeError, ValueError, IndexError):
-        raise UserError(f"{folder}: is damaged. Run admire rank again.") from None
+    return [(row["language"], _prediction(row)) for row in read_rows(folder)]
 
 
 def abstained_below(folder: Path) -> float | None:
@@ -709,6 +773,8 @@ def _length(folder: Path, name: str) -> float:
 def _item(row: dict[str, Any]) -> Item:
     """An item without its candidates."""
     expected = row["expected_order"]
+    _check_texts((row["compound"], row["sentence"], row["language"], *(expected or ())))
+    _check_sense(row["sentence_type"])
     return Item(
         row["compound"],
         row["sentence"],
@@ -724,6 +790,7 @@ def _thing(said: str | dict[str, str]) -> Candidate:
     """A thing of a sequence; runs of older versions have its caption or name alone."""
     if isinstance(said, str):
         return Candidate(said, caption=said)
+    _check_texts((said["name"], said.get("caption") or ""))
     return Candidate(said["name"], caption=said.get("caption"))
 
 
@@ -734,12 +801,14 @@ def read_record(folder: Path) -> dict[str, Any]:
         UserError: it is missing or damaged.
     """
     path = folder / RECORD
-    record: dict[str, Any] = _parsed(read_text(path), path)
+    record = _parsed(read_text(path), path)
+    if not isinstance(record, dict):
+        raise UserError(f"{path}: is damaged. Run admire rank again.")
     return record
 
 
 def _parsed(text: str, path: Path) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         raise UserError(f"{path}: is damaged. Run admire rank again.") from None

@@ -11,6 +11,7 @@ import jinja2
 import jinja2.sandbox
 
 from admire.errors import UserError
+from admire.files import regular
 from admire.items import Item
 from admire.languages import base_language
 from admire.terminal import visible
@@ -95,6 +96,6 @@ def quoted(text: str) -> str:
 
 def _read(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        return regular(file).read_bytes()
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror}).", "prompts") from None

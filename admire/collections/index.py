@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +16,7 @@ from admire.choices import TRACKS
 from admire.collections.shards import Mask, Moments, Shard, Stored, encode, read_moments
 from admire.encoders import TextEncoder, Vectors
 from admire.errors import UserError
+from admire.files import parse_json, regular
 from admire.items import Candidate
 from admire.machine import cores
 from admire.storage import settle
@@ -214,7 +213,9 @@ def read_record(folder: Path) -> dict[str, Any]:
     """
     settle(folder)
     try:
-        record: dict[str, Any] = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+        record: dict[str, Any] = parse_json(
+            regular(folder / "index.json").read_text(encoding="utf-8")
+        )
         if "format" not in record and "texts" in record:
             raise UserError(
                 f"{folder}: is an index of an earlier version of admire, which cannot be read any "
@@ -229,7 +230,8 @@ def read_record(folder: Path) -> dict[str, Any]:
             )
         if record["format"] != FORMAT:
             raise ValueError(f"its format is {record['format']}")
-        record["encoder"]["name"], record["encoder"]["identity"]
+        if {str} != {type(record["encoder"][name]) for name in ("name", "identity")}:
+            raise ValueError("its encoder has no name")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, error) from None
     return record
@@ -253,26 +255,31 @@ def open_index(folder: Path) -> Index:
 
 def _open(folder: Path, record: Mapping[str, Any]) -> Index:
     try:
-        shards = [_opened(folder, entry) for entry in record["shards"]]
         whole = folder / "whole" / str(record["whole"])
         found = read_moments(whole / "moments.npz")
+        shards = [_opened(folder, entry, found) for entry in record["shards"]]
         if record["engine"] == "lance":
             from admire.collections.lance import open_lance
 
             engine: Engine = open_lance(whole, found, shards)
         else:
             engine = Exact(shards)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+    except UserError:
+        raise
+    except Exception as error:  # a damaged file makes NumPy and LanceDB raise nearly anything
         raise _damaged(folder, error) from None
     return Index(record["encoder"], found, shards, engine)
 
 
-def _opened(folder: Path, entry: Mapping[str, Any]) -> Stored:
-    """A shard, of which the files are there and fit together."""
+def _opened(folder: Path, entry: Mapping[str, Any], known: Mapping[str, Moments]) -> Stored:
+    """A shard, of which the files are there and fit together and to the moments of the whole."""
     counts = {name: int(entry[name]) for name in ("things", *TRACKS) if name in entry}
+    if len(counts) < 2:
+        raise ValueError("a shard has no vectors")
     stored = Stored(folder / "shards" / str(entry["name"]), counts)
     for track in counts.keys() - {"things"}:
-        if len(stored.vectors(track)) != counts["things"]:
+        vectors = stored.vectors(track)
+        if vectors.shape != (counts["things"], len(known[track].sums)) or vectors.dtype.kind != "f":
             raise ValueError("its files do not belong together")
     for name in ("things.jsonl", "moments.npz"):
         if not (stored.folder / name).is_file():

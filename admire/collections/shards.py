@@ -22,6 +22,7 @@ from admire.choices import TRACKS
 from admire.collections.sources import Thing
 from admire.encoders import ImageEncoder, TextEncoder, Vectors
 from admire.errors import UserError
+from admire.files import parse_json, regular
 from admire.items import Candidate
 from admire.machine import cores
 from admire.storage import write_whole
@@ -89,13 +90,21 @@ def write_moments(
 def read_moments(path: Path) -> dict[str, Moments]:
     """What :func:`write_moments` wrote."""
     with np.load(path) as stored:
-        return {
+        if any(one.compress_type for one in stored.zip.infolist()):  # it may swell a thousandfold
+            raise ValueError("it is compressed")
+        found = {
             track: Moments(
                 int(stored[f"{track}_count"]), stored[f"{track}_sums"], stored[f"{track}_products"]
             )
             for track in TRACKS
             if f"{track}_count" in stored
         }
+    for one in found.values():
+        if one.count < 1 or one.sums.ndim != 1 or one.products.shape != 2 * one.sums.shape:
+            raise ValueError("its moments do not belong together")
+        if not (np.isfinite(one.sums).all() and np.isfinite(one.products).all()):
+            raise ValueError("a moment is not finite")
+    return found
 
 
 class Shard(Protocol):
@@ -209,8 +218,14 @@ class Stored:
         """See :class:`Shard`."""
         if self.counts[track] == self.counts["things"]:
             return None
-        with np.load(self.folder / "moments.npz") as stored:
-            mask: Mask = stored[f"{track}_there"]
+        path = self.folder / "moments.npz"
+        try:
+            with np.load(path) as stored:
+                mask: Mask = stored[f"{track}_there"]
+            if mask.shape != (self.counts["things"],) or mask.dtype != bool:
+                raise ValueError("it is of other things")
+        except Exception as error:  # a damaged file makes NumPy raise nearly anything
+            raise _broken(path, error) from None
         return mask
 
     def moments(self) -> dict[str, Moments]:
@@ -222,7 +237,10 @@ class Stored:
         content = (self.folder / "things.jsonl").read_bytes()
         ends = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == ord("\n"))
         starts = np.concatenate([[0], ends + 1])
-        return [_thing(json.loads(content[starts[row] : ends[row]])) for row in rows]
+        try:
+            return [_thing(_checked(content[starts[row] : ends[row]])) for row in rows]
+        except (ValueError, IndexError) as error:
+            raise _broken(self.folder / "things.jsonl", error) from None
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """``id``, ``image``, ``caption`` and ``digest`` of each thing."""
@@ -234,13 +252,33 @@ class Stored:
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            yield json.loads(line)
+    try:
+        with regular(path).open("rb") as file:
+            for line in file:
+                yield _checked(line)
+    except ValueError as error:
+        raise _broken(path, error) from None
+
+
+def _checked(line: bytes) -> dict[str, Any]:
+    """The row in a line of a shard's file."""
+    row = parse_json(line)
+    if not isinstance(row, dict) or not {"id", "digest"} <= row.keys():
+        raise ValueError("a row lacks something")
+    if not all(isinstance(row[name], str) for name in ("id", "digest")):
+        raise ValueError("a row holds something else than texts")
+    if not all(isinstance(row.get(name), str | None) for name in ("image", "caption", "why")):
+        raise ValueError("a row holds something else than texts")
+    return row
+
+
+def _broken(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path}: is damaged ({error}). Index again.", "index")
 
 
 def _thing(row: Mapping[str, Any]) -> Candidate:
-    return Candidate(row["id"], Path(row["image"]) if row["image"] else None, row["caption"])
+    image = row.get("image")
+    return Candidate(row["id"], Path(image) if image else None, row.get("caption"))
 
 
 # -------------------------------------------------------------------------------------- writing

@@ -13,6 +13,7 @@ import numpy as np
 from admire.cards import check_saw
 from admire.encoders import Vectors
 from admire.errors import UserError, needs_extra
+from admire.files import parse_json, regular
 from admire.head.settings import HeadTraining
 from admire.head.triplets import Indices, Triplets
 from admire.scorer import Scores
@@ -122,8 +123,8 @@ def load_projection(folder: Path) -> Projection:
         UserError: the folder holds none, or its files are damaged or do not match.
     """
     try:
-        card = json.loads((folder / "head.json").read_text(encoding="utf-8"))
-        weights = (folder / "head.safetensors").read_bytes()
+        card = parse_json(regular(folder / "head.json").read_text(encoding="utf-8"))
+        weights = regular(folder / "head.safetensors").read_bytes()
         if hashlib.sha256(weights).hexdigest() != card.pop("weights"):
             raise ValueError("the weights are not those of the card")
         settings = HeadTraining(**card["settings"])

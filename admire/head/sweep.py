@@ -18,6 +18,7 @@ import pandas as pd
 from admire.choices import check_setting
 from admire.errors import UserError, needs_extra
 from admire.evaluation import paired_difference, score_items, summarise
+from admire.files import parse_json, regular
 from admire.head.projection import head_scores
 from admire.head.settings import FOLDS, HeadTraining
 from admire.head.training import fit_and_test_head, warn_of_shared_samples
@@ -257,13 +258,15 @@ def _read(path: Path | None) -> list[dict[str, Any]]:
     """The results so far. A last line that was cut short is removed from the file."""
     if path is None or not path.exists():
         return []
-    text = path.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
     try:
-        rows = [json.loads(line) for line in whole.splitlines()]
+        text = regular(path).read_text(encoding="utf-8")
+        whole = text[: text.rfind("\n") + 1]
+        rows = [parse_json(line) for line in whole.splitlines()]
         for row in rows:
-            row["data"], row["job"], row["outcome"]
-    except (ValueError, KeyError, TypeError):
+            outcome = dict(row["outcome"])
+            float(outcome["validation_loss"]), np.array(outcome["scores"], dtype=float)
+            {row["data"], row["job"]}  # fails if they are no texts
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         raise UserError(f"{path}: is not the file of a sweep. Choose another.", "out") from None
     if whole != text:
         with write_whole(path) as file:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ import pandas as pd
 from admire import metrics
 from admire.choices import TRACKS
 from admire.errors import UserError
-from admire.files import check_object, read_text
+from admire.files import parse_json, read_text
 from admire.report.drawing import MARKERS, MUTED, RUNS, draw, legend, short
 from admire.report.plots import by_run
 from admire.report.report import Plot, Report, Table
@@ -164,6 +164,9 @@ def sweep_report(path: Path) -> Report:
     groups = _read_sweep(path)
     heads = max(groups, key=len)
     settings = [head["settings"] for head in heads]
+    for name in dict.fromkeys(name for one in settings for name in one):
+        for one in settings:
+            one.setdefault(name, None)  # of a version that did not have it
     varied = [name for name in settings[0] if len({one[name] for one in settings}) > 1]
     best = sorted(heads, key=lambda head: float(head["validation_loss"]))[:SHOWN]
     rows = tuple(
@@ -202,12 +205,12 @@ def _read_sweep(path: Path) -> list[list[dict[str, Any]]]:
     groups: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), start=1):
         try:
-            row = json.loads(line)
-            check_object(row, "")
-            settings, parts = json.loads(row["job"])
+            row = parse_json(line)
+            settings, parts = parse_json(row["job"])
+            hash(tuple(dict(settings).values()))  # fails if one is a list or an object
             head = {"settings": dict(settings)} | _outcome(row["outcome"])
             groups.setdefault((str(row["data"]), parts), {})[row["job"]] = head
-        except (ValueError, KeyError, TypeError, AttributeError, UserError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             raise UserError(
                 f"{path}, row {number}: is not a result of admire sweep. Give the file that it "
                 "wrote, or run folders."
@@ -228,6 +231,11 @@ def _outcome(said: Mapping[str, Any]) -> dict[str, Any]:
 
 SYMBOLS = {"soft_negatives": "K", "temperature": "τ"}
 """What the paper calls settings."""
+
+
+def _place(value: object) -> tuple[float, str]:
+    """Where a setting's value stands among others: numbers by their size, then all else."""
+    return (float(value), "") if isinstance(value, int | float) else (math.inf, str(value))
 
 
 def _called(setting: str) -> str:
@@ -252,7 +260,7 @@ def _epoch_plots(heads: Sequence[dict[str, Any]], varied: Sequence[str]) -> Iter
         alike = [
             one for one in heads if one["settings"] == settings | {name: one["settings"][name]}
         ]
-        return sorted(alike, key=lambda one: float(one["settings"][name]))
+        return sorted(alike, key=lambda one: _place(one["settings"][name]))
 
     def merit(head: dict[str, Any]) -> tuple[int, float]:
         return sum(len(beside(head, name)) for name in varied), -head["validation_loss"]

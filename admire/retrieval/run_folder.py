@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from admire.errors import UserError
-from admire.files import json_rows, read_table, read_text
+from admire.files import add_table, json_rows, parse_json, read_table, read_text
 from admire.interpretation import Interpretation
 from admire.retrieval.evaluation import ranked, trec_id, write_trec
 from admire.retrieval.passages import Passage, Split, read_split, relevance
@@ -37,7 +37,7 @@ def write_retrieval(found: Retrieval, folder: Path) -> None:
     with replace_folder(folder, "retrieval run") as part:
         write_trec(part, found.split, found.similarities, found.name)
         with write_whole(part / "queries.csv") as file:
-            found.scored.to_csv(file, index=False)
+            add_table(file, found.scored)
         with write_whole(part / "texts.jsonl") as file:
             for row in _text_rows(found):
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -156,13 +156,13 @@ def read_retrieval(folder: Path) -> RetrievalRun:
                     ),
                 )
             )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise UserError(f"{folder}: is damaged. Run admire retrieve again.") from None
     return RetrievalRun(tuple(answered), record)
 
 
 def _record(path: Path) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads(read_text(path))
+    record: dict[str, Any] = parse_json(read_text(path))
     texts = [record[name] for name in ("data", "split", "encoder", "query")]
     texts += [record.get(name, "") for name in ("instruction_format", "llm", "sense", "lang")]
     texts += record["usage"] or ()

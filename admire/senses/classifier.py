@@ -16,7 +16,7 @@ from admire.choices import Number, check_settings
 from admire.encoders.hub import folder_digest, load_cached_first, resolve_source
 from admire.encoders.placement import Placement
 from admire.errors import UserError, needs_extra
-from admire.files import read_text
+from admire.files import parse_json, read_text
 from admire.overlap import digests
 from admire.senses.sense import Sense, majority
 from admire.senses.task2a import LABELS, Setting, Use, context_columns, macro_f1
@@ -166,7 +166,7 @@ def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
 def _read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     try:
-        record = json.loads(read_text(path))
+        record = parse_json(read_text(path))
         check_saw(record)
         if record["setting"] in get_args(Setting):
             return dict(record)

@@ -21,7 +21,7 @@ from admire.cards import SAW, check_saw, read_by_detectors, warn_of_shared
 from admire.choices import Number, check_settings
 from admire.encoders import Query, QueryEncoder, open_encoder
 from admire.errors import UserError, needs_extra
-from admire.files import read_text
+from admire.files import parse_json, read_text
 from admire.metrics import calibration_error
 from admire.overlap import digests
 from admire.prompts import Prompts
@@ -225,10 +225,17 @@ def open_light_detector(path: Path) -> LightDetector:
     """
     text = read_text(path)
     try:
-        content = json.loads(text)
-        weights, biases = np.array(content["weights"]), np.array(content["biases"])
-        if weights.ndim != 2 or biases.shape != weights.shape[:1]:
+        content = parse_json(text)
+        weights = np.array(content["weights"], dtype=float)
+        biases = np.array(content["biases"], dtype=float)
+        if weights.ndim != 2 or biases.shape != weights.shape[:1] or not len(weights):
             raise ValueError("the shapes do not fit")
+        if not (np.isfinite(weights).all() and np.isfinite(biases).all()):
+            raise ValueError("a weight is not finite")
+        if {str} != {type(content["encoder"]), type(content["identity"])}:
+            raise ValueError("the encoder is no name")
+        if type(content["neutral"]) is not bool:
+            raise ValueError("it does not say how it was made")
         check_saw(content["card"])
         return LightDetector(
             content["encoder"],
@@ -239,7 +246,7 @@ def open_light_detector(path: Path) -> LightDetector:
             content["card"],
             identity=_sha256(text.encode()),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise UserError(
             f"{path}: is not a detector that admire wrote ({error!r}).", "detector"
         ) from None
