@@ -593,7 +593,9 @@ def _prediction(row: Mapping[str, Any]) -> Prediction:
         order,
         row.get("predicted_type"),
         completes,
-        mean_probability(Sense(**one["sense"]) for one in row.get("interpretations", ())),
+        mean_probability(
+            Sense(**known_fields(Sense, one["sense"])) for one in row.get("interpretations", ())
+        ),
         row.get("unsure", False),
     )
 

@@ -666,7 +666,7 @@ def test_a_head_and_a_sweep_of_other_versions_are_read_or_refused_by_name(tmp_pa
     make_head(tmp_path / "head", tmp_path)
     path = tmp_path / "head" / "head.json"
     card = json.loads(path.read_text())
-    path.write_text(json.dumps(card | {"saw": {"caption": ["0123"]}}))
+    path.write_text(json.dumps(card | {"more": {"new": 1}}))
     assert load_projection(tmp_path / "head").identity
     card["settings"]["layers"] = 3  # of which nobody here knows what it does
     path.write_text(json.dumps(card))
