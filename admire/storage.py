@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import platform
+import re
 import shutil
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,15 +30,17 @@ def cache_dir() -> Path:
 def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a file beside ``path`` for writing and rename it to ``path`` once it is complete.
 
-    If anything fails on the way, the disk being full included, ``path`` is left as it was.
+    If anything fails on the way, the disk being full included, ``path`` is left as it was. What a
+    process leaves beside ``path`` that is killed is removed by the next that writes in the folder.
 
     Raises:
         UserError: the folder cannot be made or written to, or the disk is full.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    partial = partial_of(path)
     binary = "b" in mode
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        drop_partials(path.parent)
         with open(
             partial, mode, encoding=None if binary else "utf-8", newline=None if binary else ""
         ) as file:
@@ -47,6 +53,45 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+PARTIAL = re.compile(r"\..+\.([0-9a-f]{8})-(\d+)\.part")
+
+
+def partial_of(path: Path) -> Path:
+    """The file beside ``path`` that this process writes to become it."""
+    return path.with_name(f".{path.name}.{_here()}-{os.getpid()}.part")
+
+
+@lru_cache(1024)
+def drop_partials(folder: Path) -> None:
+    """Remove, once in each process, partial files of processes that have died on this machine."""
+    if os.name != "posix":  # elsewhere one cannot ask for a process without harm
+        return
+    with suppress(OSError):
+        for path in folder.iterdir():
+            found = PARTIAL.fullmatch(path.name)
+            if found and found[1] == _here() and not _lives(int(found[2])):
+                path.unlink()
+
+
+@cache
+def _here() -> str:
+    """What tells the processes of this machine, or of this container, from others."""
+    space = ""
+    with suppress(OSError):
+        space = os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(f"{platform.node()} {space}".encode()).hexdigest()[:8]
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # it is another user's
+        return True
+    return True
 
 
 MARKER = ".admire.json"
@@ -153,7 +198,7 @@ def _not_ours(folder: Path, what: str) -> list[str]:
             return []
         if not folder.is_dir():
             raise UserError(f"{folder}: is a file. Choose another place for the {what}.", "out")
-        there = sorted(path.name for path in folder.iterdir())
+        there = sorted(p.name for p in folder.iterdir() if not PARTIAL.fullmatch(p.name))
     except OSError as error:
         raise UserError(f"{folder}: cannot be read ({error.strerror or error}).", "out") from None
     if not there:

@@ -274,10 +274,11 @@ def _begin(work: Path, record: Mapping[str, Any]) -> None:
                     return
             log.warning("%s: was begun with another encoder, and begins anew.", work)
         shutil.rmtree(work, ignore_errors=True)
-        (work / "shards").mkdir(parents=True)
+        work.mkdir(parents=True)
+        mark_folder(work, UNFINISHED, ("index.json", "shards", "whole"))
+        (work / "shards").mkdir()
         (work / "whole").mkdir()
         _write_record(work, record)
-        mark_folder(work, UNFINISHED)
     except OSError as error:
         raise UserError(f"{work}: cannot be written ({error.strerror}).", "out") from None
 
