@@ -198,7 +198,7 @@ def _not_ours(folder: Path, what: str) -> list[str]:
             return []
         if not folder.is_dir():
             raise UserError(f"{folder}: is a file. Choose another place for the {what}.", "out")
-        there = sorted(p.name for p in folder.iterdir() if not PARTIAL.fullmatch(p.name))
+        there = sorted(_names(folder))
     except OSError as error:
         raise UserError(f"{folder}: cannot be read ({error.strerror or error}).", "out") from None
     if not there:
@@ -230,7 +230,7 @@ def mark_folder(folder: Path, what: str, holds: Iterable[str] | None = None) -> 
         holds: names of files that it will have; None are those that it has.
     """
     if holds is None:
-        holds = [path.name for path in folder.iterdir() if path.name != MARKER]
+        holds = [name for name in _names(folder) if name != MARKER]
     with write_whole(folder / MARKER) as file:
         json.dump({"what": what, "holds": sorted(holds)}, file)
 
@@ -249,6 +249,11 @@ def note_addition(file: Path) -> None:
         known["holds"] = sorted({*known["holds"], file.name})
         with write_whole(marker) as written:
             json.dump(known, written)
+
+
+def _names(folder: Path) -> list[str]:
+    """What lies in a folder, without partial files."""
+    return [path.name for path in folder.iterdir() if not PARTIAL.fullmatch(path.name)]
 
 
 def _old(folder: Path) -> Path:

@@ -187,7 +187,7 @@ class Nursery:
 
     def __enter__(self) -> Nursery:
         self._door, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         places = os.pathsep.join([os.path.dirname(__file__), *filter(None, sys.path)])
         with other:
             self._process = subprocess.Popen(

@@ -7,8 +7,9 @@ from typing import Any
 
 def words() -> None:
     """The encoder is a bag of words, blocks have two items and shards four things."""
-    import admire.encoders.families as families
     from toys import PictureEncoder
+
+    import admire.encoders.families as families
 
     def open_encoder(name: str, **_: Any) -> Any:
         from admire.encoders.cached import CachedTowers
@@ -48,6 +49,7 @@ def heads() -> None:
     """Heads and light detectors on a bag of words."""
     words()
     import sklearn.linear_model  # noqa: F401
+    import torch
     from toys import WordEncoder
 
     import admire.head
@@ -58,6 +60,7 @@ def heads() -> None:
         def encode_queries(self, queries: Any) -> Any:
             return self.encode_texts([query.text for query in queries], role="query")
 
+    torch.optim.AdamW([torch.zeros(1, requires_grad=True)])  # imports a thousand modules
     light.open_encoder = lambda name: ContextEncoder()  # type: ignore[assignment]
     admire.head.compare_heads  # noqa: B018 - loads it
     admire.head.train_head  # noqa: B018

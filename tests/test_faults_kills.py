@@ -30,7 +30,7 @@ from strict_server import Body, StrictServer, prompt_of
 from werkzeug import Request, Response
 from werkzeug.exceptions import ClientDisconnected
 
-from admire.storage import MARKER
+from admire import SAMPLES
 
 pytestmark = pytest.mark.skipif(not POSSIBLE, reason="needs Linux's seccomp")
 slow = pytest.mark.slow
@@ -401,8 +401,9 @@ def test_a_head_survives_kills(killed, five, counting: Counting):
 
 @slow
 @needs("torch", "joblib")
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_sweep_survives_kills(killed, five, counting: Counting, processes: int):
+@pytest.mark.parametrize(("processes", "kills"), [(1, 20), (2, 6)])
+def test_a_sweep_survives_kills(killed, five, counting: Counting, processes: int, kills: int):
+    """Its processes are killed with it; each of them takes seconds to start, so there are fewer."""
     counting.parallel = 8
     grid = ["--batch-size", 2, "--temperature", 0.1, "--dropout", 0.1]
     grid += ["--learning-rate", 1e-2, "--learning-rate", 1e-3, "--learning-rate", 1e-4]
@@ -413,6 +414,7 @@ def test_a_sweep_survives_kills(killed, five, counting: Counting, processes: int
         lambda folder: ["sweep", five, *SMALL, *grid, "--out", folder / "sweep.jsonl"],
         left=lambda folder: {k: sorted_lines(v) for k, v in left(folder).items()},
         environ=lambda: around() | {"ADMIRE_THREADS": str(processes)},
+        kills=kills,
         **options,
     )
     print(f"{counting.asked} asked, {counting.again} of them again")
@@ -472,11 +474,14 @@ def test_a_classifier_survives_kills(killed, labelled, base):
 
 @slow
 @finetune
-def test_a_sentence_encoder_survives_kills(killed, base, tmp_path):
-    from sentences import GROUPS, training_rows
+def test_a_sentence_encoder_survives_kills(killed, tmp_path):
+    from towers import WORDS, save_sentence_transformer
 
-    data = table(tmp_path / "train.csv", *training_rows(GROUPS))
-    command = ["train", "sentences", data, "--encoder", f"sbert:{base}", *QUICK, "--out"]
+    sample = SAMPLES / "chengyu.csv"
+    words = [*WORDS[:4], *sorted(set(sample.read_text(encoding="utf-8")))]
+    base = save_sentence_transformer(tmp_path / "base", words, by_character=True)
+    command = ["train", "sentences", sample, "--objective", "simcse", "--validation", sample]
+    command += ["--encoder", f"sbert:{base}", *QUICK, "--out"]
     killed("encoders", lambda folder: [*command, folder / "model"])
 
 
