@@ -9,6 +9,7 @@ import platform
 import re
 import shutil
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -73,6 +74,17 @@ def drop_partials(folder: Path) -> None:
             found = PARTIAL.fullmatch(path.name)
             if found and found[1] == _here() and not _lives(int(found[2])):
                 path.unlink()
+
+
+def temporary_folder() -> Path:
+    """A new temporary folder; those of processes that have died on this machine are removed."""
+    place = Path(tempfile.gettempdir())
+    if os.name == "posix":
+        for path in place.glob(f"admire-{_here()}-*"):
+            process = path.name.split("-")[2]
+            if process.isdecimal() and not _lives(int(process)):
+                shutil.rmtree(path, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"admire-{_here()}-{os.getpid()}-"))
 
 
 @cache

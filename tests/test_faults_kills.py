@@ -12,9 +12,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -31,6 +35,7 @@ from werkzeug import Request, Response
 from werkzeug.exceptions import ClientDisconnected
 
 from admire import SAMPLES
+from admire.storage import MARKER, check_folder, replace_folder, temporary_folder, write_whole
 
 pytestmark = pytest.mark.skipif(not POSSIBLE, reason="needs Linux's seccomp")
 slow = pytest.mark.slow
@@ -174,6 +179,89 @@ def serving(server: Counting) -> dict[str, Any]:
         "ended": server.ended,
         "finished": server.finished,
     }
+
+
+# --------------------------------------------------------------------------- what a kill leaves
+
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from admire.storage import mark_folder, temporary_folder, write_whole
+
+sys.stdout.write(str(temporary_folder()))
+sys.stdout.flush()
+folder = Path(sys.argv[1])
+folder.mkdir(exist_ok=True)
+with write_whole(folder / sys.argv[2]) as file:
+    file.write("half of it")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def dies(tmp_path: Path, name: str) -> str:
+    """A process begins a temporary folder and a file, and is killed; what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", DIES, tmp_path / "folder", name],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
+    )
+    assert done.returncode == -signal.SIGKILL
+    return done.stdout
+
+
+def test_what_killed_processes_left_is_removed_and_what_others_are_writing_stays(
+    tmp_path: Path, monkeypatch
+):
+    folder, tmp = tmp_path / "folder", tmp_path / "tmp"
+    tmp.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp))
+    (temporary,) = [Path(dies(tmp_path, "senses.tsv"))]
+    (partial,) = folder.iterdir()
+    assert partial.read_text() == "half of it"
+    assert list(tmp.iterdir()) == [temporary]
+    check_folder(folder, "run")  # nothing but what a killed process left: it may be written to
+    dead = partial.name.split("-")[-1]
+    elsewhere = partial.with_name(f".senses.tsv.0123abcd-{dead}")
+    ours = partial.with_name(partial.name.replace(dead, f"{os.getpid()}.part"))
+    others = tmp / "admire-thesis", tmp / f"admire-0123abcd-{temporary.name.split('-')[2]}-x"
+    for path in (elsewhere, ours):
+        path.write_text("half of it")
+    for path in others:
+        path.mkdir()
+    with write_whole(folder / "other.tsv") as file:  # once in each process is enough
+        file.write("all of it")
+    assert {*folder.iterdir()} == {folder / "other.tsv", elsewhere, ours}
+    new = temporary_folder()
+    assert {*tmp.iterdir()} == {new, *others}
+
+
+def test_a_folder_of_which_only_its_marker_was_begun_is_written_to(tmp_path: Path):
+    (tmp_path / "tmp").mkdir()
+    dies(tmp_path, MARKER)
+    with replace_folder(tmp_path / "folder", "run") as part:
+        (part / "file").write_text("all of it")
+    assert sorted(path.name for path in (tmp_path / "folder").iterdir()) == [MARKER, "file"]
+    marker = json.loads((tmp_path / "folder" / MARKER).read_text())
+    assert marker == {"what": "run", "holds": ["file"]}
+
+
+@slow
+@needs("starlette", "uvicorn")
+def test_the_files_of_a_server_that_was_killed_are_removed_at_the_next_start(tmp_path: Path):
+    command = [sys.executable, "-m", "admire", "serve", "--port", "0", "--llm", "openai:x"]
+    for _ in range(2):
+        started = subprocess.Popen(
+            command, stderr=subprocess.PIPE, env=os.environ | {"TMPDIR": str(tmp_path)}
+        )
+        assert started.stderr
+        started.stderr.readline()
+        while not list(tmp_path.glob(f"admire-*-{started.pid}-*")):
+            assert started.poll() is None
+        started.kill()
+        started.communicate()
+        assert len(list(tmp_path.iterdir())) == 1
 
 
 # ----------------------------------------------------------------------------------- the commands
@@ -322,8 +410,13 @@ def indexing(source: Path, folder: Path) -> list[object]:
 
 
 @slow
-def test_an_index_survives_kills(killed, pictures):
-    killed("words", partial(indexing, pictures))
+def test_an_index_survives_kills(killed, pictures, tmp_path):
+    shards = tmp_path / "runs" / "run" / "index.unfinished" / "shards"
+
+    def ended(start: Start) -> None:
+        assert len(list(shards.glob(".*.part"))) <= 1  # however often it was killed
+
+    killed("words", partial(indexing, pictures), ended=ended)
 
 
 @slow

@@ -15,7 +15,6 @@ from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import BadZipFile
 
@@ -41,6 +40,7 @@ from admire.storage import (
     check_folder,
     mark_folder,
     replace_folder,
+    temporary_folder,
     write_whole,
 )
 from admire.workers import Workers, check_same, over_workers
@@ -231,8 +231,11 @@ def default_encoder(source: Path) -> str:
     """
     if source.is_dir() and not any(source.glob("*.parquet")):
         return "sight"
-    with TemporaryDirectory(prefix="admire-") as unpacked:
-        first = next(read_things(source, Path(unpacked)))
+    unpacked = temporary_folder()
+    try:
+        first = next(read_things(source, unpacked))
+    finally:
+        shutil.rmtree(unpacked, ignore_errors=True)
     return "sight" if first.image else "e5"
 
 
@@ -384,7 +387,8 @@ def _bring_up_to_date(
             made.append(next(free))
             yield folder / "shards" / made[-1], things
 
-    shutil.rmtree(unpacked, ignore_errors=True)
+    for path in (unpacked, *(folder / "shards").glob(".*.part")):  # of a process that was killed
+        shutil.rmtree(path, ignore_errors=True)
     with closing(_Known()) as known:
         for name in (*entries, *pending):
             origin = entries[name]["source"] if name in entries else None
