@@ -279,7 +279,9 @@ def kill_until_done(
     root: Path,
     command: Callable[[Path], Sequence[object]],
     *,
-    left: Callable[[Path], object],
+    left: Callable[[Path], dict[str, object]],
+    whole: str = "",
+    piecewise: bool = False,
     kills: int = 20,
     seed: int = 0,
     environ: Callable[[], Mapping[str, str]] = dict,
@@ -294,7 +296,10 @@ def kill_until_done(
         root: a folder for the runs.
         command: its arguments, for a run in this folder. It may write there alone; its cache is
             ``cache`` and its temporary folder ``tmp`` below it.
-        left: what a run leaves in its folder, to be compared with that of an undisturbed run.
+        left: what lies below a folder, by relative path, to be compared with an undisturbed run.
+        whole: what is written, by its name in the folder: whenever the command is killed, it is not
+            there, or it is as it is in the end.
+        piecewise: whether that holds for each of its files, but not for the folder.
         seed: of the moments.
         environ: gives what a start finds in its environment besides.
         ended: called after each start, before the next.
@@ -338,6 +343,7 @@ def kill_until_done(
         done = start()
         calls += done.calls
     wanted, known = left(folder), Counter(calls)
+    end_state = left(folder / whole)
     rng = random.Random(seed)
     while True:
         begin()
@@ -354,6 +360,11 @@ def kill_until_done(
             if moment and done.code is None:
                 told.kills[moment[0]] += 1
                 outlived += 1
+                if whole and (folder / whole).exists():
+                    found = left(folder / whole)
+                    if piecewise:
+                        found = end_state | {k: v for k, v in found.items() if k in end_state}
+                    assert found == end_state, _difference(end_state, found)
             elif end(done):
                 break
         told.runs += 1
