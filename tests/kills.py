@@ -10,7 +10,7 @@ next such call leaves, and one while Python imports its modules leaves nothing.
 
 Of an undisturbed run all such calls are noted. A seed then draws for each start a kind of call,
 evenly among those that the run makes, and the how manieth of them does not happen any more: half of
-the time from the first tenth, so that many kills add up in one run, and otherwise from all. No
+the time from the first third, so that many kills add up in one run, and otherwise from all. No
 clock has a part in it. A run that finishes before is compared, and the next one begins in a new
 folder, until there were as many kills as wanted; the last start is left alone.
 
@@ -352,7 +352,7 @@ def kill_until_done(
             moment = None
             if told.kills.total() < kills:
                 name = rng.choice(sorted(known))
-                reach = known[name] if rng.random() < 0.5 else known[name] // 10
+                reach = known[name] if rng.random() < 0.5 else known[name] // 3
                 moment = name, rng.randint(1, max(1, reach))
             told.starts += 1
             assert told.starts < 6 * kills + 20, "it comes to no end"

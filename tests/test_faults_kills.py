@@ -360,12 +360,13 @@ def many(tmp_path: Path) -> list[object]:
 
 @slow
 def test_a_run_of_several_blocks_survives_kills_with_its_report(killed, many):
-    killed("words", lambda folder: [*many, "--out", folder / "run", "--report"])
+    killed("words", lambda folder: [*many, "--out", folder / "run", "--report"], kills=40)
 
 
 @slow
 def test_a_run_that_takes_the_place_of_another_survives_kills(killed, many, nurseries, tmp_path):
-    """It may be killed between the two renames, too: the old run comes back."""
+    """At any time there is a whole run, the old one or the new one; for a moment the old one is
+    called otherwise, and gets its name back at the next start."""
     before = tmp_path / "before" / "run"
     before.mkdir(parents=True)
     places = {"ADMIRE_CACHE": str(tmp_path / "cache")}
@@ -381,7 +382,12 @@ def test_a_run_that_takes_the_place_of_another_survives_kills(killed, many, nurs
             (folder / "begun").touch()
         return [*many, "--out", folder / "run"]
 
-    killed("words", command)
+    def ended(start: Start) -> None:
+        places = (tmp_path / "runs" / "run" / name for name in ("run", ".run.admire-old"))
+        assert any(names <= {path.name for path in place.glob("*")} for place in places)
+
+    names = {path.name for path in before.iterdir()}
+    killed("words", command, ended=ended, kills=40)
 
 
 @slow
