@@ -250,7 +250,7 @@ def mark_folder(folder: Path, what: str, holds: Iterable[str] | None = None) -> 
 def note_addition(file: Path) -> None:
     """Put down a file as admire's own, if it lies in a folder that admire wrote.
 
-    So the folder can be replaced, and the file with it.
+    So the folder can be replaced, and the file with it. Call it before the file is written.
 
     Raises:
         UserError: the marker cannot be written.
