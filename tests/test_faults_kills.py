@@ -99,6 +99,8 @@ def _content(path: Path) -> object:
     """Of a file its bytes, of a record what no kill changes, of a cache its keys."""
     if path.is_dir():
         return "a folder"
+    if path.suffix == ".txt":  # who has a lock, and since when
+        return "a note"
     content = path.read_bytes()
     if path.name in ("run.json", "index.json"):
         return {name: one for name, one in json.loads(content).items() if name not in TIMES}
