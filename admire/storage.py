@@ -8,13 +8,16 @@ import json
 import logging
 import os
 import platform
+import re
 import shutil
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -40,15 +43,17 @@ def cache_dir() -> Path:
 def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a file beside ``path`` for writing and rename it to ``path`` once it is complete.
 
-    If anything fails on the way, the disk being full included, ``path`` is left as it was.
+    If anything fails on the way, the disk being full included, ``path`` is left as it was. What a
+    process leaves beside ``path`` that is killed is removed by the next that writes in the folder.
 
     Raises:
         UserError: the folder cannot be made or written to, or the disk is full.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    partial = partial_of(path)
     binary = "b" in mode
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        drop_partials(path.parent)
         with open(
             partial, mode, encoding=None if binary else "utf-8", newline=None if binary else ""
         ) as file:
@@ -61,6 +66,56 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+PARTIAL = re.compile(r"\..+\.([0-9a-f]{8})-(\d+)\.part")
+
+
+def partial_of(path: Path) -> Path:
+    """The file beside ``path`` that this process writes to become it."""
+    return path.with_name(f".{path.name}.{_here()}-{os.getpid()}.part")
+
+
+@lru_cache(1024)
+def drop_partials(folder: Path) -> None:
+    """Remove, once in each process, partial files of processes that have died on this machine."""
+    if os.name != "posix":  # elsewhere one cannot ask for a process without harm
+        return
+    with suppress(OSError):
+        for path in folder.iterdir():
+            found = PARTIAL.fullmatch(path.name)
+            if found and found[1] == _here() and not _lives(int(found[2])):
+                path.unlink()
+
+
+def temporary_folder() -> Path:
+    """A new temporary folder; those of processes that have died on this machine are removed."""
+    place = Path(tempfile.gettempdir())
+    if os.name == "posix":
+        for path in place.glob(f"admire-{_here()}-*"):
+            process = path.name.split("-")[2]
+            if process.isdecimal() and not _lives(int(process)):
+                shutil.rmtree(path, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"admire-{_here()}-{os.getpid()}-"))
+
+
+@cache
+def _here() -> str:
+    """What tells the processes of this machine, or of this container, from others."""
+    space = ""
+    with suppress(OSError):
+        space = os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(f"{platform.node()} {space}".encode()).hexdigest()[:8]
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # it is another user's
+        return True
+    return True
 
 
 MARKER = ".admire.json"
@@ -191,7 +246,7 @@ def _not_ours(folder: Path, what: str) -> list[str]:
             return []
         if not folder.is_dir():
             raise UserError(f"{folder}: is a file. Choose another place for the {what}.", "out")
-        there = sorted(path.name for path in folder.iterdir())
+        there = sorted(_names(folder))
     except OSError as error:
         raise UserError(f"{folder}: cannot be read ({error.strerror or error}).", "out") from None
     if not there:
@@ -223,7 +278,7 @@ def mark_folder(folder: Path, what: str, holds: Iterable[str] | None = None) -> 
         holds: names of files that it will have; None are those that it has.
     """
     if holds is None:
-        holds = [path.name for path in folder.iterdir() if path.name != MARKER]
+        holds = [name for name in _names(folder) if name != MARKER]
     with write_whole(folder / MARKER) as file:
         json.dump({"what": what, "holds": sorted(holds)}, file)
 
@@ -231,7 +286,7 @@ def mark_folder(folder: Path, what: str, holds: Iterable[str] | None = None) -> 
 def note_addition(file: Path) -> None:
     """Put down a file as admire's own, if it lies in a folder that admire wrote.
 
-    So the folder can be replaced, and the file with it.
+    So the folder can be replaced, and the file with it. Call it before the file is written.
 
     Raises:
         UserError: the marker cannot be written.
@@ -243,6 +298,11 @@ def note_addition(file: Path) -> None:
         known["holds"] = sorted({*known["holds"], file.name})
         with write_whole(marker) as written:
             json.dump(known, written)
+
+
+def _names(folder: Path) -> list[str]:
+    """What lies in a folder, without partial files."""
+    return [path.name for path in folder.iterdir() if not PARTIAL.fullmatch(path.name)]
 
 
 def _old(folder: Path) -> Path:

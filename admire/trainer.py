@@ -50,6 +50,11 @@ with needs_extra("finetune", "Fine-tuning"):
     )
 log = logging.getLogger("admire")
 
+BEGUN = "begun.json"
+"""Beside the checkpoints: of which training they are."""
+STATE = "trainer_state.json"
+"""What is written last into a checkpoint."""
+
 Row = Mapping[str, Any]
 Batches = Literal["random", "like lengths", "no duplicates", "neighbours"]
 """How rows are put into batches.
@@ -165,7 +170,7 @@ def fine_tune(
         else:
             _make(checkpoints, out)  # fails before anything is computed
             before = validate()
-            with write_whole(checkpoints / "begun.json") as file:
+            with write_whole(checkpoints / BEGUN) as file:
                 json.dump({"key": key.hexdigest(), "before": before}, file)
         with from_disk():  # a model card would ask the hub about the models that it names
             trainer = _trainer(
@@ -187,7 +192,7 @@ def fine_tune(
                 model.save_pretrained(str(part))
                 if finish:
                     finish(part, [before, *figures])
-        shutil.rmtree(checkpoints, ignore_errors=True)
+        _drop(checkpoints, BEGUN)
         if max(figures) <= before:
             log.warning("No epoch is better than the model was before (%.4f).", before)
         return [before, *figures]
@@ -218,15 +223,29 @@ def _make(checkpoints: Path, out: Path) -> None:
 
 def _begun(checkpoints: Path, key: str) -> tuple[str | None, float]:
     """The last complete checkpoint of the same training, and the figure before training."""
-    found = sorted(checkpoints.glob("checkpoint-*/trainer_state.json"), key=_step)
+    found = sorted(filter(_readable, checkpoints.glob(f"checkpoint-*/{STATE}")), key=_step)
     try:
-        begun = json.loads((checkpoints / "begun.json").read_text(encoding="utf-8"))
+        begun = json.loads((checkpoints / BEGUN).read_text(encoding="utf-8"))
         if found and begun["key"] == key:
             return str(found[-1].parent), float(begun["before"])
     except (OSError, ValueError, KeyError):
         pass
     shutil.rmtree(checkpoints, ignore_errors=True)
     return None, 0.0
+
+
+def _readable(path: Path) -> bool:
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _drop(folder: Path, first: str) -> None:
+    """Remove a folder, and first the file without which it does not count."""
+    (folder / first).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _step(path: Path) -> int:
@@ -265,7 +284,6 @@ def _trainer(
             eval_strategy="epoch",
             save_strategy="epoch",
             logging_strategy="epoch",
-            save_total_limit=1,
             load_best_model_at_end=True,
             metric_for_best_model="eval_figure",
             greater_is_better=True,
@@ -359,7 +377,7 @@ class _Collator:
 
 
 class _Report(TrainerCallback):
-    """Logs a line for each epoch, and within a long epoch how far it is."""
+    """Logs a line for each epoch, and within a long epoch how far it is; drops old checkpoints."""
 
     def __init__(self) -> None:
         self._said = time.monotonic()
@@ -374,6 +392,22 @@ class _Report(TrainerCallback):
         if time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
             self._said = time.monotonic()
             log.info("Step %d of %d", state.global_step, state.max_steps)
+
+    def on_save(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **options: Any,
+    ) -> None:
+        """Keep the best checkpoint and the last one.
+
+        The trainer would do so itself, but what it leaves when it is killed looks like a whole one.
+        """
+        kept = {f"checkpoint-{state.global_step}", Path(state.best_model_checkpoint or "").name}
+        for path in Path(args.output_dir or "").glob("checkpoint-*"):
+            if path.name not in kept:
+                _drop(path, STATE)
 
     def on_evaluate(
         self,

@@ -14,7 +14,6 @@ from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import BadZipFile
 
@@ -39,6 +38,7 @@ from admire.storage import (
     mark_folder,
     only_writer,
     replace_folder,
+    temporary_folder,
     unwritable,
     write_whole,
 )
@@ -230,8 +230,11 @@ def default_encoder(source: Path) -> str:
     """
     if source.is_dir() and not any(source.glob("*.parquet")):
         return "sight"
-    with TemporaryDirectory(prefix="admire-") as unpacked:
-        first = next(read_things(source, Path(unpacked)))
+    unpacked = temporary_folder()
+    try:
+        first = next(read_things(source, unpacked))
+    finally:
+        shutil.rmtree(unpacked, ignore_errors=True)
     return "sight" if first.image else "e5"
 
 
@@ -383,7 +386,8 @@ def _bring_up_to_date(
             made.append(next(free))
             yield folder / "shards" / made[-1], things
 
-    shutil.rmtree(unpacked, ignore_errors=True)
+    for path in (unpacked, *(folder / "shards").glob(".*.part")):  # of a process that was killed
+        shutil.rmtree(path, ignore_errors=True)
     with closing(_Known()) as known:
         for name in (*entries, *pending):
             origin = entries[name]["source"] if name in entries else None

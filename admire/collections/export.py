@@ -11,6 +11,7 @@ import numpy as np
 from admire.collections.index import open_index
 from admire.collections.shards import Shard
 from admire.errors import UserError, check_extra, needs_extra
+from admire.storage import drop_partials, partial_of
 
 ROWS = 1024
 """How many things are written at once."""
@@ -50,9 +51,10 @@ def export_index(index: Path, out: Path) -> None:
         for track, width in widths.items()
     ]
     schema = pyarrow.schema(fields)
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
+    part = partial_of(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
+        drop_partials(out.parent)
         with pyarrow.parquet.ParquetWriter(part, schema) as file:
             for shard in opened.shards:
                 for start in range(0, shard.counts["things"], ROWS):

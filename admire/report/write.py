@@ -163,7 +163,8 @@ def write_page(report: Report, out: Path) -> Path:
     Raises:
         UserError: it cannot be written.
     """
+    page = render(report)
+    note_addition(out)  # first: a kill after it leaves no file that admire does not know
     with write_whole(out) as file:
-        file.write(render(report))
-    note_addition(out)
+        file.write(page)
     return out

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from tempfile import mkdtemp
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -20,6 +19,7 @@ from admire.serve.models import Models, OpeningError, load_and_tell
 from admire.serve.problems import Problem
 from admire.serve.visitors import Event, Visitor, Visitors
 from admire.serve.work import Work
+from admire.storage import temporary_folder
 
 log = logging.getLogger("admire")
 
@@ -40,7 +40,7 @@ class Service:
     @asynccontextmanager
     async def running(self, app: Starlette) -> AsyncIterator[None]:
         """Start the work, and at the end stop it."""
-        self.folder = Path(mkdtemp(prefix="admire-serve-"))
+        self.folder = temporary_folder()
         self.work = Work(self.limits.jobs)
         self.visitors = Visitors(self.folder, self.limits, self.work)
         loop = asyncio.get_running_loop()
