@@ -19,7 +19,7 @@ def rows() -> list[list[str]]:
 
 
 @cache
-def tests_in(name: str) -> set[str]:
+def functions_of(name: str) -> set[str]:
     tree = ast.parse((HERE / name).read_text(encoding="utf-8"))
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
@@ -31,6 +31,6 @@ def test_each_fault_names_tests_that_there_are():
         assert all(cells), fault
         named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", cells[-1])
         assert named, fault
-        missing += [f"{file}::{test}" for file, test in named if test not in tests_in(file)]
+        missing += [f"{file}::{test}" for file, test in named if test not in functions_of(file)]
     assert missing == []
     assert len(rows()) >= 40

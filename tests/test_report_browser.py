@@ -20,6 +20,7 @@ from toys import ScriptedChat, WordEncoder, explains
 
 from admire import SAMPLES, Item, Run, Settings, rank, read_items, write_run
 from admire.metrics import dcg
+from admire.prompts import quoted
 from admire.report import Report, write_report
 from admire.report.page import render
 from admire.retrieval import RetrieveSettings, retrieve_split, write_retrieval, write_split
@@ -85,13 +86,13 @@ def knowing(items: list[Item], *, tells_senses: bool) -> ScriptedChat:
 
     def answer(prompt: str) -> str:
         if "or literally" in prompt:
-            (item,) = (one for one in items if f'"{one.sentence}"' in prompt)
+            (item,) = (one for one in items if quoted(one.sentence) in prompt)
             is_idiom = (item.sentence_type == "idiomatic") != (item.sentence in mistaken)
             votes[item.sentence] += 1
             is_unsure = votes[item.sentence] <= items.index(item) % 3
             return "Idiomatic" if (is_idiom or not tells_senses) != is_unsure else "Literal"
         sense = "idiomatic" if "idiom of the sentence" in prompt else "literal"
-        compound = max((one.compound for one in items), key=prompt.rfind)
+        compound = max((one.compound for one in items), key=lambda name: prompt.rfind(quoted(name)))
         return json.dumps({"definitions": [best.get((compound, sense), "a thing")], "scene": ""})
 
     return ScriptedChat(answer, name="knowing" if tells_senses else "credulous")

@@ -83,7 +83,7 @@ def audit(
                 print(table.note)
     for path in (run / AUDIT if run else None, out):
         if path:
+            note_addition(path)  # first: a kill after it leaves no file that admire does not know
             with write_whole(path) as file:
                 jsonlib.dump(told, file, indent=2, ensure_ascii=False)
-            note_addition(path)
             log.info("Wrote %s", path)
