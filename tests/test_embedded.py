@@ -18,6 +18,7 @@ from admire.senses.task2a import Use
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 READMES = [path for path in sorted(ROOT.glob("**/README.md")) if "```python" in path.read_text()]
+ROOMS = [pytest.param(path, marks=pytest.mark.notebook) for path in READMES if path.parent != ROOT]
 
 
 @pytest.fixture
@@ -62,7 +63,9 @@ def test_the_detector_finds_the_idiomatic_use_of_two_of_the_same_compound():
 
 
 @pytest.mark.usefixtures("embedded")
-@pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *ROOMS], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_the_python_of_every_readme_runs_as_it_stands(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
