@@ -1,8 +1,9 @@
 from .errors import UserError, Waiting
 from .forecast import Forecast, plan
 from .items import SAMPLES, Candidate, Item, read_items
+from .past_runs import compare_runs
 from .run import Run, rank
-from .run_folder import compare_runs, write_run
+from .run_folder import write_run
 from .scorer import Scoring
 from .settings import PROFILES, Asking, Settings
 from .submission import read_submission

@@ -14,9 +14,9 @@ from admire.choices import Number, RankQuery, check_setting
 from admire.encoders import TextEncoder
 from admire.errors import UserError
 from admire.items import Item
+from admire.past_runs import open_run_replies, read_run
 from admire.report.sources import item_keys
 from admire.run import Ranking, rank
-from admire.run_folder import open_run_replies, read_run
 from admire.scorer import Scoring
 from admire.settings import Settings
 

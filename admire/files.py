@@ -9,8 +9,9 @@ import io
 import json
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -244,3 +245,9 @@ def check_object(row: Any, where: str) -> None:
         raise UserError(f"{where}: holds half a surrogate pair (\\ud800 to \\udfff).") from None
     if not isinstance(row, dict):
         raise UserError(f"{where}: is not a JSON object.")
+
+
+def known_fields(kind: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says of the fields of a dataclass, without what newer versions of admire add."""
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in row.items() if name in names}

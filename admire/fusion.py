@@ -17,9 +17,9 @@ from admire.errors import UserError
 from admire.interpretation import Interpretation
 from admire.items import Item, SenseLabel
 from admire.meaning import UNSAID, Meaning
+from admire.past_runs import read_record, read_run
 from admire.record import source_record, versions
 from admire.run import Ranking, Run
-from admire.run_folder import read_record, read_run
 from admire.scorer import fuse_scores, rank_names
 from admire.senses.sense import Sense
 

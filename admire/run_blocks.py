@@ -22,6 +22,7 @@ from admire.items import Item, iter_items
 from admire.llm import Unanswered
 from admire.llm.ledger import Entry
 from admire.llm.openai import PARALLEL, without_secrets
+from admire.past_runs import read_record
 from admire.progress import SECONDS_BETWEEN_LINES, progress_told_to, show_progress
 from admire.rankers.judge import recorded_orders
 from admire.record import source_record
@@ -38,7 +39,6 @@ from admire.run_folder import (
     check_whole,
     cut_back,
     drop_parts,
-    read_record,
     submission_names,
     write_record,
 )

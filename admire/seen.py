@@ -12,8 +12,9 @@ import pandas as pd
 
 from admire.cards import Seen, merged, told_of_seen
 from admire.errors import UserError
+from admire.past_runs import read_record, read_rows
 from admire.record import UNLISTED
-from admire.run_folder import ITEMS, RECORD, SEEN, read_record, read_rows
+from admire.run_folder import ITEMS, RECORD, SEEN
 
 log = logging.getLogger("admire")
 
@@ -27,7 +28,7 @@ def warn_of_seen(scored: pd.DataFrame, *runs: Path) -> None:
 
     Args:
         scored: of :func:`admire.evaluation.score_items`, with ``compound`` and ``sentence``; or of
-            :func:`admire.run_folder.score_run`, which has ``seen`` in their place.
+            :func:`admire.past_runs.score_run`, which has ``seen`` in their place.
         runs: folders of the runs; or files in them, of which those that are no runs are passed
             over, as a submission of another system is.
     """

@@ -16,7 +16,7 @@ from admire.choices import TRACKS, Fusion, Gate
 from admire.errors import UserError
 from admire.fusion import read_same
 from admire.items import Item
-from admire.run_folder import read_cosines
+from admire.past_runs import read_cosines
 from admire.scorer import (
     TEXTS,
     Scores,

@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, get_args
 
+from admire.cache import Cache
 from admire.encoders.hub import load_cached_first, resolve_source
 from admire.encoders.placement import Placement
 from admire.errors import UserError, check_extra
@@ -26,7 +27,7 @@ from admire.machine import cores
 from admire.progress import show_progress
 from admire.prompts import Prompts
 from admire.quotations import without_lines
-from admire.storage import Cache, cache_dir, write_whole
+from admire.storage import cache_dir, write_whole
 
 log = logging.getLogger("admire")
 

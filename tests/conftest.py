@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -276,3 +277,20 @@ def write_table(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def locked_folder() -> Iterator[Path]:
+    """A folder with one file that the running user may read but not write to."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "out.txt").write_text("old")
+        folder.chmod(0o555)
+        user = os.geteuid()
+        if user == 0:  # root may write anywhere
+            os.seteuid(65534)
+        try:
+            yield folder
+        finally:
+            os.seteuid(user)
+            folder.chmod(0o755)

@@ -19,7 +19,7 @@ from admire.candidate_order import check_order, read_settings
 from admire.fusion import fuse
 from admire.items import iter_items
 from admire.overlap import digests, parts_of
-from admire.run_folder import read_record
+from admire.past_runs import read_record
 
 # ------------------------------------------------------------------------------- other sets
 

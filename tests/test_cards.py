@@ -20,8 +20,8 @@ from toys import MarkedEncoder, PictureEncoder, ScriptedChat, WordEncoder, marke
 from admire import SAMPLES, Candidate, Item, Settings, UserError, rank, read_items, write_run
 from admire.cards import seen_by, what_it_saw
 from admire.overlap import digests, parts_of
+from admire.past_runs import read_run
 from admire.report.tables import ranking_tables
-from admire.run_folder import read_run
 from admire.senses import LightDetector, Sense, open_detector, train_detector
 
 needs_torch = pytest.mark.skipif(

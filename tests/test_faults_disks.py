@@ -23,6 +23,7 @@ from test_run_blocks import files as files_of_run
 from toys import IDIOMATIC, LITERAL, OWL, PictureEncoder, ScriptedChat, WordEncoder, explains
 
 from admire import Settings, UserError, compare_runs, rank, read_items, write_run
+from admire.cache import Cache
 from admire.collections import open_index, write_index
 from admire.collections import shards as sharding
 from admire.encoders import Vectors
@@ -30,11 +31,11 @@ from admire.encoders.cached import CachedEncoder
 from admire.fusion import fuse
 from admire.llm import Question, Reply
 from admire.llm.cached import CachedChat
+from admire.past_runs import read_run
 from admire.report import write_report
 from admire.run_blocks import rank_file
-from admire.run_folder import read_run
 from admire.senses.sense import Sense, write_senses
-from admire.storage import Cache, cache_dir
+from admire.storage import cache_dir
 
 COMPOUNDS = ("night owl", "cold feet", "pipe dream", "black sheep", "hot air", "big fish")
 

@@ -35,12 +35,7 @@ from admire.augment import Rewritten, read_rewritten, write_rewritten
 from admire.collections import open_index, write_index
 from admire.collections.sources import read_things
 from admire.encoders.images import read_bytes
-from admire.prompts import Prompts
-from admire.recorded import open_replies
-from admire.report import write_report
-from admire.retrieval import RetrieveSettings, read_retrieval, retrieve_split, write_retrieval
-from admire.retrieval.passages import read_split, write_split
-from admire.run_folder import (
+from admire.past_runs import (
     compare_runs,
     first_rankings,
     open_run_replies,
@@ -49,6 +44,11 @@ from admire.run_folder import (
     read_run,
     score_run,
 )
+from admire.prompts import Prompts
+from admire.recorded import open_replies
+from admire.report import write_report
+from admire.retrieval import RetrieveSettings, read_retrieval, retrieve_split, write_retrieval
+from admire.retrieval.passages import read_split, write_split
 from admire.senses import LightDetector, open_detector, read_senses, write_senses
 from admire.senses.sense import Sense
 from admire.senses.task2a import read_compounds, read_idiomaticity, read_uses

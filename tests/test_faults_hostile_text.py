@@ -34,10 +34,10 @@ from admire.encoders import Query, Vectors
 from admire.files import guarded, unguarded
 from admire.llm import Reply
 from admire.meaning import gloss, meaning
+from admire.past_runs import read_cosines, read_run
 from admire.progress import show_progress
 from admire.prompts import FOLDER, Prompts, quoted
 from admire.rankers.pointwise import read_letters
-from admire.run_folder import read_cosines, read_run
 from admire.senses import LightDetector
 from admire.senses.sense import read_senses
 from admire.sts.evaluation import rate

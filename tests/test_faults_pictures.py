@@ -27,8 +27,8 @@ from admire.encoders.images import read_image
 from admire.llm.chat import Image as Asked
 from admire.llm.pictures import data_uri, image_size
 from admire.overlap import picture_hash
+from admire.past_runs import read_run
 from admire.report import thumbnail, write_report
-from admire.run_folder import read_run
 from admire.serve.pictures import check_picture
 from admire.serve.problems import Problem
 

@@ -20,16 +20,16 @@ from processes import rounds, together
 from toys import OWL, PictureEncoder, WordEncoder, explains
 
 from admire import Settings, UserError, rank, read_items, write_run
+from admire.cache import Cache
 from admire.collections import add_to_index, open_index, remove_from_index, write_index
 from admire.collections import shards as sharding
 from admire.fusion import fuse
+from admire.past_runs import read_run
 from admire.report import write_report
 from admire.run_blocks import rank_file
-from admire.run_folder import read_run
 from admire.senses.sense import Sense, read_senses, write_senses
 from admire.storage import (
     MARKER,
-    Cache,
     cache_dir,
     check_folder,
     note_addition,

@@ -30,7 +30,7 @@ from admire.choices import Fusion
 from admire.evaluation import score_items
 from admire.fusion import fuse
 from admire.llm import open_llm
-from admire.run_folder import read_run
+from admire.past_runs import read_run
 from admire.scorer import comparable, fuse_scores, rank_names
 
 METHODS = get_args(Fusion)

@@ -14,10 +14,10 @@ from test_llm_pictures import drawn
 from toys import ScriptedChat
 from werkzeug import Response
 
+from admire.cache import Cache
 from admire.errors import UserError
 from admire.llm import CachedChat, Image, Question, Reply, Usage, open_llm
 from admire.llm.openai import OpenAIChat
-from admire.storage import Cache
 
 SCHEMA = {
     "type": "object",

@@ -17,7 +17,7 @@ from toys import OWL, WordEncoder, says
 from admire import Candidate, Scoring, Settings, UserError, compare_runs, rank, write_run
 from admire.choices import Ranker
 from admire.llm import Question, Reply, Unanswered
-from admire.run_folder import read_cosines
+from admire.past_runs import read_cosines
 
 REASONING: tuple[Ranker, ...] = ("listwise", "pointwise", "pairwise")
 

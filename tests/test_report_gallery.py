@@ -13,8 +13,8 @@ from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains
 
 from admire import Candidate, Item, Run, Scoring, Settings, rank, write_run
 from admire.fusion import fuse
+from admire.past_runs import read_run
 from admire.report import Shown, gallery
-from admire.run_folder import read_run
 
 BOTH = Settings(sense="vote")
 

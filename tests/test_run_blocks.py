@@ -29,9 +29,9 @@ from admire import (
     write_run,
 )
 from admire.errors import Waiting
+from admire.past_runs import read_run
 from admire.run import Ranking
 from admire.run_blocks import rank_file
-from admire.run_folder import read_run
 from admire.settings import Asking
 from admire.storage import cache_dir
 

@@ -25,7 +25,7 @@ from admire import (
     write_run,
 )
 from admire.evaluation import score_items
-from admire.run_folder import read_run
+from admire.past_runs import read_run
 from admire.tuning import tune
 
 

@@ -22,7 +22,7 @@ from toys import ScriptedChat, WordEncoder
 
 from admire import SAMPLES, Settings, rank, read_items
 from admire.collections import write_index
-from admire.run_folder import read_run
+from admire.past_runs import read_run
 from admire.serve import Limits, Models, Service, make_server
 
 for package in ("PIL", "starlette", "uvicorn"):

@@ -17,7 +17,7 @@ from admire.choices import Track
 from admire.cli import main
 from admire.evaluation import score_items
 from admire.fusion import fuse
-from admire.run_folder import read_cosines
+from admire.past_runs import read_cosines
 from admire.scorer import TEXTS
 from admire.tuning import (
     WEIGHTS,

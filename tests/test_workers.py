@@ -19,9 +19,9 @@ from admire.collections.building import write_over
 from admire.encoders import open_encoder
 from admire.errors import UserError
 from admire.machine import cores
+from admire.past_runs import read_record
 from admire.progress import progress_told_to
 from admire.run_blocks import rank_file
-from admire.run_folder import read_record
 from admire.settings import Asking
 from admire.workers import STORE, SURROUNDINGS, Workers, over_workers
 

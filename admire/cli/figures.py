@@ -69,8 +69,8 @@ def sense_figures(
         run: the folder that knows the senses, if there is one.
         name: of the submission, in titles.
     """
+    from admire.past_runs import abstained_below
     from admire.reliability import at_coverages, decided, risk_curve, sense_summary, without_unsure
-    from admire.run_folder import abstained_below
 
     if run is None:
         return None

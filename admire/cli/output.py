@@ -50,7 +50,7 @@ def show_run(out: Path, written: Iterable[Path]) -> None:
         written: what is told to have been written.
     """
     from admire.evaluation import summarise
-    from admire.run_folder import (
+    from admire.past_runs import (
         abstained_below,
         count_unsure,
         first_rankings,

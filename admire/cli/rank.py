@@ -327,8 +327,8 @@ def score(
     """
     from admire.evaluation import paired_difference, score_items, summarise
     from admire.items import read_items
+    from admire.past_runs import read_predictions
     from admire.published import check_fits
-    from admire.run_folder import read_predictions
     from admire.seen import warn_of_seen
 
     if len(submissions) > 2:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from admire.cache import Cache
 from admire.encoders.images import read_bytes
 from admire.encoders.protocols import Query, Role, TextEncoder, Towers, Vectors
 from admire.errors import UserError
 from admire.machine import cores
 from admire.progress import show_progress
-from admire.storage import Cache, cache_dir
+from admire.storage import cache_dir
 
 if TYPE_CHECKING:
     from admire.encoders.sentence import SentenceEncoder

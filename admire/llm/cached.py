@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 
+from admire.cache import Cache
+from admire.files import known_fields
 from admire.llm.chat import ChatModel, Image, Question, Reply, Usage
 from admire.llm.pictures import digest
-from admire.storage import Cache, cache_dir, known_fields
+from admire.storage import cache_dir
 
 RECORD = b"\x1e"
 """What a kept reply begins with, its record in JSON follows; older ones are the text alone."""

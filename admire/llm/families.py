@@ -41,7 +41,7 @@ def _recorded(
 
 
 def _run(source: str, url: str | None, timeout: float, parallel: int | None) -> list[ChatModel]:
-    from admire.run_folder import open_run_replies
+    from admire.past_runs import open_run_replies
 
     return [*open_run_replies(Path(source).expanduser())]
 

@@ -15,10 +15,10 @@ from admire import metrics
 from admire.choices import TRACKS
 from admire.errors import UserError
 from admire.files import parse_json, read_text
+from admire.past_runs import read_cosines, read_record
 from admire.report.drawing import MARKERS, MUTED, RUNS, draw, legend, short
 from admire.report.plots import by_run
 from admire.report.report import Plot, Report, Table
-from admire.run_folder import read_cosines, read_record
 from admire.scorer import Scoring
 from admire.tuning import gates, rescore_all
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from admire.choices import Images, check_setting
 from admire.errors import UserError, check_extra
 from admire.llm.pictures import image_size
+from admire.past_runs import read_run
 from admire.report.audited import run_audits
 from admire.report.curves import sweep_report, tuning_plots
 from admire.report.gallery import gallery
@@ -24,7 +25,6 @@ from admire.report.tables import ranking_tables
 from admire.report.texts import retrieval_report, senses_report
 from admire.report.thumbnails import Shown, Thumbnails, make_thumbnails
 from admire.run import Run
-from admire.run_folder import read_run
 from admire.storage import note_addition, write_whole
 
 log = logging.getLogger("admire")
