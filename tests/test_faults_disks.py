@@ -288,8 +288,9 @@ def test_what_was_there_stays_whole_on_a_disk_that_is_read_only(tmp_path, disk: 
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_file_in_the_place_of_the_folder_above_is_told(tmp_path, name: str):
     (tmp_path / "file").write_text("years of work")
-    with pytest.raises(UserError, match="file"):
+    with pytest.raises(UserError) as caught:
         MAKERS[name](tmp_path / "file" / name, tmp_path)
+    assert str(caught.value).startswith(str(tmp_path / "file"))
     assert (tmp_path / "file").read_text() == "years of work"
 
 

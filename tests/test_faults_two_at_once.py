@@ -524,14 +524,20 @@ def test_reports_written_at_the_same_time_are_whole_and_their_run_can_be_replace
     write_run(run, folder)
     write_report([folder], tmp_path / "alone.html")
 
-    def work(who: int) -> None:
-        write_report([folder], tmp_path / "same.html")
-        for k in range(20):
-            (folder / f"{who} {k}.html").write_text("as if it were a report")
-            note_addition(folder / f"{who} {k}.html")
+    def work(who: int) -> Callable[[int], None]:
+        def note_and_write(turn: int) -> None:
+            for k in range(10):
+                file = folder / f"{who} {turn} {k}.html"
+                file.write_text("as if it were a report")
+                note_addition(file)
+            write_report([folder], tmp_path / f"{turn}.html")
 
-    assert together(partial(work, 0), partial(work, 1)) == ["", ""]
-    assert (tmp_path / "same.html").stat().st_size == (tmp_path / "alone.html").stat().st_size
+        return note_and_write
+
+    for turn, said in enumerate(rounds(2, work(0), work(1))):
+        assert said == ["", ""]
+        size = (tmp_path / f"{turn}.html").stat().st_size
+        assert size == (tmp_path / "alone.html").stat().st_size
     check_folder(folder, "run")  # none of the forty is foreign to it
 
 

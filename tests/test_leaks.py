@@ -57,11 +57,12 @@ def keeps(folder: Path) -> None:
 
 
 def keeps_beside(folder: Path) -> None:
-    """In the write-ahead log of a database that is still open."""
+    """In the write-ahead log of a database that is still open, where what was removed stays."""
     database = sqlite3.connect(folder / "some.sqlite", isolation_level=None)
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("CREATE TABLE kept (text TEXT)")
     database.execute("INSERT INTO kept VALUES (?)", [KEY])
+    database.execute("DELETE FROM kept")
     keeps_beside.open = database  # type: ignore[attr-defined]
 
 

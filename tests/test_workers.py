@@ -141,8 +141,11 @@ def test_error_comes_after_the_units_before_it():
 
 def test_surroundings_of_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.chdir(tmp_path)
-    asked = ["cores", "OMP_NUM_THREADS", "cwd"]
-    assert list(over_workers(asked, open_self, TWO)) == [1, "1", str(tmp_path)]
+    usage = "RAY_USAGE_STATS_ENABLED"
+    monkeypatch.delenv(usage, raising=False)
+    asked = ["cores", "OMP_NUM_THREADS", "cwd", usage]
+    assert list(over_workers(asked, open_self, TWO)) == [1, "1", str(tmp_path), "0"]
+    assert os.environ[usage] == "0"  # where Ray is started
 
 
 @pytest.mark.parametrize("address", ["nonsense", "10.0.0.1", "ray://:1", "host:99999999"])
