@@ -12,6 +12,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import tarfile
 import zipfile
@@ -210,6 +211,13 @@ def search(folder: Path) -> Any:
     return found.search({"gloss": query}, {"gloss": 1.0}, 2)
 
 
+def add(folder: Path) -> Any:
+    copy = folder.with_name(f"{folder.name}.copy")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(folder, copy)
+    return add_to_index(text("more.txt", "a desk\n")(folder.parent), WordEncoder(), copy)
+
+
 def detector(folder: Path) -> Path:
     path = folder / "detector.json"
     made = LightDetector("marked", "marked:1", np.eye(2, 4), np.zeros(2), True, {"items": 1})
@@ -361,6 +369,7 @@ KINDS: dict[str, Kind] = {
     "collection, .parquet": Kind(parquet, (things,), ("things.parquet",)),
     "collection, .tar": Kind(tar, (things,), ("things.tar",)),
     "index": Kind(index, (search,), ("*.json", "shards/*/*", "whole/*/*")),
+    "index, added to": Kind(index, (add,), ("*.json", "shards/*/*", "whole/*/*")),
     "head": Kind(head, (project,), ("head.json", "head.safetensors")),
     "detector": Kind(detector, (open_detector,), ("detector.json",)),
     "run": Kind(
