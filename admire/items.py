@@ -161,8 +161,9 @@ def data_file(path: Path) -> Path:
 def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     number = 0
     for table in table_parts(path, ("compound",)):
-        candidates = _numbers(table, r"image(\d+)_(?:name|caption)")
-        sequence = _numbers(table, r"sequence_(?:image|caption)(\d+)")
+        # Python makes no number of more digits.
+        candidates = _numbers(table, r"image(\d{1,4000})_(?:name|caption)")
+        sequence = _numbers(table, r"sequence_(?:image|caption)(\d{1,4000})")
         if not sequence and "expected_item" not in table:
             check_columns(path, table, ("sentence",))
         for cells in table.to_dict("records"):

@@ -23,6 +23,7 @@ CELLS = (
     *("\ufeff", "\u202e", '"', "'", "\\", "a\tb", "a,b", "a\nb", "\r", "\u2028"),
     *("../a.png", "/etc/passwd", "a/" * 3000),
     *("idiomatic", "literal", "en", "xx-", "1.png", "image1_name", "candidate1"),
+    *("image" + "9" * 5000 + "_name", "sequence_caption" + "9" * 5000),
     *("<b>", "{{ 1 }}"),
 )  # fmt: skip
 RAW = (

@@ -253,6 +253,10 @@ def test_what_is_wrong_with_a_parquet_file_is_named(tmp_path):
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(UserError, match=r"t\.parquet: is no Parquet file, or damaged \("):
         read_texts(path)
+    content = write(tmp_path / "t.parquet", [{"id": "a", "text": "b"}]).read_bytes()
+    path.write_bytes(content.replace(b"text", b"te\xc2t"))
+    with pytest.raises(UserError, match=r"damaged \(a text in it is not UTF-8\)"):
+        read_texts(path)
 
 
 def test_parquet_needs_its_extra(tmp_path, monkeypatch):

@@ -7,9 +7,12 @@ and ten thousand where ``pytest -m slow`` is asked for.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import re
 import resource
+import shutil
 import signal
 import tarfile
 import zipfile
@@ -32,7 +35,7 @@ from toys import OWL, PAPER, ScriptedChat, WordEncoder, explains, says
 import admire
 from admire import Candidate, Item, UserError
 from admire.augment import Rewritten, read_rewritten, write_rewritten
-from admire.collections import open_index, write_index
+from admire.collections import add_to_index, open_index, write_index
 from admire.collections.sources import read_things
 from admire.encoders.images import read_bytes
 from admire.past_runs import (
@@ -208,6 +211,13 @@ def search(folder: Path) -> Any:
     return found.search({"gloss": query}, {"gloss": 1.0}, 2)
 
 
+def add(folder: Path) -> Any:
+    copy = folder.with_name(f"{folder.name}.copy")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(folder, copy)
+    return add_to_index(text("more.txt", "a desk\n")(folder.parent), WordEncoder(), copy)
+
+
 def detector(folder: Path) -> Path:
     path = folder / "detector.json"
     made = LightDetector("marked", "marked:1", np.eye(2, 4), np.zeros(2), True, {"items": 1})
@@ -359,6 +369,7 @@ KINDS: dict[str, Kind] = {
     "collection, .parquet": Kind(parquet, (things,), ("things.parquet",)),
     "collection, .tar": Kind(tar, (things,), ("things.tar",)),
     "index": Kind(index, (search,), ("*.json", "shards/*/*", "whole/*/*")),
+    "index, added to": Kind(index, (add,), ("*.json", "shards/*/*", "whole/*/*")),
     "head": Kind(head, (project,), ("head.json", "head.safetensors")),
     "detector": Kind(detector, (open_detector,), ("detector.json",)),
     "run": Kind(
@@ -733,3 +744,41 @@ def test_vectors_that_are_no_numbers_or_too_short_are_refused(tmp_path: Path):
         np.save(vectors, wrong)
         with pytest.raises(UserError, match="its files do not belong together"):
             open_index(path)
+
+
+def in_zip(content: bytes, old: bytes, new: bytes) -> bytes:
+    """A zip file in which each file has something else, and the right checksums."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as file, zipfile.ZipFile(written, "w") as other:
+        for name in file.namelist():
+            other.writestr(name, file.read(name).replace(old, new))
+    return written.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("file", "harm", "told"),
+    [
+        ("moments.npz", lambda one: in_zip(one, b"False", b"Falze"), "content cannot be read"),
+        ("moments.npz", lambda one: b"", "moments.npz: is damaged"),
+        ("things.jsonl", lambda one: b"", "00000: is damaged (rows are missing)"),
+    ],
+    ids=["an array's head", "no moments", "no rows"],
+)
+def test_nothing_is_added_to_an_index_with_a_damaged_shard(tmp_path: Path, file, harm, told):
+    path = index(tmp_path)
+    (one,) = path.glob(f"shards/*/{file}")
+    one.write_bytes(harm(one.read_bytes()))
+    before = {one.name for one in path.rglob("*.npy")}, (path / "index.json").read_bytes()
+    more = text("more.txt", "a desk\n")(tmp_path)
+    with pytest.raises(UserError, match=re.escape(told)) as caught:
+        add_to_index(more, WordEncoder(), path)
+    check_message(caught.value, path)
+    assert before == ({one.name for one in path.rglob("*.npy")}, (path / "index.json").read_bytes())
+
+
+def test_what_numpy_says_of_its_own_objects_is_not_told(tmp_path: Path):
+    path = index(tmp_path)
+    (vectors,) = path.glob("shards/*/caption.npy")
+    vectors.write_bytes(vectors.read_bytes().replace(b"False", b"Falze"))
+    with pytest.raises(UserError, match=r"damaged \(its content cannot be read\)"):
+        open_index(path)

@@ -430,6 +430,11 @@ def test_candidates_with_captions_only_are_numbered(write_table):
     )
 
 
+def test_a_column_whose_number_has_thousands_of_digits_is_one_of_others(write_table):
+    (item,) = read_items(write_table(admire_row() | {f"image{'9' * 5000}_name": "z.png"}))
+    assert [one.name for one in item.candidates] == [*NAMES]
+
+
 @pytest.mark.parametrize("numbers", [(1, 2, 4), (0, 1, 2), (2, 3, 10)])
 def test_no_image_column_is_passed_over_however_it_is_numbered(write_table, tmp_path, numbers):
     pictures(tmp_path, *(f"{k}.png" for k in numbers))

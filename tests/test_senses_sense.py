@@ -84,6 +84,7 @@ def test_tables_of_older_versions_have_neither_language_nor_probability(tmp_path
         ("probability", "1.5", "row 2, probability: is '1.5', not a number from 0 to 1"),
         ("probability", "nan", "row 2, probability: is 'nan', not"),
         ("literal", "-1", "row 2, literal: is '-1', not a number of votes"),
+        ("literal", "9" * 5000, "row 2, literal: is '999"),
         ("language", "Portuguese!", "row 2, language: 'Portuguese!' is not"),
     ],
 )

@@ -15,7 +15,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from admire.collections.shards import (
     Stored,
     copy_shard,
     digest,
+    reason,
     write_moments,
     write_shard,
 )
@@ -301,15 +301,17 @@ class _Known:
         self._db.execute("CREATE INDEX places ON known (shard)")
         self.close = self._db.close
 
-    def take(self, name: str, source: int | None, stored: Stored) -> None:
-        """Take in what a shard holds."""
+    def take(self, name: str, source: int | None, stored: Stored) -> int:
+        """Take in what a shard holds, and tell how many things that are."""
         rows: list[tuple[dict[str, Any], int | None, int]]
         rows = [(one, k, 0) for k, one in enumerate(stored.rows())]
+        count = len(rows)
         rows += [(one, None, 1) for one in stored.left_out()]
         self._db.executemany(
             "INSERT OR IGNORE INTO known VALUES (?, ?, ?, ?, ?, 0, ?)",
             [(one["id"], one["digest"], name, k, source, out) for one, k, out in rows],
         )
+        return count
 
     def new(self, things: Iterable[Thing], source: int, sources: Sequence[str]) -> Iterator[Thing]:
         """Those things that are not there. What they replace is forgotten.
@@ -392,7 +394,9 @@ def _bring_up_to_date(
         for name in (*entries, *pending):
             origin = entries[name]["source"] if name in entries else None
             try:
-                known.take(name, origin, _stored(folder, name))
+                count = known.take(name, origin, _stored(folder, name))
+                if name in entries and count != entries[name]["things"]:
+                    raise ValueError("rows are missing")
             except (OSError, ValueError, KeyError) as error:
                 raise _damaged(folder, name, error) from None
         try:
@@ -472,12 +476,14 @@ def _entry(folder: Path, name: str, source: int) -> dict[str, Any]:
     """
     try:
         return {"name": name, "source": source, **_stored(folder, name).counts}
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+    except UserError:
+        raise
+    except Exception as error:  # a damaged file makes NumPy raise nearly anything
         raise _damaged(folder, name, error) from None
 
 
 def _damaged(folder: Path, name: str, error: Exception) -> UserError:
-    return UserError(f"{folder / 'shards' / name}: is damaged ({error}). Index again.")
+    return UserError(f"{folder / 'shards' / name}: is damaged ({reason(error)}). Index again.")
 
 
 def _is_whole(folder: Path, name: str) -> bool:

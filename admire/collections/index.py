@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from admire.choices import TRACKS
-from admire.collections.shards import Mask, Moments, Shard, Stored, encode, read_moments
+from admire.collections.shards import Mask, Moments, Shard, Stored, encode, read_moments, reason
 from admire.encoders import TextEncoder, Vectors
 from admire.errors import UserError
 from admire.files import parse_json, regular
@@ -288,5 +288,4 @@ def _opened(folder: Path, entry: Mapping[str, Any], known: Mapping[str, Moments]
 
 
 def _damaged(folder: Path, error: Exception) -> UserError:
-    reason = error.strerror if isinstance(error, OSError) else error
-    return UserError(f"{folder}: is no index, or damaged ({reason}). Index again.", "index")
+    return UserError(f"{folder}: is no index, or damaged ({reason(error)}). Index again.", "index")

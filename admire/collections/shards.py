@@ -230,7 +230,11 @@ class Stored:
 
     def moments(self) -> dict[str, Moments]:
         """The moments of each track."""
-        return read_moments(self.folder / "moments.npz")
+        path = self.folder / "moments.npz"
+        try:
+            return read_moments(path)
+        except Exception as error:  # as above
+            raise _broken(path, error) from None
 
     def things(self, rows: Sequence[int]) -> list[Candidate]:
         """See :class:`Shard`."""
@@ -273,7 +277,13 @@ def _checked(line: bytes) -> dict[str, Any]:
 
 
 def _broken(path: Path, error: Exception) -> UserError:
-    return UserError(f"{path}: is damaged ({error}). Index again.", "index")
+    return UserError(f"{path}: is damaged ({reason(error)}). Index again.", "index")
+
+
+def reason(error: Exception) -> str:
+    """Why a file of an index cannot be read, without what NumPy says of objects of Python."""
+    said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return said if said and " object at 0x" not in said else "its content cannot be read"
 
 
 def _thing(row: Mapping[str, Any]) -> Candidate:

@@ -303,6 +303,10 @@ def _parquet(path: Path, unpacked: Path) -> Iterator[Thing]:
                 for row in batch.to_pylist():
                     number += 1
                     yield _parquet_thing(row, number, path, unpacked)
+    except UnicodeDecodeError:
+        raise UserError(
+            f"{path}: is no Parquet file, or damaged (a text in it is not UTF-8)."
+        ) from None
     except (pyarrow.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path}: is no Parquet file, or damaged ({reason}).") from None

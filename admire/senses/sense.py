@@ -178,7 +178,7 @@ def _share(cell: str, where: str) -> float:
 
 
 def _count(cell: str, where: str) -> int:
-    if not cell.isdecimal():
+    if not cell.isdecimal() or len(cell) > 9:
         raise UserError(f"{where}: is '{cell}', not a number of votes.")
     return int(cell)
 

@@ -211,7 +211,7 @@ async def send_picture(request: Request) -> Response:
     path, kind = picture.path, picture.type
     wanted = request.query_params.get("side")
     if wanted is not None:
-        if not wanted.isdecimal() or int(wanted) not in SIDES:
+        if not wanted.isdecimal() or len(wanted) > 4 or int(wanted) not in SIDES:
             raise Problem(422, f"side: is not a number from {SIDES[0]} to {SIDES[-1]}.")
         path, kind = visitor.folder / f"{picture.id}.{wanted}", "image/webp"
         async with service.one_at_a_time:
