@@ -776,6 +776,9 @@ def test_nothing_is_added_to_an_index_with_a_damaged_shard(tmp_path: Path, file,
     if file == "things.jsonl":
         with pytest.raises(UserError, match=re.escape(told)):
             remove_from_index(["a"], path)
+        one.unlink()
+        with pytest.raises(UserError, match=r"things\.jsonl: is damaged \(No such file"):
+            remove_from_index(["a"], path)
     assert before == ({one.name for one in path.rglob("*.npy")}, (path / "index.json").read_bytes())
 
 
