@@ -486,6 +486,7 @@ TOO_MUCH = ("[" * 100_000, '"\\ud800"', "9" * 5000, "1" + "0" * 400, "1e400", "N
         ("IdioLink", "test/queries.json"),
         ("index", "index.json"),
         ("index", "shards/00000/things.jsonl"),
+        ("index, added to", ".admire.json"),
         ("head", "head.json"),
         ("detector", "detector.json"),
         ("run", "run.json"),
