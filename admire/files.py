@@ -155,6 +155,8 @@ def _check_width(path: Path, text: IO[str]) -> None:
 def _well_formed(path: Path) -> Iterator[None]:
     try:
         yield
+    except pd.errors.EmptyDataError:  # it holds more than one byte order mark
+        raise UserError(f"{path}: the file is empty.") from None
     except pd.errors.ParserError as error:
         reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
         raise UserError(f"{path}: is not a well-formed table ({reason}).") from None

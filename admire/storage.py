@@ -258,7 +258,7 @@ def _not_ours(folder: Path, what: str) -> list[str]:
     try:
         marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
         wrote, holds = str(marker["what"]), set(map(str, marker["holds"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise UserError(
             f"{folder / MARKER}: is damaged, so nobody knows whether this folder may be replaced. "
             f"Choose another place for the {what}.",
@@ -290,7 +290,8 @@ def note_addition(file: Path) -> None:
         UserError: the marker cannot be written.
     """
     marker = file.resolve().parent / MARKER
-    with suppress(OSError, ValueError, KeyError, TypeError), _turn(marker.parent):
+    damaged = (ValueError, KeyError, TypeError, RecursionError)
+    with suppress(OSError, *damaged), _turn(marker.parent):
         # If there is no such file or it is damaged, the folder is not admire's.
         known = json.loads(marker.read_text(encoding="utf-8"))
         known["holds"] = sorted({*known["holds"], file.name})

@@ -173,7 +173,7 @@ def test_an_audit_of_a_run_stands_in_its_folder_and_in_its_report(capsys, other,
 def test_a_damaged_audit_is_told_by_the_report(capsys, other, tmp_path):
     items = read_items(other)
     write_run(rank(items, Settings(query="sentence"), encoder=WordEncoder()), tmp_path / "run")
-    for text in ("{", "[]", '{"against": [{}], "items": 3}'):
+    for text in ("[" * 100_000, "{", "[]", '{"against": [{}], "items": 3}'):
         (tmp_path / "run" / "audit.json").write_text(text)
         code, _, err = run(capsys, "report", tmp_path / "run", "--out", tmp_path / "page.html")
         assert code == 2

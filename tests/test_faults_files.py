@@ -35,7 +35,7 @@ from toys import OWL, PAPER, ScriptedChat, WordEncoder, explains, says
 import admire
 from admire import Candidate, Item, UserError
 from admire.augment import Rewritten, read_rewritten, write_rewritten
-from admire.collections import add_to_index, open_index, write_index
+from admire.collections import add_to_index, open_index, remove_from_index, write_index
 from admire.collections.sources import read_things
 from admire.encoders.images import read_bytes
 from admire.past_runs import (
@@ -486,6 +486,7 @@ TOO_MUCH = ("[" * 100_000, '"\\ud800"', "9" * 5000, "1" + "0" * 400, "1e400", "N
         ("IdioLink", "test/queries.json"),
         ("index", "index.json"),
         ("index", "shards/00000/things.jsonl"),
+        ("index, added to", ".admire.json"),
         ("head", "head.json"),
         ("detector", "detector.json"),
         ("run", "run.json"),
@@ -773,6 +774,12 @@ def test_nothing_is_added_to_an_index_with_a_damaged_shard(tmp_path: Path, file,
     with pytest.raises(UserError, match=re.escape(told)) as caught:
         add_to_index(more, WordEncoder(), path)
     check_message(caught.value, path)
+    if file == "things.jsonl":
+        with pytest.raises(UserError, match=re.escape(told)):
+            remove_from_index(["a"], path)
+        one.unlink()
+        with pytest.raises(UserError, match=r"things\.jsonl: is damaged \(No such file"):
+            remove_from_index(["a"], path)
     assert before == ({one.name for one in path.rglob("*.npy")}, (path / "index.json").read_bytes())
 
 
@@ -782,3 +789,24 @@ def test_what_numpy_says_of_its_own_objects_is_not_told(tmp_path: Path):
     vectors.write_bytes(vectors.read_bytes().replace(b"False", b"Falze"))
     with pytest.raises(UserError, match=r"damaged \(its content cannot be read\)"):
         open_index(path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("sources",), None),
+        (("engine",), 1),
+        (("whole",), "1"),
+        (("shards", 0, "source"), 7),
+        (("shards", 0, "name"), "../other"),
+        (("shards", 0, "things"), 1.5),
+    ],
+    ids=lambda one: one[-1] if isinstance(one, tuple) else None,
+)
+def test_nothing_is_added_to_an_index_with_another_record(tmp_path: Path, keys, value):
+    path = index(tmp_path)
+    record = json.loads((path / "index.json").read_text())
+    put(record, *keys, value=value)
+    (path / "index.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=r"index\.copy: is no index, or damaged \("):
+        add(path)

@@ -103,6 +103,7 @@ def test_a_cell_that_cannot_be_used_is_named(tmp_path, column, cell, message):
     [
         ("compound\tsentence\nnight owl\tA.\n", "column 'sentence_type' is missing"),
         ("", "is empty"),
+        ("\ufeff\ufeff", "is empty"),
     ],
 )
 def test_another_table_is_refused(tmp_path, text, message):

@@ -206,6 +206,8 @@ def remove_from_index(names: Sequence[str], index: Path) -> Changes:
                 fits = {name for name in names if row["id"] == name or fnmatchcase(row["id"], name)}
                 found |= fits
                 mask.append(not fits)
+            if len(mask) != entry["things"]:
+                raise _damaged(index, entry["name"], ValueError("rows are missing"))
             masks.append(np.array(mask, dtype=bool))
         for name in names:
             if name not in found:

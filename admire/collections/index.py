@@ -232,9 +232,23 @@ def read_record(folder: Path) -> dict[str, Any]:
             raise ValueError(f"its format is {record['format']}")
         if {str} != {type(record["encoder"][name]) for name in ("name", "identity")}:
             raise ValueError("its encoder has no name")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        _check_shards(record)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(folder, error) from None
     return record
+
+
+def _check_shards(record: Mapping[str, Any]) -> None:
+    sources = record["sources"]
+    if {str} != {type(one) for one in (record["engine"], *sources)}:
+        raise ValueError("its engine or a source has no name")
+    numbers = [record["whole"]]
+    for entry in record["shards"]:
+        numbers += [entry["things"], entry["source"]]
+        if not entry["name"].isdecimal() or entry["source"] not in range(len(sources)):
+            raise ValueError("a shard has no name or source")
+    if {int} != {type(one) for one in numbers}:
+        raise ValueError("it holds something else than a number")
 
 
 def open_index(folder: Path) -> Index:

@@ -260,7 +260,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
         with regular(path).open("rb") as file:
             for line in file:
                 yield _checked(line)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise _broken(path, error) from None
 
 

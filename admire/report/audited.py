@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from admire.audit import AUDIT
 from admire.errors import UserError
-from admire.files import read_text
+from admire.files import parse_json, read_text
 from admire.overlap import KINDS
 from admire.report.names import file_name, plain_name
 from admire.report.report import Table
@@ -35,7 +34,7 @@ def run_audits(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
         if not path.is_file():
             continue
         try:
-            found = audit_tables(json.loads(read_text(path)), of=name if len(folders) > 1 else "")
+            found = audit_tables(parse_json(read_text(path)), of=name if len(folders) > 1 else "")
         except (ValueError, KeyError, TypeError, AttributeError, IndexError):
             raise UserError(f"{path}: is damaged. Run admire audit again, or remove it.") from None
         tables += found
