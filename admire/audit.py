@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from admire.cards import SAW, check_saw
-from admire.choices import Number, check_setting
 from admire.errors import UserError
 from admire.files import read_text
 from admire.items import Candidate, Item, SenseLabel
+from admire.metrics import Evenness, evenness
 from admire.overlap import KINDS, Digests, Kind, Part, alike, parts_of, picture_hashes
 
 if TYPE_CHECKING:
@@ -145,21 +145,6 @@ class Senses:
     idiomatic: int
     literal: int
     unknown: int
-
-
-@dataclass(frozen=True)
-class Evenness:
-    """How evenly something falls on places.
-
-    Attributes:
-        counts: how often it falls on each place.
-        expected: how often it would on average, if every place of an item were as likely.
-        p: how likely chance alone is as uneven as that or more; by simulation.
-    """
-
-    counts: tuple[int, ...]
-    expected: tuple[float, ...]
-    p: float
 
 
 @dataclass(frozen=True)
@@ -463,32 +448,3 @@ def _lengths(items: Sequence[Item]) -> Iterator[Length]:
     ):
         if counts:
             yield Length(what, min(counts), float(np.median(counts)), max(counts))
-
-
-def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int = 0) -> Evenness:
-    """How evenly places are taken.
-
-    Args:
-        places: from 0, each with the number of places that there were.
-        draws: how often chance is simulated.
-
-    Raises:
-        UserError: the seed is negative.
-    """
-    check_setting("seed", seed, Number(0, whole=True))
-    sizes: Counter[int] = Counter()
-    taken: Counter[int] = Counter()
-    for place, count in places:
-        sizes[count] += 1
-        taken[place] += 1
-    width, rng = max(sizes), np.random.default_rng(seed)
-    expected = np.zeros(width)
-    drawn = np.zeros((draws, width))
-    for count, times in sorted(sizes.items()):
-        expected[:count] += times / count
-        drawn[:, :count] += rng.multinomial(times, [1 / count] * count, size=draws)
-    counts = np.array([taken[k] for k in range(width)])
-    uneven = ((counts - expected) ** 2 / expected).sum()
-    chance = ((drawn - expected) ** 2 / expected).sum(axis=1)
-    p = (1 + (chance >= uneven - 1e-9).sum()) / (draws + 1)
-    return Evenness(tuple(counts.tolist()), tuple(expected.tolist()), float(p))

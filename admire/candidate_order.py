@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from admire.audit import Evenness, evenness
 from admire.choices import Number, RankQuery, check_setting
 from admire.encoders import TextEncoder
 from admire.errors import UserError
 from admire.items import Item
+from admire.metrics import Evenness, evenness
 from admire.past_runs import open_run_replies, read_run
 from admire.report.sources import item_keys
 from admire.run import Ranking, rank

@@ -1,12 +1,16 @@
-"""AdMIRe's figures for one ranking, and their means with bootstrap intervals."""
+"""Figures of rankings and of probabilities, with bootstrap intervals; how evenly places are taken."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from admire.choices import Number, check_setting
 
 METRICS = ("top1", "dcg", "corr_official", "corr_rank")
 SEQUENCE_METRICS = ("item_accuracy", "sense_accuracy")
@@ -246,3 +250,47 @@ def wilson_interval(share: float, count: int) -> tuple[float, float]:
     spread = math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2) * z
     half = spread / (1 + z * z / count)
     return max(0.0, middle - half), min(1.0, middle + half)
+
+
+@dataclass(frozen=True)
+class Evenness:
+    """How evenly something falls on places.
+
+    Attributes:
+        counts: how often it falls on each place.
+        expected: how often it would on average, if every place of an item were as likely.
+        p: how likely chance alone is as uneven as that or more; by simulation.
+    """
+
+    counts: tuple[int, ...]
+    expected: tuple[float, ...]
+    p: float
+
+
+def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int = 0) -> Evenness:
+    """How evenly places are taken.
+
+    Args:
+        places: from 0, each with the number of places that there were.
+        draws: how often chance is simulated.
+
+    Raises:
+        UserError: the seed is negative.
+    """
+    check_setting("seed", seed, Number(0, whole=True))
+    sizes: Counter[int] = Counter()
+    taken: Counter[int] = Counter()
+    for place, count in places:
+        sizes[count] += 1
+        taken[place] += 1
+    width, rng = max(sizes), np.random.default_rng(seed)
+    expected = np.zeros(width)
+    drawn = np.zeros((draws, width))
+    for count, times in sorted(sizes.items()):
+        expected[:count] += times / count
+        drawn[:, :count] += rng.multinomial(times, [1 / count] * count, size=draws)
+    counts = np.array([taken[k] for k in range(width)])
+    uneven = ((counts - expected) ** 2 / expected).sum()
+    chance = ((drawn - expected) ** 2 / expected).sum(axis=1)
+    p = (1 + (chance >= uneven - 1e-9).sum()) / (draws + 1)
+    return Evenness(tuple(counts.tolist()), tuple(expected.tolist()), float(p))

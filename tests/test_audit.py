@@ -14,10 +14,11 @@ from scipy import stats
 from toys import OWL, WordEncoder, explains
 
 from admire import SAMPLES, Candidate, Item, Settings, UserError, rank, read_items, write_run
-from admire.audit import Match, Place, Shared, audit, evenness
+from admire.audit import Match, Place, Shared, audit
 from admire.candidate_order import check_order, read_settings
 from admire.fusion import fuse
 from admire.items import iter_items
+from admire.metrics import evenness
 from admire.overlap import digests, parts_of
 from admire.past_runs import read_record
 
