@@ -1,4 +1,4 @@
-"""Figures of rankings and of probabilities, with bootstrap intervals; how evenly places are taken."""
+"""Figures of rankings and of probabilities, their bootstrap intervals, and the evenness of places."""
 
 from __future__ import annotations
 
