@@ -1,4 +1,4 @@
-"""Figures of rankings and of probabilities, their bootstrap intervals, and the evenness of places."""
+"""Figures of rankings and probabilities, their bootstrap intervals, the evenness of places."""
 
 from __future__ import annotations
 

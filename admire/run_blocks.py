@@ -304,6 +304,7 @@ def _begun(part: Path, opened: Opened, this: Mapping[str, Any]) -> Written | Non
     if not part.exists():
         return Written()
     found: dict[str, Any] = {}
+    why = "is of other data or settings"
     if (part / MARKER).is_file():
         with suppress(UserError):
             found = read_record(part)
@@ -313,11 +314,14 @@ def _begun(part: Path, opened: Opened, this: Mapping[str, Any]) -> Written | Non
             drop_parts(part)
             return None
         if all(state[name] == value for name, value in this.items()):
-            return _go_on(part, opened, found, state)
+            written = Written(state["items"], state["columns"], state["lengths"])
+            if cut_back(part, written):
+                return _go_on(part, opened, found, state, written)
+            why = "lacks something that was written"
     if (part / MARKER).is_file():
         drop_parts(part)
     check_folder(part, "run")
-    log.info("%s: is of other data or settings, so the run starts anew.", part)
+    log.info("%s: %s, so the run starts anew.", part, why)
     shutil.rmtree(part, ignore_errors=True)
     return Written()
 
@@ -329,10 +333,12 @@ def _same(found: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
 
 
 def _go_on(
-    part: Path, opened: Opened, found: Mapping[str, Any], state: Mapping[str, Any]
+    part: Path,
+    opened: Opened,
+    found: Mapping[str, Any],
+    state: Mapping[str, Any],
+    written: Written,
 ) -> Written:
-    written = Written(state["items"], state["columns"], state["lengths"])
-    cut_back(part, written)
     opened.record["started"] = found["started"]
     opened.timings.update(state["seconds"])
     opened.ledger.restore(state["asked"])

@@ -227,11 +227,14 @@ def _widen(folder: Path, new: Sequence[str]) -> None:
         raise unwritable(folder / WIDE, error) from error
 
 
-def cut_back(folder: Path, written: Written) -> None:
+def cut_back(folder: Path, written: Written) -> bool:
     """Take out of a run folder what came after the last whole block; see :func:`add_block`.
 
+    Returns:
+        Whether all of these blocks is there.
+
     Raises:
-        UserError: the folder cannot be written, or lacks something of these blocks.
+        UserError: the folder cannot be written.
     """
     wide, scores = folder / WIDE, folder / SCORES
     try:
@@ -241,8 +244,8 @@ def cut_back(folder: Path, written: Written) -> None:
             if header == ",".join(written.columns):
                 os.replace(wide, scores)
         for name, length in written.lengths.items():
-            if (folder / name).stat().st_size < length:
-                raise UserError(f"{folder / name}: is damaged. Remove {folder} to start anew.")
+            if not (folder / name).is_file() or (folder / name).stat().st_size < length:
+                return False
             os.truncate(folder / name, length)
         for path in folder.glob("submission_*.tsv"):
             if path.name not in written.lengths:
@@ -250,6 +253,7 @@ def cut_back(folder: Path, written: Written) -> None:
         drop_parts(folder)
     except OSError as error:
         raise unwritable(folder, error) from error
+    return True
 
 
 def drop_parts(folder: Path) -> None:

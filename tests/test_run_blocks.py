@@ -188,6 +188,22 @@ def test_a_run_that_dies_goes_on_and_leaves_the_same_files(
     assert not part.exists()
 
 
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_text("half")])
+@pytest.mark.parametrize("name", ["scores.csv", "items.jsonl"])
+def test_a_run_that_has_lost_what_was_written_starts_anew(
+    tmp_path, monkeypatch, data, settings, whole, caplog, name: str, harm: Callable[[Path], object]
+):
+    caplog.set_level("INFO", "admire")
+    with monkeypatch.context() as patch:
+        patch.setattr(run_blocks, "rank_block", dying(run_blocks.rank_block, 2))
+        with pytest.raises(Killed):
+            rank_file(data, tmp_path / "run", settings)
+    harm(tmp_path / "run.unfinished" / name)
+    rank_file(data, tmp_path / "run", settings)
+    assert "lacks something that was written, so the run starts anew" in caplog.text
+    assert files(tmp_path / "run") == whole
+
+
 def test_another_run_starts_anew_and_nobodys_folder_is_lost(
     tmp_path, monkeypatch, data, settings, caplog
 ):
