@@ -397,6 +397,29 @@ def only_writer(place: Path) -> Iterator[None]:
 
 
 @contextmanager
+def only_holder(folder: Path) -> Iterator[None]:
+    """Let one process at a time into a block that writes to this folder, whatever its cache is.
+
+    Where the file system has no such locks, as NFS, all are let in.
+
+    Raises:
+        UserError: another process is in the block.
+    """
+    try:
+        held = _lock(folder)
+    except BlockingIOError:
+        raise UserError(
+            f"Another run is writing to {folder}. Try again when it has ended, or choose another "
+            "place."
+        ) from None
+    try:
+        yield
+    finally:
+        if held is not None:
+            os.close(held)
+
+
+@contextmanager
 def alone(path: Path, what: str, patience: float = PATIENCE) -> Iterator[None]:
     """Keep other processes out of a block; the lock ends with the process, however that ends.
 
