@@ -10,11 +10,13 @@ from dataclasses import replace
 from functools import wraps
 from itertools import islice, zip_longest
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
 
+from admire.cards import Seen
 from admire.errors import UserError
 from admire.evaluation import (
     item_figures,
@@ -55,6 +57,9 @@ from admire.submission import Prediction, read_submission
 log = logging.getLogger("admire")
 
 Thing = TypeVar("Thing")
+
+UNSEEN: Seen = MappingProxyType({})
+"""One for all items: an empty dict for each would take much of the memory of a large run."""
 
 
 def _refusing_damage(read: Callable[..., Thing]) -> Callable[..., Thing]:
@@ -396,7 +401,7 @@ def score_run(folder: Path) -> pd.DataFrame | None:
                     "sentence_type": item.sentence_type,
                     **figures,
                     **sense_columns(prediction),
-                    SEEN: row.get(SEEN, {}),
+                    SEEN: row.get(SEEN, UNSEEN),
                 }
             )
         senses = dict.fromkeys(("sentence_type", "predicted_type"), SENSE_TYPE)
