@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,15 +111,28 @@ def bootstrap_intervals(
     """As :func:`bootstrap_interval`, of several figures, each (items,), of the same items."""
     arrays = [np.asarray(values, dtype=float) for values in figures]
     count = len(arrays[0]) if arrays else 0
-    rng = np.random.default_rng(seed)
     means = np.empty((len(arrays), resamples))
+    for part, drawn in _samples(count, resamples, seed):
+        for k, array in enumerate(arrays):
+            means[k, part] = array[drawn].mean(axis=1)
+    return _ends(means, level)
+
+
+def _samples(
+    count: int, resamples: int, seed: int
+) -> Iterator[tuple[slice, npt.NDArray[np.int64]]]:
+    """So many samples of items, drawn with replacement, a part at a time: which of the samples, and
+    the items of each, (samples, items)."""
+    rng = np.random.default_rng(seed)
     step = max(1, DRAWN // max(1, count))
     for start in range(0, resamples, step):
         stop = min(start + step, resamples)
-        drawn = rng.integers(0, count, size=(stop - start, count))
-        for k, array in enumerate(arrays):
-            means[k, start:stop] = array[drawn].mean(axis=1)
-    quantiles = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=1)
+        yield slice(start, stop), rng.integers(0, count, size=(stop - start, count))
+
+
+def _ends(values: npt.NDArray[np.float64], level: float) -> list[tuple[float, float]]:
+    """The percentile interval of each row."""
+    quantiles = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=1)
     return [(float(low), float(high)) for low, high in quantiles.T]
 
 
@@ -139,18 +152,13 @@ def bootstrap_statistics(
     seed: int = 0,
 ) -> list[tuple[float, float]]:
     """As :func:`bootstrap_intervals`, of what is no mean of the items; they number ``count``."""
-    rng = np.random.default_rng(seed)
     values = np.empty((len(statistics), resamples))
-    step = max(1, DRAWN // max(1, count))
-    for start in range(0, resamples, step):
-        stop = min(start + step, resamples)
-        drawn = rng.integers(0, count, size=(stop - start, count))
-        drawn += count * np.arange(stop - start)[:, None]
+    for part, drawn in _samples(count, resamples, seed):
+        drawn += count * np.arange(len(drawn))[:, None]
         draws = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
         for k, statistic in enumerate(statistics):
-            values[k, start:stop] = statistic(draws)
-    quantiles = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=1)
-    return [(float(low), float(high)) for low, high in quantiles.T]
+            values[k, part] = statistic(draws)
+    return _ends(values, level)
 
 
 def mean(values: npt.ArrayLike) -> Statistic:

@@ -408,10 +408,7 @@ def only_holder(folder: Path) -> Iterator[None]:
     try:
         held = _lock(folder)
     except BlockingIOError:
-        raise UserError(
-            f"Another run is writing to {folder}. Try again when it has ended, or choose another "
-            "place."
-        ) from None
+        raise _at_work(f"writing to {folder}") from None
     try:
         yield
     finally:
@@ -459,14 +456,18 @@ def _locked(path: Path, what: str, patience: float, note: Path) -> sqlite3.Conne
             who = ""
             with suppress(OSError, ValueError):
                 who = note.read_text()
-            raise UserError(
-                f"Another run is {what}{who}. Try again when it has ended, or choose another place."
-            ) from None
+            raise _at_work(f"{what}{who}") from None
         raise UserError(
             f"{path}: cannot be locked ({error}). Free space, remove the file, or set ADMIRE_CACHE "
             "to a folder on a disk of this machine."
         ) from error
     return lock
+
+
+def _at_work(what: str) -> UserError:
+    return UserError(
+        f"Another run is {what}. Try again when it has ended, or choose another place."
+    )
 
 
 def is_busy(error: Exception) -> bool:

@@ -167,14 +167,18 @@ def strict() -> Iterator[StrictServer]:
 
 
 @pytest.fixture
-def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The openai package waits before it tries again; not here."""
-    clock = SimpleNamespace(**{**vars(time), "sleep": lambda seconds: None})
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """No test sleeps: what the openai package would have slept, in seconds."""
+    waits: list[float] = []
+    clock = SimpleNamespace(**{**vars(time), "sleep": waits.append})
     monkeypatch.setattr("openai._base_client.time", clock)
+    return waits
 
 
 @pytest.fixture
-def official(strict: StrictServer, no_sleep: None, monkeypatch: pytest.MonkeyPatch) -> StrictServer:
+def official(
+    strict: StrictServer, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> StrictServer:
     """The same server in place of OpenAI's, whose prices are known."""
     import openai
 
@@ -247,6 +251,14 @@ def admire_row(compound: str = "night owl", **changes: str) -> dict[str, str]:
         row[f"image{k}_name"] = f"{name}.png"
         row[f"image{k}_caption"] = caption
     return row | changes
+
+
+def manifest_row(compound: str, sentence: str, places: str = "12345") -> dict[str, Any]:
+    """:func:`admire_row` as a row of a JSONL manifest; of its candidates those at these places."""
+    row = admire_row(compound, sentence=sentence)
+    things = [{"image": row[f"image{n}_name"], "caption": row[f"image{n}_caption"]} for n in places]
+    item = {name: row[name] for name in ("compound", "sentence", "expected_order")}
+    return item | {"sentence_type": "literal", "candidates": things}
 
 
 def sequence_row(compound: str = "night owl", **changes: str) -> dict[str, str]:

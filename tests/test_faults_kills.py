@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import admire_row
+from conftest import admire_row, manifest_row
 from kills import POSSIBLE, Nursery, Start, Told, kill_until_done
 from served import COMPOUNDS, answer
 from strict_server import Body, StrictServer, prompt_of
@@ -342,14 +342,8 @@ def many(tmp_path: Path) -> list[object]:
     compounds = (*COMPOUNDS, "hot air", "big fish", "owl")
     rows, replies = [], []
     for k, compound in enumerate(compounds):
-        row = admire_row(compound, sentence=f"A {compound} again, no. {k}.")
-        things = [
-            {"image": row[f"image{n}_name"], "caption": row[f"image{n}_caption"]}
-            for n in range(1, 6)
-        ]
-        item = {name: row[name] for name in ("compound", "sentence", "expected_order")}
-        more = {"language": "pt" if k % 3 == 2 else "en", "sentence_type": "literal"}
-        rows.append(item | more | {"candidates": things})
+        row = manifest_row(compound, f"A {compound} again, no. {k}.")
+        rows.append(row | {"language": "pt" if k % 3 == 2 else "en"})
         said = {"compound": compound, "sense": "idiomatic", "meaning": f"someone at {compound}"}
         replies.append(said)
     replies.append({"compound": "black sheep", "sense": "literal", "meaning": "a bird"})

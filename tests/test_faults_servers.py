@@ -22,7 +22,6 @@ from dataclasses import replace
 from email.utils import formatdate
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -40,6 +39,8 @@ from admire import Asking, Run, Settings, UserError, Waiting, rank
 from admire.llm import Question, open_llm
 from admire.storage import cache_dir
 
+pytestmark = pytest.mark.usefixtures("waits")
+
 WHOLE = whole(completion())
 SENT = completion().encode()
 
@@ -48,15 +49,6 @@ SENT = completion().encode()
 def raw(monkeypatch: pytest.MonkeyPatch) -> None:
     """For conftest.py: these are tests with servers. The command's handlers are of other tests."""
     monkeypatch.setattr(logging.getLogger("admire"), "handlers", [])
-
-
-@pytest.fixture(autouse=True)
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """No test sleeps: what the openai package would have slept, in seconds."""
-    waits: list[float] = []
-    clock = SimpleNamespace(**{**vars(time), "sleep": waits.append})
-    monkeypatch.setattr("openai._base_client.time", clock)
-    return waits
 
 
 def sends(content: bytes) -> Handler:

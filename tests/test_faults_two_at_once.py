@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import admire_row
+from conftest import manifest_row
 from processes import rounds, together
 from toys import OWL, PictureEncoder, WordEncoder, explains
 
@@ -86,15 +86,14 @@ def sets(tmp_path: Path) -> list[Path]:
     """Two sets of five items, which differ in their sentences and in the order of candidates."""
     paths = []
     for who in "ab":
-        rows = []
-        for k in range(5):
-            row = admire_row(sentence=f"{who}: a night owl again, no. {k}." + k * " Again.")
-            names = "12345" if who == "a" else "54321"
-            things = [
-                {"image": row[f"image{n}_name"], "caption": row[f"image{n}_caption"]} for n in names
-            ]
-            item = {name: row[name] for name in ("compound", "sentence", "expected_order")}
-            rows.append(item | {"candidates": things, "sentence_type": "literal"})
+        rows = [
+            manifest_row(
+                "night owl",
+                f"{who}: a night owl again, no. {k}." + k * " Again.",
+                "12345" if who == "a" else "54321",
+            )
+            for k in range(5)
+        ]
         paths.append(tmp_path / f"{who}.jsonl")
         paths[-1].write_text("\n".join(map(json.dumps, rows)))
     replies = {"compound": "night owl", "sense": "literal", "meaning": "a bird"}

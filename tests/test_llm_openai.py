@@ -8,11 +8,9 @@ import os
 import re
 import socket
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from chats import (
@@ -37,14 +35,7 @@ from admire.errors import UserError
 from admire.llm import CachedChat, open_llm
 from admire.llm.openai import OFFICIAL, RETRIES, THINKING_TOKENS, OpenAIChat
 
-
-@pytest.fixture(autouse=True)
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """No test sleeps: what the openai package would have slept, in seconds."""
-    waits: list[float] = []
-    clock = SimpleNamespace(**{**vars(time), "sleep": waits.append})
-    monkeypatch.setattr("openai._base_client.time", clock)
-    return waits
+pytestmark = pytest.mark.usefixtures("waits")
 
 
 @pytest.fixture

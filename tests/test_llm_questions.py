@@ -187,7 +187,7 @@ def test_a_model_that_cannot_see_is_told_at_once(httpserver, chat, tmp_path, no:
     assert len(httpserver.log) == 1
 
 
-@pytest.mark.usefixtures("no_sleep")
+@pytest.mark.usefixtures("waits")
 def test_a_passing_failure_at_the_first_image_is_tried_again(httpserver, chat, tmp_path: Path):
     serve(httpserver, refusal(503), refusal(429), refusal(500), completion("A"))
     parts = ("Which?", Image(drawn(tmp_path / "a.png")))

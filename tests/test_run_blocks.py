@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from commands import run
-from conftest import admire_row
+from conftest import manifest_row
 from strict_server import Body, StrictServer, prompt_of
 from toys import WordEncoder
 
@@ -50,14 +50,8 @@ def data(tmp_path: Path) -> Path:
     """Seven items in two languages, which come by turns."""
     rows = []
     for k, compound in enumerate(COMPOUNDS):
-        row = admire_row(compound, sentence=f"A {compound} again, no. {k}.")
-        things = [
-            {"image": row[f"image{n}_name"], "caption": row[f"image{n}_caption"]}
-            for n in range(1, 6)
-        ]
-        item = {name: row[name] for name in ("compound", "sentence", "expected_order")}
-        language = "pt" if k % 3 == 2 else "en"
-        rows.append(item | {"language": language, "candidates": things, "sentence_type": "literal"})
+        row = manifest_row(compound, f"A {compound} again, no. {k}.")
+        rows.append(row | {"language": "pt" if k % 3 == 2 else "en"})
     path = tmp_path / "manifest.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     return path
