@@ -1,12 +1,12 @@
-from .errors import UserError, Waiting
-from .forecast import Forecast, plan
-from .items import SAMPLES, Candidate, Item, read_items
-from .past_runs import compare_runs
-from .run import Run, rank
-from .run_folder import write_run
-from .scorer import Scoring
-from .settings import PROFILES, Asking, Settings
-from .submission import read_submission
+from .base.errors import UserError, Waiting
+from .data.items import SAMPLES, Candidate, Item, read_items
+from .data.submission import read_submission
+from .rankers.scorer import Scoring
+from .rankers.settings import PROFILES, Asking, Settings
+from .runs.forecast import Forecast, plan
+from .runs.past_runs import compare_runs
+from .runs.run import Run, rank
+from .runs.run_folder import write_run
 
 __version__: str
 

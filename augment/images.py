@@ -11,11 +11,10 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from admire.choices import Number, check_setting
-from admire.encoders.images import read_bytes, read_image
-from admire.errors import UserError, needs_extra
-from admire.progress import show_progress
-from admire.storage import (
+from admire.base.choices import Number, check_setting
+from admire.base.errors import UserError, needs_extra
+from admire.base.progress import show_progress
+from admire.base.storage import (
     MARKER,
     check_addition,
     mark_folder,
@@ -23,6 +22,7 @@ from admire.storage import (
     unwritable,
     write_whole,
 )
+from admire.data.pictures import read_bytes, read_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -10,11 +10,11 @@ from pathlib import Path
 import jinja2
 import jinja2.sandbox
 
-from admire.errors import UserError
-from admire.files import regular
-from admire.items import Item
-from admire.languages import base_language
-from admire.terminal import visible
+from admire.base.errors import UserError
+from admire.base.files import regular
+from admire.base.terminal import visible
+from admire.data.items import Item
+from admire.data.languages import base_language
 
 FOLDER = Path(__file__).parent
 

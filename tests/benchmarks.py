@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from toys import WordEncoder
 
-from admire.encoders import Query
-from admire.retrieval.passages import Passage, Split
+from admire.models.encoders import Query
+from admire.tasks.retrieval.passages import Passage, Split
 
 
 def passage(name: str, sentence: str, usage: str = "idiomatic", **changes: Any) -> Passage:

@@ -9,8 +9,8 @@ from pytest_httpserver import HTTPServer
 from toys import said
 from werkzeug import Request, Response
 
-from admire.errors import UserError
-from admire.llm.openai import OpenAIChat
+from admire.base.errors import UserError
+from admire.models.llm.openai import OpenAIChat
 
 CHAT = "/v1/chat/completions"
 KEY, PASSWORD, TOKEN = "sk-secret-123", "pa55w0rd", "t0k3n-of-a-test"

@@ -23,8 +23,8 @@ from towers import (
     xlm_roberta,
 )
 
-from admire.encoders.mclip import MClipEncoder
-from admire.encoders.openclip import OpenClipEncoder
+from admire.models.encoders.mclip import MClipEncoder
+from admire.models.encoders.openclip import OpenClipEncoder
 
 
 @pytest.fixture

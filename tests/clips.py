@@ -20,12 +20,12 @@ from PIL import Image
 from towers import PREPROCESS, TEXT, VISION
 
 from admire import UserError
-from admire.encoders import CachedEncoder, Device, Precision, Role, Vectors, open_encoder
-from admire.encoders.dual import DualEncoder
-from admire.encoders.mclip import MClipEncoder
-from admire.encoders.openclip import OpenClipEncoder
-from admire.encoders.placement import Placement
-from admire.encoders.sentence import SentenceEncoder
+from admire.models.encoders import CachedEncoder, Device, Precision, Role, Vectors, open_encoder
+from admire.models.encoders.dual import DualEncoder
+from admire.models.encoders.mclip import MClipEncoder
+from admire.models.encoders.openclip import OpenClipEncoder
+from admire.models.encoders.placement import Placement
+from admire.models.encoders.sentence import SentenceEncoder
 
 TEXTS = [
     "a night owl",

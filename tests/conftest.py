@@ -23,8 +23,8 @@ import pytest
 from filelock import FileLock
 from hypothesis import settings
 
-from admire.errors import UserError
-from admire.items import read_items
+from admire.base.errors import UserError
+from admire.data.items import read_items
 
 if TYPE_CHECKING:
     from browser import Look
@@ -182,8 +182,8 @@ def official(
     """The same server in place of OpenAI's, whose prices are known."""
     import openai
 
-    from admire.llm.limits import careful_client
-    from admire.llm.openai import OFFICIAL, OpenAIChat
+    from admire.models.llm.limits import careful_client
+    from admire.models.llm.openai import OFFICIAL, OpenAIChat
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
     careful = careful_client("openai:gpt-4o", OFFICIAL, 60.0)

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from admire.head.projection import Head
-from admire.head.settings import HeadTraining
-from admire.head.triplets import Triplets
+from admire.models.head_settings import HeadTraining
+from admire.models.projection import Head
+from admire.training.triplets import Triplets
 
 SETTINGS = HeadTraining(
     hidden=16,

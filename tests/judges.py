@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from admire import Candidate, Item, Settings
-from admire.choices import Ranker
-from admire.llm import Image, Question, Reply
+from admire.base.choices import Ranker
+from admire.models.llm import Image, Question, Reply
 
 SHOWN = re.compile(
     r'(?P<text>"(?:[^"\\]|\\.)*")|Candidate (?P<letter>[A-Z])\b|<image (?P<image>\d+)>'

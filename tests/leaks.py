@@ -23,7 +23,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from chats import KEY, PASSWORD, TOKEN
 
-from admire.errors import UserError
+from admire.base.errors import UserError
 
 SECRETS = (KEY, PASSWORD, TOKEN)
 SHOWN = 8

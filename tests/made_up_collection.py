@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from admire.collections import open_index, write_index
-from admire.collections.index import Index
+from admire.tasks.collections import open_index, write_index
+from admire.tasks.collections.index import Index
 
 WIDTH = 384
 FOUND = 10
@@ -75,7 +75,7 @@ def write(folder: Path, things: int) -> dict[str, Any]:
 
 def build(folder: Path) -> dict[str, Any]:
     """Build LanceDB's index of the same shards."""
-    from admire.collections.lance import build_lance
+    from admire.tasks.collections.lance import build_lance
 
     opened = open_index(folder / "index")
     return timed(lambda: build_lance(folder, opened.moments, opened.shards))
@@ -83,7 +83,7 @@ def build(folder: Path) -> dict[str, Any]:
 
 def nearly(folder: Path) -> Index:
     """The index with LanceDB as its engine."""
-    from admire.collections.lance import open_lance
+    from admire.tasks.collections.lance import open_lance
 
     opened = open_index(folder / "index")
     return replace(opened, engine=open_lance(folder, opened.moments, opened.shards))

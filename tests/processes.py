@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from admire.errors import UserError
+from admire.base.errors import UserError
 
 Work = Callable[[int], object]
 LONGEST = 60.0

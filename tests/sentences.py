@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from admire.sts.pairs import Group, Pair
+from admire.tasks.sts.pairs import Group, Pair
 
 Row = dict[str, str]
 

@@ -22,10 +22,10 @@ for package in ("PIL", "starlette", "uvicorn"):
 from PIL import Image  # noqa: E402 - after the skips
 from toys import ScriptedChat, WordEncoder, explains  # noqa: E402
 
-from admire.encoders import Vectors  # noqa: E402
-from admire.llm import ChatModel  # noqa: E402
-from admire.serve import Limits, Models, Service, make_server  # noqa: E402
-from admire.serve.server import Server, listen  # noqa: E402
+from admire.models.encoders import Vectors  # noqa: E402
+from admire.models.llm import ChatModel  # noqa: E402
+from admire.pages.serve import Limits, Models, Service, make_server  # noqa: E402
+from admire.pages.serve.server import Server, listen  # noqa: E402
 
 LONGEST = 20
 """Seconds after which a test fails that waits for something."""

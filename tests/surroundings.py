@@ -9,10 +9,10 @@ def words() -> None:
     """The encoder is a bag of words, blocks have two items and shards four things."""
     from toys import PictureEncoder
 
-    import admire.encoders.families as families
+    import admire.models.encoders.families as families
 
     def open_encoder(name: str, **_: Any) -> Any:
-        from admire.encoders.cached import CachedTowers
+        from admire.models.encoders.cached import CachedTowers
 
         encoder = CachedTowers(PictureEncoder())  # type: ignore[arg-type]
         encoder.encode_images = encoder.encoder.encode_images  # type: ignore[method-assign]
@@ -22,20 +22,20 @@ def words() -> None:
     import openai.resources.chat  # noqa: F401
 
     import admire.augment
-    import admire.collections.building
-    import admire.collections.shards
-    import admire.llm.batches
-    import admire.report
-    import admire.run_folder
-    from admire.encoders import images  # noqa: F401
-    from admire.llm import pictures  # noqa: F401
+    import admire.models.llm.batches
+    import admire.pages.report
+    import admire.runs.run_folder
+    import admire.tasks.collections.building
+    import admire.tasks.collections.shards
+    from admire.models.encoders import images  # noqa: F401
+    from admire.models.llm import pictures  # noqa: F401
 
     admire.augment.rewrite_items  # noqa: B018 - loads it
-    admire.report.write_report  # noqa: B018
+    admire.pages.report.write_report  # noqa: B018
     import matplotlib.figure  # noqa: F401
 
-    admire.run_folder.BLOCK = 2
-    admire.collections.shards.SHARD = 4
+    admire.runs.run_folder.BLOCK = 2
+    admire.tasks.collections.shards.SHARD = 4
 
 
 def pictures() -> None:
@@ -52,9 +52,9 @@ def heads() -> None:
     import torch
     from toys import WordEncoder
 
-    import admire.head
     import admire.senses
     import admire.senses.light as light
+    import admire.training
 
     class ContextEncoder(WordEncoder):
         def encode_queries(self, queries: Any) -> Any:
@@ -62,18 +62,13 @@ def heads() -> None:
 
     torch.optim.AdamW([torch.zeros(1, requires_grad=True)])  # imports a thousand modules
     light.open_encoder = lambda name: ContextEncoder()  # type: ignore[assignment]
-    admire.head.compare_heads  # noqa: B018 - loads it
-    admire.head.train_head  # noqa: B018
+    admire.training.compare_heads  # noqa: B018 - loads it
+    admire.training.train_head  # noqa: B018
     admire.senses.train_detector  # noqa: B018
 
 
 def encoders() -> None:
     """Sentence encoders are trained; their model cards take too long to make."""
     from sentence_transformers import SentenceTransformer
-
-    import admire.retrieval.training
-    import admire.senses.classifier
-    import admire.sts.training
-    import admire.trainer  # noqa: F401
 
     SentenceTransformer._create_model_card = lambda *_, **__: None  # type: ignore[method-assign]

@@ -421,7 +421,7 @@ def test_missing_packages_are_told(
     name: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
-        "admire.errors.find_spec", lambda name: None if name == package else find_spec("json")
+        "admire.base.errors.find_spec", lambda name: None if name == package else find_spec("json")
     )
     with pytest.raises(UserError) as told:
         open_rewriter(name)

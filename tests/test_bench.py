@@ -24,13 +24,13 @@ from made_up_collection import like_texts
 from PIL import Image
 from safetensors.torch import save_file
 
-from admire.encoders import Precision, open_encoder
-from admire.encoders.cached import CachedTowers
-from admire.llm import Question, ask_each, open_llm
-from admire.llm.ledger import Ledger
-from admire.machine import cores
-from admire.retrieval.evaluation import score_queries
-from admire.retrieval.passages import Passage, Split
+from admire.base.machine import cores
+from admire.models.encoders import Precision, open_encoder
+from admire.models.encoders.cached import CachedTowers
+from admire.models.llm import Question, ask_each, open_llm
+from admire.models.llm.ledger import Ledger
+from admire.tasks.retrieval.evaluation import score_queries
+from admire.tasks.retrieval.passages import Passage, Split
 
 pytestmark = pytest.mark.bench
 
@@ -194,7 +194,7 @@ MEMORY = """
 import re, sys, zlib
 from pathlib import Path
 import numpy as np
-from admire.collections import add_to_index, shards, write_index
+from admire.tasks.collections import add_to_index, shards, write_index
 
 class Toy:
     name, identity, batch = "toy", "toy:1", 32

@@ -8,7 +8,7 @@ from importlib import metadata
 import pytest
 from commands import HEAVY, TORCH, loaded, run
 
-from admire.errors import DISTRIBUTION
+from admire.base.errors import DISTRIBUTION
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["rank", "--help"], ["models", "--help"]])
@@ -21,7 +21,7 @@ def test_help_loads_nothing_heavy(arguments):
 def test_import_loads_nothing_heavy_and_the_library_no_torch():
     assert not HEAVY & loaded("import admire, admire.cli")
     found = loaded("import admire; admire.rank, admire.PROFILES, admire.write_run")
-    assert "admire.run" in found
+    assert "admire.runs.run" in found
     assert not TORCH & found
 
 

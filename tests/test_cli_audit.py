@@ -13,10 +13,10 @@ from conftest import admire_row
 from toys import WordEncoder, explains
 
 from admire import SAMPLES, Settings, rank, read_items, write_run
-from admire.encoders import open_encoder
-from admire.errors import pip_install
-from admire.overlap import digests, parts_of
-from admire.report import write_report
+from admire.base.errors import pip_install
+from admire.data.overlap import digests, parts_of
+from admire.models.encoders import open_encoder
+from admire.pages.report import write_report
 
 
 @pytest.fixture(autouse=True)

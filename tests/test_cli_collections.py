@@ -26,9 +26,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         opened.append((name, url))
         return ScriptedChat(told)
 
-    monkeypatch.setattr("admire.encoders.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.collections.search.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.retrieval.queries.open_llm", open_llm)
+    monkeypatch.setattr("admire.models.encoders.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.tasks.collections.search.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.tasks.retrieval.queries.open_llm", open_llm)
     return opened
 
 
@@ -177,6 +177,6 @@ def test_a_search_of_a_folder_that_is_not_indexed_is_refused(capsys, pictures, o
 
 def test_export_names_a_missing_extra(capsys, tmp_path, monkeypatch):
     hide(monkeypatch, "pyarrow")
-    monkeypatch.setattr("admire.errors.find_spec", lambda package: None)
+    monkeypatch.setattr("admire.base.errors.find_spec", lambda package: None)
     message = ended(capsys, "index", "--out", tmp_path, "--export", tmp_path / "x.parquet")
     assert "needs pyarrow, of the extra 'parquet': pip install" in message

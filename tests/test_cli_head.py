@@ -20,8 +20,9 @@ torch = pytest.importorskip("torch", reason="needs the extra 'train'")
 
 from heads import SETTINGS, fresh  # noqa: E402 - after the skip
 
-from admire.head import HeadTraining, Projection, load_projection  # noqa: E402
-from admire.head import sweep as sweep_module  # noqa: E402
+from admire.models.head_settings import HeadTraining  # noqa: E402
+from admire.models.projection import Projection, load_projection  # noqa: E402
+from admire.training import sweep as sweep_module  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -53,8 +54,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     for module in ("head.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.head.triplets.open_llm", lambda *a, **k: open_llms(*a, **k)[0])
-    monkeypatch.setattr("admire.run.open_llms", open_llms)
+    monkeypatch.setattr("admire.training.triplets.open_llm", lambda *a, **k: open_llms(*a, **k)[0])
+    monkeypatch.setattr("admire.runs.run.open_llms", open_llms)
     return opened
 
 

@@ -32,7 +32,7 @@ from admire import (
     write_run,
 )
 from admire.cli import app
-from admire.settings import Asking
+from admire.rankers.settings import Asking
 
 # ------------------------------------------------------------------------------- the options
 
@@ -58,7 +58,7 @@ def settings_of(
         ranked.append(settings)
         raise UserError("That is enough.")
 
-    monkeypatch.setattr("admire.run_blocks.rank_file", stop)
+    monkeypatch.setattr("admire.runs.run_blocks.rank_file", stop)
 
     def settings_of(*options: str) -> Settings:
         assert run(capsys, "rank", data, *options)[2].endswith("admire: That is enough.\n")

@@ -11,9 +11,9 @@ from benchmarks import OWLS, PIES, both_senses, pies, scattered, semeval, told
 from commands import hide, run
 from toys import ScriptedChat, WordEncoder
 
-from admire.retrieval.evaluation import score_queries, summarise_queries
-from admire.retrieval.passages import write_split
-from admire.retrieval.retrievers import bm25
+from admire.tasks.retrieval.evaluation import score_queries, summarise_queries
+from admire.tasks.retrieval.passages import write_split
+from admire.tasks.retrieval.retrievers import bm25
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         opened.append((name, url))
         return ScriptedChat(told)
 
-    monkeypatch.setattr("admire.encoders.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.retrieval.retrieve.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.retrieval.queries.open_llm", open_llm)
+    monkeypatch.setattr("admire.models.encoders.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.tasks.retrieval.retrieve.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.tasks.retrieval.queries.open_llm", open_llm)
     return opened
 
 
@@ -163,7 +163,7 @@ def test_train_retriever_refuses_what_means_nothing(capsys, tmp_path, train, opt
 
 
 def test_train_retriever_names_a_missing_package_with_its_extra(capsys, train, monkeypatch):
-    for name in ("admire.trainer", "admire.retrieval.training"):
+    for name in ("admire.models.trainer", "admire.tasks.retrieval.training"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     hide(monkeypatch, "torch")
     message = ended(capsys, *train, "--encoder", "sbert:x")

@@ -13,7 +13,7 @@ from commands import HEAVY, chat_server, loaded, run
 from conftest import admire_row
 from toys import WordEncoder
 
-from admire.encoders import Query, Vectors
+from admire.models.encoders import Query, Vectors
 from admire.senses import LightDetector, read_senses
 
 pytest.importorskip("sklearn", reason="macro F1 needs the extra 'train'")

@@ -27,10 +27,10 @@ from sentences import (
 from toys import WordEncoder
 
 from admire import SAMPLES
-from admire.encoders.cached import CachedEncoder
-from admire.sts import mwes
-from admire.sts.evaluation import compare, correlate
-from admire.sts.pairs import read_pairs
+from admire.models.encoders.cached import CachedEncoder
+from admire.tasks.sts import mwes
+from admire.tasks.sts.evaluation import compare, correlate
+from admire.tasks.sts.pairs import read_pairs
 
 
 def rows(scored: pd.DataFrame) -> list[tuple]:
@@ -46,7 +46,7 @@ def words(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         opened.append((name, device))
         return CachedEncoder(WordEncoder())
 
-    monkeypatch.setattr("admire.sts.similarity.open_encoder", open_words)
+    monkeypatch.setattr("admire.tasks.sts.similarity.open_encoder", open_words)
     return opened
 
 
@@ -397,7 +397,7 @@ def test_training_refuses_a_folder_and_an_encoder_that_it_cannot_use(
 
 
 def test_training_names_a_missing_package_with_its_extra(capsys, tmp_path, data, monkeypatch):
-    for name in ("admire.trainer", "admire.sts.training"):
+    for name in ("admire.models.trainer", "admire.tasks.sts.training"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     hide(monkeypatch, "torch")
     code, _, err = command(capsys, data, tmp_path / "out", "nowhere")
@@ -413,5 +413,5 @@ def test_training_prints_a_table_of_epochs(capsys, tmp_path, saved, data, valida
 
 
 def test_the_rooms_front_doors_and_commands_load_nothing_heavy():
-    code = "import admire.sts, admire.retrieval, admire.cli.sts, admire.cli.retrieval"
+    code = "import admire.tasks.sts, admire.tasks.retrieval, admire.cli.sts, admire.cli.retrieval"
     assert not loaded(code) & HEAVY

@@ -13,7 +13,7 @@ from conftest import Demo, run_demo
 
 from admire import SAMPLES, Settings, rank, read_items, read_submission
 from admire.senses import open_detector
-from admire.senses.task2a import Use
+from admire.senses.uses import Use
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -72,7 +72,7 @@ def test_the_python_of_every_readme_runs_as_it_stands(path, tmp_path, monkeypatc
     if path.parent.name == "serve":
         from serving import serving
 
-        from admire.serve import Models
+        from admire.pages.serve import Models
 
         with serving(Models()) as served:
             own = code.replace("127.0.0.1:8765", f"127.0.0.1:{served.port}")

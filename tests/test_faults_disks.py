@@ -19,30 +19,30 @@ from commands import chat_server, run
 from conftest import admire_row
 from disks import Disk, small_disk
 from pytest_httpserver import HTTPServer
-from test_run_blocks import files as files_of_run
+from test_runs_run_blocks import files as files_of_run
 from toys import IDIOMATIC, LITERAL, OWL, PictureEncoder, ScriptedChat, WordEncoder, explains
 
 from admire import Settings, UserError, compare_runs, rank, read_items, write_run
-from admire.cache import Cache
-from admire.collections import open_index, write_index
-from admire.collections import shards as sharding
-from admire.encoders import Vectors
-from admire.encoders.cached import CachedEncoder
-from admire.fusion import fuse
-from admire.llm import Question, Reply
-from admire.llm.cached import CachedChat
-from admire.past_runs import read_run
-from admire.report import write_report
-from admire.run_blocks import rank_file
+from admire.base.cache import Cache
+from admire.base.storage import cache_dir
+from admire.models.encoders import Vectors
+from admire.models.encoders.cached import CachedEncoder
+from admire.models.llm import Question, Reply
+from admire.models.llm.cached import CachedChat
+from admire.pages.report import write_report
+from admire.runs.fusion import fuse
+from admire.runs.past_runs import read_run
+from admire.runs.run_blocks import rank_file
 from admire.senses.sense import Sense, write_senses
-from admire.storage import cache_dir
+from admire.tasks.collections import open_index, write_index
+from admire.tasks.collections import shards as sharding
 
 COMPOUNDS = ("night owl", "cold feet", "pipe dream", "black sheep", "hot air", "big fish")
 
 
 @pytest.fixture(autouse=True)
 def toy_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admire.run_folder.BLOCK", 2)
+    monkeypatch.setattr("admire.runs.run_folder.BLOCK", 2)
     monkeypatch.setattr(sharding, "SHARD", 2)
     monkeypatch.setattr(logging.getLogger("admire"), "handlers", [])  # of another test's command
     monkeypatch.setattr(
@@ -209,7 +209,7 @@ def make_head(place: Path, elsewhere: Path) -> None:
     pytest.importorskip("torch", reason="needs the extra 'train'")
     from heads import SETTINGS, fresh
 
-    from admire.head import Projection
+    from admire.models.projection import Projection
 
     card = {"width": 2000, "encoder": {"name": "e", "identity": "e:1"}}
     Projection(fresh(2000), card | {"settings": asdict(SETTINGS)}, ()).save(place)
@@ -219,7 +219,8 @@ def make_sweep(place: Path, elsewhere: Path) -> None:
     pytest.importorskip("torch", reason="needs the extra 'train'")
     from heads import made
 
-    from admire.head import HeadTraining, sweep, sweep_heads
+    from admire.models.head_settings import HeadTraining
+    from admire.training import sweep, sweep_heads
 
     def outcome(data: object, job: Any) -> tuple[str, dict[str, Any]]:
         """Without a training."""
@@ -297,7 +298,7 @@ def test_a_file_in_the_place_of_the_folder_above_is_told(tmp_path, name: str):
 @pytest.mark.slow
 def test_a_model_that_does_not_fit_onto_the_disk_is_trained_again_from_its_checkpoint(tmp_path):
     pytest.importorskip("datasets", reason="needs the extra 'finetune'")
-    from test_trainer import fitted
+    from test_models_trainer import fitted
     from towers import save_sentence_transformer
 
     base = save_sentence_transformer(tmp_path / "base")
@@ -327,7 +328,7 @@ def test_a_full_disk_for_temporary_files_is_told_with_what_to_set(tmp_path, monk
 
     connect = sqlite3.connect
     monkeypatch.setattr(
-        "admire.collections.building.sqlite3.connect",
+        "admire.tasks.collections.building.sqlite3.connect",
         lambda path, **more: connect(path, **more, **({} if path else {"factory": Full})),
     )
     with pytest.raises(UserError, match=r"disk is full.*set TMPDIR"):
@@ -339,7 +340,7 @@ def test_a_full_disk_for_temporary_files_is_told_with_what_to_set(tmp_path, monk
 
 def disturb(monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> None:
     """Do something between the second block of a run and the third."""
-    from admire import run_blocks
+    from admire.runs import run_blocks
 
     real, turns = run_blocks.rank_block, []
 
@@ -663,7 +664,7 @@ def test_an_index_of_a_newer_version_asks_for_a_newer_admire(tmp_path):
 
 def test_a_head_and_a_sweep_of_other_versions_are_read_or_refused_by_name(tmp_path):
     pytest.importorskip("torch", reason="needs the extra 'train'")
-    from admire.head import load_projection
+    from admire.models.projection import load_projection
 
     make_head(tmp_path / "head", tmp_path)
     path = tmp_path / "head" / "head.json"

@@ -35,10 +35,11 @@ from toys import OWL, PAPER, ScriptedChat, WordEncoder, explains, says
 import admire
 from admire import Candidate, Item, UserError
 from admire.augment import Rewritten, read_rewritten, write_rewritten
-from admire.collections import add_to_index, open_index, remove_from_index, write_index
-from admire.collections.sources import read_things
-from admire.encoders.images import read_bytes
-from admire.past_runs import (
+from admire.data.pictures import read_bytes
+from admire.data.submission import Prediction, write_submission
+from admire.pages.report import write_report
+from admire.prompts import Prompts
+from admire.runs.past_runs import (
     compare_runs,
     first_rankings,
     open_run_replies,
@@ -47,16 +48,15 @@ from admire.past_runs import (
     read_run,
     score_run,
 )
-from admire.prompts import Prompts
-from admire.recorded import open_replies
-from admire.report import write_report
-from admire.retrieval import RetrieveSettings, read_retrieval, retrieve_split, write_retrieval
-from admire.retrieval.passages import read_split, write_split
 from admire.senses import LightDetector, open_detector, read_senses, write_senses
+from admire.senses.recorded import open_replies
 from admire.senses.sense import Sense
-from admire.senses.task2a import read_compounds, read_idiomaticity, read_uses
-from admire.sts.pairs import read_groups, read_pairs
-from admire.submission import Prediction, write_submission
+from admire.senses.uses import read_compounds, read_idiomaticity, read_uses
+from admire.tasks.collections import add_to_index, open_index, remove_from_index, write_index
+from admire.tasks.collections.sources import read_things
+from admire.tasks.retrieval import RetrieveSettings, read_retrieval, retrieve_split, write_retrieval
+from admire.tasks.retrieval.passages import read_split, write_split
+from admire.tasks.sts.pairs import read_groups, read_pairs
 
 GIB = 1 << 30
 
@@ -269,7 +269,7 @@ def head(folder: Path) -> Path:
     heads = pytest.importorskip("heads", reason="needs the extra 'train'")
     from dataclasses import asdict
 
-    from admire.head.projection import Epoch, Projection
+    from admire.models.projection import Epoch, Projection
 
     card = {
         "encoder": {"name": "words", "identity": "words:1"},
@@ -281,14 +281,14 @@ def head(folder: Path) -> Path:
 
 
 def project(folder: Path) -> Any:
-    from admire.head import load_projection
+    from admire.models.projection import load_projection
 
     return load_projection(folder).project(np.ones((1, 8), dtype=np.float32))
 
 
 def sweep(folder: Path) -> Path:
     data, one = _swept()
-    from admire.head.sweep import sweep_heads
+    from admire.training.sweep import sweep_heads
 
     sweep_heads(data, [one], folder / "sweep.jsonl", processes=1)
     return folder / "sweep.jsonl"
@@ -301,7 +301,7 @@ def _swept() -> Any:
 
 
 def sweep_again(path: Path) -> Any:
-    from admire.head.sweep import sweep_heads
+    from admire.training.sweep import sweep_heads
 
     data, one = _swept()
     return sweep_heads(data, [one], path, processes=1)

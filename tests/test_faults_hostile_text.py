@@ -29,20 +29,20 @@ from toys import OWL, PAPER, ScriptedChat, WordEncoder
 
 from admire import UserError, rank, read_items, read_submission
 from admire.augment.captions import ChatRewriter
+from admire.base.files import guarded, unguarded
+from admire.base.progress import show_progress
+from admire.base.terminal import visible
 from admire.cli import main
-from admire.encoders import Query, Vectors
-from admire.files import guarded, unguarded
-from admire.llm import Reply
-from admire.meaning import gloss, meaning
-from admire.past_runs import read_cosines, read_run
-from admire.progress import show_progress
+from admire.models.encoders import Query, Vectors
+from admire.models.llm import Reply
 from admire.prompts import FOLDER, Prompts, quoted
 from admire.rankers.pointwise import read_letters
+from admire.runs.past_runs import read_cosines, read_run
 from admire.senses import LightDetector
+from admire.senses.meaning import gloss, meaning
 from admire.senses.sense import read_senses
-from admire.sts.evaluation import rate
-from admire.sts.pairs import Pair
-from admire.terminal import visible
+from admire.tasks.sts.evaluation import rate
+from admire.tasks.sts.pairs import Pair
 
 if TYPE_CHECKING:
     from browser import Look
@@ -271,7 +271,7 @@ def test_what_people_need_to_write_is_left_alone():
 
 def test_a_bar_shows_markup_as_text(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("admire.progress.log.isEnabledFor", lambda level: True)
+    monkeypatch.setattr("admire.base.progress.log.isEnabledFor", lambda level: True)
     shown: list[str] = []
     monkeypatch.setattr(
         "rich.progress.track", lambda things, what, *_, **__: (shown.append(what), things)[1]

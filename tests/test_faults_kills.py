@@ -35,7 +35,7 @@ from werkzeug import Request, Response
 from werkzeug.exceptions import ClientDisconnected
 
 from admire import SAMPLES
-from admire.storage import MARKER, check_folder, replace_folder, temporary_folder, write_whole
+from admire.base.storage import MARKER, check_folder, replace_folder, temporary_folder, write_whole
 
 pytestmark = pytest.mark.skipif(not POSSIBLE, reason="needs Linux's seccomp")
 slow = pytest.mark.slow
@@ -189,7 +189,7 @@ def serving(server: Counting) -> dict[str, Any]:
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from admire.storage import mark_folder, temporary_folder, write_whole
+from admire.base.storage import mark_folder, temporary_folder, write_whole
 
 sys.stdout.write(str(temporary_folder()))
 sys.stdout.flush()
@@ -594,7 +594,7 @@ def test_a_sentence_encoder_survives_kills(killed, tmp_path):
 def test_retrievers_survive_kills(killed, base, tmp_path):
     from benchmarks import PIES, pies
 
-    from admire.retrieval.passages import write_split
+    from admire.tasks.retrieval.passages import write_split
 
     for name, names in (("train", PIES), ("val", PIES[:4]), ("test", PIES[2:])):
         write_split(tmp_path / "data", name, pies(names))

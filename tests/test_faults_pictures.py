@@ -1,6 +1,6 @@
 """Odd pictures at every door that pictures come in by, and odd names of pictures.
 
-How :func:`admire.encoders.images.read_image` reads pictures is proved in test_encoders_images.py;
+How :func:`admire.data.pictures.read_image` reads pictures is proved in test_encoders_images.py;
 here, that every door reads them so.
 """
 
@@ -22,15 +22,15 @@ from test_faults_files import check_message, little_memory, soon
 from toys import WordEncoder, explains
 
 from admire import Settings, UserError, rank, read_items, read_submission, write_run
-from admire.collections import open_index, write_index
-from admire.encoders.images import read_image
-from admire.llm.chat import Image as Asked
-from admire.llm.pictures import data_uri, image_size
-from admire.overlap import picture_hash
-from admire.past_runs import read_run
-from admire.report import thumbnail, write_report
-from admire.serve.pictures import check_picture
-from admire.serve.problems import Problem
+from admire.data.overlap import picture_hash
+from admire.data.pictures import read_image
+from admire.models.llm.chat import Image as Asked
+from admire.models.llm.pictures import data_uri, image_size
+from admire.pages.report import thumbnail, write_report
+from admire.pages.serve.pictures import check_picture
+from admire.pages.serve.problems import Problem
+from admire.runs.past_runs import read_run
+from admire.tasks.collections import open_index, write_index
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'report'")
 

@@ -36,8 +36,8 @@ from toys import IDIOMATIC, LITERAL, WordEncoder, said
 from werkzeug import Response
 
 from admire import Asking, Run, Settings, UserError, Waiting, rank
-from admire.llm import Question, open_llm
-from admire.storage import cache_dir
+from admire.base.storage import cache_dir
+from admire.models.llm import Question, open_llm
 
 pytestmark = pytest.mark.usefixtures("waits")
 

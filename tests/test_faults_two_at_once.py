@@ -20,15 +20,8 @@ from processes import rounds, together
 from toys import OWL, PictureEncoder, WordEncoder, explains
 
 from admire import Settings, UserError, rank, read_items, write_run
-from admire.cache import Cache
-from admire.collections import add_to_index, open_index, remove_from_index, write_index
-from admire.collections import shards as sharding
-from admire.fusion import fuse
-from admire.past_runs import read_run
-from admire.report import write_report
-from admire.run_blocks import rank_file
-from admire.senses.sense import Sense, read_senses, write_senses
-from admire.storage import (
+from admire.base.cache import Cache
+from admire.base.storage import (
     MARKER,
     cache_dir,
     check_folder,
@@ -36,13 +29,20 @@ from admire.storage import (
     only_writer,
     replace_folder,
 )
+from admire.pages.report import write_report
+from admire.runs.fusion import fuse
+from admire.runs.past_runs import read_run
+from admire.runs.run_blocks import rank_file
+from admire.senses.sense import Sense, read_senses, write_senses
+from admire.tasks.collections import add_to_index, open_index, remove_from_index, write_index
+from admire.tasks.collections import shards as sharding
 
 TIMES = ("started", "finished", "seconds", "asked")
 
 
 @pytest.fixture(autouse=True)
 def toy_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admire.run_folder.BLOCK", 2)
+    monkeypatch.setattr("admire.runs.run_folder.BLOCK", 2)
     monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: WordEncoder())
 
 
@@ -146,7 +146,7 @@ def test_two_runs_into_one_folder_leave_one_of_them_whole(tmp_path, sets, caches
 @pytest.mark.parametrize("block", [1, 3])
 def test_what_another_process_adds_to_a_run_is_noticed(tmp_path, sets, monkeypatch, block: int):
     """After the last of three blocks, too."""
-    from admire import run_blocks
+    from admire.runs import run_blocks
 
     out, real, turns = tmp_path / "run", run_blocks.add_block, []
 
@@ -319,7 +319,7 @@ def test_an_index_is_searched_while_others_add_to_it_take_from_it_and_replace_it
                     one()
 
     def look(turn: int) -> None:
-        from admire.collections.search import SearchSettings, search_index
+        from admire.tasks.collections.search import SearchSettings, search_index
 
         settings = SearchSettings(query="compound", top=100)
         for _ in range(50):
@@ -347,7 +347,7 @@ def test_an_index_is_searched_while_others_add_to_it_take_from_it_and_replace_it
 
 
 def test_an_index_that_changes_while_it_is_opened_is_opened_as_it_is_then(tmp_path, monkeypatch):
-    from admire.collections import index as indexing
+    from admire.tasks.collections import index as indexing
 
     monkeypatch.setattr(sharding, "SHARD", 1)
     write_index(collection(tmp_path / "a", ["a0", "a1", "a2"]), Slow(), tmp_path / "index")
@@ -364,7 +364,7 @@ def test_an_index_that_changes_while_it_is_opened_is_opened_as_it_is_then(tmp_pa
 
 
 def test_an_index_that_changes_before_it_is_searched_is_opened_again(tmp_path, monkeypatch):
-    from admire.collections.search import SearchSettings, search_index
+    from admire.tasks.collections.search import SearchSettings, search_index
 
     class Meanwhile(PictureEncoder):
         def encode_texts(self, texts: Sequence[str], *, role: Any) -> Any:
@@ -392,7 +392,8 @@ def test_two_sweeps_with_one_file_of_results_leave_whole_lines(tmp_path, monkeyp
     pytest.importorskip("torch", reason="needs the extra 'train'")
     from heads import made
 
-    from admire.head import HeadTraining, sweep, sweep_heads
+    from admire.models.head_settings import HeadTraining
+    from admire.training import sweep, sweep_heads
 
     def outcome(data: object, job: Any) -> tuple[str, dict[str, Any]]:
         """Without a training; of a long line it takes several writes."""
@@ -423,7 +424,7 @@ def test_two_heads_saved_into_one_folder_leave_one(tmp_path):
     import torch
     from heads import SETTINGS, fresh
 
-    from admire.head import Projection, load_projection
+    from admire.models.projection import Projection, load_projection
 
     torch.set_num_threads(1)
     heads = []
@@ -440,7 +441,7 @@ def test_two_heads_saved_into_one_folder_leave_one(tmp_path):
 def test_a_model_is_fine_tuned_by_one_process_at_a_time(tmp_path):
     """The second would take the checkpoints of the first for its own, or remove them."""
     pytest.importorskip("datasets", reason="needs the extra 'finetune'")
-    from test_trainer import QUICK, fitted
+    from test_models_trainer import QUICK, fitted
     from towers import save_sentence_transformer
 
     base = save_sentence_transformer(tmp_path / "base")

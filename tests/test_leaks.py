@@ -16,8 +16,8 @@ import pytest
 from chats import KEY, PASSWORD
 from leaks import Watch
 
-from admire.errors import UserError
-from admire.storage import cache_dir
+from admire.base.errors import UserError
+from admire.base.storage import cache_dir
 
 pytest_plugins = ["pytester"]
 log = logging.getLogger("admire")

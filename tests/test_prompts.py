@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from admire.errors import UserError
-from admire.items import Item
+from admire.base.errors import UserError
+from admire.data.items import Item
 from admire.prompts import FOLDER, Prompts
 
 SHOWN = ["A lamp is lit.", "An owl sleeps."]

@@ -15,9 +15,9 @@ from test_rankers_shown import NASTY
 from toys import OWL, WordEncoder, says
 
 from admire import Candidate, Scoring, Settings, UserError, compare_runs, rank, write_run
-from admire.choices import Ranker
-from admire.llm import Question, Reply, Unanswered
-from admire.past_runs import read_cosines
+from admire.base.choices import Ranker
+from admire.models.llm import Question, Reply, Unanswered
+from admire.runs.past_runs import read_cosines
 
 REASONING: tuple[Ranker, ...] = ("listwise", "pointwise", "pairwise")
 
@@ -296,7 +296,7 @@ def data(tmp_path: Path) -> Path:
 
 def test_the_command_line_ranks_by_listwise(data, tmp_path, capsys, monkeypatch):
     judge = Judge(WORTHS, name="openai:judge")
-    monkeypatch.setattr("admire.run.open_llms", lambda name, **_: [judge])
+    monkeypatch.setattr("admire.runs.run.open_llms", lambda name, **_: [judge])
     options = ("--llm", "openai:judge", "--ranker", "listwise", "--shuffles", 2)
     code, out, _ = run(capsys, "rank", data, *options, "--out", tmp_path / "run")
     assert code == 0

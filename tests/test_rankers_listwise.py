@@ -9,9 +9,9 @@ from judges import BEST, ITEM, WORTHS, Judge, item_of, settings
 from toys import OWL, WordEncoder
 
 from admire import Scoring, UserError, compare_runs, rank, write_run
-from admire.llm import Question
+from admire.models.llm import Question
 from admire.rankers.listwise import read_order, schema
-from admire.tuning import tune
+from admire.runs.tuning import tune
 
 NAMES = {"A": "one", "B": "two", "C": "three"}
 ORDER = {"order": ["B", "C", "A"]}

@@ -9,7 +9,7 @@ from judges import WORTHS, Judge, item_of, pictured
 from toys import OWL
 
 from admire import Candidate, Item, UserError
-from admire.llm import Image
+from admire.models.llm import Image
 from admire.prompts import FOLDER, Prompts, quoted
 from admire.rankers.shown import show, shuffled, tracks_shown
 

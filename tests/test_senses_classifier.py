@@ -14,8 +14,8 @@ import pytest
 from toys import ScriptedChat, WordEncoder
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank
-from admire.encoders.hub import folder_digest
-from admire.overlap import digests, parts_of
+from admire.data.overlap import digests, parts_of
+from admire.models.encoders.hub import folder_digest
 from admire.senses import Setting, Use, hold_out_compounds, open_detector
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
@@ -30,6 +30,7 @@ from sentence_transformers import SentenceTransformer  # noqa: E402
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding  # noqa: E402
 from towers import save_sentence_transformer, word_tokenizer  # noqa: E402
 
+from admire.models.trainer import FitSettings  # noqa: E402
 from admire.senses import classifier  # noqa: E402
 from admire.senses.classifier import (  # noqa: E402
     Classifier,
@@ -39,7 +40,6 @@ from admire.senses.classifier import (  # noqa: E402
     paper_fit,
     train_classifier,
 )
-from admire.trainer import FitSettings  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
 

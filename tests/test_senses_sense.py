@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from admire.errors import UserError
-from admire.items import Item
+from admire.base.errors import UserError
+from admire.data.items import Item
 from admire.senses import Sense, given, known_senses, read_senses, sense_table, write_senses
 
 

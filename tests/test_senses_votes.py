@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from toys import ScriptedChat
 
-from admire.items import Item
-from admire.llm import Question, Reply
+from admire.data.items import Item
+from admire.models.llm import Question, Reply
 from admire.prompts import Prompts
 from admire.senses import Sense, read_label, vote
 

@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file
 from towers import save_openclip
 
-from admire.encoders import open_encoder
+from admire.models.encoders import open_encoder
 
 SETS = 6
 """Image sets for each held-out combination and language."""

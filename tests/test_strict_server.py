@@ -12,8 +12,8 @@ import pytest
 from PIL import Image as Pillow
 from strict_server import SLOW, StrictServer, images_of, problems, prompt_of, simplest
 
-from admire.llm import Image, Question
-from admire.llm.openai import OpenAIChat
+from admire.models.llm import Image, Question
+from admire.models.llm.openai import OpenAIChat
 
 SCHEMA = {
     "type": "object",

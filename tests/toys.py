@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from admire import Candidate, Item, Scoring, Settings
-from admire.encoders import Role, Vectors
-from admire.llm import ChatModel, Question, Reply
+from admire.models.encoders import Role, Vectors
+from admire.models.llm import ChatModel, Question, Reply
 
 
 class WordEncoder:

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from admire.base.errors import UserError, Waiting
+from admire.base.terminal import Formatter, visible
 from admire.cli import (
     audit,
     augment,
@@ -23,8 +25,6 @@ from admire.cli import (
     sts,
 )
 from admire.cli.options import flags
-from admire.errors import UserError, Waiting
-from admire.terminal import Formatter, visible
 
 log = logging.getLogger("admire")
 

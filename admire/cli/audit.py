@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from admire.base.errors import UserError
 from admire.cli.options import Json, Lang
 from admire.cli.output import print_rows
-from admire.errors import UserError
 
 log = logging.getLogger("admire")
 
@@ -52,13 +52,13 @@ def audit(
     Compounds, sentences, captions and pictures are compared, also under other names, and pictures
     that were scaled, saved again or recoloured. No chat model is asked.
     """
-    from admire.audit import AUDIT, read_saw
-    from admire.audit import audit as audit_items
-    from admire.candidate_order import check_order
-    from admire.items import Item, iter_items
-    from admire.overlap import Digests
-    from admire.report.audited import audit_tables
-    from admire.storage import note_addition, write_whole
+    from admire.audit.audit import AUDIT, read_saw
+    from admire.audit.audit import audit as audit_items
+    from admire.audit.candidate_order import check_order
+    from admire.base.storage import note_addition, write_whole
+    from admire.data.items import Item, iter_items
+    from admire.data.overlap import Digests
+    from admire.pages.report.audited import audit_tables
 
     if out and out.is_dir():
         raise UserError(f"{out}: is a folder. Name the file to write, audit.json say.", "out")

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from admire.choices import ENGINES, EngineName, QueryText, SenseMethod
+from admire.base.choices import ENGINES, EngineName, QueryText, SenseMethod
+from admire.base.errors import UserError
+from admire.base.terminal import visible
 from admire.cli.options import (
     SENSE_OPTION,
     ChatLlm,
@@ -26,11 +28,9 @@ from admire.cli.options import (
     crew,
 )
 from admire.cli.output import print_rows
-from admire.errors import UserError
-from admire.terminal import visible
 
 if TYPE_CHECKING:
-    from admire.collections.search import Found
+    from admire.tasks.collections.search import Found
 
 log = logging.getLogger("admire")
 
@@ -81,7 +81,7 @@ def search(
     json: Json = False,
 ) -> None:
     """Find the pictures and texts that show or mean what the compound means here."""
-    from admire.collections.search import SearchSettings, search_index
+    from admire.tasks.collections.search import SearchSettings, search_index
 
     settings = SearchSettings(
         encoder=encoder,
@@ -192,7 +192,8 @@ def index(
     ray_address: RayAddress = None,
 ) -> None:
     """Encode a collection of pictures or texts once, to search it often."""
-    from admire.collections.building import (
+    from admire.models.encoders import open_encoder
+    from admire.tasks.collections.building import (
         add_to_index,
         default_encoder,
         remove_from_index,
@@ -200,9 +201,8 @@ def index(
         write_index,
         write_over,
     )
-    from admire.collections.export import check_export, export_index
-    from admire.collections.index import read_record
-    from admire.encoders import open_encoder
+    from admire.tasks.collections.export import check_export, export_index
+    from admire.tasks.collections.index import read_record
 
     if not source and not remove and not export:
         raise UserError("There is nothing to do: name a source, or what to remove or export.")

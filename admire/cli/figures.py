@@ -13,7 +13,7 @@ from admire.cli.output import print_rows, print_summaries, print_summary, print_
 if TYPE_CHECKING:
     import pandas as pd
 
-    from admire.choices import PublishedSet
+    from admire.base.choices import PublishedSet
 
 log = logging.getLogger("admire")
 
@@ -37,9 +37,9 @@ def print_scores(
 
     Args:
         names: of the submissions.
-        scored: of each, see :func:`admire.evaluation.score_items`.
+        scored: of each, see :func:`admire.scores.evaluation.score_items`.
         runs: of each, the run folder that knows the senses.
-        tables: of each, and their difference; see :func:`admire.evaluation.summarise`.
+        tables: of each, and their difference; see :func:`admire.scores.evaluation.summarise`.
         published: the set to compare with.
     """
     if not json:
@@ -65,12 +65,18 @@ def sense_figures(
     None where that cannot be told, which a message says.
 
     Args:
-        scored: see :func:`admire.evaluation.score_items`.
+        scored: see :func:`admire.scores.evaluation.score_items`.
         run: the folder that knows the senses, if there is one.
         name: of the submission, in titles.
     """
-    from admire.past_runs import abstained_below
-    from admire.reliability import at_coverages, decided, risk_curve, sense_summary, without_unsure
+    from admire.runs.past_runs import abstained_below
+    from admire.scores.reliability import (
+        at_coverages,
+        decided,
+        risk_curve,
+        sense_summary,
+        without_unsure,
+    )
 
     if run is None:
         return None
@@ -111,13 +117,13 @@ def published_figures(
     """Where figures stand among published ones, as JSON has it; printed unless it is JSON.
 
     Args:
-        summary: see :func:`admire.evaluation.summarise`.
+        summary: see :func:`admire.scores.evaluation.summarise`.
         published: the set.
         name: of the submission, in titles.
     """
     from dataclasses import asdict
 
-    from admire.published import of_all_items, published_systems, standings, within
+    from admire.scores.published import of_all_items, published_systems, standings, within
 
     systems = published_systems(published)
     found = standings(summary, systems)
@@ -144,7 +150,7 @@ def _print_published(
     """The published systems by DCG, with ours where it would be.
 
     Args:
-        ours: see :func:`admire.published.of_all_items`.
+        ours: see :func:`admire.scores.published.of_all_items`.
     """
     mine: dict[Any, Any] = {"system": f"→ {name}", "people": False}
     mine |= {metric: ours[metric]["mean"] for metric in ("top1", "dcg", "corr_official")}

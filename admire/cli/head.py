@@ -64,13 +64,13 @@ def train_head(
     seed: Seed = 0,
 ) -> None:
     """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %."""
-    from admire.cards import brief
-    from admire.choices import check_setting
-    from admire.head import HeadTraining, compare_heads, open_triplets
-    from admire.head import train_head as train
-    from admire.head.settings import FOLDS
-    from admire.items import read_items
-    from admire.storage import check_folder
+    from admire.base.choices import check_setting
+    from admire.base.storage import check_folder
+    from admire.data.items import read_items
+    from admire.models.head_settings import FOLDS, HeadTraining
+    from admire.scores.cards import brief
+    from admire.training import compare_heads, open_triplets
+    from admire.training import train_head as train
 
     settings = HeadTraining(
         hidden=hidden,
@@ -156,17 +156,10 @@ def sweep(
     json: Json = False,
 ) -> None:
     """Train heads over a grid, the paper's 162 settings, and show the ten that validate best."""
-    from admire.choices import check_setting
-    from admire.head import (
-        PAPER_AXES,
-        HeadTraining,
-        compare_heads,
-        head_grid,
-        open_triplets,
-        sweep_heads,
-    )
-    from admire.head.settings import FOLDS
-    from admire.items import read_items
+    from admire.base.choices import check_setting
+    from admire.data.items import read_items
+    from admire.models.head_settings import FOLDS, HeadTraining
+    from admire.training import PAPER_AXES, compare_heads, head_grid, open_triplets, sweep_heads
 
     given = {
         "batch_size": batch_size,

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from admire.base.errors import UserError
 from admire.cli.options import LlmUrl
 from admire.cli.output import print_rankings, print_rows, print_table
-from admire.errors import UserError
 
 log = logging.getLogger("admire")
 
@@ -20,7 +20,7 @@ def list_models(context: typer.Context) -> None:
         return
     from rich.table import Table
 
-    from admire.models import MODELS
+    from admire.models.catalogue import MODELS
 
     table = Table()
     table.add_column("Name", no_wrap=True, overflow="fold")
@@ -37,7 +37,7 @@ def pull(name: Annotated[str, typer.Argument(help="A name from the list.")]) -> 
     from rich.console import Console
     from rich.progress import DownloadColumn, Progress
 
-    from admire.models import find_model
+    from admire.models.catalogue import find_model
 
     model = find_model(name)
     if model.pull is None:
@@ -58,8 +58,8 @@ def check(
 
     Downloads what is not here yet.
     """
-    from admire.llm import FAMILIES
-    from admire.model_check import check_chat, check_encoder
+    from admire.audit.model_check import check_chat, check_encoder
+    from admire.models.llm import FAMILIES
 
     if name.partition(":")[0] in FAMILIES:
         found = check_chat(name, url=llm_url)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from admire.choices import Device, SenseMethod, Track, check_setting
-from admire.errors import UserError, check_extra
+from admire.base.choices import Device, SenseMethod, Track, check_setting
+from admire.base.errors import UserError, check_extra
 
 if TYPE_CHECKING:
-    from admire.workers import Workers
+    from admire.base.workers import Workers
 
 
 def choice(setting: str, choices: Iterable[str], help: str) -> Any:
@@ -126,7 +126,7 @@ def crew(count: int | None, address: str | None, device: str | None) -> Workers 
             raise UserError("Say how many workers the cluster gets.", "workers")
         return None
     check_extra("ray", "Work by several workers", "ray")
-    from admire.workers import Workers, check_address
+    from admire.base.workers import Workers, check_address
 
     if address:
         check_address(address)

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from admire.terminal import cell, visible
+from admire.base.terminal import cell, visible
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from admire.forecast import Forecast
-    from admire.run import Ranking, Run
+    from admire.runs.forecast import Forecast
+    from admire.runs.run import Ranking, Run
     from admire.senses.sense import Sense
 
 log = logging.getLogger("admire")
@@ -33,11 +33,11 @@ def finish(run: Run, out: Path, *, report: bool = False) -> None:
     Args:
         report: whether the folder also gets a page that shows the run.
     """
-    from admire.run_folder import write_run
+    from admire.runs.run_folder import write_run
 
     written = write_run(run, out)
     if report:
-        from admire.report import write_report
+        from admire.pages.report import write_report
 
         written.append(write_report([out], out / REPORT))
     show_run(out, written)
@@ -49,15 +49,15 @@ def show_run(out: Path, written: Iterable[Path]) -> None:
     Args:
         written: what is told to have been written.
     """
-    from admire.evaluation import summarise
-    from admire.past_runs import (
+    from admire.audit.seen import warn_of_seen
+    from admire.runs.past_runs import (
         abstained_below,
         count_unsure,
         first_rankings,
         read_record,
         score_run,
     )
-    from admire.seen import warn_of_seen
+    from admire.scores.evaluation import summarise
 
     record = read_record(out)
     print_rankings(first_rankings(out, SHOWN), record["items"])
@@ -77,7 +77,7 @@ def print_sure(
     scored: pd.DataFrame | None, unsure: int, items: int, below: float, *, seed: int = 0
 ) -> None:
     """How many items are unsure, and the figures without them where the gold is known."""
-    from admire.reliability import without_unsure
+    from admire.scores.reliability import without_unsure
 
     told = f"{unsure} of {items} items are unsure (below {below:g})"
     if scored is None or not 0 < unsure < items:
@@ -110,8 +110,8 @@ def print_account(asked: Sequence[Mapping[str, Any]]) -> None:
 
 def print_forecasts(forecasts: Sequence[Forecast]) -> None:
     """What chat models would be asked, as a table, and in words what it leaves open."""
-    from admire.llm.ledger import UNKNOWN
-    from admire.llm.prices import Price
+    from admire.models.llm.ledger import UNKNOWN
+    from admire.models.llm.prices import Price
 
     if not forecasts:
         print("This run asks no chat model.")
@@ -147,13 +147,13 @@ def _say_why(reasons: Iterable[str | None]) -> None:
 
 
 def _tokens(known: int | None) -> str:
-    from admire.llm.ledger import UNKNOWN
+    from admire.models.llm.ledger import UNKNOWN
 
     return UNKNOWN if known is None else f"{known:,}"
 
 
 def _price(known: float | str, *, at_most: bool = False) -> str:
-    from admire.llm.prices import Price
+    from admire.models.llm.prices import Price
 
     return known if isinstance(known, str) else str(Price(known, at_most))
 

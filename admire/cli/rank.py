@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from admire.choices import (
+from admire.base.choices import (
     Device,
     Fusion,
     Gate,
@@ -23,6 +23,7 @@ from admire.choices import (
     SenseMethod,
     Track,
 )
+from admire.base.errors import UserError
 from admire.cli.figures import print_scores
 from admire.cli.options import (
     SENSE_OPTION,
@@ -41,10 +42,9 @@ from admire.cli.options import (
     given,
 )
 from admire.cli.output import REPORT, finish, print_forecasts, print_summary, show_run
-from admire.errors import UserError
 
 if TYPE_CHECKING:
-    from admire.items import Item
+    from admire.data.items import Item
 
 log = logging.getLogger("admire")
 
@@ -59,10 +59,10 @@ def demo(
     out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/demo"),
 ) -> None:
     """Rank the samples that come with admire, on this machine, without key or hub."""
-    from admire.items import SAMPLES, read_items
-    from admire.report import check_report
-    from admire.run import rank as rank_items
-    from admire.storage import check_folder
+    from admire.base.storage import check_folder
+    from admire.data.items import SAMPLES, read_items
+    from admire.pages.report import check_report
+    from admire.runs.run import rank as rank_items
 
     check_folder(out, "run")
     check_report(out / REPORT)
@@ -73,7 +73,7 @@ def demo(
 
 def _look_at_pictures(items: Sequence[Item]) -> None:
     """Tell which pictures the embedded encoder that sees can name."""
-    from admire.encoders.sight import likeliest_labels
+    from admire.models.encoders.sight import likeliest_labels
 
     pictures = [c.image for item in items for c in item.candidates if c.image]
     pictures = list(dict.fromkeys(pictures))
@@ -246,11 +246,11 @@ def rank(
     """
     from dataclasses import replace
 
-    from admire.forecast import plan
-    from admire.items import read_items
-    from admire.run_blocks import rank_file
-    from admire.settings import PROFILES, Asking
-    from admire.storage import check_folder
+    from admire.base.storage import check_folder
+    from admire.data.items import read_items
+    from admire.rankers.settings import PROFILES, Asking
+    from admire.runs.forecast import plan
+    from admire.runs.run_blocks import rank_file
 
     stack = PROFILES[profile]
     if encoder:  # else the profile's would go on reading the captions
@@ -293,12 +293,12 @@ def rank(
         return
     check_folder(out, "run")
     if report:
-        from admire.report import check_report
+        from admire.pages.report import check_report
 
         check_report(out / REPORT)
     written = rank_file(data, out, settings, language=lang, asking=asking, workers=shared)
     if report:
-        from admire.report import write_report
+        from admire.pages.report import write_report
 
         written.append(write_report([out], out / REPORT))
     show_run(out, written)
@@ -325,11 +325,11 @@ def score(
     Of a run, also how far the probability of the sense can be trusted: its calibration error, and
     how often the run would err if it answered only where the sense is surest.
     """
-    from admire.evaluation import paired_difference, score_items, summarise
-    from admire.items import read_items
-    from admire.past_runs import read_predictions
-    from admire.published import check_fits
-    from admire.seen import warn_of_seen
+    from admire.audit.seen import warn_of_seen
+    from admire.data.items import read_items
+    from admire.runs.past_runs import read_predictions
+    from admire.scores.evaluation import paired_difference, score_items, summarise
+    from admire.scores.published import check_fits
 
     if len(submissions) > 2:
         raise UserError("Give one submission, or two to compare.")
@@ -357,8 +357,8 @@ def fuse(
     ] = None,
 ) -> None:
     """Fuse runs into one: embeddings, rankers and chat models, by a weighted mean."""
-    from admire.fusion import fuse as fuse_runs
-    from admire.storage import check_folder
+    from admire.base.storage import check_folder
+    from admire.runs.fusion import fuse as fuse_runs
 
     check_folder(out, "run")
     if out.resolve() in [run.resolve() for run in runs]:
@@ -388,10 +388,10 @@ def tune(
 
     The figures are of cross-validation: of items that had no say in what was chosen for them.
     """
-    from admire.evaluation import summarise
-    from admire.seen import warn_of_seen
-    from admire.tuning import tune as tune_run
-    from admire.tuning import tune_weights
+    from admire.audit.seen import warn_of_seen
+    from admire.runs.tuning import tune as tune_run
+    from admire.runs.tuning import tune_weights
+    from admire.scores.evaluation import summarise
 
     if len(runs) > 1:
         scored, shares = tune_weights(runs, method or "scores", seed=seed)

@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from admire.choices import Images
+from admire.base.choices import Images
 from admire.cli.options import choice
 
 log = logging.getLogger("admire")
@@ -42,7 +42,7 @@ def report(
 
     Nothing is asked or encoded. Of several runs, each is compared with the first.
     """
-    from admire.report import write_report
+    from admire.pages.report import write_report
 
     written = write_report(runs, out, images=images, data=data)
     log.info("Wrote %s, %.1f MB", written, written.stat().st_size / 1e6)

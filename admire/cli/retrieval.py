@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from admire.choices import SenseMethod
+from admire.base.choices import SenseMethod
 from admire.cli.options import (
     SENSE_OPTION,
     ChatLlm,
@@ -23,7 +23,7 @@ from admire.cli.options import (
     choice,
 )
 from admire.cli.output import print_rows
-from admire.retrieval.modes import (
+from admire.tasks.retrieval.modes import (
     COMPARED,
     FORMATS,
     MODES,
@@ -62,7 +62,7 @@ def benchmark(
     seed: Seed = 0,
 ) -> None:
     """Build a retrieval benchmark in IdioLink's shape from SemEval-2022 Task 2."""
-    from admire.retrieval.benchmark import build_benchmark, count_benchmark, write_benchmark
+    from admire.tasks.retrieval.benchmark import build_benchmark, count_benchmark, write_benchmark
 
     splits = build_benchmark(data, lang, queries=queries, seed=seed)
     write_benchmark(out, splits)
@@ -111,9 +111,9 @@ def retrieve(
     json: Json = False,
 ) -> None:
     """Retrieve what means the same as a query's span, and score that: R-precision, nDCG@10."""
-    from admire.retrieval.retrieve import RetrieveSettings, retrieve_split
-    from admire.retrieval.run_folder import write_retrieval
-    from admire.storage import check_folder
+    from admire.base.storage import check_folder
+    from admire.tasks.retrieval.retrieve import RetrieveSettings, retrieve_split
+    from admire.tasks.retrieval.run_folder import write_retrieval
 
     settings = RetrieveSettings(
         encoder=encoder,
@@ -178,9 +178,9 @@ def train_retriever(
     json: Json = False,
 ) -> None:
     """Fine-tune a sentence encoder to retrieve the same meaning, and score it on test."""
-    from admire.retrieval.passages import read_split
-    from admire.retrieval.training import RetrieverTraining, train_retrievers
-    from admire.trainer import FitSettings
+    from admire.models.trainer import FitSettings
+    from admire.tasks.retrieval.passages import read_split
+    from admire.tasks.retrieval.training import RetrieverTraining, train_retrievers
 
     settings = RetrieverTraining(
         query=query,

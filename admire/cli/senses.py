@@ -10,7 +10,8 @@ from typing import Annotated, Literal, get_args
 
 import typer
 
-from admire.choices import SenseMethod
+from admire.base.choices import SenseMethod
+from admire.base.errors import UserError
 from admire.cli.options import (
     SENSE_OPTION,
     VOTES_OPTION,
@@ -26,7 +27,6 @@ from admire.cli.options import (
     given,
 )
 from admire.cli.output import print_rows, print_summary
-from admire.errors import UserError
 
 log = logging.getLogger("admire")
 
@@ -48,14 +48,14 @@ def sense(
     json: Json = False,
 ) -> None:
     """Classify each compound as idiomatic or literal, and score that where the type is known."""
-    from admire.cards import warn_of_use
-    from admire.evaluation import summarise
-    from admire.interpretation import interpret, sense_method
-    from admire.items import read_items
-    from admire.llm import open_llm
-    from admire.metrics import calibration_error
+    from admire.data.items import read_items
+    from admire.models.llm import open_llm
     from admire.prompts import Prompts
+    from admire.scores.cards import warn_of_use
+    from admire.scores.evaluation import summarise
+    from admire.scores.metrics import calibration_error
     from admire.senses import known_senses, open_detector, write_senses
+    from admire.senses.interpretation import interpret, sense_method
 
     items = read_items(data, lang)
     opened = open_llm(llm, url=llm_url)
@@ -161,7 +161,7 @@ def train_detector(
     seed: Seed = 0,
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire."""
-    from admire.cards import brief
+    from admire.scores.cards import brief
     from admire.senses import (
         DetectorTraining,
         open_context_encoder,

@@ -10,9 +10,9 @@ from typing import Annotated, get_args
 
 import typer
 
-from admire.choices import ProfileName
+from admire.base.choices import ProfileName
+from admire.base.errors import UserError, check_extra
 from admire.cli.options import DetectorFile, Llm, LlmUrl, choice, given
-from admire.errors import UserError, check_extra
 
 
 def serve(
@@ -47,7 +47,7 @@ def serve(
 ) -> None:
     """Serve a page on this machine to rank pictures and captions by hand, and POST /v1/rank."""
     check_extra("serve", "admire serve", "starlette", "uvicorn", "PIL")
-    from admire.serve import Models, run_server
+    from admire.pages.serve import Models, run_server
 
     if index and not index.exists():
         raise UserError(f"{index}: cannot be read (No such file or folder).", "index")

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from admire.base.errors import UserError
 from admire.cli.options import (
     EncoderDevice,
     Json,
@@ -20,8 +21,7 @@ from admire.cli.options import (
     choice,
 )
 from admire.cli.output import print_rows
-from admire.errors import UserError
-from admire.sts.objectives import (
+from admire.tasks.sts.objectives import (
     OBJECTIVES,
     TRAINING_SETTINGS,
     Objective,
@@ -59,9 +59,9 @@ def sts(
     json: Json = False,
 ) -> None:
     """Compare sentence pairs and score that: Spearman over all, idiomatic and plain STS pairs."""
-    from admire.sts.evaluation import write_similarities
-    from admire.sts.pairs import read_pairs
-    from admire.sts.similarity import SimilaritySettings, measure_similarity
+    from admire.tasks.sts.evaluation import write_similarities
+    from admire.tasks.sts.pairs import read_pairs
+    from admire.tasks.sts.similarity import SimilaritySettings, measure_similarity
 
     settings = SimilaritySettings(
         encoder=encoder, llm=llm, llm_url=llm_url, device=device, prompts=prompts, seed=seed
@@ -157,12 +157,12 @@ def train_sentences(
     json: Json = False,
 ) -> None:
     """Fine-tune a sentence encoder on idioms and their paraphrases, or on sentence pairs."""
-    from admire.encoders.sentence import open_trainable
-    from admire.storage import check_folder
-    from admire.sts.rows import read_training_data
-    from admire.sts.training import SentenceTraining
-    from admire.sts.training import train_sentences as train
-    from admire.trainer import FitSettings
+    from admire.base.storage import check_folder
+    from admire.models.encoders.families import open_trainable
+    from admire.models.trainer import FitSettings
+    from admire.tasks.sts.rows import read_training_data
+    from admire.tasks.sts.training import SentenceTraining
+    from admire.tasks.sts.training import train_sentences as train
 
     settings = SentenceTraining(
         objective=objective,

@@ -9,8 +9,8 @@ from itertools import combinations, permutations
 import numpy as np
 import numpy.typing as npt
 
-from admire.errors import needs_extra
-from admire.scorer import Scores
+from admire.base.errors import needs_extra
+from admire.rankers.scorer import Scores
 
 Places = npt.NDArray[np.int64]
 """The place of each candidate in each order, 0 for the best; shape (orders, candidates)."""

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from admire.encoders import ImageEncoder, Role, TextEncoder, Vectors, open_encoder
-from admire.errors import UserError
-from admire.interpretation import Interpretation
-from admire.items import Item
-from admire.scorer import Scores, Vector, query_weights, score, similarities
-from admire.settings import Settings
-from admire.survey import Survey
+from admire.base.errors import UserError
+from admire.data.items import Item
+from admire.models.encoders import ImageEncoder, Role, TextEncoder, Vectors, open_encoder
+from admire.rankers.scorer import Scores, Vector, query_weights, score, similarities
+from admire.rankers.settings import Settings
+from admire.rankers.survey import Survey
+from admire.senses.interpretation import Interpretation
 
 if TYPE_CHECKING:
-    from admire.head import Projection
+    from admire.models.projection import Projection
 
 log = logging.getLogger("admire")
 
@@ -32,7 +32,7 @@ class Comparison:
     """An item's candidates compared with one chat model's texts, or with a baseline's.
 
     Attributes:
-        roles: of what they are compared with: gloss, compound, …, see :data:`admire.scorer.TEXTS`.
+        roles: of what they are compared with: gloss, compound, …, see :data:`TEXTS`.
         cosines: by track, shape (roles, candidates).
         scores: shape (candidates,).
         interpretation: whose texts these are; None for a baseline.
@@ -168,7 +168,7 @@ def open_head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projec
     """The head to compare in, made for the encoders that are used."""
     if not settings.head:
         return None
-    from admire.head import load_projection
+    from admire.models.projection import load_projection
 
     head = load_projection(Path(settings.head))
     for encoder in encoders.values():

@@ -5,21 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from admire.choices import Ranker
-from admire.errors import UserError, check_extra
-from admire.interpretation import Interpretation
-from admire.items import Item
-from admire.llm import ChatModel
+from admire.base.choices import Ranker
+from admire.base.errors import UserError, check_extra
+from admire.data.items import Item
+from admire.models.llm import ChatModel
 from admire.prompts import Prompts
 from admire.rankers.aggregate import aggregate, places
 from admire.rankers.judgement import Answer, Judgement
 from admire.rankers.listwise import check_letters, judge_listwise
 from admire.rankers.pairwise import judge_pairwise
 from admire.rankers.pointwise import judge_pointwise
+from admire.rankers.settings import Settings
 from admire.rankers.shown import tracks_of
-from admire.recorded import Recorded
-from admire.settings import Settings
-from admire.survey import Survey
+from admire.rankers.survey import Survey
+from admire.senses.interpretation import Interpretation
+from admire.senses.recorded import Recorded
 
 log = logging.getLogger("admire")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from admire.choices import Ranker
-from admire.errors import UserError
-from admire.items import Item, SenseLabel
-from admire.llm import ChatModel, Question
-from admire.quotations import data_of, json_objects, without_objects
-from admire.scorer import Scores
+from admire.base.choices import Ranker
+from admire.base.errors import UserError
+from admire.data.items import Item, SenseLabel
+from admire.models.llm import ChatModel, Question
+from admire.models.quotations import data_of, json_objects, without_objects
+from admire.rankers.scorer import Scores
 from admire.senses.sense import Sense
 
 log = logging.getLogger("admire")
@@ -110,7 +110,7 @@ def ask_twice(
     """What the reply says, or that to a second question if the first cannot be read.
 
     A JSON object that a reply quotes of a caption or sentence is no answer; see
-    :func:`admire.quotations.without_objects`.
+    :func:`admire.models.quotations.without_objects`.
 
     Args:
         question: the question of an attempt, with so many times the tokens. The second has twice as

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from admire.errors import UserError
-from admire.interpretation import Interpretation
-from admire.items import Candidate, Item, SenseLabel
-from admire.llm import ChatModel, Question, ask_each
+from admire.base.errors import UserError
+from admire.data.items import Candidate, Item, SenseLabel
+from admire.models.llm import ChatModel, Question, ask_each
 from admire.prompts import Prompts
 from admire.rankers.aggregate import aggregate, agreement, places
 from admire.rankers.judgement import (
@@ -33,10 +32,11 @@ from admire.rankers.judgement import (
     strict,
     texts,
 )
+from admire.rankers.settings import Settings
 from admire.rankers.shown import LETTERS, show, shuffled, tracks_shown
+from admire.senses.interpretation import Interpretation
 from admire.senses.sense import UNDECIDED
 from admire.senses.votes import counted
-from admire.settings import Settings
 
 SENSES: tuple[SenseLabel, ...] = ("idiomatic", "literal")
 ROLES = ("meant", "related", "other", "other_related", "unrelated")

@@ -8,10 +8,9 @@ from itertools import permutations
 
 import numpy as np
 
-from admire.errors import check_extra
-from admire.interpretation import Interpretation
-from admire.items import Candidate, Item
-from admire.llm import ChatModel, Question, ask_each
+from admire.base.errors import check_extra
+from admire.data.items import Candidate, Item
+from admire.models.llm import ChatModel, Question, ask_each
 from admire.prompts import Prompts
 from admire.rankers.aggregate import bradley_terry
 from admire.rankers.judgement import (
@@ -27,8 +26,9 @@ from admire.rankers.judgement import (
     strict,
     texts,
 )
+from admire.rankers.settings import Settings
 from admire.rankers.shown import show, tracks_shown
-from admire.settings import Settings
+from admire.senses.interpretation import Interpretation
 
 ANSWERS = ("A", "B", "equal")
 SCHEMA = strict({**texts(["reason"]), "better": one_of(ANSWERS)})

@@ -14,9 +14,8 @@ from functools import partial
 
 import numpy as np
 
-from admire.interpretation import Interpretation
-from admire.items import Candidate, Item
-from admire.llm import ChatModel, Question, Reply, ask_each
+from admire.data.items import Candidate, Item
+from admire.models.llm import ChatModel, Question, Reply, ask_each
 from admire.prompts import Prompts
 from admire.rankers.judgement import (
     SECOND_TEMPERATURE,
@@ -28,9 +27,10 @@ from admire.rankers.judgement import (
     read_object,
     strict,
 )
+from admire.rankers.scorer import Scores
+from admire.rankers.settings import Settings
 from admire.rankers.shown import LETTERS, show, tracks_shown
-from admire.scorer import Scores
-from admire.settings import Settings
+from admire.senses.interpretation import Interpretation
 
 GRADES = ("idiomatic", "literal", "neither")
 LIKELIEST = 10

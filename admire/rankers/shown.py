@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from admire.choices import TRACKS, Track
-from admire.errors import UserError
-from admire.items import Candidate, Item
-from admire.llm import ChatModel, Image
-from admire.llm.openai import SEEING
+from admire.base.choices import TRACKS, Track
+from admire.base.errors import UserError
+from admire.data.items import Candidate, Item
+from admire.models.llm import ChatModel, Image
+from admire.models.llm.openai import SEEING
 from admire.prompts import Prompts
-from admire.survey import Survey, take_survey
+from admire.rankers.survey import Survey, take_survey
 
 LETTERS = string.ascii_uppercase
 

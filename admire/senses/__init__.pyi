@@ -22,18 +22,15 @@ from .sense import (
     sense_table,
     write_senses,
 )
-from .task2a import (
-    Score,
+from .task2a import Score, detect_uses, score_senses, write_predictions
+from .uses import (
     Setting,
     Use,
     context_columns,
-    detect_uses,
     macro_f1,
     read_compounds,
     read_idiomaticity,
     read_uses,
-    score_senses,
-    write_predictions,
 )
 from .votes import read_label, vote
 

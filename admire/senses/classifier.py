@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from admire.cards import SAW, check_saw, read_by_detectors
-from admire.choices import Number, check_settings
-from admire.encoders.hub import folder_digest, load_cached_first, resolve_source
-from admire.encoders.placement import Placement
-from admire.errors import UserError, needs_extra
-from admire.files import parse_json, read_text
-from admire.overlap import digests
+from admire.base.choices import Number, check_settings
+from admire.base.errors import UserError, needs_extra
+from admire.base.files import parse_json, read_text
+from admire.base.storage import check_folder, write_whole
+from admire.data.overlap import digests
+from admire.models.encoders.hub import folder_digest, load_cached_first, resolve_source
+from admire.models.encoders.placement import Placement
+from admire.scores.cards import SAW, check_saw, read_by_detectors
 from admire.senses.sense import Sense, majority
-from admire.senses.task2a import LABELS, Setting, Use, context_columns, macro_f1
-from admire.storage import check_folder, write_whole
+from admire.senses.uses import LABELS, Setting, Use, context_columns, macro_f1
 
 with needs_extra("clip", "A fine-tuned detector"):
     import torch
@@ -29,9 +29,9 @@ with needs_extra("clip", "A fine-tuned detector"):
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
 
 if TYPE_CHECKING:
-    from admire.encoders import Device
-    from admire.items import SenseLabel
-    from admire.trainer import FitSettings
+    from admire.data.items import SenseLabel
+    from admire.models.encoders import Device
+    from admire.models.trainer import FitSettings
 
 log = logging.getLogger("admire")
 
@@ -195,7 +195,7 @@ def paper_fit(setting: Setting) -> FitSettings:
     Raises:
         UserError: the extra ``finetune`` is missing.
     """
-    from admire.trainer import FitSettings
+    from admire.models.trainer import FitSettings
 
     size = {"zero_shot": 32, "one_shot": 4}[setting]
     return FitSettings(
@@ -218,7 +218,7 @@ class ClassifierTraining:
     fit: FitSettings | None = None
 
     def __post_init__(self) -> None:
-        from admire.trainer import FitSettings
+        from admire.models.trainer import FitSettings
 
         check_settings(
             self,
@@ -255,7 +255,7 @@ def train_classifier(
         UserError: there is no such encoder, a use has no sense or one sense is missing from
             ``train``, ``out`` cannot be written, or an extra is missing.
     """
-    from admire.trainer import fine_tune
+    from admire.models.trainer import fine_tune
 
     fit = settings.fit or paper_fit(settings.setting)
     if validation is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from admire.senses.sense import Sense
-    from admire.senses.task2a import Setting, Use
+    from admire.senses.uses import Setting, Use
 
 BUILT_IN = Path(__file__).parent / "detector.json"
 """The light detector that comes with admire."""

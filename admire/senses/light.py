@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from admire.cards import SAW, check_saw, read_by_detectors, warn_of_shared
-from admire.choices import Number, check_settings
-from admire.encoders import Query, QueryEncoder, open_encoder
-from admire.errors import UserError, needs_extra
-from admire.files import parse_json, read_text
-from admire.metrics import calibration_error
-from admire.overlap import digests
+from admire.base.choices import Number, check_settings
+from admire.base.errors import UserError, needs_extra
+from admire.base.files import parse_json, read_text
+from admire.base.storage import write_whole
+from admire.data.overlap import digests
+from admire.models.encoders import Query, QueryEncoder, open_encoder
 from admire.prompts import Prompts
+from admire.scores.cards import SAW, check_saw, read_by_detectors, warn_of_shared
+from admire.scores.metrics import calibration_error
 from admire.senses.sense import Sense
-from admire.storage import write_whole
 
 if TYPE_CHECKING:
-    from admire.items import Item, SenseLabel
-    from admire.senses.task2a import Use
+    from admire.data.items import Item, SenseLabel
+    from admire.senses.uses import Use
 
 HEADS = 5
 Features = npt.NDArray[np.float64]

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from admire.errors import UserError
-from admire.storage import write_whole
+from admire.base.errors import UserError
+from admire.base.storage import write_whole
+from admire.scores.metrics import confidence
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from admire.items import Item, SenseLabel
+    from admire.data.items import Item, SenseLabel
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,6 @@ class Sense:
     def confidence(self) -> float:
         """How sure the decision is, from 0.5 to 1."""
         return confidence(self.probability)
-
-
-def confidence(probability: float | None) -> float:
-    """How sure a probability of the idiomatic sense is, from 0.5, which None has, to 1.
-
-    It is rounded, so that 0.8 and 1 - 0.2 are the same.
-    """
-    return 0.5 if probability is None else round(max(probability, 1 - probability), 9)
 
 
 def mean_probability(senses: Iterable[Sense]) -> float | None:
@@ -118,7 +111,7 @@ def write_senses(path: Path, items: Sequence[Item], senses: Sequence[Sense]) -> 
     Raises:
         UserError: the file cannot be written.
     """
-    from admire.files import add_table
+    from admire.base.files import add_table
 
     table = sense_table(items, senses)
     with write_whole(path) as file:
@@ -135,9 +128,9 @@ def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
-    from admire.files import check_columns, read_table
-    from admire.items import Item, parse_sentence_type
-    from admire.languages import check_language, guess_language
+    from admire.base.files import check_columns, read_table
+    from admire.data.items import Item, parse_sentence_type
+    from admire.data.languages import check_language, guess_language
 
     table = read_table(path, ("compound", "sentence", "sentence_type", "predicted_type"))
     check_columns(path, table, (*VOTES, "confidence"))

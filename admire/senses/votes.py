@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Final, Literal
 
-from admire.items import Item, SenseLabel
-from admire.llm import ChatModel, Question, ask_each
+from admire.data.items import Item, SenseLabel
+from admire.models.llm import ChatModel, Question, ask_each
+from admire.models.quotations import data_of, without_words
 from admire.prompts import Prompts
-from admire.quotations import data_of, without_words
 from admire.senses.sense import UNDECIDED, Sense, majority
 
 VOTE_TEMPERATURE = 0.7
@@ -81,7 +81,7 @@ def read_label(reply: str, data: Collection[str] = ()) -> SenseLabel | None:
 
     Args:
         data: texts of the question. What the reply quotes of those that name a sense themselves
-            does not count; see :mod:`admire.quotations`.
+            does not count; see :mod:`admire.models.quotations`.
     """
     reply = without_words(reply, [text for text in data if _LABEL.search(text)])
     lines = [line for line in reply.splitlines() if line.strip()]

@@ -1,0 +1,1 @@
+"""Whether figures can be believed."""

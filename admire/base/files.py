@@ -1,0 +1,255 @@
+"""Reading text, tables and JSON lines, with errors that name file, row and column."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import errno
+import io
+import json
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import pandas as pd
+
+from admire.base.errors import UserError
+
+ROWS = 512
+"""How many rows of a table :func:`table_parts` reads at a time."""
+BYTES = 1 << 20
+COLUMNS = 10_000
+"""How many columns a table has at most; pandas would take minutes and gigabytes for a million."""
+
+
+def regular(path: Path) -> Path:
+    """The path, if it may be opened: one would wait for a named pipe, and a device may never end.
+
+    Raises:
+        OSError: it is neither a file nor a folder, or is not there.
+    """
+    kind = path.stat().st_mode
+    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+        raise OSError(errno.EINVAL, "It is a pipe or a device, not a file")
+    return path
+
+
+def parse_json(text: str | bytes) -> Any:
+    """A JSON value that can be written again as UTF-8.
+
+    Raises:
+        ValueError: it is not JSON, is nested too deeply, or holds half a surrogate pair.
+    """
+    try:
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("it holds half a surrogate pair") from None
+    return value
+
+
+def read_text(path: Path, size: int = -1) -> str:
+    """The file's text, or that of its first ``size`` bytes.
+
+    Raises:
+        UserError: it is missing, unreadable, not UTF-8 or empty.
+    """
+    try:
+        with regular(path).open("rb") as file:
+            text = file.read(size).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, error.start) from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    if not text.strip():
+        raise UserError(f"{path}: the file is empty.")
+    return text
+
+
+def open_text(path: Path) -> IO[str]:
+    """As :func:`read_text`, for files of any size: all is checked, and then read as one goes on.
+
+    Raises:
+        UserError: as for :func:`read_text`.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    before, waiting, empty = 0, 0, True
+    try:
+        with regular(path).open("rb") as file:
+            if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+                file.seek(0)
+            block = b"any"
+            while block:
+                block = file.read(BYTES)
+                waiting = len(decoder.getstate()[0])  # bytes of a character that is not whole yet
+                empty &= not decoder.decode(block, final=not block).strip()
+                before += len(block)
+        text = path.open(encoding="utf-8-sig", newline="\n")
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, before - waiting + error.start) from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    if empty:
+        text.close()
+        raise UserError(f"{path}: the file is empty.")
+    return text
+
+
+def _not_utf8(path: Path, byte: int) -> UserError:
+    return UserError(f"{path}: is not UTF-8 text (byte {byte}). Save the file as UTF-8.")
+
+
+def read_table(
+    path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0, size: int = -1
+) -> pd.DataFrame:
+    """Read a TSV or CSV with every cell a string, ``""`` where empty.
+
+    With ``quoting`` 3, :data:`csv.QUOTE_NONE`, a quotation mark is a character like any other.
+    ``size`` is as for :func:`read_text`.
+
+    Raises:
+        UserError: it is missing, empty, not UTF-8, not a table, or lacks a required column.
+    """
+    text = io.StringIO(read_text(path, size))
+    _check_width(path, text)
+    with _well_formed(path):
+        table: pd.DataFrame = pd.read_csv(text, quoting=quoting, **_reading(path))
+    _check_cells(path, table, required)
+    return table
+
+
+def table_parts(path: Path, required: Iterable[str]) -> Iterator[pd.DataFrame]:
+    """As :func:`read_table`, some rows at a time. Where there are none, one part without rows.
+
+    Raises:
+        UserError: as for :func:`read_table`.
+    """
+    with open_text(path) as text, _well_formed(path):
+        _check_width(path, text)
+        for part in pd.read_csv(text, chunksize=ROWS, **_reading(path)):
+            _check_cells(path, part, required)
+            yield part
+
+
+def _reading(path: Path) -> dict[str, Any]:
+    separator = "\t" if path.suffix == ".tsv" else ","
+    return {"sep": separator, "dtype": str, "keep_default_na": False}  # "NA", "null" are words
+
+
+def _check_width(path: Path, text: IO[str]) -> None:
+    """Refuse a table whose header or first rows have very many cells, before pandas reads it."""
+    separator: str = _reading(path)["sep"]
+    start = text.read(BYTES)
+    text.seek(0)
+    if any(line.count(separator) >= COLUMNS for line in start.splitlines()):
+        raise UserError(f"{path}: has more than {COLUMNS} columns. Is it the right file?")
+
+
+@contextmanager
+def _well_formed(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except pd.errors.EmptyDataError:  # it holds more than one byte order mark
+        raise UserError(f"{path}: the file is empty.") from None
+    except pd.errors.ParserError as error:
+        reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
+        raise UserError(f"{path}: is not a well-formed table ({reason}).") from None
+
+
+def _check_cells(path: Path, table: pd.DataFrame, required: Iterable[str]) -> None:
+    if not isinstance(table.index, pd.RangeIndex):  # pandas made surplus cells the rows' names
+        raise UserError(f"{path}, row 1: has more cells than the header has columns.")
+    check_columns(path, table, required)
+
+
+def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> None:
+    """Check that a table has these columns.
+
+    Raises:
+        UserError: one is missing.
+    """
+    for column in required:
+        if column not in table.columns:
+            raise UserError(
+                f"{path}: the column '{column}' is missing. "
+                f"The file has: {', '.join(map(str, table.columns))}."
+            )
+
+
+def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSONL file, with their numbers.
+
+    Raises:
+        UserError: the file and row that cannot be used, and why.
+    """
+    with open_text(path) as text:
+        for number, line in enumerate(text, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line.removesuffix("\n"))
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
+            check_object(row, f"{path}, row {number}")
+            yield number, row
+
+
+def add_table(
+    file: IO[str], table: pd.DataFrame, *, separator: str = ",", header: bool = True
+) -> None:
+    """Add a table to a file, so that :func:`read_table` gives every cell back."""
+    if header:
+        csv.writer(file, delimiter=separator, lineterminator="\n").writerow(table.columns)
+    # A lone carriage return ends a line for readers, but the writer does not quote it.
+    cells = table.to_numpy().flat
+    returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
+    quoting: Literal[0, 1] = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
+    table.to_csv(file, sep=separator, index=False, header=False, quoting=quoting)
+
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_GUARDED = re.compile(r"'+[=+\-@\t\r]")
+
+
+def guarded(text: str) -> str:
+    """The text as a cell of a table of ours, in which no spreadsheet takes it for a formula.
+
+    A text that begins as a formula does gets an apostrophe before it, and so does one that begins
+    with apostrophes and such a sign, so that :func:`unguarded` gives every text back. It is for
+    tables that only admire and people read: a submission, and any other table in a form that a
+    task or :func:`admire.read_items` prescribes, holds its texts as they are.
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def unguarded(cell: str) -> str:
+    """The text of which :func:`guarded` made this cell."""
+    return cell[1:] if _GUARDED.match(cell) else cell
+
+
+def check_object(row: Any, where: str) -> None:
+    """Check that a value is a JSON object, and that it can be written again as UTF-8.
+
+    Raises:
+        UserError: it is not, or cannot; the message begins with ``where``.
+    """
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except RecursionError:
+        raise UserError(f"{where}: is nested too deeply.") from None
+    except UnicodeEncodeError:
+        raise UserError(f"{where}: holds half a surrogate pair (\\ud800 to \\udfff).") from None
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: is not a JSON object.")
+
+
+def known_fields(kind: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says of the fields of a dataclass, without what newer versions of admire add."""
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in row.items() if name in names}

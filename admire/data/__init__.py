@@ -1,0 +1,1 @@
+"""Items in, submissions out, and what sets share."""

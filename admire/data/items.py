@@ -1,0 +1,387 @@
+"""Items and candidates, and reading them from AdMIRe's files and from image sets."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from admire.base.errors import UserError
+from admire.base.files import check_columns, json_rows, table_parts
+from admire.data.languages import check_language, guess_language
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+log = logging.getLogger("admire")
+
+SAMPLES = Path(__file__).parent / "samples"
+"""The image set that ships with admire."""
+
+SenseLabel = Literal["idiomatic", "literal"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One thing to rank: an image, a caption, or an image with its caption.
+
+    ``name`` is the name that orders and submissions use: the image's name as the data file writes
+    it, or ``candidate1``, ``candidate2``, … for candidates without an image. The things of a
+    sequence are candidates, too, which are not ranked: ``s1.png``, or ``sequence1``.
+    """
+
+    name: str
+    image: Path | None = None
+    caption: str | None = None
+
+
+@dataclass(frozen=True)
+class Item:
+    """One row: a compound in a sentence, and the candidates to rank for it.
+
+    In AdMIRe's Subtask B a ``sequence`` of two pictures stands in place of the sentence, which is
+    empty: it shows one of the compound's senses, and the best candidate completes it.
+
+    ``compound`` is what the data file says; see :attr:`phrase`. ``language`` is the tag as given
+    (``en``, ``xe``, ``pt-br``). ``sentence_type``, ``expected_order`` and, of Subtask B,
+    ``expected_item`` are the gold answers, None where they are not known. ``candidates`` is empty
+    where a file holds targets only; such items can be classified but not ranked.
+    """
+
+    compound: str
+    sentence: str
+    language: str = "en"
+    candidates: tuple[Candidate, ...] = ()
+    sentence_type: SenseLabel | None = None
+    expected_order: tuple[str, ...] | None = None
+    sequence: tuple[Candidate, ...] = ()
+    expected_item: str | None = None
+
+    @property
+    def phrase(self) -> str:
+        """The compound as people write it, for prompts and queries.
+
+        AdMIRe 2 puts numbers behind some compounds ("kıl payı 1"). A number that the sentence has
+        too ("cloud 9") belongs to the compound.
+        """
+        if not self.sentence or self.compound.casefold() in self.sentence.casefold():
+            return self.compound
+        return re.sub(r"(?<=\S)\s+\d+$", "", self.compound.rstrip())
+
+    @property
+    def best(self) -> str | None:
+        """The name of the best candidate by gold, None where it is not known."""
+        return self.expected_item or (self.expected_order or [None])[0]
+
+
+def read_items(path: str | Path, language: str | None = None) -> list[Item]:
+    """All items of a file at once; see :func:`iter_items`."""
+    return list(iter_items(path, language))
+
+
+def iter_items(
+    path: str | Path, language: str | None = None, *, warn: bool = True, whole: bool = True
+) -> Iterator[Item]:
+    """Read an AdMIRe TSV, an image set's manifest (CSV or JSONL), or the folder that holds one.
+
+    Tables have the columns ``compound`` and ``sentence``, optionally ``language``,
+    ``sentence_type`` and ``expected_order``, and for each candidate k = 1, 2, ... ``imagek_name``
+    and ``imagek_caption``. Those of Subtask B have ``sequence_captionk`` or ``sequence_imagek``,
+    optionally ``expected_item``, and need no sentences; without ``sequence_imagek`` the images are
+    ``s1.png``, ``s2.png``, ... in the compound's subfolder, if they are there. A JSONL manifest has
+    the same keys, and instead of the columns of images and captions ``candidates`` and
+    ``sequence``, lists of objects with ``image``, ``caption`` or both. Image names are paths below
+    the file's folder, or below its subfolder that is named after the compound.
+
+    ``language`` is that of rows without one of their own. If it is None, it is guessed from the
+    file's name, see :func:`guess_language`. ``warn`` says whether warnings are
+    told, at the end. ``whole`` says whether an item without a sentence and a candidate with neither
+    image nor caption are refused; otherwise they come as they are.
+
+    The items come as the file is read, so that a file of any size fits into memory.
+
+    Raises:
+        UserError: the file, the row and the column that cannot be used, and why.
+    """
+    path = data_file(Path(path))
+    tag = check_language(language) if language else guess_language(path)
+    rows = _item_rows(path) if path.suffix == ".jsonl" else _table_rows(path)
+    notes: Notes = {}
+    none = True
+    for number, row in rows:
+        none = False
+        yield _item(row, number, path, tag, notes, whole)
+    if none:
+        raise UserError(f"{path}: holds no items.")
+    for note, (first, count) in notes.items():
+        if warn:
+            log.warning("%s: %s%s", first, note, f" (and {count - 1} more)" if count > 1 else "")
+
+
+Notes = dict[str, tuple[str, int]]
+"""What a warning will say, of which row first, and of how many."""
+
+
+def _note(notes: Notes, note: str, where: str) -> None:
+    first, count = notes.get(note, (where, 0))
+    notes[note] = first, count + 1
+
+
+def data_file(path: Path) -> Path:
+    """The file with the items: the path itself, or the one file in the folder that holds items.
+
+    Raises:
+        UserError: the folder holds none or several, or the file is missing or of another kind.
+    """
+    if path.is_dir():
+        manifests = [path / "manifest.csv", path / "manifest.jsonl"]
+        found = [file for file in manifests if file.is_file()] or sorted(
+            path.glob("subtask_[ab]_*.tsv")
+        )
+        if len(found) != 1:
+            raise UserError(
+                f"{path}: expected one manifest.csv, manifest.jsonl or subtask_*.tsv in this "
+                f"folder, found {len(found)}. Name the file itself."
+            )
+        return found[0]
+    if not path.exists():
+        raise UserError(f"{path}: cannot be read (No such file or folder).")
+    if path.suffix not in (".tsv", ".csv", ".jsonl"):
+        raise UserError(
+            f"{path}: expected a .tsv, .csv or .jsonl file, or a folder with a manifest."
+        )
+    return path
+
+
+def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    number = 0
+    for table in table_parts(path, ("compound",)):
+        # Python makes no number of more digits.
+        candidates = _numbers(table, r"image(\d{1,4000})_(?:name|caption)")
+        sequence = _numbers(table, r"sequence_(?:image|caption)(\d{1,4000})")
+        if not sequence and "expected_item" not in table:
+            check_columns(path, table, ("sentence",))
+        for cells in table.to_dict("records"):
+            number += 1
+            row: dict[str, Any] = {str(column): cell for column, cell in cells.items()}
+            yield number, _with_things(row, candidates, sequence, path)
+
+
+def _with_things(
+    row: dict[str, Any], candidates: Sequence[int], sequence: Sequence[int], path: Path
+) -> dict[str, Any]:
+    """A table's row with its candidates and its sequence as a JSONL file has them."""
+    row["candidates"] = [
+        {"image": row.get(f"image{k}_name", ""), "caption": row.get(f"image{k}_caption", "")}
+        for k in candidates
+    ]
+    row["sequence"] = [
+        {
+            "image": row.get(f"sequence_image{k}", "") or _sequence_image(row, k, path.parent),
+            "caption": row.get(f"sequence_caption{k}", ""),
+        }
+        for k in sequence
+    ]
+    if path.suffix == ".csv":  # rows of an image set may have fewer things than columns
+        for things in (row["candidates"], row["sequence"]):
+            while things and not any(things[-1].values()):
+                things.pop()
+    return row
+
+
+def _numbers(table: pd.DataFrame, pattern: str) -> list[int]:
+    """The numbers in the names of those columns that match."""
+    matches = [re.fullmatch(pattern, str(column)) for column in table]
+    return sorted({int(match[1]) for match in matches if match})
+
+
+def _sequence_image(row: dict[str, Any], k: int, folder: Path) -> str:
+    """``s1.png``, ``s2.png``: what AdMIRe calls a sequence's images, if the compound has one."""
+    name = f"s{k}.png"
+    there = any(
+        os.path.isfile(os.path.join(folder, one, name)) for one in _subfolders(row["compound"])
+    )
+    return name if there else ""
+
+
+def _item_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, row in json_rows(path):
+        for key in ("candidates", "sequence"):
+            things = row.get(key, [])
+            if not isinstance(things, list) or not all(isinstance(one, dict) for one in things):
+                raise UserError(f"{path}, row {number}, {key}: is not a list of objects.")
+        yield number, row
+
+
+def _item(
+    row: dict[str, Any], number: int, path: Path, language: str, notes: Notes, whole: bool
+) -> Item:
+    def text(column: str) -> str:
+        value = row.get(column)
+        if not isinstance(value, str | None):
+            raise UserError(f"{path}, row {number}, {column}: is not a text.")
+        return value or ""
+
+    compound, sentence = text("compound"), text("sentence")
+    where = f"{path}, row {number} ('{compound}')"
+    if not compound.strip():
+        raise UserError(f"{where}, compound: is empty.")
+    best = text("expected_item").strip()
+    if whole and not sentence.strip() and not row.get("sequence") and not best:
+        raise UserError(f"{where}, sentence: is empty.")
+    sentence_type = parse_sentence_type(text("sentence_type"), where)
+
+    def things(key: str, kind: str) -> tuple[Candidate, ...]:
+        found = tuple(
+            _candidate(cells, f"{kind} {k}", compound, path.parent, where, notes, whole)
+            for k, cells in enumerate(row.get(key, []), start=1)
+        )
+        twice = _repeated(one.name for one in found)
+        if twice is not None:
+            raise UserError(f"{where}: the {kind} '{twice}' appears more than once.")
+        return found
+
+    candidates = things("candidates", "candidate")
+    names = [candidate.name for candidate in candidates]
+    if len(names) == 1:
+        raise UserError(f"{where}: has one candidate; a ranking needs two or more.")
+    if best and names and not row.get("sequence"):
+        raise UserError(f"{where}, expected_item: there is no sequence to complete.")
+    if best and names and best not in names:
+        raise UserError(f"{where}, expected_item: is '{best}', which is no candidate.")
+    try:
+        language = check_language(text("language").strip() or language)
+    except UserError as error:
+        raise UserError(f"{where}, language: {error}") from None
+    expected = row.get("expected_order") or None
+    item = Item(
+        compound=compound,
+        sentence=sentence,
+        language=language,
+        candidates=candidates,
+        sentence_type=sentence_type,
+        expected_order=parse_order(expected, names, where) if expected else None,
+        sequence=things("sequence", "sequence"),
+        expected_item=best or None,
+    )
+    if sentence and item.phrase.casefold() not in sentence.casefold():
+        _note(notes, "the compound is not in its sentence.", where)
+    return item
+
+
+def _repeated(names: Iterable[str]) -> str | None:
+    """The first name that stood there before, found at once in lists of any length."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def _candidate(
+    cells: dict[str, Any],
+    place: str,
+    compound: str,
+    folder: Path,
+    where: str,
+    notes: Notes,
+    whole: bool,
+) -> Candidate:
+    values = {key: cells.get(key) or "" for key in ("image", "caption")}
+    for key, value in values.items():
+        if not isinstance(value, str):
+            raise UserError(f"{where}, {place}, {key}: is not a text.")
+    # AdMIRe's captions hold line breaks as the two characters backslash and n.
+    name, caption = values["image"].strip(), values["caption"].replace("\\n", "\n").strip()
+    image = _image(name, compound, folder, where) if name else None
+    if whole and not image and not caption:
+        raise UserError(
+            f"{where}: {place} has neither a caption nor "
+            + (
+                f"an image: '{name}' is not in {folder} or its folder '{compound}'."
+                if name
+                else "an image name."
+            )
+        )
+    if name and not image:
+        _note(notes, "the image is missing, the caption stands alone.", f"{where}, '{name}'")
+    return Candidate(name or place.replace(" ", ""), image, caption or None)
+
+
+def _image(name: str, compound: str, folder: Path, where: str) -> Path | None:
+    """The image's file, or None where there is none."""
+    if not _inside(name):
+        raise UserError(f"{where}: the image '{name}' lies outside the data folder.")
+    for subfolder in ("", *_subfolders(compound)):
+        # os.path's, because Path.is_file raises where a name is too long, and takes its time.
+        if os.path.isfile(file := os.path.join(folder, subfolder, name)):
+            return Path(file)
+    return None
+
+
+def _subfolders(compound: str) -> list[str]:
+    """What the folder with a compound's images may be called."""
+    # A compound with an apostrophe has a folder with an underscore in its place.
+    return [name for name in (compound, re.sub("['\u2019]", "_", compound)) if _inside(name)]
+
+
+def _inside(name: str) -> bool:
+    """Whether a relative path stays below the folder that it starts from."""
+    return not Path(name).is_absolute() and Path(os.path.normpath(name)).parts[:1] != ("..",)
+
+
+def parse_sentence_type(cell: str, where: str, column: str = "sentence_type") -> SenseLabel | None:
+    label = cell.strip().lower() or None
+    if label not in (None, *get_args(SenseLabel)):
+        raise UserError(f"{where}, {column}: is '{label}', not idiomatic or literal.")
+    return cast(SenseLabel | None, label)
+
+
+def parse_order(
+    value: Any, names: Sequence[str], where: str, column: str = "expected_order"
+) -> tuple[str, ...]:
+    """The gold or predicted order, a list or the literal of one, checked against the candidates.
+
+    Without candidates (``names`` is empty) only its form can be checked.
+    """
+    if isinstance(value, str):
+        try:
+            value = ast.literal_eval(value.strip())
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            value = None
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise UserError(f"{where}, {column}: is not a list of image names like ['1.png', '2.png'].")
+    if len(value) < 2 and not names:
+        raise UserError(f"{where}, {column}: names {len(value)} candidates, not 2 or more.")
+    twice = _repeated(value)
+    if twice is not None:
+        raise UserError(f"{where}, {column}: names '{twice}' more than once.")
+    known = set(names)
+    for name in value:
+        if known and name not in known:
+            raise UserError(f"{where}, {column}: names '{name}', which is no candidate.")
+    if names and len(value) != len(names):
+        raise UserError(f"{where}, {column}: has {len(value)} names for {len(names)} candidates.")
+    return tuple(value)
+
+
+def item_keys(items: Sequence[Item]) -> list[Hashable]:
+    """What tells items apart: compound, sentence and candidates.
+
+    Where several are alike, the number of those before counts too.
+    """
+    seen: Counter[Hashable] = Counter()
+    keys: list[Hashable] = []
+    for item in items:
+        names = frozenset(candidate.name for candidate in item.candidates)
+        key = (item.compound, item.sentence, names)
+        keys.append((key, seen[key]))
+        seen[key] += 1
+    return keys

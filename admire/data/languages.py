@@ -1,0 +1,82 @@
+"""Language tags, and the languages that prompts and models go by."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from admire.base.errors import UserError
+
+LANGUAGES = {
+    "de": "German",
+    "el": "Greek",
+    "en": "English",
+    "es": "Spanish",
+    "fr": "French",
+    "gl": "Galician",
+    "hi": "Hindi",
+    "ig": "Igbo",
+    "it": "Italian",
+    "ja": "Japanese",
+    "ka": "Georgian",
+    "kk": "Kazakh",
+    "ko": "Korean",
+    "nb": "Norwegian",
+    "nl": "Dutch",
+    "no": "Norwegian",
+    "pl": "Polish",
+    "pt": "Portuguese",
+    "ro": "Romanian",
+    "ru": "Russian",
+    "sk": "Slovak",
+    "sl": "Slovenian",
+    "sr": "Serbian",
+    "tr": "Turkish",
+    "uk": "Ukrainian",
+    "uz": "Uzbek",
+    "zh": "Chinese",
+}
+"""Languages whose codes and names are recognised in file names."""
+
+
+_CODES = {name.lower(): code for code, name in LANGUAGES.items()}  # Norwegian → no
+_EXTENDED = {"xe": "en", "xp": "pt"}  # AdMIRe's tags for its extended English and Portuguese sets
+
+
+def base_language(tag: str) -> str:
+    """``pt-br`` → ``pt``, ``xe`` → ``en``: the code that prompts and models go by."""
+    code = re.split("[-_]", tag.lower())[0]
+    return _EXTENDED.get(code, code)
+
+
+def check_language(tag: str) -> str:
+    """Return the tag in lower case with ``-``.
+
+    Raises:
+        UserError: it does not look like a language tag.
+    """
+    if not re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*", tag):
+        raise UserError(f"'{tag}' is not a language tag. Give one like en, pt, xe or pt-br.")
+    return tag.lower().replace("_", "-")
+
+
+def guess_language(path: Path) -> str:
+    """The language that a file's name ends in, or the tag that one of its two folders' does.
+
+    Without either it is ``en``.
+
+    ``subtask_a_xp.tsv`` → ``xp``; ``admire_pt/train.tsv`` → ``pt``; ``set.pt-br.csv`` → ``pt-br``;
+    ``submission_Turkish.tsv`` → ``tr``; ``submission_Spanish-Ecuador.tsv`` → ``es``.
+    """
+    resolved = Path(os.path.abspath(path))
+    # Names count in the file's own name alone: German is a first name, and so a folder's, too.
+    called = re.search(rf"(?:^|[_.-])({'|'.join(_CODES)})(?:-[a-z]+)?$", resolved.stem.lower())
+    if called:
+        return _CODES[called[1]]
+    for name in (resolved.stem, *(folder.name for folder in resolved.parents[:2])):
+        for pattern in (r"(?:^|[_.-])([a-z]{2})[-_]([a-z]{2})$", r"(?:^|[_.-])([a-z]{2})$"):
+            match = re.search(pattern, name.lower())
+            if match and base_language(match[1]) in LANGUAGES:
+                return "-".join(match.groups())
+    return "en"

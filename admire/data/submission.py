@@ -1,0 +1,100 @@
+"""Submissions to AdMIRe, Subtasks A and B: writing and reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pandas as pd
+
+from admire.base.errors import UserError
+from admire.base.files import add_table, check_columns, read_table
+from admire.base.storage import write_whole
+from admire.data.items import SenseLabel, parse_order, parse_sentence_type
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One row of a submission. ``sentence`` is None where the file does not have the column.
+
+    ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
+    has no orders.
+
+    ``probability`` (of the idiomatic sense) and ``unsure`` are what a run knows besides; they stand
+    in no submission.
+    """
+
+    compound: str
+    sentence: str | None
+    order: tuple[str, ...]
+    sentence_type: SenseLabel | None = None
+    expected_item: str | None = None
+    probability: float | None = None
+    unsure: bool = False
+
+
+def write_submission(path: Path, predictions: Sequence[Prediction]) -> None:
+    """Write a TSV that AdMIRe's scorer accepts, so its texts are those of the data, sign by sign.
+
+    A sentence that a spreadsheet would take for a formula stays one: do not open a submission of
+    data that you do not trust in a spreadsheet.
+
+    The columns are ``compound``, ``expected_order``, ``sentence`` and ``sentence_type``; in Subtask
+    B ``compound``, ``sentence_type`` and ``expected_item``.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    with write_whole(path) as file:
+        add_predictions(file, predictions)
+
+
+def add_predictions(
+    file: IO[str], predictions: Sequence[Prediction], *, header: bool = True
+) -> None:
+    """Add predictions to a submission that is being written."""
+    columns = {
+        "compound": [p.compound for p in predictions],
+        "expected_order": [str(list(p.order)) for p in predictions],
+        "sentence": [p.sentence or "" for p in predictions],
+        "sentence_type": [p.sentence_type or "" for p in predictions],
+    }
+    if any(p.expected_item for p in predictions):
+        del columns["expected_order"], columns["sentence"]
+        columns["expected_item"] = [p.expected_item or "" for p in predictions]
+    elif predictions and all(p.sentence is None for p in predictions):
+        del columns["sentence"]
+    add_table(file, pd.DataFrame(columns), separator="\t", header=header)
+
+
+def read_submission(path: str | Path) -> list[Prediction]:
+    """Read a submission: at least the columns ``compound`` and ``expected_order``.
+
+    One to Subtask B has ``expected_item`` instead.
+
+    Raises:
+        UserError: the file, row and column that cannot be used, and why.
+    """
+    path = Path(path)
+    table = read_table(path, ("compound",))
+    completes = "expected_item" in table and "expected_order" not in table
+    if not completes:
+        check_columns(path, table, ("expected_order",))
+    predictions = []
+    for number, row in enumerate(table.to_dict("records"), start=1):
+        where = f"{path}, row {number} ('{row['compound']}')"
+        item = row["expected_item"].strip() if completes else None
+        if item == "":
+            raise UserError(f"{where}, expected_item: is empty.")
+        predictions.append(
+            Prediction(
+                compound=row["compound"],
+                sentence=row.get("sentence"),
+                order=() if completes else parse_order(row["expected_order"], (), where),
+                sentence_type=parse_sentence_type(row.get("sentence_type", ""), where),
+                expected_item=item,
+            )
+        )
+    return predictions

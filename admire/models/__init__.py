@@ -1,0 +1,1 @@
+"""Chat models, encoders, loaded heads, and the list of them."""

@@ -1,0 +1,214 @@
+"""Vectors on disk: no text or image is encoded twice, in this run or a later one."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import astuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from admire.base.cache import Cache
+from admire.base.errors import UserError
+from admire.base.machine import cores
+from admire.base.progress import show_progress
+from admire.base.storage import cache_dir
+from admire.data.pictures import read_bytes
+from admire.models.encoders.protocols import Query, Role, TextEncoder, Towers, Vectors
+
+if TYPE_CHECKING:
+    from admire.models.encoders.sentence import SentenceEncoder
+    from admire.models.encoders.state import StateEncoder
+
+log = logging.getLogger("admire")
+
+Thing = TypeVar("Thing")
+Ready = TypeVar("Ready")
+
+
+class CachedEncoder:
+    """A text encoder whose vectors are cached on disk."""
+
+    def __init__(self, encoder: TextEncoder, cache: Cache | None = None):
+        self.encoder = encoder
+        self.name = encoder.name
+        self.identity = encoder.identity
+        self.batch = encoder.batch
+        self.encoded = 0
+        """How many texts and images went to the encoder itself, not to the cache."""
+        self._cache = Cache(cache_dir() / "embeddings.sqlite") if cache is None else cache
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        """See :class:`admire.models.encoders.TextEncoder`."""
+        return self._through_cache(
+            texts,
+            [self._key(role, text.encode()) for text in texts],
+            prepare=iter,
+            encode=lambda part: self.encoder.encode_texts(part, role=role),
+            what="texts",
+        )
+
+    def _key(self, kind: str, content: bytes) -> str:
+        return hashlib.sha256(f"{self.identity}\0{kind}\0".encode() + content).hexdigest()
+
+    def _through_cache(
+        self,
+        things: Sequence[Thing],
+        keys: Sequence[str],
+        prepare: Callable[[Iterable[Thing]], Iterator[Any]],
+        encode: Callable[[Sequence[Any]], Vectors],
+        what: str,
+    ) -> Vectors:
+        """The things' vectors; those that are not cached are prepared, encoded and cached."""
+        vectors = {key: self._cache.get(key) for key in keys}
+        missing = {
+            key: thing for key, thing in zip(keys, things, strict=True) if vectors[key] is None
+        }
+        waiting: list[tuple[str, Any]] = []
+        message = f"Encoding {len(missing)} {what} with {self.name}"
+        # The iterator that prepares gets no name: so it is closed when an error or Ctrl-C ends the
+        # loop, and not only when the traceback is deleted.
+        for done, one in enumerate(
+            show_progress(
+                zip(missing, prepare(missing.values()), strict=True), message, len(missing)
+            ),
+            start=1,
+        ):
+            waiting.append(one)
+            while len(waiting) >= self.batch or (waiting and done == len(missing)):
+                part, waiting = waiting[: self.batch], waiting[self.batch :]
+                encoded = self._encode_or_halve(encode, [ready for _, ready in part], what)
+                if encoded is None:
+                    waiting = part + waiting
+                    continue
+                found = {
+                    key: vector.tobytes()
+                    for (key, _), vector in zip(part, _unit(encoded, self.name), strict=True)
+                }
+                self._cache.put_all(found)
+                vectors |= found
+                self.encoded += len(part)
+        if not things:
+            return np.zeros((0, 0), dtype="<f4")
+        return np.stack([np.frombuffer(vectors[key] or b"", dtype="<f4") for key in keys])
+
+    def _encode_or_halve(
+        self, encode: Callable[[Sequence[Any]], Vectors], part: Sequence[Any], what: str
+    ) -> Vectors | None:
+        """The part's vectors; None if it did not fit into memory, and batches are now halved."""
+        try:
+            return encode(part)
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+        if len(part) == 1:
+            raise UserError(
+                f"{self.name}: not even one of the {what} fits into memory. Use the device "
+                "cpu, the precision bfloat16 or a smaller encoder.",
+                "device",
+                "precision",
+                "encoder",
+            )
+        self.batch = len(part) // 2
+        log.warning("%s: out of memory; going on with batches of %d.", self.name, self.batch)
+        return None
+
+
+class CachedSentences(CachedEncoder):
+    """A text encoder that takes prompts and spans, with its vectors cached on disk."""
+
+    encoder: SentenceEncoder | StateEncoder
+
+    def __init__(self, encoder: SentenceEncoder | StateEncoder, cache: Cache | None = None):
+        super().__init__(encoder, cache)
+
+    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
+        """See :class:`admire.models.encoders.QueryEncoder`."""
+        return self._through_cache(
+            queries,
+            [self._key("asked", repr(astuple(query)).encode()) for query in queries],
+            prepare=iter,
+            encode=self.encoder.encode_queries,
+            what="queries",
+        )
+
+
+class CachedTowers(CachedEncoder):
+    """A text and an image tower with their vectors cached; images are told apart by content."""
+
+    encoder: Towers
+
+    def __init__(self, encoder: Towers, cache: Cache | None = None):
+        super().__init__(encoder, cache)
+
+    def encode_images(self, images: Sequence[Path]) -> Vectors:
+        """See :class:`admire.models.encoders.ImageEncoder`.
+
+        Raises:
+            UserError: a file is missing, empty, damaged, not an image, or changed meanwhile. The
+                vectors of the images before it stay cached.
+        """
+
+        def key(image: Path) -> str:
+            return self._key("image", read_bytes(image))
+
+        def prepare(image: Path) -> Any:
+            ready = self.encoder.prepare_image(image)
+            if key(image) != keys[image]:  # its vector would be cached for the old content
+                raise UserError(f"{image}: the file was changed while it was read. Start again.")
+            return ready
+
+        keys = dict(zip(images, _ahead(key, images, 2 * cores()), strict=True))
+        return self._through_cache(
+            images,
+            [keys[image] for image in images],
+            prepare=lambda paths: _ahead(prepare, paths, 2 * self.batch),
+            encode=self.encoder.encode_prepared,
+            what="images",
+        )
+
+
+class CachedSeers(CachedSentences, CachedTowers):
+    """A sentence encoder that also reads images, with its vectors cached on disk."""
+
+    encoder: SentenceEncoder
+
+
+def _ahead(
+    function: Callable[[Thing], Ready], things: Iterable[Thing], depth: int
+) -> Iterator[Ready]:
+    """Yield the function's results in order; threads compute up to ``depth`` of them ahead."""
+    pool = ThreadPoolExecutor(cores())
+    begun: deque[Future[Ready]] = deque()
+    try:
+        for thing in things:
+            begun.append(pool.submit(function, thing))
+            if len(begun) > depth:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+    finally:  # after an error or Ctrl-C, what has not begun is dropped
+        pool.shutdown(cancel_futures=True)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether torch, on any device, or NumPy ran out of memory."""
+    said = ("out of memory", "can't allocate memory", "not enough memory")
+    return isinstance(error, MemoryError) or any(words in str(error).lower() for words in said)
+
+
+def _unit(vectors: Vectors, name: str) -> Vectors:
+    """The vectors at unit length.
+
+    Raises:
+        UserError: a vector is zero or not finite, which would make every similarity meaningless.
+    """
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not (np.isfinite(lengths).all() and (lengths > 0).all()):
+        raise UserError(f"{name}: an encoded vector is zero or not finite; the model is damaged.")
+    return np.ascontiguousarray(vectors / lengths, dtype="<f4")

@@ -1,0 +1,126 @@
+"""Dual encoders of transformers: SigLIP 2, MetaCLIP 2, CLIP and others of their kind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from admire.base.errors import UserError
+from admire.models.encoders.hub import load_cached_first, resolve_source
+from admire.models.encoders.placement import Placement, to_numpy
+from admire.models.encoders.protocols import Role, Vectors
+
+
+class DualEncoder:
+    """Text and image tower of one model of transformers, with its own tokenizer and preprocessing.
+
+    It can be any model that ``AutoModel`` opens and that has ``get_text_features`` and
+    ``get_image_features``. Texts beyond its context (77 tokens for CLIP and MetaCLIP 2, 64 for
+    SigLIP 2) are cut at their end. SigLIP gets texts as it was trained: in lower case, which not
+    all of its tokenizers see to, and padded to the whole context. For others they are padded to
+    the longest of the batch.
+
+    Args:
+        source: a repository on the hub, or a folder as ``save_pretrained`` writes it.
+        revision: of the repository.
+
+    Raises:
+        UserError: there is no such model or folder, or the hub cannot be reached.
+    """
+
+    def __init__(self, source: str, revision: str | None, placement: Placement):
+        self.name = f"dual:{source}"
+        self.batch = 32
+        self._placement = placement
+        self._loading = threading.Lock()  # images are prepared in several threads
+        self._parts: tuple[Any, Any, dict[str, Any]] | None = None
+        self._found = resolve_source(source, revision=revision)
+        version = metadata.version("transformers")  # it brings preprocessing and tokenizer
+        self.identity = f"dual:{self._found.identity}:{version}:{placement.precision}"
+
+    @property
+    def _loaded(self) -> tuple[Any, Any, dict[str, Any]]:
+        """Model, processor, and how texts are padded and cut."""
+        with self._loading:
+            if self._parts is None:
+                self._parts = self._load()
+            return self._parts
+
+    def _load(self) -> tuple[Any, Any, dict[str, Any]]:
+        device, dtype = self._placement.resolve()
+        place, revision = self._found.place, self._found.revision
+
+        def load() -> tuple[Any, Any]:
+            from transformers import AutoModel, AutoProcessor
+
+            options: Any = {"revision": revision, "trust_remote_code": False}  # nor ask whether to
+            model = AutoModel.from_pretrained(place, dtype=dtype, **options)
+            return model, AutoProcessor.from_pretrained(place, **options)  # type: ignore[no-untyped-call]
+
+        try:
+            model, processor = load_cached_first(load, place)
+        except Exception as error:  # the library lets the errors of all its parts through
+            raise UserError(f"{self.name}: transformers cannot load it ({error}).") from error
+        features = ("get_text_features", "get_image_features")
+        parts = ("tokenizer", "image_processor")
+        if not all(hasattr(model, name) for name in features) or not all(
+            hasattr(processor, name) for name in parts
+        ):
+            raise UserError(
+                f"{self.name}: is no dual encoder: {type(model).__name__} has no vectors of its "
+                "own for texts and for images.",
+                "encoder",
+            )
+        limits = [processor.tokenizer.model_max_length]
+        if hasattr(model.config, "text_config"):
+            limits.append(model.config.text_config.max_position_embeddings)
+        reading = {
+            "padding": "max_length" if _is_siglip(model) else True,
+            "truncation": True,
+            "max_length": min(limits),  # a tokenizer may know none, or a shorter one
+        }
+        return model.to(device).eval(), processor, reading
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        """See :class:`admire.models.encoders.TextEncoder`. Roles make no difference."""
+        model, processor, reading = self._loaded
+        read = [text.lower() for text in texts] if _is_siglip(model) else list(texts)
+        ready = processor(text=read, return_tensors="pt", **reading)
+        return self._features(model.get_text_features, dict(ready))
+
+    def prepare_image(self, path: Path) -> Any:
+        """See :class:`admire.models.encoders.Towers`."""
+        from admire.data.pictures import read_image
+
+        _, processor, _ = self._loaded
+        return dict(processor(images=[read_image(path)], return_tensors="pt"))
+
+    def encode_prepared(self, images: Sequence[Any]) -> Vectors:
+        """See :class:`admire.models.encoders.Towers`."""
+        import torch
+
+        model, _, _ = self._loaded
+        ready = {name: torch.cat([image[name] for image in images]) for name in images[0]}
+        return self._features(model.get_image_features, ready)
+
+    def _features(self, features: Any, ready: dict[str, Any]) -> Vectors:
+        """The tower's vectors, shape (inputs, width), of the tensors that it takes by name."""
+        import torch
+
+        device, dtype = self._placement.resolve()
+        moved = {
+            name: values.to(device, dtype if values.is_floating_point() else None)
+            for name, values in ready.items()
+        }
+        with torch.inference_mode():
+            found = features(**moved)
+        # Some models give the vectors themselves, others put them into an object.
+        return to_numpy(found if isinstance(found, torch.Tensor) else found.pooler_output)
+
+
+def _is_siglip(model: Any) -> bool:
+    """Whether it is a SigLIP; google's SigLIP 2 of fixed resolution has the first one's type."""
+    return "siglip" in model.config.model_type

@@ -1,0 +1,197 @@
+"""Where weights lie: a local folder, the Hugging Face hub's cache, or the hub itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from admire.base.errors import UserError, needs_extra
+from admire.base.storage import MARKER
+
+Loaded = TypeVar("Loaded")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model's files: where they lie, and which version of them this is.
+
+    Attributes:
+        place: the folder or the repository, as libraries take it.
+        revision: the commit; None for a folder.
+        identity: what tells one version from another: the digest of a folder's content, or
+            ``REPOSITORY@COMMIT``.
+        folder: the local folder; None for a repository.
+        config: the file that was asked for, in the hub's cache; None for a folder.
+    """
+
+    place: str
+    revision: str | None
+    identity: str
+    folder: Path | None = None
+    config: Path | None = None
+
+
+def resolve_source(
+    source: str, *config_names: str, revision: str | None = None, what: str = "a model"
+) -> Source:
+    """Find a model by the name of a folder or of a repository on the hub.
+
+    A folder with such a name goes before a repository. Of a repository one small file is fetched
+    where it is not in the hub's cache yet, which tells the commit.
+
+    Args:
+        config_names: files of which a repository has one; ``config.json`` if none is named.
+        revision: branch, tag or commit of a repository.
+        what: what the folder should hold, for messages.
+
+    Raises:
+        UserError: there is no such folder or repository, or the hub cannot be reached.
+    """
+    folder = local_folder(source, what)
+    if folder:
+        return Source(str(folder), None, folder_digest(folder), folder)
+    config = hub_file(source, *(config_names or ("config.json",)), revision=revision)
+    found = commit(config)
+    return Source(source, found, f"{source}@{found}", config=config)
+
+
+def local_folder(source: str, what: str = "a model") -> Path | None:
+    """The folder that a name points at; None where it is a name on the hub.
+
+    ``what`` is what the folder should hold, for messages.
+
+    Raises:
+        UserError: it is written like a path, but no folder is there.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return path
+    if source.startswith((".", "/", "~")) or path.is_file():
+        raise UserError(f"{source}: is no folder of {what}.")
+    return None
+
+
+def hub_file(
+    repository: str, *names: str, revision: str | None = None, kind: str = "model"
+) -> Path:
+    """The first of the named files that the repository has, from the hub's cache or the hub.
+
+    The cache goes first: what is in it is taken without asking the hub. ``kind`` is ``model`` or
+    ``dataset``.
+
+    Raises:
+        UserError: it is not in the cache, and the hub cannot be reached or has no such file; or
+            the hub's client is not installed.
+    """
+    with needs_extra("clip", f"The {kind} '{repository}' of the Hugging Face hub"):
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import (
+            EntryNotFoundError,
+            LocalEntryNotFoundError,
+            RepositoryNotFoundError,
+            RevisionNotFoundError,
+        )
+
+    download = partial(hf_hub_download, repository, revision=revision)
+    if kind != "model":
+        download = partial(download, repo_type=kind)
+    for name in names:
+        try:
+            return Path(download(name, local_files_only=True))
+        except (LocalEntryNotFoundError, ValueError):  # ValueError: no name of a repository
+            continue
+    reason = "has no " + " or ".join(names)
+    for name in names:
+        try:
+            return Path(download(name))
+        except LocalEntryNotFoundError:
+            reason = "cannot be reached"
+            break
+        except RepositoryNotFoundError:
+            reason = "does not know it, or it asks for a login"
+            break
+        except RevisionNotFoundError:
+            reason = f"does not know its revision '{revision}'"
+            break
+        except EntryNotFoundError:
+            continue
+        except Exception as error:  # a connection lost on the way raises the HTTP client's own
+            reason = f"does not give it ({type(error).__name__})"
+            break
+    raise UserError(
+        f"The {kind} '{repository}' is not here, and the hub {reason}. Where the hub can be "
+        f"reached, run: hf download {repository}{' --repo-type dataset' * (kind == 'dataset')}. "
+        f"Then copy its folder here and name that instead{' (FAMILY:FOLDER)' * (kind == 'model')}, "
+        "or copy the hub's cache (HF_HOME)."
+    )
+
+
+def commit(path: Path) -> str:
+    """The commit that a file in the hub's cache belongs to."""
+    *_, snapshots = (k for k, part in enumerate(path.parts) if part == "snapshots")
+    return path.parts[snapshots + 1]
+
+
+@contextmanager
+def from_disk() -> Iterator[None]:
+    """Let libraries load cached files without asking the hub again, and without progress bars.
+
+    Where the hub cannot be reached, each such question would take half a minute to fail.
+    """
+    from huggingface_hub import constants
+    from transformers.utils import logging
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+        logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def load_cached_first(load: Callable[[], Loaded], source: str) -> Loaded:
+    """Call ``load`` with the hub's cache alone; if that fails, again with the hub.
+
+    ``source`` is the repository or folder that it loads; a folder is never looked for on the hub.
+    """
+    try:
+        with from_disk():
+            return load()
+    except Exception:  # which error a missing file raises depends on the file
+        if Path(source).is_dir():
+            raise
+        return load()
+
+
+def folder_digest(folder: Path) -> str:
+    """A digest of the names and contents of all files in a model's folder.
+
+    admire's own marker is left out, so that a copy without hidden files has the same digest.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        if path == folder / MARKER:
+            continue
+        digest.update(str(path.relative_to(folder)).encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def base_folder(folder: Path, base: str) -> Path:
+    """The folder with the configuration of a checkpoint's base model, ``xlm-roberta-large`` say.
+
+    Looked for in this order: a subfolder of the base model's name; that name as a path; the hub.
+    Only the configuration is needed.
+    """
+    for place in (folder / Path(base).name, Path(base)):
+        if (place / "config.json").is_file():
+            return place
+    return hub_file(base, "config.json").parent

@@ -1,0 +1,53 @@
+"""On which device a torch model runs, and with what precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
+
+from admire.base.choices import Device, Precision, check_settings
+from admire.base.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+    from admire.models.encoders.protocols import Vectors
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A device and a precision as the user names them; torch is asked at the first use."""
+
+    device: Device = "auto"
+    precision: Precision = "float32"
+
+    def __post_init__(self) -> None:
+        check_settings(self, device=get_args(Device), precision=get_args(Precision))
+
+    def resolve(self) -> tuple[torch.device, torch.dtype]:
+        """The same as torch's own objects.
+
+        Raises:
+            UserError: there is no such device, or it cannot compute with that precision.
+        """
+        import torch
+
+        there = {
+            "cuda": torch.cuda.is_available(),
+            "mps": torch.backends.mps.is_available(),
+            "cpu": True,
+        }
+        device = self.device
+        if device == "auto":
+            device = "cuda" if there["cuda"] else "mps" if there["mps"] else "cpu"
+        if not there[device]:
+            raise UserError(f"torch finds no device '{device}' here. Use cpu or auto.", "device")
+        if device == "cpu" and self.precision == "float16":
+            raise UserError("float16 needs a GPU. Use bfloat16 or float32.", "precision")
+        return torch.device(device), getattr(torch, self.precision)
+
+
+def to_numpy(vectors: torch.Tensor) -> Vectors:
+    """The tensor in memory, as float32."""
+    array: Vectors = vectors.float().cpu().numpy()
+    return array

@@ -1,0 +1,92 @@
+"""What an encoder is: the protocols that every family fulfils, and their types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from admire.base.choices import Device as Device
+from admire.base.choices import Precision as Precision
+
+Vectors = npt.NDArray[np.float32]
+Role = Literal["query", "document"]
+
+
+class TextEncoder(Protocol):
+    """Turns texts into vectors.
+
+    Attributes:
+        name: what the user calls it.
+        identity: everything that a vector depends on: model, revision and settings.
+        batch: how many texts or images are best given at once.
+    """
+
+    name: str
+    identity: str
+    batch: int
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        """Vectors of unit length, shape (texts, width).
+
+        Some encoders treat queries and documents differently; ``role`` tells which the texts are.
+        A text beyond the encoder's limit is cut at its end.
+        """
+        ...
+
+
+@runtime_checkable
+class ImageEncoder(Protocol):
+    """An encoder that also turns images into vectors, in the same space as its texts."""
+
+    def encode_images(self, images: Sequence[Path]) -> Vectors:
+        """Vectors of unit length, shape (images, width)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Query:
+    """A text with a prompt before it, or words in it whose meaning in context is wanted.
+
+    Attributes:
+        text: the text itself.
+        prompt: what stands before it; None is the model's own prompt.
+        span: where the words begin and end in the text, in characters; None is the whole text.
+    """
+
+    text: str
+    prompt: str | None = None
+    span: tuple[int, int] | None = None
+
+
+@runtime_checkable
+class QueryEncoder(TextEncoder, Protocol):
+    """A text encoder that also takes prompts and spans."""
+
+    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
+        """Vectors of unit length, shape (queries, width), in the space of the texts.
+
+        The vector of a span is the mean of its tokens' last states in context (late chunking).
+        """
+        ...
+
+
+class Towers(TextEncoder, Protocol):
+    """A text tower and an image tower with a common space: what a family of encoders implements.
+
+    An image is encoded in two steps, so that the next images can be prepared in other threads
+    while the model runs. :class:`admire.models.encoders.cached.CachedTowers` makes an
+    :class:`ImageEncoder` of it.
+    """
+
+    def prepare_image(self, path: Path) -> Any:
+        """The decoded and preprocessed image; safe to call from several threads."""
+        ...
+
+    def encode_prepared(self, images: Sequence[Any]) -> Vectors:
+        """Vectors of prepared images, shape (images, width)."""
+        ...

@@ -1,0 +1,219 @@
+"""Any sentence-transformers model, for queries and captions, and for images if it reads them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from admire.base.errors import UserError
+from admire.data.pictures import read_image
+from admire.models.encoders.hub import hub_file, load_cached_first, resolve_source
+from admire.models.encoders.placement import Placement
+from admire.models.encoders.protocols import Query, Role, Vectors
+
+log = logging.getLogger("admire")
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from sentence_transformers import SentenceTransformer
+
+ENCODING: dict[str, Any] = {
+    "convert_to_numpy": True,
+    "normalize_embeddings": True,
+    "show_progress_bar": False,
+}
+
+E5_PROMPTS = {"query": "query: ", "document": "passage: "}
+"""The prompts that E5 models were trained with; their repositories do not give them."""
+
+
+class SentenceEncoder:
+    """A sentence-transformers model with its own pooling and prompts.
+
+    Models with ``e5`` in their name get E5's prompts, unless they bring their own. Texts beyond
+    the model's limit are cut at their end. Images are documents: a model that puts an instruction
+    before documents puts it before them too.
+
+    Attributes:
+        sees: whether it also reads images, as its configuration says.
+
+    Args:
+        source: a repository on the hub, or a folder as sentence-transformers saves them.
+        revision: of the repository.
+
+    Raises:
+        UserError: there is no such model or folder, or the hub cannot be reached.
+    """
+
+    def __init__(self, source: str, revision: str | None, placement: Placement):
+        self.name = f"sbert:{source}"
+        self._placement = placement
+        self._found = found = resolve_source(
+            source, "modules.json", "config.json", revision=revision
+        )
+        modules = found.folder / "modules.json" if found.folder else found.config
+        if found.config and found.config.name != "modules.json":
+            try:  # other programs leave a model without it in the hub's cache
+                modules = hub_file(source, "modules.json", revision=found.revision)
+            except UserError:
+                log.warning(
+                    "%s: there is no modules.json, so the mean of the last states is taken. "
+                    "For a model of sentence-transformers run: hf download %s",
+                    self.name,
+                    source,
+                )
+        name = Path(source).name.lower()
+        named = re.search(r"(?<![a-z0-9])e5(?![a-z0-9])", name)
+        self._e5 = bool(named) and "instruct" not in name
+        self.identity = f"sbert:{found.identity}:{placement.precision}{':e5' * self._e5}"
+        try:
+            self.sees = self._reads_images(_json(modules)[0])
+        except (TypeError, LookupError, AttributeError):  # loading it will tell what is wrong
+            self.sees = False
+        self.batch = 8 if self.sees else 32  # images wait for their batch whole
+
+    def _reads_images(self, module: dict[str, Any]) -> bool:
+        """Whether an input module reads images: what ``model.supports("image")`` will say.
+
+        Args:
+            module: its row in ``modules.json``.
+        """
+        kind, path = module["type"].rpartition(".")[2], module["path"]
+        if kind == "Router":
+            router = _json(self._file(path, "router_config.json"))
+            return any(
+                self._reads_images(
+                    {"type": router["types"][first], "path": f"{path}/{first}".strip("/")}
+                )
+                for first, *_ in router["structure"].values()
+            )
+        if kind == "Transformer":
+            settings = _json(self._file(path, "sentence_bert_config.json")) or {}
+            return "image" in settings.get("modality_config", {})
+        return bool(kind == "CLIPModel")  # as older versions of the package save a CLIP
+
+    def _file(self, path: str, name: str) -> Path | None:
+        """A file of one of the model's modules; None if it has none."""
+        place, found = f"{path}/{name}".strip("/"), self._found
+        if found.folder:
+            return found.folder / place
+        try:
+            return hub_file(found.place, place, revision=found.revision)
+        except UserError:
+            return None
+
+    @cached_property
+    def model(self) -> SentenceTransformer:
+        """The model itself, loaded when it is first used."""
+        from sentence_transformers import SentenceTransformer
+
+        device, dtype = self._placement.resolve()
+
+        def load() -> SentenceTransformer:
+            return SentenceTransformer(
+                self._found.place,
+                revision=self._found.revision,
+                device=str(device),
+                model_kwargs={"dtype": dtype},
+            )
+
+        try:
+            model = load_cached_first(load, self._found.place)
+        except Exception as error:  # the library lets the errors of all its parts through
+            raise UserError(
+                f"{self.name}: sentence-transformers cannot load it ({error})."
+            ) from error
+        if self._e5 and not any(model.prompts.values()):
+            model.prompts = dict(E5_PROMPTS)
+        return model
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        """See :class:`admire.models.encoders.TextEncoder`."""
+        encode = self.model.encode_query if role == "query" else self.model.encode_document
+        vectors: Vectors = encode(list(texts), **ENCODING)
+        return vectors.astype("float32")
+
+    def prepare_image(self, path: Path) -> Image:
+        """See :class:`admire.models.encoders.Towers`; the model's own processor does the rest."""
+        return read_image(path)
+
+    def encode_prepared(self, images: Sequence[Image]) -> Vectors:
+        """See :class:`admire.models.encoders.Towers`. Only for a model that sees."""
+        vectors: Vectors = self.model.encode_document(list(images), **ENCODING)
+        return vectors.astype("float32")
+
+    def encode_queries(self, queries: Sequence[Query]) -> Vectors:
+        """See :class:`admire.models.encoders.QueryEncoder`.
+
+        Raises:
+            UserError: a span lies beyond the model's limit, or its tokenizer does not tell where
+                tokens begin and end.
+        """
+        found = np.zeros((len(queries), 0), dtype=np.float32)
+        groups: dict[tuple[str | None, bool], list[int]] = {}
+        for k, query in enumerate(queries):
+            groups.setdefault((query.prompt, query.span is None), []).append(k)
+        for (prompt, whole), places in groups.items():
+            chosen = [queries[k] for k in places]
+            if whole:
+                texts = [query.text for query in chosen]
+                vectors = self.model.encode_query(texts, prompt=prompt, **ENCODING)
+            else:
+                vectors = self._encode_spans(chosen, prompt)
+            if not found.shape[1]:
+                found = np.zeros((len(queries), vectors.shape[1]), dtype=np.float32)
+            found[places] = vectors
+        return found
+
+    def _encode_spans(self, queries: Sequence[Query], prompt: str | None) -> Vectors:
+        import torch
+
+        from admire.models.encoders.spans import prepare_spans, span_states
+
+        if prompt is None:
+            prompt = query_prompt(self.model)
+        texts = [prompt + query.text for query in queries]
+        spans = [(len(prompt) + a, len(prompt) + b) for a, b in (q.span or (0, 0) for q in queries)]
+        try:
+            features, mask = prepare_spans(self.model, texts, spans)
+        except ValueError as error:
+            raise UserError(f"{self.name}: {error}.") from None
+        device = self.model.device
+        moved = {
+            name: value.to(device) if isinstance(value, torch.Tensor) else value
+            for name, value in features.items()
+        }
+        self.model.eval()
+        with torch.inference_mode():
+            states: torch.Tensor = span_states(self.model, moved, mask.to(device))
+        states = torch.nn.functional.normalize(states, dim=-1)
+        vectors: Vectors = states.float().cpu().numpy()
+        return vectors
+
+
+def _json(file: Path | None) -> Any:
+    """What the file holds; None if there is none, or it is damaged."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8")) if file else None
+    except (OSError, ValueError):
+        return None
+
+
+def query_prompt(model: SentenceTransformer) -> str:
+    """The prompt that the model puts before a query."""
+    default = model.prompts.get(model.default_prompt_name or "")
+    return model.prompts.get("query", default) or ""
+
+
+def document_prompt(model: SentenceTransformer) -> str:
+    """The prompt that the model puts before a document."""
+    default = model.prompts.get(model.default_prompt_name or "", "")
+    names = ("document", "passage", "corpus")
+    return next((model.prompts[name] for name in names if name in model.prompts), default) or ""

@@ -1,0 +1,184 @@
+"""The embedded encoder that sees: EfficientNet-Lite0's labels in the space of the embedded e5."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from admire.base.errors import check_extra
+from admire.base.machine import cores
+from admire.data.pictures import read_image
+from admire.models.encoders.e5 import E5Encoder
+from admire.models.encoders.protocols import Role, Vectors
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+MODEL, LABELS, VECTORS = (
+    Path(__file__).with_name(name) for name in ("sight.onnx", "sight.json", "sight_labels.npy")
+)
+"""What ``make_sight.py`` wrote: the network, its labels and their vectors."""
+
+SIDE = 224
+"""Pixels of the square that the network looks at."""
+
+CORNER = 0.6
+"""The side of a corner view, as a share of the picture's shorter side."""
+
+LIKELIEST = 50
+"""How many labels make a picture's vector."""
+
+TEMPERATURE = 2.0
+"""How much probabilities are flattened before labels are averaged; 1 leaves them as they are."""
+
+
+class SightEncoder:
+    """Texts by the embedded e5; pictures by ConSE (Norouzi et al. 2014), in the same space.
+
+    EfficientNet-Lite0 gives a picture the probabilities of ImageNet's 1,000 labels: their mean
+    over five views, which are the middle square and the four corners. The picture's vector is the
+    mean of the e5 vectors of its likeliest labels, weighted by probability, at unit length (ConSE,
+    equation 2, with T = 50 and with probabilities flattened by a temperature of 2). So a picture
+    is seen only as far as those labels say what it shows: things and animals, not acts or moods.
+
+    Pictures need no torch, and nothing is downloaded: the network (9 MB) lies in this package.
+
+    Raises:
+        UserError: a package is not installed.
+    """
+
+    name = "sight"
+    batch = 8
+
+    def __init__(self) -> None:
+        check_extra("embedded", "The encoder 'sight'", "onnxruntime", "PIL")
+        self._texts = E5Encoder()
+        files = (MODEL, LABELS, VECTORS)
+        digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+        settings = f"corners-{CORNER}:conse-{LIKELIEST}-{TEMPERATURE}"
+        self.identity = f"sight:{digest}:{settings}:{self._texts.identity}"
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        """See :class:`admire.models.encoders.TextEncoder`."""
+        return self._texts.encode_texts(texts, role=role)
+
+    def prepare_image(self, path: Path) -> npt.NDArray[np.uint8]:
+        """The picture's views, shape (5, 224, 224, 3), bytes.
+
+        Raises:
+            UserError: the file cannot be read as a picture.
+        """
+        from PIL import Image
+
+        picture = read_image(path)
+        width, height = picture.size
+        views = []
+        for share, x, y in [(1.0, 0.5, 0.5), *((CORNER, x, y) for y in (0, 1) for x in (0, 1))]:
+            side = share * min(width, height)
+            left, top = (width - side) * x, (height - side) * y
+            box = (left, top, left + side, top + side)
+            view = picture.resize((SIDE, SIDE), Image.Resampling.BICUBIC, box=box)
+            views.append(np.asarray(view))
+        return np.stack(views)
+
+    def probabilities(self, views: npt.NDArray[np.uint8]) -> Vectors:
+        """The labels' probabilities for each view, shape (views, 1000)."""
+        found: Vectors = self._session.run(["probabilities"], {"pixels": views})[0]
+        return found
+
+    def encode_prepared(self, images: Sequence[Any]) -> Vectors:
+        """See :class:`admire.models.encoders.protocols.Towers`; shape (images, 384)."""
+        return conse(self.seen(images), self._label_vectors)
+
+    def seen(self, images: Sequence[npt.NDArray[np.uint8]]) -> Vectors:
+        """The labels' probabilities in prepared pictures, the mean over their views.
+
+        Shape (images, 1000).
+        """
+        # One picture at a time: that is as fast, and takes less memory.
+        return np.stack([self.probabilities(views).mean(axis=0) for views in images])
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """What the network can see, in the order of its probabilities."""
+        return list(json.loads(LABELS.read_text(encoding="utf-8"))["labels"])
+
+    @cached_property
+    def _session(self) -> onnxruntime.InferenceSession:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = cores()
+        # Threads that spin while they wait take the cores from e5 and the chat model.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        return onnxruntime.InferenceSession(
+            MODEL.read_bytes(), options, providers=["CPUExecutionProvider"]
+        )
+
+    @cached_property
+    def _label_vectors(self) -> Vectors:
+        """Shape (1000, 384): as shipped, or computed (half a minute) if e5 is another version."""
+        if json.loads(LABELS.read_text(encoding="utf-8"))["encoder"] == self._texts.identity:
+            shipped: Vectors = np.load(VECTORS, allow_pickle=False).astype(np.float32)
+            return shipped
+        from admire.models.encoders.cached import CachedEncoder
+
+        return CachedEncoder(self._texts).encode_texts(self.labels, role="document")
+
+
+class _Labels:
+    """The encoder's probabilities of labels as vectors, so that they can be cached like others."""
+
+    name = "sight"
+    batch = SightEncoder.batch
+
+    def __init__(self, encoder: SightEncoder):
+        self.identity = f"labels:{encoder.identity}"
+        self.prepare_image = encoder.prepare_image
+        self.encode_prepared = encoder.seen
+        self.encode_texts = encoder.encode_texts
+
+
+def likeliest_labels(images: Sequence[Path]) -> list[tuple[str, float]]:
+    """For each picture the label that fits best, and its probability.
+
+    Raises:
+        UserError: a package is not installed, or a file cannot be read as a picture.
+    """
+    from admire.models.encoders.cached import CachedTowers
+
+    encoder = SightEncoder()
+    seen = CachedTowers(_Labels(encoder)).encode_images(images)
+    seen = seen / seen.sum(axis=1, keepdims=True)  # cached at unit length
+    return [(encoder.labels[int(row.argmax())], float(row.max())) for row in seen]
+
+
+def conse(
+    probabilities: Vectors,
+    label_vectors: Vectors,
+    likeliest: int = LIKELIEST,
+    temperature: float = TEMPERATURE,
+) -> Vectors:
+    """The convex combination of label vectors for each picture, at unit length.
+
+    Args:
+        probabilities: shape (pictures, labels).
+        label_vectors: shape (labels, width).
+        likeliest: how many labels count, ConSE's T.
+        temperature: a probability p counts as p to the power of 1 / temperature; 1 is ConSE's.
+
+    Returns:
+        Shape (pictures, width).
+    """
+    best = np.argsort(-probabilities, axis=1, kind="stable")[:, :likeliest]
+    weights = np.take_along_axis(probabilities, best, axis=1) ** (1 / temperature)
+    mixed = np.einsum("pk,pkw->pw", weights, label_vectors[best])
+    unit: Vectors = (mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float32)
+    return unit

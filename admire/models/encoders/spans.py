@@ -1,0 +1,68 @@
+"""The vector of words in their context: the mean of their tokens' states (late chunking)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from admire.base.errors import needs_extra
+
+with needs_extra("clip", "The vector of a span"):
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Router
+
+
+def prepare_spans(
+    model: SentenceTransformer, texts: Sequence[str], spans: Sequence[tuple[int, int]]
+) -> tuple[dict[str, Any], torch.Tensor]:
+    """The texts as the model's features, and a mask of the spans' tokens, shape (texts, tokens).
+
+    Args:
+        spans: where each begins and ends, in characters. A token that is partly in a span belongs
+            to it.
+
+    Raises:
+        ValueError: a span lies beyond the model's limit, or the tokenizer does not tell where
+            tokens begin and end.
+    """
+    if not getattr(model.tokenizer, "is_fast", False):
+        raise ValueError("its tokenizer does not tell where tokens stand, so it has no spans")
+    features: dict[str, Any] = model.preprocess(
+        list(texts), task="query", processing_kwargs={"text": {"return_offsets_mapping": True}}
+    )
+    offsets = features.pop("offset_mapping")
+    start, end = (torch.tensor([span[k] for span in spans])[:, None] for k in (0, 1))
+    # Special tokens like [CLS] and padding have an empty range.
+    inside = (offsets[..., 0] < end) & (offsets[..., 1] > start)
+    mask = inside & (offsets[..., 0] < offsets[..., 1])
+    for k, (a, b) in enumerate(spans):
+        if not mask[k].any():
+            cut = int(offsets[k].max()) <= a < len(texts[k].rstrip())
+            why = f"lies beyond its limit of {model.max_seq_length} tokens" if cut else "is no word"
+            raise ValueError(f"'{texts[k][a:b]}' {why} in “{texts[k][:60]}…”")
+    return features, mask
+
+
+def span_states(
+    model: SentenceTransformer, features: dict[str, Any], mask: torch.Tensor
+) -> torch.Tensor:
+    """The mean of the masked tokens' last states, shape (texts, width).
+
+    The modules after the model's pooling (projection, normalisation) are applied to it as well, so
+    that it lies in the space of the texts' vectors.
+    """
+    modules: list[torch.nn.Module] = []
+    for module in model:
+        routed = isinstance(module, Router)
+        modules += cast(Any, module).sub_modules["query"] if routed else [module]
+    pooling = next((k for k, one in enumerate(modules) if isinstance(one, Pooling)), 0)
+    for module in modules[:pooling] or modules[:1]:
+        features = module(features)
+    states = features["token_embeddings"]
+    weights = mask.to(states.dtype)[..., None]
+    features["sentence_embedding"] = (states * weights).sum(dim=1) / weights.sum(dim=1)
+    for module in modules[pooling + 1 :]:
+        features = module(features)
+    pooled: torch.Tensor = features["sentence_embedding"][:, : model.truncate_dim]
+    return pooled

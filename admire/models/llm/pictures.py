@@ -1,0 +1,76 @@
+"""Images as a chat server takes them: scaled, and written into the request."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+from functools import lru_cache
+from pathlib import Path
+
+from admire.base.errors import needs_extra
+from admire.data.pictures import read_bytes, read_image
+from admire.models.llm.chat import Image
+
+QUALITY = 90
+"""Of JPEG files that are written anew, from 1 to 95."""
+SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png"}
+
+
+def data_uri(image: Image) -> str:
+    """The image as a ``data:`` address of type JPEG or PNG, whatever its file is called.
+
+    A JPEG or PNG file that is small enough goes as it is. Others are turned upright, put on white
+    and scaled; a JPEG stays one, all else becomes a PNG.
+
+    Raises:
+        UserError: the file cannot be read or is no image, or Pillow is not installed.
+    """
+    with needs_extra("rankers", "A chat model that sees"):
+        from PIL import Image as Pillow
+    content = read_bytes(image.path)
+    upright = read_image(image.path)  # also where it goes as it is: a truncated file would be sent
+    with Pillow.open(io.BytesIO(content)) as opened:
+        kind = opened.format or ""
+        turned = opened.getexif().get(0x0112, 1) != 1
+    if kind not in SENT_AS_THEY_ARE or turned or max(upright.size) > image.side:
+        kind = "JPEG" if kind == "JPEG" else "PNG"
+        upright.thumbnail((image.side, image.side), Pillow.Resampling.LANCZOS)
+        written = io.BytesIO()
+        upright.save(written, kind, quality=QUALITY)
+        content = written.getvalue()
+    return f"data:{SENT_AS_THEY_ARE[kind]};base64,{base64.b64encode(content).decode()}"
+
+
+@lru_cache(maxsize=100_000)
+def image_size(path: Path) -> tuple[int, int]:
+    """Width and height of an image file in pixels, read without decoding it.
+
+    Raises:
+        UserError: as for :func:`data_uri`.
+    """
+    with needs_extra("rankers", "A chat model that sees"):
+        from PIL import Image as Pillow
+    try:
+        with Pillow.open(path) as opened:
+            return opened.size
+    except (OSError, Pillow.DecompressionBombError):
+        return read_image(path).size  # which says what is wrong
+
+
+def digest(image: Image) -> str:
+    """The SHA-256 of the image's file.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        changed = image.path.stat().st_mtime_ns
+    except OSError:
+        changed = 0  # reading it says what is wrong
+    return _digest(image.path, changed)
+
+
+@lru_cache(maxsize=100_000)
+def _digest(path: Path, changed: int) -> str:
+    return hashlib.sha256(read_bytes(path)).hexdigest()

@@ -1,0 +1,132 @@
+"""What questions cost: the price lists of genai-prices, and estimates of tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from admire.base.errors import pip_install
+from admire.models.llm.cached import CachedChat
+from admire.models.llm.chat import ChatModel, Image, Question, Usage
+from admire.models.llm.openai import OpenAIChat, without_secrets
+from admire.models.llm.pictures import image_size
+
+BYTES_A_TOKEN = 4
+AROUND = 8
+"""Tokens of a message besides its text."""
+TILES = {"gpt-4o-mini": (2833, 5667)}
+"""Tokens of an image and of each of its tiles, where a model does not count as gpt-4o does."""
+TILES_OF_OTHERS = (85, 170)
+TILE, LONGEST, SHORTEST = 512, 2048, 768
+
+
+@dataclass(frozen=True)
+class Price:
+    """A price in US dollars.
+
+    Attributes:
+        at_most: whether it may be less: it came in a batch, and only the ordinary price is known.
+    """
+
+    dollars: float
+    at_most: bool = False
+
+    def __add__(self, other: Price) -> Price:
+        return Price(self.dollars + other.dollars, self.at_most or other.at_most)
+
+    def __str__(self) -> str:
+        digits = 2 if self.dollars >= 1 or not self.dollars else 4
+        return f"{'at most ' * self.at_most}${self.dollars:.{digits}f}"
+
+
+def is_free(llm: ChatModel) -> bool:
+    """Whether asking the model costs nothing, because it runs in this process."""
+    return bool(getattr(_asked(llm), "free", False))
+
+
+def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | None:
+    """What a reply of this usage costs today; None where it is unknown.
+
+    Args:
+        batched: whether it comes by the Batch API.
+    """
+    if is_free(llm):
+        return Price(0.0)
+    model = _asked(llm)
+    if not isinstance(model, OpenAIChat):
+        return None
+    try:
+        from genai_prices import Usage as Taken
+        from genai_prices import calc_price
+    except ImportError:
+        return None
+    taken = Taken(
+        input_tokens=usage.prompt,
+        cache_read_tokens=min(usage.cached, usage.prompt),
+        output_tokens=usage.completion,
+    )
+    way = {"processing": "batch"} if batched else None
+    try:
+        found = calc_price(
+            taken, model.model, provider_api_url=without_secrets(model.url), price_context=way
+        )
+    except LookupError:
+        return None
+    ways = [variant.when.get("processing") for variant in found.model.price_variants or ()]
+    return Price(float(found.total_price), at_most=batched and "batch" not in ways)
+
+
+def why_unknown(llm: ChatModel) -> str:
+    """Why what a model's replies cost is unknown, where it is."""
+    if price(llm, Usage()) is not None:
+        return "not all replies came with the number of their tokens"
+    try:
+        import genai_prices  # noqa: F401
+    except ImportError:
+        needed = pip_install("rankers")
+        return f"prices need genai-prices, of the extra 'rankers': {needed}"
+    model = _asked(llm)
+    if isinstance(model, OpenAIChat):
+        where = without_secrets(model.url)
+        return f"genai-prices knows none of '{model.model}' at {where}"
+    return "it is no model of a known server"
+
+
+def estimate(question: Question, llm: ChatModel) -> Usage:
+    """About how many tokens a question takes, and the most that its reply may take.
+
+    A token is taken for four bytes of UTF-8; an image is counted in tiles, as OpenAI publishes it.
+    """
+    model = _asked(llm)
+    name, most = "", question.max_tokens
+    if isinstance(model, OpenAIChat):
+        name, most = model.model, model.most_tokens(question)
+    texts = [*question.texts, str(question.schema or "")]
+    text = ceil(sum(len(text.encode(errors="replace")) for text in texts) / BYTES_A_TOKEN)
+    images = sum(image_tokens(image, name) for image in question.images)
+    return Usage(prompt=AROUND + text + images, completion=most, images=images)
+
+
+def image_tokens(image: Image, model: str = "") -> int:
+    """How many tokens OpenAI counts for an image, by https://platform.openai.com/docs/guides/images
+
+    It is scaled to fit 2048 x 2048 pixels and then to a shorter side of 768, never up; each tile of
+    512 x 512 pixels counts, and the image itself.
+
+    Raises:
+        UserError: the file cannot be read or is no image.
+    """
+    width, height = image_size(image.path)
+    scale = min(1.0, min(image.side, LONGEST) / max(width, height))
+    scale *= min(1.0, SHORTEST / (scale * min(width, height)))
+    tiles = ceil(scale * width / TILE) * ceil(scale * height / TILE)
+    whole, tile = TILES_OF_OTHERS
+    for known, counts in TILES.items():
+        if model.startswith(known):
+            whole, tile = counts
+    return whole + tile * tiles
+
+
+def _asked(llm: ChatModel) -> ChatModel:
+    """The model itself, without its cache."""
+    return llm.model if isinstance(llm, CachedChat) else llm

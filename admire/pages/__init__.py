@@ -1,0 +1,1 @@
+"""What a browser shows: reports, and the local page."""

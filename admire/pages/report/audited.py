@@ -1,0 +1,207 @@
+"""What an audit found, as tables: for the command line, and for the head of a report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from admire.audit.audit import AUDIT
+from admire.base.errors import UserError
+from admire.base.files import parse_json, read_text
+from admire.data.overlap import KINDS
+from admire.pages.report.names import file_name, plain_name
+from admire.pages.report.report import Table
+
+NOTHING = "–"
+NAMED = 5
+"""How many items or parts a cell names."""
+
+
+def run_audits(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
+    """The tables of those runs that have been audited.
+
+    Args:
+        names: what the runs are called.
+
+    Raises:
+        UserError: the file of an audit is damaged.
+    """
+    tables = []
+    for folder, name in zip(folders, names, strict=True):
+        path = folder / AUDIT
+        if not path.is_file():
+            continue
+        try:
+            found = audit_tables(parse_json(read_text(path)), of=name if len(folders) > 1 else "")
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+            raise UserError(f"{path}: is damaged. Run admire audit again, or remove it.") from None
+        tables += found
+    return tables
+
+
+def audit_tables(told: Mapping[str, Any], *, items: int = 100, of: str = "") -> list[Table]:
+    """What an audit found: what other sets have, too, which items that is, and the set itself.
+
+    Args:
+        told: see :meth:`admire.audit.audit.Audit.told`.
+        items: how many items that share something are shown at most.
+        of: what the audited run is called, if that is to be told.
+    """
+    audited = f"Audit of {of}" if of else "Audit"
+    headings = ("Finding", "How many", "Which")
+    the_set = Table(f"{audited}: the set", headings, (*_findings(told),), folded=True)
+    if not told["against"]:
+        return [the_set]
+    shares = Table(
+        f"{audited}: {_headline(told)}",
+        ("Against", "Items", *(f"{kind.title()}s" for kind in KINDS), "Same sense", "Opposite"),
+        tuple(_overlap_row(one) for one in told["against"]),
+        "Items: how many share anything. Of compounds, sentences, captions and pictures, how many "
+        "different ones stand there, too; – where the other set or this one has none. Pictures "
+        "are the same if they look alike.",
+    )
+    touched = [(one["name"], item) for one in told["against"] for item in one["touched"]]
+    if not touched:
+        return [shares, the_set]
+    more = len(touched) - items
+    which = Table(
+        f"{audited}: items that share something",
+        ("Item", "Against", "What it shares", "With", "Sense"),
+        tuple(_touched_row(name, item) for name, item in touched[:items]),
+        f"And {more} more; the JSON has them all." if more > 0 else "",
+        folded=True,
+    )
+    return [shares, which, the_set]
+
+
+def _set_name(path: str) -> str:
+    """What a set is called: a file's name, with its folder's where every set calls it so."""
+    name = file_name(path)
+    if not name.startswith("manifest."):
+        return name
+    return f"{file_name(path.removesuffix(name).rstrip('/'))}/{name}".removeprefix("/")
+
+
+def _headline(told: Mapping[str, Any]) -> str:
+    touched = {item["item"] for one in told["against"] for item in one["touched"]}
+    return f"{len(touched)} of {told['items']} items share something with other sets"
+
+
+def _overlap_row(one: Mapping[str, Any]) -> tuple[str, ...]:
+    senses = Counter(item["sense"] for item in one["touched"])
+    known = senses.total() > senses[None]
+    kinds = [one["kinds"][kind] for kind in KINDS]
+    return (
+        _set_name(one["name"]),
+        str(len(one["touched"])),
+        *(f"{k['shared']} of {k['compared']}" if k["compared"] else NOTHING for k in kinds),
+        str(senses["same"] + senses["both"]) if known else NOTHING,
+        str(senses["opposite"] + senses["both"]) if known else NOTHING,
+    )
+
+
+def _touched_row(name: str, item: Mapping[str, Any]) -> tuple[str, ...]:
+    parts = item["parts"]
+    shared = (f"{parts[kind]} {kind}{'s' * (parts[kind] > 1)}" for kind in KINDS if kind in parts)
+    return (
+        f"{item['item']} {item['compound']}",
+        _set_name(name),
+        ", ".join(shared),
+        _numbered(item["there"]) or NOTHING,
+        item["sense"] or "unknown",
+    )
+
+
+def _numbered(items: Sequence[int]) -> str:
+    """Items by their numbers, the first of many."""
+    if not items:
+        return ""
+    more = f" and {len(items) - NAMED} more" if len(items) > NAMED else ""
+    return f"item{'s' * (len(items) > 1)} {', '.join(map(str, items[:NAMED]))}{more}"
+
+
+def _findings(told: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """What is repeated and what is missing where anything is, and what is known in any case."""
+    for kind in KINDS:
+        yield from _repeats(f"{kind.title()}s that several items have", told["repeated"], kind)
+    for kind in ("caption", "picture"):
+        title = f"{kind.title()}s that candidates of one item share"
+        yield from _repeats(title, told["doubled"], kind)
+    for lack in told["lacks"]:
+        if lack["count"]:
+            which = [_numbered(lack["items"]), *lack["which"][:2]]
+            if len(lack["which"]) > 2:
+                which.append("…")
+            title = f"Without {lack['what']}"
+            yield title, f"{lack['count']} of {lack['of']}", "; ".join(filter(None, which))
+    for one in told["against"]:
+        if one["unread"]:
+            title = f"Pictures of {_set_name(one['name'])} that were not compared"
+            yield title, str(len(one["unread"])), one["unread"][0]
+    for one in told["senses"]:
+        counted = f"{one['idiomatic']} idiomatic, {one['literal']} literal"
+        unknown = f"{one['unknown']} unknown"
+        yield f"Senses ({one['language']})", counted, unknown if one["unknown"] else ""
+    if told["best"]:
+        yield _evenness_row("Best candidate by gold stands at place 1, 2, …", told["best"])
+    if told["order"]:
+        yield from _order_rows(told["order"])
+    for one in told["lengths"]:
+        title = one["what"].capitalize()
+        yield title, f"{one['least']} to {one['most']}", f"median {one['median']:g}"
+
+
+def _repeats(
+    title: str, matches: Iterable[Mapping[str, Any]], kind: str
+) -> Iterator[tuple[str, str, str]]:
+    found = [match for match in matches if match["kind"] == kind]
+    if not found:
+        return
+    said = []
+    for match in found[:2]:
+        items = sorted({place["item"] for place in match["here"]})
+        names = list(dict.fromkeys(place["name"] for place in match["here"]))
+        said.append(f"{', '.join(names[:3])} ({_numbered(items)})")
+    if len(found) > 2:
+        said.append("…")
+    yield title, str(len(found)), "; ".join(said)
+
+
+def _evenness_row(title: str, found: Mapping[str, Any]) -> tuple[str, str, str]:
+    expected = [f"{count:.1f}".removesuffix(".0") for count in found["expected"]]
+    even = len(set(expected)) == 1
+    said = f"{expected[0]} each" if even else ", ".join(expected)
+    told = ", ".join(map(str, found["counts"]))
+    p = "p < 0.01" if found["p"] < 0.01 else f"p = {found['p']:.2f}"
+    return title, told, f"{said} expected; chance alone is as uneven with {p}"
+
+
+def _order_rows(order: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    if order["unchecked"]:
+        title = "Whether the order of candidates matters was not checked"
+        yield title, NOTHING, order["unchecked"]
+    else:
+        for title, numbers in (
+            ("Orders that change when candidates are shuffled", order["differ"]),
+            ("First places that change then", order["first"]),
+        ):
+            which = _numbered(numbers) or f"ranked by {_by(order['by'])}"
+            yield title, f"{len(numbers)} of {order['items']}", which
+    for title, numbers in (
+        ("Items with equal scores", order["tied"]),
+        ("Items with equal highest scores", order["tied_first"]),
+    ):
+        if numbers:
+            yield title, str(len(numbers)), f"{_numbered(numbers)}; equals go by name"
+    for shown in order["shown"]:
+        llm = plain_name(shown["llm"])
+        title = f"Best for {llm} ({shown['ranker']}), shown to it at place 1, 2, …"
+        yield _evenness_row(title, shown["places"])
+
+
+def _by(ranked: str) -> str:
+    """What ranked, without the folders of the machine."""
+    before, settings, path = ranked.partition("settings of ")
+    return before + settings + file_name(path) if settings else ranked

@@ -1,0 +1,188 @@
+"""Plots as SVG that takes its colours, its font and its width from the page that it stands in."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+from admire.base.errors import needs_extra
+from admire.pages.report.report import Plot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_NAMES = ("ink", "muted", "line", "idiomatic", "literal", "good", "bad")
+_RUNS = tuple(f"run{k}" for k in range(1, 7))
+_COLOURS = {f"#a5{k:02x}5a": f"var(--{name})" for k, name in enumerate((*_NAMES, *_RUNS))}
+"""Colours that Matplotlib can draw with, and the page's custom properties that they stand for."""
+
+INK, MUTED, LINE, IDIOMATIC, LITERAL, GOOD, BAD, *RUNS = _COLOURS
+MARKERS = "osD^vPX"
+"""Runs differ by these as well, for people who see no difference between their colours. There is
+one more of them, so that the seventh run is not like the first."""
+
+WIDTH = 4.0
+"""Of a plot, in inches. A unit of its SVG is a point; on a phone of 360 px that is about 1.1 px."""
+
+LINE_HEIGHT = 0.2
+"""Of a legend, in inches."""
+
+_STYLE = {
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "admire",
+    "text.parse_math": False,  # a run may be called $x$
+    "font.size": 11,
+    "axes.labelsize": 11,
+    "xtick.labelsize": 10.5,
+    "ytick.labelsize": 10.5,
+    "legend.fontsize": 10.5,
+    "legend.frameon": False,
+    "legend.handlelength": 1.4,
+    "legend.columnspacing": 1.2,
+    "legend.title_fontsize": 10.5,
+    "axes.titlesize": 11,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": INK,
+    "axes.labelcolor": MUTED,
+    "axes.edgecolor": LINE,
+    "axes.titlecolor": INK,
+    "xtick.color": LINE,
+    "ytick.color": LINE,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "grid.color": LINE,
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5.5,
+}
+
+
+def draw(
+    name: str, title: str, told: str, paint: Callable[[Figure], None], *, height: float = 2.8
+) -> Plot:
+    """A plot that a function paints on an empty figure.
+
+    Args:
+        name: begins the ids in the SVG, so no two plots of a page may share it.
+        told: what the plot shows, in words.
+        paint: uses only the colours of this module.
+        height: in inches without the legend, beside a width of :data:`WIDTH`.
+
+    Raises:
+        UserError: Matplotlib is not installed.
+    """
+    with needs_extra("report", "A report"):
+        import matplotlib
+        from matplotlib.figure import Figure
+
+    # Matplotlib's defaults, whatever the user's own file says.
+    style: dict[Any, Any] = {**matplotlib.rcParamsDefault, **_STYLE}
+    del style["backend"]
+    with matplotlib.rc_context(style), warnings.catch_warnings():
+        # Letters that Matplotlib's own font lacks are drawn by the page's.
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        paint(figure)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return Plot(title, _for_page(file.getvalue(), name, title), told)
+
+
+def short(name: str, width: int = 18) -> str:
+    """A run's name, cut in the middle to fit, without characters that cannot be shown."""
+    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
+    if len(shown) <= width:
+        return shown
+    end = width // 2
+    return f"{shown[: width - end - 1]}…{shown[-end:]}"
+
+
+def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], title: str = "") -> None:
+    """A legend above the axes, in as many columns as fit; the figure grows by its height."""
+    letters = [len(label) + 5 for label in labels]
+    columns = len(labels) if sum(letters) <= 48 else 2 if 2 * max(letters) <= 46 else 1
+    figure.legend(
+        handles,
+        labels,
+        loc="outside upper left",
+        ncols=columns,
+        borderaxespad=0,
+        title=title or None,
+        alignment="left",
+    )
+    lines = math.ceil(len(labels) / columns) + bool(title)
+    figure.set_figheight(figure.get_figheight() + LINE_HEIGHT * lines)
+
+
+def _for_page(svg: str, name: str, title: str) -> str:
+    """Matplotlib's SVG without what a page with a strict policy forbids, or what it sets itself."""
+    root = ElementTree.fromstring(svg)
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if _local(child.tag) in ("metadata", "style"):
+                parent.remove(child)
+    referred = set(re.findall(r"(?:url\(|href=\")#([^)\"]+)", svg))
+    ids = {old: f"{name}-{k}" for k, old in enumerate(sorted(referred), start=1)}
+    for element in root.iter():
+        element.tag = _local(element.tag)
+        attributes = {_local(key): value for key, value in element.attrib.items()}
+        element.attrib.clear()
+        element.attrib |= {
+            key: _renamed(value, ids)
+            for key, value in (attributes | _presentation(attributes.pop("style", ""))).items()
+            if key != "style" and (key != "id" or value in ids)
+        }
+        if element.get("d"):
+            element.set("d", " ".join(element.get("d", "").split()))
+        if element.tag == "svg":
+            box = element.get("viewBox", "")
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag in ("g", "defs") and not len(child):
+                parent.remove(child)
+    root.attrib.clear()
+    root.attrib |= {
+        "xmlns": "http://www.w3.org/2000/svg",
+        "viewBox": box,
+        "role": "img",
+        "aria-label": title,
+        "stroke-linejoin": "round",
+    }
+    said = ElementTree.Element("title")
+    said.text = title
+    root.insert(0, said)
+    return re.sub(r">\s+<", "><", ElementTree.tostring(root, encoding="unicode"))
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]
+
+
+def _renamed(value: str, ids: dict[str, str]) -> str:
+    if value in ids:
+        return ids[value]
+    return re.sub(r"#([^)]+)", lambda found: "#" + ids.get(found[1], found[1]), value)
+
+
+def _presentation(style: str) -> dict[str, str]:
+    """The attributes that say the same as a ``style``; the font's family is the page's."""
+    found = {}
+    for declaration in filter(None, style.split(";")):
+        key, value = (part.strip() for part in declaration.split(":", 1))
+        if key in ("font-family", "font-stretch"):
+            continue
+        if key == "font-size":
+            value = value.removesuffix("px")
+        if key in ("fill", "stroke") and value != "none":
+            value = _COLOURS[value]
+        found[key] = value
+    return found

@@ -1,0 +1,298 @@
+"""The cards of a report: every item, its candidates, and what each run made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from admire.base.choices import TRACKS
+from admire.data.items import Candidate, Item, item_keys
+from admire.data.languages import base_language
+from admire.pages.report.names import file_name, plain_name
+from admire.pages.report.tables import score_rankings
+from admire.pages.report.thumbnails import Shown
+from admire.rankers import Judgement
+from admire.rankers.aggregate import agreement
+from admire.rankers.scorer import Scores, Scoring, comparable, contributions, query_weights
+from admire.runs.run import Ranking, Run
+from admire.scores import metrics
+from admire.scores.metrics import confidence
+from admire.senses.interpretation import Interpretation
+from admire.senses.light import find_compound
+from admire.senses.meaning import TEXTS, Meaning
+
+ROLES = (*TEXTS, "sequence", "sentence")
+"""What candidates are compared with, by the names of columns in scores.csv."""
+
+Part = tuple[str, str | None, Scores]
+"""What adds to scores: a track or ranker, the text that a track was compared with, the values."""
+
+
+def gallery(
+    runs: Sequence[Run], names: Sequence[str], shown: Mapping[Path, Shown]
+) -> dict[str, Any]:
+    """What the cards of ranked items show; ``admire/pages/report/README.md`` says what is in it.
+
+    Items of several runs are the same where compound, sentence and candidates are.
+
+    Args:
+        names: what the runs are called.
+        shown: the pictures of candidates, by file.
+    """
+    items: dict[Hashable, Item] = {}
+    found: list[dict[Hashable, tuple[Ranking, dict[str, float] | None]]] = []
+    for run in runs:
+        keys = item_keys([ranking.item for ranking in run.rankings])
+        for key, ranking in zip(keys, run.rankings, strict=True):
+            items.setdefault(key, ranking.item)
+        ranked = zip(run.rankings, figures(run), strict=True)
+        found.append(dict(zip(keys, ranked, strict=True)))
+    cards = []
+    for number, (key, item) in enumerate(items.items(), start=1):
+        results = [
+            result(item, *of_run[key], run.record) if key in of_run else None
+            for run, of_run in zip(runs, found, strict=True)
+        ]
+        cards.append(card(number, item, results, shown))
+    measured = [one["figures"] for card in cards for one in card["runs"] if one and one["figures"]]
+    return {
+        "kind": "ranking",
+        "runs": [{"name": name} for name in names],
+        "metrics": list(dict.fromkeys(metric for figures in measured for metric in figures)),
+        "items": cards,
+    }
+
+
+def figures(run: Run) -> list[dict[str, float] | None]:
+    """The figures of each item of a run; None of one whose gold is not known."""
+    scored = score_rankings(run)
+    columns = [c for c in scored if c in (*metrics.METRICS, *metrics.SEQUENCE_METRICS)]
+    found: list[dict[str, float] | None] = [None] * len(run.rankings)
+    for place, row in zip(scored.index, scored.to_dict("records"), strict=True):
+        found[place] = {str(name): float(row[name]) for name in columns}
+    return found
+
+
+def card(
+    number: int,
+    item: Item,
+    results: Sequence[Mapping[str, Any] | None],
+    shown: Mapping[Path, Shown],
+) -> dict[str, Any]:
+    """One item with what each run made of it, see :func:`result`."""
+    names = [candidate.name for candidate in item.candidates]
+    gold = [item.expected_item] if item.expected_item else item.expected_order
+    orders = [one["order"] for one in results if one]
+    agreed = [judgement["agreement"] for one in results if one for judgement in one["judgements"]]
+    if len(orders) > 1:
+        agreed = [agreement(np.argsort(orders, axis=1))]
+    told = [value for value in agreed if value is not None]
+    return {
+        "number": number,
+        "compound": item.compound,
+        "sentence": marked(item.sentence, item.phrase),
+        "language": item.language,
+        "lang": base_language(item.language),
+        "sense": item.sentence_type,
+        "gold": [names.index(name) for name in gold] if gold else None,
+        "candidates": [_thing(one, shown) for one in item.candidates],
+        "sequence": [_thing(one, shown) for one in item.sequence],
+        "agreement": float(np.mean(told)) if told else None,
+        "runs": list(results),
+    }
+
+
+def marked(sentence: str, phrase: str) -> list[tuple[str, bool]]:
+    """The sentence in pieces, and of each whether it is the phrase."""
+    start, end = find_compound(sentence, phrase)
+    if end - start == len(sentence) and phrase.casefold() != sentence.casefold():
+        start = end  # it is not there
+    pieces = [(sentence[:start], False), (sentence[start:end], True), (sentence[end:], False)]
+    return [(text, marks) for text, marks in pieces if text]
+
+
+def _thing(one: Candidate, shown: Mapping[Path, Shown]) -> dict[str, Any]:
+    picture = shown.get(one.image) if one.image else None
+    there = asdict(picture) if picture else {"picture": None}
+    return {"name": one.name, "caption": one.caption, **there}
+
+
+def result(
+    item: Item,
+    ranking: Ranking,
+    figures: Mapping[str, float] | None,
+    record: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What one run made of an item.
+
+    Args:
+        item: the order of its candidates counts, and its gold.
+        record: of the run, for the settings by which it was scored.
+    """
+    names = [candidate.name for candidate in item.candidates]
+    own = [candidate.name for candidate in ranking.item.candidates]
+    mine = [own.index(name) for name in names]
+    scores = ranking.scores[mine]
+    probability = ranking.probability
+    sense = ranking.predicted_type
+    best = None if item.best is None else ranking.order[0] == item.best
+    right = None if None in (sense, item.sentence_type) else sense == item.sentence_type
+    top = np.sort(scores)[::-1]
+    unsure = {"unsure": True} if ranking.unsure else {}
+    return {
+        **unsure,
+        "sense": sense,
+        "probability": probability,
+        "confidence": None if probability is None else confidence(probability),
+        "readings": [_reading(one) for one in ranking.interpretations],
+        "order": [names.index(name) for name in ranking.order],
+        "scores": scores.tolist(),
+        "parts": [
+            {"of": of, "text": text, "values": values[mine].tolist()}
+            for of, text, values in parts(ranking, record)
+        ],
+        "judgements": [_judgement(one, names) for one in ranking.judgements],
+        "figures": dict(figures) if figures else None,
+        "loss": _loss(item, figures) if figures else None,
+        "right": best,
+        "sense_right": right,
+        "margin": float(top[0] - top[1]) if len(top) > 1 else 0.0,
+    }
+
+
+def _loss(item: Item, figures: Mapping[str, float]) -> float:
+    """How far the order is from the best one: in DCG, or in accuracy for Subtask B."""
+    best = item.expected_order
+    if "dcg" not in figures or best is None:
+        return 1 - figures["item_accuracy"]
+    return metrics.dcg(best, best) - figures["dcg"]
+
+
+def _reading(one: Interpretation) -> dict[str, Any]:
+    sense = one.sense
+    votes = {"idiomatic": sense.idiomatic, "literal": sense.literal, "unparsed": sense.unparsed}
+    return {
+        "llm": plain_name(one.llm),
+        "sense": sense.label,
+        "probability": sense.probability,
+        "votes": votes,
+        "idiomatic": _meaning(one.idiomatic),
+        "literal": _meaning(one.literal),
+    }
+
+
+def _meaning(one: Meaning) -> dict[str, Any]:
+    return {"definitions": list(one.definitions), "scene": one.scene}
+
+
+def _judgement(one: Judgement, names: Sequence[str]) -> dict[str, Any]:
+    """What a ranker's first answers say: reasons of the first that gives some, grades of all."""
+    reasons = next((answer.reasons for answer in one.answers if answer.reasons), {})
+    graded = {answer.shown[0]: dict(answer.grades) for answer in one.answers if answer.grades}
+    return {
+        "ranker": one.ranker,
+        "llm": plain_name(one.llm),
+        "agreement": one.agreement,
+        "unread": one.unread,
+        "meaning": next((answer.meaning for answer in one.answers if answer.meaning), None),
+        "reasons": [
+            {"candidate": names.index(name), "said": dict(said)}
+            for name, said in reasons.items()
+            if name in names
+        ],
+        "grades": [
+            {"candidate": names.index(name), "said": said}
+            for name, said in graded.items()
+            if name in names
+        ],
+    }
+
+
+# ------------------------------------------------------------------------------ parts of scores
+
+
+def parts(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
+    """What adds up to the candidates' scores: texts by track, rankers, or fused runs.
+
+    The values, of shape (candidates,) each, sum to the scores. What adds nothing is left out.
+    """
+    if ranking.fused:
+        return _of_runs(ranking, record)
+    size = len(ranking.item.candidates)
+    readings = iter(ranking.interpretations)
+    found: dict[str, list[list[Part]]] = {}
+    for start in range(0, len(ranking.parts), size):  # the rows of one ranker and chat model
+        chunk = ranking.parts[start : start + size]
+        ranker = str(chunk[0].get("ranker", "embeddings"))  # older runs have no others
+        if ranker == "embeddings":
+            added = _of_texts(chunk, next(readings, None), record["settings"])
+        else:
+            points = np.array([row["llm_score"] for row in chunk])
+            added = [(ranker, None, comparable(points))]
+        found.setdefault(ranker, []).append(added)
+    means = [_mean(models) for models in found.values()]
+    if len(means) > 1:
+        means = [_standardised(one, len(means)) for one in means]
+    return [part for one in means for part in one if part[2].any()]
+
+
+def _of_runs(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
+    weights = np.array([one["weight"] for one in ranking.fused], dtype=float)
+    found: list[Part] = []
+    for k, (one, weight) in enumerate(zip(ranking.fused, weights / weights.sum(), strict=True), 1):
+        scores = np.array([row[f"score{k}"] for row in ranking.parts])
+        points = comparable(scores, record.get("fusion", "scores"))
+        found.append(("run", file_name(one["run"]), weight * points))
+    return [part for part in found if part[2].any()]
+
+
+def _of_texts(
+    rows: Sequence[Mapping[str, Any]],
+    reading: Interpretation | None,
+    settings: Mapping[str, Any],
+) -> list[Part]:
+    """What each text adds by track, from the cosines of one chat model's texts or a baseline's."""
+    scoring = Scoring(**settings["scoring"] | {"texts": tuple(_texts(settings["scoring"]))})
+    roles = [r for r in ROLES if any(f"{t}_{r}" in row for t in TRACKS for row in rows)]
+    cosines = {
+        track: np.array([[row.get(f"{track}_{role}", np.nan) for row in rows] for role in roles])
+        for track in TRACKS
+        if any(f"{track}_{role}" in row for role in roles for row in rows)
+    }
+    if settings["query"] != "meaning" or reading is None:
+        weights = {settings["query"]: 1.0}
+    else:
+        weights = query_weights(scoring, reading.sense, roles)
+    added = contributions(cosines, [weights.get(role, 0.0) for role in roles], scoring)
+    return [
+        (track, role, values[k])
+        for track, values in added.items()
+        for k, role in enumerate(roles)
+        if weights.get(role)
+    ]
+
+
+def _texts(scoring: Mapping[str, Any]) -> Sequence[str]:
+    return scoring.get("texts") or Scoring().texts  # older runs have none, and compared these
+
+
+def _mean(models: Sequence[Sequence[Part]]) -> list[Part]:
+    """The mean of what several chat models' texts add."""
+    sums: dict[tuple[str, str | None], Scores] = {}
+    for added in models:
+        for of, text, values in added:
+            sums[of, text] = sums.get((of, text), 0) + values / len(models)
+    return [(*name, values) for name, values in sums.items()]
+
+
+def _standardised(added: Sequence[Part], rankers: int) -> list[Part]:
+    """The parts of one ranker as they count beside others: their sum is :func:`comparable`."""
+    spread = np.round(np.sum([values for *_, values in added], axis=0), 9).std()
+    return [
+        (of, text, (values - values.mean()) / (spread if spread > 0 else 1.0) / rankers)
+        for of, text, values in added
+    ]

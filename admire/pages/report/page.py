@@ -1,0 +1,184 @@
+"""A report as one HTML file that needs no network and can make no request."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from admire.pages.report.report import Report, Table
+
+FIGURES = {
+    "top1": ("top-1", "The share of items whose best candidate is ranked first."),
+    "dcg": (
+        "DCG",
+        "Discounted cumulative gain: how far up the two best candidates by gold stand. With five "
+        "candidates it is 3.631 at best, and 2.359 on average where the order is random.",
+    ),
+    "corr_official": (
+        "corr_official",
+        "The task's own correlation, of the alphabetical ranks of file names. It is there to "
+        "compare with published figures.",
+    ),
+    "corr_rank": (
+        "corr_rank",
+        "Spearman's correlation of the predicted order with the gold order, from −1 to 1.",
+    ),
+    "item_accuracy": (
+        "item accuracy",
+        "The share of items whose sequence is continued by the right candidate.",
+    ),
+    "sense_accuracy": ("sense accuracy", "The share of items whose sense is predicted rightly."),
+    "accuracy": ("accuracy", "The share of sentences whose sense is predicted rightly."),
+    "r_precision": (
+        "R-precision",
+        "Of the first R documents, the share that is relevant, where R documents are.",
+    ),
+    "ndcg": ("nDCG@10", "How far up the relevant documents stand among the first ten; at best 1."),
+}
+"""What figures are called, and what they mean, for those who see them for the first time."""
+
+ALL_TERMS = {
+    "interval": "The range in brackets: over other items of the same kind, the mean would lie in "
+    "there 95 times of 100 (bootstrap over the items).",
+    "confidence": "The probability of the predicted sense, from 0.5 to 1.",
+}
+TERMS = {
+    "ranking": {
+        "loss": "How much an item's figure (DCG, or the accuracy of Subtask B) is below the best "
+        "that it could have.",
+        "votes": "How often each sense was given when the chat model was asked several times.",
+        "margin": "How far the score of the first candidate is above that of the second.",
+        "agreement": "How far the orders of several runs, or several answers of a chat model, "
+        "agree; 1 where all are the same.",
+        "parts of a score": "The bars under a candidate add up to its score. A bar to the right "
+        "raises it, a bar to the left lowers it. A part says how like the candidate is to a text "
+        "beside the item's other candidates: to what the chat model wrote of each sense, or to the "
+        "compound. Where the idiomatic sense is meant, likeness to the literal one counts against "
+        "a candidate.",
+    },
+    "retrieval": {"loss": "How much a query's nDCG@10 is below 1."},
+    "senses": {
+        "loss": "The probability that was given to the wrong sense.",
+        "votes": "How often each sense was given when the chat model was asked several times.",
+    },
+}
+"""What else a page shows, by the kind of report."""
+
+LEADS = {
+    "ranking": "Candidates ranked by admire",
+    "retrieval": "Documents found by admire",
+    "senses": "Senses decided by admire",
+    "sweep": "Heads trained by admire",
+}
+"""What a page is about, by the kind of report."""
+
+THINGS = {"ranking": "Items", "retrieval": "Queries", "senses": "Sentences"}
+"""What the cards show, by the kind of report. Others have no cards."""
+
+MANY_ROWS = 8
+"""A table with more rows than these is folded away, under its title, unless it has figures."""
+
+LONG = 300
+"""So many characters of what a plot tells are shown; more are folded away."""
+
+NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*( \[.*\]| of \d+)?$")
+
+
+def render(report: Report) -> str:
+    """The page, complete: styles, scripts, data and pictures are inside.
+
+    A content security policy in the page forbids every request, and all scripts and styles but
+    those that this module puts there.
+
+    Raises:
+        ValueError: the data hold a number that JSON lacks, such as NaN.
+    """
+    things = THINGS.get(report.kind) if report.data.get("items") else None
+    style, scripts = _style(), _scripts() if things else []
+    page = _template().render(
+        report=report,
+        policy=_policy(style, scripts, linked=report.linked),
+        style=Markup(style),
+        scripts=[Markup(script) for script in scripts],
+        data=_json(report.data),
+        plots=[(plot, Markup(plot.svg)) for plot in report.plots],
+        terms=_terms(report),
+        lead=LEADS[report.kind],
+        things=things,
+        long=LONG,
+    )
+    return page.encode(errors="replace").decode()  # a JSON file may hold half of a surrogate pair
+
+
+def _policy(style: str, scripts: list[str], *, linked: bool) -> str:
+    hashes = " ".join(map(_hash, scripts)) or "'none'"
+    pictures = "data: file: 'self'" if linked else "data:"
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src {_hash(style)}; "
+        f"img-src {pictures}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _json(data: Any) -> Markup:
+    """JSON that no HTML parser can leave: ASCII, and no ``<`` in it."""
+    return Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", r"\u003c"))
+
+
+def _terms(report: Report) -> dict[str, str]:
+    figures = [FIGURES[name] for name in report.data.get("metrics", ()) if name in FIGURES]
+    kinds = TERMS.get(report.kind)
+    return dict(figures) | (ALL_TERMS | kinds if kinds else {})
+
+
+def _hinted(heading: str) -> tuple[str, str]:
+    """What a heading of a table is shown as, and what it means; nothing where that is clear."""
+    return FIGURES.get(heading, (heading, ""))
+
+
+def _folded(table: Table) -> bool:
+    many = len(table.rows) > MANY_ROWS
+    return table.folded or (many and FIGURES.keys().isdisjoint(table.headings))
+
+
+def _numeric(table: Table) -> list[bool]:
+    """Of each column, whether it holds numbers alone, which are set flush right."""
+    return [
+        k > 0 and all(NUMBER.match(cell) for cell in cells)
+        for k, cells in enumerate(zip(*table.rows, strict=True))
+    ] or [False] * len(table.headings)
+
+
+@cache
+def _style() -> str:
+    return _read("cards.css") + _read("page.css")
+
+
+@cache
+def _scripts() -> list[str]:
+    return [_read("cards.js"), _read("report.js")]
+
+
+def _read(name: str) -> str:
+    return (files("admire.pages.report") / name).read_text(encoding="utf-8")
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters |= {"hinted": _hinted, "numeric": _numeric}
+    environment.tests["folded"] = _folded
+    return environment.from_string(_read("report.html.j2"))

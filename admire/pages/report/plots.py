@@ -1,0 +1,543 @@
+"""Plots of what a report's cards show, and the tables of numbers that they draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from admire.pages.report.drawing import (
+    BAD,
+    GOOD,
+    INK,
+    LINE,
+    MARKERS,
+    MUTED,
+    RUNS,
+    draw,
+    legend,
+    short,
+)
+from admire.pages.report.report import Plot
+from admire.scores.evaluation import GROUPS, summarise
+from admire.scores.metrics import calibration_error
+from admire.scores.reliability import at_coverages, risk_curve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BINS = 10
+"""Of probabilities, as in :func:`admire.scores.metrics.calibration_error`; and of margins."""
+
+SENSES = ("idiomatic", "literal")
+
+FIGURES = {
+    "top1": "Top-1",
+    "dcg": "DCG",
+    "item_accuracy": "Item accuracy",
+    "sense_accuracy": "Sense accuracy",
+    "accuracy": "Accuracy",
+    "r_precision": "R-precision",
+    "ndcg": "nDCG@10",
+}
+"""The figures that are drawn, and what they are called."""
+
+DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1, 1)), (0, (4, 1, 1, 1)))
+"""Of lines without markers, for people who see no difference between the runs' colours."""
+
+LATER = "later"
+"""Where a document stands that is not among those that are shown."""
+
+BEST_DCG = 3 + 1 / math.log2(3)
+
+
+def ranking_plots(data: Mapping[str, Any]) -> list[Plot]:
+    """What a report on rankings draws. A plot that the data has no numbers for is left out.
+
+    Args:
+        data: of a report of the kind ``ranking``; the README beside this file says what is in it.
+
+    Raises:
+        UserError: Matplotlib is not installed.
+    """
+    runs, cases = _runs(data), result_table(data)
+    found = (_by_sense(runs, cases), _places(runs, cases), _senses(runs, cases))
+    return [plot for plots in (*found, _margins(runs, cases)) for plot in plots]
+
+
+def retrieval_plots(data: Mapping[str, Any]) -> list[Plot]:
+    """As :func:`ranking_plots`, of a report of the kind ``retrieval``."""
+    runs, cases = _runs(data), result_table(data)
+    return [*_by_sense(runs, cases), *_places(runs, cases, "first relevant document")]
+
+
+def senses_plots(data: Mapping[str, Any]) -> list[Plot]:
+    """As :func:`ranking_plots`, of a report of the kind ``senses``."""
+    runs, cases = _runs(data), result_table(data)
+    return [*_by_sense(runs, cases), *_senses(runs, cases)]
+
+
+def _runs(data: Mapping[str, Any]) -> list[str]:
+    return [run["name"] for run in data["runs"]]
+
+
+def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
+    """What each run made of each item: a row for each pair of them.
+
+    Columns: ``run`` (its place in the data), ``sentence_type`` (gold), ``predicted_type``,
+    ``probability`` (of the idiomatic sense), ``right``, ``margin``, ``place``, ``candidates`` (how
+    many there are, or how many documents are shown) and the figures. ``place`` is where the best
+    candidate or the first relevant document stands, from 1; infinite where it is not among the
+    documents that are shown. What is not known is None or NaN.
+    """
+    rows = [
+        {
+            "run": run,
+            "sentence_type": item["sense"],
+            "predicted_type": result.get("sense"),
+            "probability": result.get("probability"),
+            "right": result.get("right"),
+            "margin": result.get("margin"),
+            "place": _place(item, result),
+            "candidates": len(item.get("candidates") or result.get("documents", ())),
+            **{metric: (result["figures"] or {}).get(metric) for metric in data["metrics"]},
+        }
+        for item in data["items"]
+        for run, result in enumerate(item["runs"])
+        if result is not None
+    ]
+    numbers = ("probability", "margin", "place", *data["metrics"])
+    names = ("run", "sentence_type", "predicted_type", "right", "candidates", *numbers)
+    table = pd.DataFrame(rows, columns=list(names), dtype=object)
+    return table.astype(dict.fromkeys(numbers, float) | {"run": int, "candidates": int})
+
+
+def _place(item: Mapping[str, Any], result: Mapping[str, Any]) -> float:
+    if "documents" in result and result["figures"]:
+        relevant = (k for k, one in enumerate(result["documents"], start=1) if one["relevant"])
+        return next(relevant, math.inf)
+    if not item.get("gold"):
+        return math.nan
+    return float(1 + result["order"].index(item["gold"][0]))
+
+
+def by_run(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
+    """The rows of each run, by its place in the data."""
+    for run in sorted(set(table["run"])):
+        yield int(run), table[table["run"] == run]
+
+
+def reliability(cases: pd.DataFrame) -> pd.DataFrame:
+    """How often the idiomatic sense is the true one, by the probability that it was given.
+
+    Args:
+        cases: see :func:`result_table`.
+
+    Returns:
+        A row for each run and bin that has cases: ``run``, ``bin`` (from 0), ``n``, ``told`` (the
+        mean probability) and ``came`` (the share of idiomatic cases).
+    """
+    known = _decided(cases)
+    bins = np.minimum((known["probability"] * BINS).astype(int), BINS - 1)
+    grouped = known.assign(bin=bins, came=known["sentence_type"] == "idiomatic").groupby(
+        ["run", "bin"], as_index=False
+    )
+    return grouped.agg(n=("came", "size"), told=("probability", "mean"), came=("came", "mean"))
+
+
+def _decided(cases: pd.DataFrame) -> pd.DataFrame:
+    return cases[cases["sentence_type"].notna() & cases["probability"].notna()]
+
+
+def risk_curves(cases: pd.DataFrame) -> pd.DataFrame:
+    """How often each run would err if it answered only where its sense is surest.
+
+    Returns:
+        The rows of :func:`risk_curve` for each run that has probabilities, with
+        ``run``; ``top1_risk`` is NaN where it is not known of all items which candidate is best.
+    """
+    tables = [
+        risk_curve(part.assign(top1=part["right"].astype(float))).assign(run=run)
+        for run, part in by_run(cases)
+        if part["probability"].notna().any()
+    ]
+    return pd.concat(tables) if tables else pd.DataFrame({"run": []})
+
+
+def confusion(cases: pd.DataFrame) -> pd.DataFrame:
+    """How many items of each sense were taken as which.
+
+    Returns:
+        A row for each run and true sense, a column for each predicted sense: the two, and ``none``
+        where some items were not decided. Its index is (run, true sense).
+    """
+    known = cases[cases["sentence_type"].notna()]
+    told = known["predicted_type"].fillna("none")
+    runs = sorted(set(known["run"]))
+    columns = [*SENSES, *(["none"] if (told == "none").any() else [])]
+    counts = pd.crosstab([known["run"], known["sentence_type"]], told)
+    index = pd.MultiIndex.from_product([runs, SENSES], names=["run", "sentence_type"])
+    return counts.reindex(index=index, columns=columns, fill_value=0)
+
+
+def place_counts(cases: pd.DataFrame) -> pd.DataFrame:
+    """For how many items the best candidate stands where: a row a place, a column a run."""
+    known = cases[cases["place"].notna()]
+    counts = pd.crosstab(known["place"], known["run"])
+    places = [1.0 + k for k in range(max(known["candidates"], default=0))]
+    if math.inf in counts.index:
+        places.append(math.inf)
+    return counts.reindex(index=places, fill_value=0)
+
+
+def margin_counts(cases: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
+    """For each run, how many right and how many wrong items have which margin.
+
+    Yields:
+        The run, and a row a bin: ``from``, ``to``, ``right`` and ``wrong``.
+    """
+    known = cases[cases["margin"].notna() & cases["right"].notna()]
+    for run, part in by_run(known):
+        right = part["right"].astype(bool)
+        edges = np.histogram_bin_edges([0.0, float(part["margin"].max()) or 1.0], BINS)
+        yield (
+            run,
+            pd.DataFrame(
+                {
+                    "from": edges[:-1],
+                    "to": edges[1:],
+                    "right": np.histogram(part["margin"][right], edges)[0],
+                    "wrong": np.histogram(part["margin"][~right], edges)[0],
+                }
+            ),
+        )
+
+
+def chance(cases: pd.DataFrame, metric: str) -> float | None:
+    """The mean figure of random orders; None where it is not known."""
+    known = cases[cases[metric].notna() & (cases["candidates"] > 0)] if metric in cases else cases
+    if known.empty:
+        return None
+    if metric in ("top1", "item_accuracy"):
+        return float((1 / known["candidates"]).mean())
+    if metric == "dcg":  # each of the two best stands at each place alike
+        means = {n: (1 / np.log2(np.arange(2, n + 2))).mean() for n in set(known["candidates"])}
+        return float((3 + 1) * known["candidates"].map(means).mean())
+    return None
+
+
+def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
+    for metric in FIGURES:
+        if metric in cases and cases[metric].notna().any():
+            yield _figure_plot(runs, cases[cases[metric].notna()], metric)
+
+
+def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
+    name, expected = FIGURES[metric], chance(cases, metric)
+    summaries = {run: summarise(part, columns=[metric]) for run, part in by_run(cases)}
+    summary = pd.concat(summaries.values())
+    sizes = summary.groupby("group")["n"].max()
+    groups = [group for group in GROUPS if group in sizes]
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        step = min(0.24, 0.72 / len(summaries))
+        handles = []
+        for place, (run, rows) in enumerate(summaries.items()):
+            at = np.array([groups.index(group) for group in rows["group"]], float)
+            handles.append(
+                axes.errorbar(
+                    rows["mean"],
+                    at + step * (place - (len(summaries) - 1) / 2),
+                    xerr=np.array([rows["mean"] - rows["low"], rows["high"] - rows["mean"]]),
+                    fmt=MARKERS[run % len(MARKERS)],
+                    color=RUNS[run % len(RUNS)],
+                    elinewidth=2,
+                )
+            )
+        axes.set_yticks(range(len(groups)), [f"{group}\nn = {sizes[group]}" for group in groups])
+        axes.set_ylim(len(groups) - 0.5, -0.5)
+        axes.tick_params(left=False)
+        axes.grid(axis="x")
+        if metric == "dcg":
+            axes.set_xlim(min(2.0, float(summary["low"].min())) - 0.1, BEST_DCG + 0.05)
+        else:
+            axes.set_xlim(-0.02, 1.02)
+        axes.locator_params(axis="x", nbins=6)
+        if expected:
+            axes.axvline(expected, color=MUTED, linestyle=":")
+            where: dict[str, Any] = {
+                "xycoords": ("data", "axes fraction"),
+                "va": "bottom",
+                "ha": "center",
+            }
+            axes.annotate("chance", (expected, 1), color=MUTED, fontsize=10, **where)
+        if len(runs) > 1:
+            legend(figure, handles, [short(runs[run]) for run in summaries])
+
+    told = f"{name}, mean and 95 % bootstrap interval; the table Figures has the numbers."
+    if expected:
+        told += f" The dotted line is chance, {expected:.3f}."
+    by = "usage" if metric in ("r_precision", "ndcg") else "sense"
+    title = f"{name} by {by}" if metric != "sense_accuracy" else "Accuracy of the sense"
+    height = 0.5 + len(groups) * max(0.6, 0.16 * len(runs))
+    return draw(f"figures-{metric}", title, told, paint, height=height)
+
+
+def _places(
+    runs: Sequence[str], cases: pd.DataFrame, what: str = "best candidate"
+) -> Iterator[Plot]:
+    counts = place_counts(cases)
+    if counts.empty:
+        return
+    names = [f"{place:.0f}" if math.isfinite(place) else LATER for place in counts.index]
+    there = [int(run) for run in counts.columns]
+    told = []
+    for run in there:
+        each = (
+            f"{n} {name if name == LATER else f'at {name}'}"
+            for name, n in zip(names, counts[run], strict=True)
+            if n
+        )
+        told.append(f"{runs[run]}: {', '.join(each)}.")
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        width = 0.8 / len(there)
+        bars = []
+        for place, run in enumerate(there):
+            at = np.arange(len(counts)) + width * (place - (len(there) - 1) / 2)
+            bars.append(axes.bar(at, counts[run], width * 0.92, color=RUNS[run % len(RUNS)]))
+            if len(there) * len(counts) <= 12:
+                axes.bar_label(bars[-1], padding=1, fontsize=10, color=INK)
+        axes.set_xticks(
+            range(len(counts)), [f">{len(names) - 1}" if one == LATER else one for one in names]
+        )
+        axes.set_xlabel(f"predicted place of the {what}")
+        _count_axis(axes, "items" if what == "best candidate" else "queries")
+        if len(runs) > 1:
+            legend(figure, bars, [short(runs[run]) for run in there])
+
+    title = f"Where the {what} landed"
+    yield draw("places", title, " ".join(told), paint, height=2.7)
+
+
+def _count_axis(axes: Axes, what: str) -> None:
+    axes.set_ylabel(what)
+    axes.locator_params(axis="y", integer=True)
+    axes.tick_params(bottom=False, left=False)
+    axes.grid(axis="y")
+
+
+def _senses(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
+    yield from _reliability(runs, cases)
+    yield from _risk_coverage(runs, cases)
+    yield from _confusion(runs, cases)
+
+
+def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
+    bins, known = reliability(cases), _decided(cases)
+    if bins.empty:
+        return
+    there = sorted(set(bins["run"]))
+    errors = {}
+    for run in there:
+        part = known[known["run"] == run]
+        errors[run] = calibration_error(
+            part["probability"], part["sentence_type"] == "idiomatic", BINS
+        )
+    each = ", ".join(f"{runs[run]} {error:.3f}" for run, error in errors.items())
+    told = (
+        "How often the idiomatic sense is the true one, by the probability that it was given; "
+        "on the dotted line both agree. Below: how many items have such a probability. "
+        f"Expected calibration error: {each}."
+    )
+
+    def paint(figure: Figure) -> None:
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+        above.plot([0, 1], [0, 1], color=MUTED, linestyle=":", linewidth=1.2)
+        lines = []
+        width = 0.9 / BINS / len(there)
+        for place, run in enumerate(there):
+            part, colour = bins[bins["run"] == run], RUNS[run % len(RUNS)]
+            marker = MARKERS[run % len(MARKERS)]
+            under = max(0, min(3, len(there) - 1) - place)  # thicker, not to be hidden
+            lines += above.plot(
+                part["told"],
+                part["came"],
+                marker=marker,
+                color=colour,
+                linewidth=1.6 + under,
+                markersize=5.5 + 1.5 * under,
+            )
+            at = (part["bin"] + 0.5) / BINS + width * (place - (len(there) - 1) / 2)
+            below.bar(at, part["n"], width * 0.92, color=colour)
+        above.set_ylabel("share idiomatic")
+        above.set(xlim=(-0.02, 1.02), ylim=(-0.04, 1.04))
+        above.tick_params(bottom=False, left=False)
+        above.grid()
+        below.set_xlabel("probability of the idiomatic sense")
+        _count_axis(below, "items")
+        labels = [f"{short(runs[run], 12)} {errors[run]:.3f}" for run in there]
+        if len(runs) > 1:
+            legend(figure, lines, labels, "expected calibration error:")
+        else:
+            legend(figure, lines, [f"expected calibration error {errors[0]:.3f}"])
+
+    title = "Reliability of the sense probability"
+    yield draw("reliability", title, told, paint, height=3.2)
+
+
+RISKS = {"sense_risk": "sense wrong", "top1_risk": "first wrong"}
+"""What is drawn of :func:`risk_curves`, and what it is called."""
+
+
+def _risk_coverage(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
+    curves = risk_curves(cases)
+    if curves.empty:
+        return
+    ranked = (cases["candidates"] > 0).any() and curves["top1_risk"].notna().all()
+    drawn = list(RISKS)[: 2 if ranked else 1]
+    told = [
+        "Share of wrong items, had only those been answered of which the sense is surest; at the "
+        "right all are."
+    ]
+    lines_of = dict(by_run(curves))
+    for run, curve in lines_of.items():
+        half = at_coverages(curve, (0.5,)).iloc[0]
+        widths = np.diff(curve["coverage"], prepend=0.0)
+        each = (
+            f"{RISKS[risk]} {curve[risk].iloc[-1]:.3f} of all, {half[risk]:.3f} of the surest "
+            f"{half['items']:.0f}, area {(widths * curve[risk]).sum():.3f}"
+            for risk in drawn
+        )
+        told.append(f"{runs[run]}: {'; '.join(each)}.")
+
+    def paint(figure: Figure) -> None:
+        panels = figure.subplots(len(drawn), 1, sharex=True, squeeze=False)[:, 0]
+        for panel, risk in zip(panels, drawn, strict=True):
+            lines = []
+            for place, (run, curve) in enumerate(lines_of.items()):
+                under = max(0, min(3, len(lines_of) - 1) - place)  # thicker, not to be hidden
+                lines += panel.step(
+                    [0.0, *curve["coverage"]],
+                    [curve[risk].iloc[0], *curve[risk]],
+                    where="pre",
+                    color=RUNS[run % len(RUNS)],
+                    linestyle=DASHES[run % len(DASHES)],
+                    linewidth=1.6 + under,
+                )
+            panel.set_ylabel(RISKS[risk])
+            panel.set(xlim=(-0.02, 1.02))
+            panel.set_ylim(bottom=-0.02)
+            panel.locator_params(axis="y", nbins=5)
+            panel.tick_params(bottom=False, left=False)
+            panel.grid()
+        panels[-1].set_xlabel("share of the items, the surest first")
+        if len(runs) > 1:
+            legend(figure, lines, [short(runs[run]) for run in lines_of])
+
+    title = "Errors by how many are answered"
+    yield draw("risk-coverage", title, " ".join(told), paint, height=1.2 + 1.2 * len(drawn))
+
+
+def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
+    counts = confusion(cases)
+    if counts.empty or not counts.drop(columns="none", errors="ignore").to_numpy().any():
+        return
+    there = list(dict.fromkeys(counts.index.get_level_values("run")))
+    told = []
+    for run in there:
+        rows = (
+            f"{true} items taken as "
+            + ", ".join(f"{name} {n}" for name, n in counts.loc[(run, true)].items())
+            for true in SENSES
+        )
+        told.append(f"{runs[run]}: {'; '.join(rows)}.")
+    columns = 1 if "none" in counts else min(2, len(there))
+    lines = math.ceil(len(there) / columns)
+
+    def paint(figure: Figure) -> None:
+        panels = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
+        for panel in panels.flat[len(there) :]:
+            panel.set_axis_off()
+        for panel, run in zip(panels.flat, there, strict=False):
+            _confusion_panel(panel, counts.loc[run])
+            if len(runs) > 1:
+                panel.set_title(short(runs[run], 14))
+        figure.supxlabel("predicted", fontsize=11, color=MUTED)
+        figure.supylabel("true", fontsize=11, color=MUTED)
+
+    height = 0.6 + lines * (1.9 if columns == 1 else 1.45)
+    yield draw("confusion", "Confusion of the senses", " ".join(told), paint, height=height)
+
+
+def _confusion_panel(axes: Axes, counts: pd.DataFrame) -> None:
+    """Counts in cells; a fuller cell has more of its row."""
+    from matplotlib.patches import Rectangle
+
+    for y, true in enumerate(counts.index):
+        total = max(1, int(counts.loc[true].sum()))
+        for x, told in enumerate(counts.columns):
+            n = int(counts.loc[true, told])
+            colour = GOOD if true == told else BAD
+            axes.add_patch(
+                Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, alpha=0.45 * n / total)
+            )
+            outline = Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, edgecolor=LINE)
+            axes.add_patch(outline)
+            axes.text(x, y, str(n), ha="center", va="center", fontsize=13)
+    axes.set_xlim(-0.5, len(counts.columns) - 0.5)
+    axes.set_ylim(len(counts) - 0.5, -0.5)
+    axes.set_xticks(range(len(counts.columns)), list(counts.columns))
+    axes.set_yticks(range(len(counts)), list(counts.index))
+    axes.tick_params(bottom=False, left=False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def _margins(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
+    found = dict(margin_counts(cases))
+    if not found:
+        return
+    known = cases[cases["right"].notna()]
+    told = [
+        "The first candidate's score less that of the second: right items upwards, wrong ones "
+        "downwards."
+    ]
+    for run, part in by_run(known[known["margin"].notna()]):
+        middles = part.groupby(part["right"].astype(bool))["margin"].median()
+        each = (
+            f"{'right' if k else 'wrong'} {middles[k]:.2f}" for k in (True, False) if k in middles
+        )
+        told.append(f"{runs[run]}, median: {', '.join(each)}.")
+
+    columns = 1 if len(found) < 3 else 2
+    lines = math.ceil(len(found) / columns)
+
+    def paint(figure: Figure) -> None:
+        panels = figure.subplots(lines, columns, squeeze=False)
+        for panel in panels.flat[len(found) :]:
+            panel.set_axis_off()
+        for panel, (run, counts) in zip(panels.flat, found.items(), strict=False):
+            width = counts["to"] - counts["from"]
+            at = (counts["from"] + counts["to"]) / 2
+            right = panel.bar(at, counts["right"], width * 0.92, color=GOOD)
+            wrong = panel.bar(at, -counts["wrong"], width * 0.92, color=BAD)
+            panel.axhline(0, color=MUTED, linewidth=0.8)
+            _count_axis(panel, "")
+            panel.locator_params(axis="x", nbins=8 // columns)
+            panel.yaxis.set_major_formatter(lambda n, _: f"{abs(n):g}")
+            panel.set_xlim(0)
+            if len(runs) > 1:
+                panel.set_title(short(runs[run], 18 if columns == 1 else 14), loc="left")
+        figure.supxlabel("score of the first less that of the second", fontsize=11, color=MUTED)
+        figure.supylabel("items", fontsize=11, color=MUTED)
+        legend(figure, [right, wrong], ["right", "wrong"])
+
+    height = 2.5 if lines == 1 else 0.5 + 1.4 * lines
+    yield draw("margins", "Score margins", " ".join(told), paint, height=height)

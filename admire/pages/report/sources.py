@@ -1,0 +1,77 @@
+"""What a run folder lacks, found again in the data that it was made from: above all pictures."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from admire.base.errors import UserError
+from admire.data.items import Candidate, Item, item_keys, read_items
+from admire.runs.run import Run
+
+log = logging.getLogger("admire")
+
+
+def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
+    """The run with the images of its candidates, and with gold that came later.
+
+    Where nothing is found, a warning says why.
+
+    Args:
+        name: what messages call the run.
+        data: the file or folder of the data; None takes what run.json names.
+
+    Raises:
+        UserError: ``data`` cannot be read.
+    """
+    source = run.record.get("source") or next(
+        (one["record"].get("source") for one in run.record.get("fused", ())), None
+    )
+    where = data or (Path(source["path"]) if source else None)
+    hint = "Say where the data are (--data) to see pictures."
+    if where is None:
+        log.warning("%s: names no data, so there are no pictures. %s", name, hint)
+        return run
+    if not data and not where.exists():
+        log.warning("%s: its data, %s, are not there. %s", name, where, hint)
+        return run
+    try:
+        items = read_items(where)
+    except UserError as error:
+        if data:
+            raise
+        log.warning("%s %s", error, hint)
+        return run
+    there = dict(zip(item_keys(items), items, strict=True))
+    found = [there.get(key) for key in item_keys([one.item for one in run.rankings])]
+    if not any(found):
+        log.warning("%s: none of its items is in %s. %s", name, where, hint)
+    rankings = [
+        replace(ranking, item=_completed(ranking.item, item)) if item else ranking
+        for ranking, item in zip(run.rankings, found, strict=True)
+    ]
+    return replace(run, rankings=tuple(rankings))
+
+
+def _completed(item: Item, source: Item) -> Item:
+    """The item with the source's images, its captions where a run of old has none, and its gold
+    where the run knew none."""
+    known = {candidate.name: candidate for candidate in source.candidates}
+    candidates = [_with_image(one, known[one.name]) for one in item.candidates]
+    sequence = item.sequence
+    if len(sequence) == len(source.sequence):
+        pairs = zip(sequence, source.sequence, strict=True)
+        sequence = tuple(_with_image(one, other) for one, other in pairs)
+    return replace(
+        item,
+        candidates=tuple(candidates),
+        sequence=sequence,
+        sentence_type=item.sentence_type or source.sentence_type,
+        expected_order=item.expected_order or source.expected_order,
+        expected_item=item.expected_item or source.expected_item,
+    )
+
+
+def _with_image(one: Candidate, source: Candidate) -> Candidate:
+    return replace(one, image=source.image, caption=one.caption or source.caption)

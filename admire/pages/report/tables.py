@@ -1,0 +1,305 @@
+"""The head of a report: what was run, how well it did, and what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from admire.pages.report.names import file_name, plain_name
+from admire.pages.report.report import Table
+from admire.runs.run import Run
+from admire.scores.cards import told_of_seen
+from admire.scores.evaluation import paired_difference, score_items, summarise
+
+NOTHING = "–"
+
+
+def ranking_tables(runs: Sequence[Run], names: Sequence[str]) -> list[Table]:
+    """The head of a report on rankings.
+
+    Args:
+        names: what the runs are called.
+    """
+    records = [run.record for run in runs]
+    scored = [score_rankings(run) for run in runs]
+    figures = figure_tables(scored, names)
+    if figures:
+        said = [
+            f"{name}: {line}" if len(runs) > 1 else line
+            for run, name, table in zip(runs, names, scored, strict=True)
+            for line in told_of_seen(table, [run.rankings[k].seen for k in table.index])
+        ]
+        figures[0] = replace(figures[0], note=" ".join([figures[0].note, *said]))
+    return [
+        *figures,
+        *_without_unsure(records, scored, names),
+        _what_was_run(records, names),
+        *_what_it_took(records, names),
+    ]
+
+
+# --------------------------------------------------------------------------------------- figures
+
+
+def score_rankings(run: Run) -> pd.DataFrame:
+    """The figures of the items whose gold is known, with their languages.
+
+    The index is the items' place in the run. As for :func:`score_items`, with
+    ``sense_accuracy`` wherever the senses are told and known, and ``language``.
+    """
+    known = [k for k, ranking in enumerate(run.rankings) if ranking.item.best]
+    if not known:
+        return pd.DataFrame()
+    items = [run.rankings[k].item for k in known]
+    predictions = run.predictions()
+    scored = score_items(items, [predictions[k] for k in known], "the run")
+    told = [run.rankings[k].predicted_type for k in known]
+    if any(told) and scored["sentence_type"].notna().all():
+        scored["sense_accuracy"] = (scored["sentence_type"] == told).astype(float)
+    return scored.assign(language=[item.language for item in items]).set_index(pd.Index(known))
+
+
+def figure_tables(
+    scored: Sequence[pd.DataFrame],
+    names: Sequence[str],
+    columns: Sequence[str] | None = None,
+    unit: str = "Items",
+) -> list[Table]:
+    """Means with 95 % bootstrap intervals by sense and by language, and paired differences.
+
+    Args:
+        scored: for each run a row for each item, see :func:`score_items`, with
+            the column ``language``; empty where the gold is not known.
+        columns: the figures; None takes those of :func:`admire.scores.evaluation.score_items`.
+        unit: what is counted.
+    """
+    several = len(scored) > 1
+    rows: list[tuple[str, ...]] = []
+    metrics: list[str] = []
+    for name, table in zip(names, scored, strict=True):
+        if table.empty:
+            continue
+        summary = _by_language(table, lambda part: summarise(part, columns=columns))
+        metrics = metrics or list(dict.fromkeys(summary["metric"]))
+        rows += [
+            ((name,) if several else ()) + row for row in _figure_rows(summary, metrics, "{:.3f}")
+        ]
+    if not rows:
+        return []
+    headings = (*(("Run",) if several else ()), unit, "n", *metrics)
+    note = "Mean and 95 % bootstrap interval."
+    tables = [Table("Figures", headings, tuple(rows), note)]
+    if several:
+        tables += _differences(scored, names, columns, unit)
+    return tables
+
+
+def _without_unsure(
+    records: Sequence[Mapping[str, Any]], scored: Sequence[pd.DataFrame], names: Sequence[str]
+) -> Iterable[Table]:
+    """The figures of the items that runs did not mark as unsure, if a run marked any."""
+    left, told = [], []
+    for record, items, name in zip(records, scored, names, strict=True):
+        unsure = items["unsure"] if "unsure" in items else pd.Series(False, index=items.index)
+        left.append(items[~unsure] if unsure.any() else pd.DataFrame())
+        if unsure.any():
+            below = record["settings"]["abstain_below"]
+            of = f"{unsure.sum()} of {len(items)} items are unsure (below {below:g})"
+            told.append(f"{name}: {of}." if len(names) > 1 else f"{of}.")
+    for table in figure_tables(left, names)[:1]:
+        yield replace(table, title="Figures without unsure items", note=" ".join(told))
+
+
+def _differences(
+    scored: Sequence[pd.DataFrame],
+    names: Sequence[str],
+    columns: Sequence[str] | None,
+    unit: str,
+) -> Iterable[Table]:
+    """Each other run minus the first, on the items that both have."""
+    first, *others = scored
+    rows: list[tuple[str, ...]] = []
+    metrics: list[str] = []
+    for name, other in zip(names[1:], others, strict=True):
+        one, two = _shared(first, other)
+        if one.empty or set(one) != set(two):
+            continue
+        summary = paired_difference(one, two, columns=columns)
+        metrics = metrics or list(dict.fromkeys(summary["metric"]))
+        rows += [(name, *row) for row in _figure_rows(summary, metrics, "{:+.3f}")]
+    if rows:
+        yield Table(
+            f"Against {names[0]}",
+            ("Run", unit, "n", *metrics),
+            tuple(rows),
+            f"Mean of the differences item by item, run minus {names[0]}, and 95 % interval. "
+            "Where the interval holds 0, chance may have made the difference.",
+        )
+
+
+def _shared(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows of items that both have, in the same order."""
+    if first.empty or second.empty:
+        return pd.DataFrame(), pd.DataFrame()
+    keyed = []
+    for table in (first, second):
+        same = table.groupby(["compound", "sentence"]).cumcount()
+        keyed.append(table.set_index([table["compound"], table["sentence"], same]))
+    both = keyed[0].index.intersection(keyed[1].index, sort=False)
+    one, two = (table.loc[both].reset_index(drop=True) for table in keyed)
+    return one, two
+
+
+def _by_language(
+    table: pd.DataFrame, summary: Callable[[pd.DataFrame], pd.DataFrame]
+) -> pd.DataFrame:
+    """The summary of all items and, if there are several languages, that of each."""
+    parts = [summary(table)]
+    languages = list(dict.fromkeys(table["language"]))
+    for language in languages if len(languages) > 1 else ():
+        part = summary(table[table["language"] == language])
+        said = part["group"].map(lambda group, tag=language: _of_language(group, tag))
+        parts.append(part.assign(group=said))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _of_language(group: str, language: str) -> str:
+    return language if group == "all" else f"{language}, {group}"
+
+
+def _figure_rows(
+    summary: pd.DataFrame, metrics: Sequence[str], form: str
+) -> Iterable[tuple[str, ...]]:
+    for (group, n), part in summary.groupby(["group", "n"], sort=False):
+        cells = {
+            metric: f"{form} [{form}, {form}]".format(
+                *(round(float(figure), 3) + 0 for figure in found)  # no −0.000
+            )
+            for metric, *found in part[["metric", "mean", "low", "high"]].to_numpy()
+        }
+        yield str(group), str(n), *(cells.get(metric, NOTHING) for metric in metrics)
+
+
+# ----------------------------------------------------------------------------------- what was run
+
+
+def _what_was_run(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
+    """A row for each setting and a column for each run; what no run has is left out."""
+    columns = [_settings(record) for record in records]
+    rows = list(dict.fromkeys(name for column in columns for name in column))
+    return Table(
+        "What was run",
+        ("", *names),
+        tuple(
+            (row, *(column.get(row) or NOTHING for column in columns))
+            for row in rows
+            if any(column.get(row) for column in columns)
+        ),
+    )
+
+
+def _settings(record: Mapping[str, Any]) -> dict[str, str]:
+    source = record.get("source") or {}
+    versions = record.get("versions", {})
+    found = {
+        "Data": file_name(source.get("path", "")),
+        "Items": str(record.get("items", "")),
+        "Started": str(record.get("started", "")).replace("T", " "),
+    }
+    if "fused" in record:
+        found["Fused"] = ", ".join(
+            f"{file_name(one['run'])} × {one['weight']:g}" for one in record["fused"]
+        )
+        found["Method"] = record["fusion"]
+    else:
+        found |= _of_ranking(record)
+    found["Versions"] = ", ".join(
+        f"{package} {version}" for package, version in versions.items() if version
+    )
+    return found
+
+
+def _of_ranking(record: Mapping[str, Any]) -> dict[str, str]:
+    settings, models = record["settings"], record["models"]
+    scoring = settings["scoring"]
+    said = {
+        "gate": scoring["gate"],
+        "contrast": f"{scoring['contrast']:g}",
+        "standardised": "yes" if scoring["standardise"] else "no",
+        "images": f"{scoring['image_weight']:g}",
+        "captions": f"{scoring['caption_weight']:g}",
+    }
+    detector = settings.get("detector") or ("built in" if models.get("detector") else "")
+    compared = "embeddings" in settings.get("rankers", ["embeddings"])
+    return {
+        "Rankers": " + ".join(settings.get("rankers", ["embeddings"])),
+        "Chat models": ", ".join(plain_name(one["name"]) for one in models["llms"]),
+        "Sense by": ", ".join(dict.fromkeys(one.get("sense", "") for one in models["llms"])),
+        "Votes": str(settings["votes"]) if _votes(models) else "",
+        "Unsure below": f"{settings['abstain_below']:g}" if settings.get("abstain_below") else "",
+        "Detector": file_name(detector),
+        "Encoders": ", ".join(
+            f"{plain_name(one['name'])} ({track}s)" for track, one in models["encoders"].items()
+        ),
+        "Head": file_name(settings.get("head") or ""),
+        "Query": settings["query"],
+        "Meanings": settings.get("meanings", ""),
+        "Texts": ", ".join(scoring.get("texts", ())) if compared else "",
+        "Scoring": ", ".join(f"{name} {value}" for name, value in said.items() if compared),
+        "Own prompts": file_name(settings.get("prompts") or ""),
+        "Seed": str(settings["seed"]),
+    }
+
+
+def _votes(models: Mapping[str, Any]) -> bool:
+    return any(one.get("sense") == "vote" for one in models["llms"])
+
+
+# ----------------------------------------------------------------------------------- what it took
+
+
+def _what_it_took(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterable[Table]:
+    """Seconds by stage, and what chat models were asked; replies of the cache took none now."""
+    stages = list(dict.fromkeys(stage for record in records for stage in record.get("seconds", {})))
+    if stages:
+        yield Table(
+            "Seconds",
+            ("", *names),
+            tuple(
+                (stage, *(_seconds(record.get("seconds", {}).get(stage)) for record in records))
+                for stage in stages
+            ),
+        )
+    rows = tuple(
+        (name, *_asked(one))
+        for name, record in zip(names, records, strict=True)
+        for one in record.get("asked", ())
+    )
+    if rows:
+        headings = ("Run", "Asked for", "Of", "Replies", "Kept", "Tokens in", "Out", "US dollars")
+        note = "Kept: replies that were in the cache, which cost nothing again."
+        yield Table("Chat models", headings, rows, note)
+
+
+def _asked(one: Mapping[str, Any]) -> tuple[str, ...]:
+    price = one["price_usd"]
+    return (
+        str(one["stage"]),
+        plain_name(one["llm"]),
+        f"{one['calls']:,}",
+        f"{one['from_cache']:,}",
+        _count(one["prompt_tokens"]),
+        _count(one["completion_tokens"]),
+        price if isinstance(price, str) else f"{price:.4f}",
+    )
+
+
+def _count(number: int | None) -> str:
+    return NOTHING if number is None else f"{number:,}"
+
+
+def _seconds(number: float | None) -> str:
+    return NOTHING if number is None else f"{number:,.2f}"

@@ -1,0 +1,248 @@
+"""Reports on texts: documents retrieved for queries, and senses decided in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from admire.data.items import Item, item_keys
+from admire.data.languages import base_language, guess_language
+from admire.pages.report.gallery import marked
+from admire.pages.report.names import file_name, plain_name, run_names
+from admire.pages.report.plots import retrieval_plots, senses_plots
+from admire.pages.report.report import Report, Table
+from admire.pages.report.tables import NOTHING, figure_tables
+from admire.senses.sense import Sense, read_senses
+from admire.tasks.retrieval.passages import Passage
+from admire.tasks.retrieval.run_folder import Answered, RetrievalRun, read_retrieval
+
+Pieces = list[tuple[str, bool]]
+"""A text in pieces, and of each whether it is marked."""
+
+
+def retrieval_report(folders: Sequence[Path]) -> Report:
+    """A report on runs of ``admire retrieve``.
+
+    Queries of several runs are the same where id and idiom are.
+
+    Raises:
+        UserError: a folder is not such a run or is damaged, or Matplotlib is not installed.
+    """
+    names, runs = run_names(folders), [read_retrieval(folder) for folder in folders]
+    found: list[dict[Hashable, Answered]] = [
+        {(query.id, query.idiom.casefold()): query for query in run.queries} for run in runs
+    ]
+    cards = []
+    for number, key in enumerate(dict.fromkeys(key for one in found for key in one), start=1):
+        answered = [one.get(key) for one in found]
+        cards.append(_query_card(number, answered, [run.record for run in runs]))
+    data = {
+        "kind": "retrieval",
+        "runs": [{"name": name} for name in names],
+        "metrics": ["r_precision", "ndcg"],
+        "items": cards,
+    }
+    scored = [_scored(run) for run in runs]
+    tables = [
+        *figure_tables(scored, names, ("r_precision", "ndcg"), "Queries"),
+        _what_was_retrieved(runs, names),
+    ]
+    title = " · ".join(names)
+    return Report(title, "retrieval", tuple(tables), tuple(retrieval_plots(data)), data)
+
+
+def _query_card(
+    number: int, answered: Sequence[Answered | None], records: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    there = [one for one in answered if one]
+    first = next((one for one in there if one.passage), there[0])
+    known = next(record for one, record in zip(answered, records, strict=True) if one)
+    language = _language(known)
+    return {
+        "number": number,
+        "compound": first.idiom,
+        "sentence": _pieces(first.passage),
+        "language": language,
+        "lang": base_language(language),
+        "sense": first.usage or None,
+        "subject": first.subject,
+        "relevant": first.relevant,
+        "agreement": None,
+        "runs": [_query_result(one) if one else None for one in answered],
+    }
+
+
+def _query_result(query: Answered) -> dict[str, Any]:
+    return {
+        "figures": query.figures,
+        "loss": 1 - query.figures["ndcg"] if query.figures else None,
+        "right": query.documents[0].relevant if query.figures else None,
+        "reading": query.reading,
+        "documents": [
+            {
+                "id": one.id,
+                "text": _pieces(one.passage),
+                "score": one.score,
+                "relevant": one.relevant,
+                "idiom": one.passage.idiom if one.passage else None,
+                "usage": one.passage.usage if one.passage else None,
+            }
+            for one in query.documents
+        ],
+    }
+
+
+def _pieces(passage: Passage | None) -> Pieces:
+    if passage is None:
+        return []
+    text, (start, end) = passage.sentence, passage.place
+    pieces = [(text[:start], False), (text[start:end], True), (text[end:], False)]
+    return [piece for piece in pieces if piece[0]]
+
+
+def _language(record: Mapping[str, Any]) -> str:
+    """The language of the prompts where a chat model was asked, else by the benchmark's name."""
+    return str(record.get("lang") or guess_language(Path(record["data"])))
+
+
+def _scored(run: RetrievalRun) -> pd.DataFrame:
+    """As :func:`figure_tables` takes it; a query's id is its sentence."""
+    return pd.DataFrame(
+        {
+            "compound": query.idiom,
+            "sentence": query.id,
+            "sentence_type": query.usage,
+            "language": _language(run.record),
+            **query.figures,
+        }
+        for query in run.queries
+        if query.figures
+    )
+
+
+def _what_was_retrieved(runs: Sequence[RetrievalRun], names: Sequence[str]) -> Table:
+    note = ""
+    if not all(run.complete for run in runs):
+        note = (
+            "Some texts are not known, because the run is of an older version and its benchmark "
+            "is not where it was. Run admire retrieve again to see them."
+        )
+    return _settings_table([_retrieval_settings(run) for run in runs], names, note)
+
+
+def _retrieval_settings(run: RetrievalRun) -> dict[str, str]:
+    record = run.record
+    numbers = {name: record[name] for name in ("k1", "b", "contrast") if name in record}
+    return {
+        "Data": file_name(str(record["data"])),
+        "Split": record["split"],
+        "Queries": f"{len(run.queries):,}",
+        "Usages in the index": ", ".join(record["usage"] or ("all",)),
+        "Only checked by people": "yes" if record["gold"] else "no",
+        "Encoder": plain_name(record["encoder"]),
+        "Compared": record["query"],
+        "Instruction": record.get("instruction_format", ""),
+        "Chat model": plain_name(record.get("llm", "")),
+        "Sense by": record.get("sense", ""),
+        **{name: f"{value:g}" for name, value in numbers.items()},
+    }
+
+
+def _settings_table(
+    columns: Sequence[Mapping[str, str]], names: Sequence[str], note: str = ""
+) -> Table:
+    rows = tuple(
+        (row, *(column.get(row) or NOTHING for column in columns))
+        for row in dict.fromkeys(name for column in columns for name in column)
+        if any(column.get(row) for column in columns)
+    )
+    return Table("What was run", ("", *names), rows, note)
+
+
+def senses_report(paths: Sequence[Path]) -> Report:
+    """A report on tables of ``admire sense`` or of ``admire detect --table``.
+
+    Items of several tables are the same where compound and sentence are.
+
+    Raises:
+        UserError: a file is not such a table, or Matplotlib is not installed.
+    """
+    names, tables = run_names(paths), [read_senses(path) for path in paths]
+    items: dict[Hashable, Item] = {}
+    found: list[dict[Hashable, Sense]] = []
+    for told, senses in tables:
+        keys = item_keys(told)
+        found.append(dict(zip(keys, senses, strict=True)))
+        for key, item in zip(keys, told, strict=True):
+            if key not in items or items[key].sentence_type is None:
+                items[key] = item
+    data = {
+        "kind": "senses",
+        "runs": [{"name": name} for name in names],
+        "metrics": ["accuracy"] if any(one.sentence_type for one in items.values()) else [],
+        "items": [
+            _sense_card(number, item, [one.get(key) for one in found])
+            for number, (key, item) in enumerate(items.items(), start=1)
+        ],
+    }
+    settings = [
+        {
+            "Items": f"{len(told):,}",
+            "With a sense given": f"{sum(item.sentence_type is not None for item in told):,}",
+            "Languages": ", ".join(sorted({item.language for item in told})),
+        }
+        for told, _ in tables
+    ]
+    scored = [
+        pd.DataFrame(
+            {
+                "compound": item.compound,
+                "sentence": item.sentence,
+                "sentence_type": item.sentence_type,
+                "language": item.language,
+                "accuracy": float(sense.label == item.sentence_type),
+            }
+            for item, sense in zip(told, senses, strict=True)
+            if item.sentence_type
+        )
+        for told, senses in tables
+    ]
+    head = [*figure_tables(scored, names, ("accuracy",)), _settings_table(settings, names)]
+    return Report(" · ".join(names), "senses", tuple(head), tuple(senses_plots(data)), data)
+
+
+def _sense_card(number: int, item: Item, senses: Sequence[Sense | None]) -> dict[str, Any]:
+    labels = [sense.label for sense in senses if sense]
+    return {
+        "number": number,
+        "compound": item.compound,
+        "sentence": marked(item.sentence, item.phrase),
+        "language": item.language,
+        "lang": base_language(item.language),
+        "sense": item.sentence_type,
+        "agreement": float(len(set(labels)) == 1) if len(labels) > 1 else None,
+        "runs": [_sense_result(item, sense) if sense else None for sense in senses],
+    }
+
+
+def _sense_result(item: Item, sense: Sense) -> dict[str, Any]:
+    gold = item.sentence_type
+    right = None if gold is None else sense.label == gold
+    idiomatic = sense.probability
+    return {
+        "sense": sense.label,
+        "probability": idiomatic,
+        "confidence": sense.confidence,
+        "votes": {
+            "idiomatic": sense.idiomatic,
+            "literal": sense.literal,
+            "unparsed": sense.unparsed,
+        },
+        "sense_right": right,
+        "right": right,
+        "loss": None if gold is None else (1 - idiomatic if gold == "idiomatic" else idiomatic),
+        "figures": None if right is None else {"accuracy": float(right)},
+    }

@@ -1,0 +1,90 @@
+"""Small copies of pictures, to stand in a page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import logging
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from admire.base.errors import UserError
+from admire.base.machine import cores
+from admire.base.progress import show_progress
+from admire.data.pictures import read_image
+
+log = logging.getLogger("admire")
+
+SIDE = 320
+"""The longest side of a thumbnail, in pixels."""
+QUALITY = 75
+"""Of WebP, from 0 to 100."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A picture as a page shows it.
+
+    Attributes:
+        picture: its address, or ``#`` and the id under which the page holds it.
+        width, height: in pixels.
+    """
+
+    picture: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class Thumbnails:
+    """Thumbnails of picture files.
+
+    Attributes:
+        shown: by file.
+        pictures: data URIs by id. The same picture under several names is there once.
+    """
+
+    shown: Mapping[Path, Shown] = field(default_factory=dict)
+    pictures: Mapping[str, str] = field(default_factory=dict)
+
+
+def make_thumbnails(files: Iterable[Path]) -> Thumbnails:
+    """Thumbnails of picture files. A file that cannot be read is left out, with a warning."""
+    files = list(dict.fromkeys(files))
+    with ThreadPoolExecutor(cores()) as pool:
+        made = list(show_progress(pool.map(_thumbnail, files), "Scaling pictures", len(files)))
+    shown: dict[Path, Shown] = {}
+    ids: dict[str, str] = {}
+    for file, found in zip(files, made, strict=True):
+        if isinstance(found, UserError):
+            log.warning("%s The report shows its caption alone.", found)
+            continue
+        content, (width, height) = found
+        uri = f"data:image/webp;base64,{base64.b64encode(content).decode()}"
+        number = ids.setdefault(uri, f"p{len(ids) + 1}")
+        shown[file] = Shown(f"#{number}", width, height)
+    return Thumbnails(shown, {number: uri for uri, number in ids.items()})
+
+
+def thumbnail(file: Path, side: int = SIDE) -> tuple[bytes, tuple[int, int]]:
+    """A picture as WebP with at most so many pixels on a side, and its width and height.
+
+    Raises:
+        UserError: the file cannot be read or is no image.
+    """
+    from PIL import Image
+
+    image = read_image(file)
+    image.thumbnail((side, side), Image.Resampling.LANCZOS)
+    written = io.BytesIO()
+    image.save(written, "WEBP", quality=QUALITY)
+    return written.getvalue(), image.size
+
+
+def _thumbnail(file: Path) -> tuple[bytes, tuple[int, int]] | UserError:
+    try:
+        return thumbnail(file)
+    except UserError as error:
+        return error

@@ -1,0 +1,170 @@
+"""From run folders to the file of a report."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import get_args
+from urllib.parse import quote
+
+from admire.base.choices import Images, check_setting
+from admire.base.errors import UserError, check_extra
+from admire.base.storage import note_addition, write_whole
+from admire.models.llm.pictures import image_size
+from admire.pages.report.audited import run_audits
+from admire.pages.report.curves import sweep_report, tuning_plots
+from admire.pages.report.gallery import gallery
+from admire.pages.report.names import run_names
+from admire.pages.report.page import render
+from admire.pages.report.plots import ranking_plots
+from admire.pages.report.report import Kind, Report
+from admire.pages.report.sources import with_pictures
+from admire.pages.report.tables import ranking_tables
+from admire.pages.report.texts import retrieval_report, senses_report
+from admire.pages.report.thumbnails import Shown, Thumbnails, make_thumbnails
+from admire.runs.past_runs import read_run
+from admire.runs.run import Run
+
+log = logging.getLogger("admire")
+
+EXTRA = ("report", "A report", "matplotlib", "PIL")
+
+
+def write_report(
+    runs: Sequence[str | Path],
+    out: str | Path,
+    *,
+    images: Images = "embed",
+    data: str | Path | None = None,
+) -> Path:
+    """Write one HTML file that shows runs, and return its path. Nothing is asked or encoded.
+
+    Args:
+        runs: folders of ``admire rank``, ``fuse`` or ``retrieve``, or tables of ``admire sense`` or
+            ``detect``; all of one kind. The first is what the others are compared with. Or one
+            file of ``admire sweep``.
+        out: the file.
+        images: ``embed`` puts thumbnails into the file, so that it can be moved; ``link`` names
+            the picture files, relative to it.
+        data: where the data of the runs are, if not where run.json says.
+
+    Raises:
+        UserError: a run cannot be read, they are not of one kind, the file cannot be written, or a
+            package is missing.
+    """
+    check_setting("images", images, get_args(Images))
+    paths, out = [Path(run) for run in runs], Path(out)
+    check_report(out)
+    kinds = {_kind(path) for path in paths}
+    if len(kinds) != 1:
+        raise UserError("A report shows runs of one kind. Give run folders, or tables of senses.")
+    (kind,) = kinds
+    if kind != "ranking":
+        return write_page(_WITHOUT_PICTURES[kind](paths), out)
+    read = [read_run(path) for path in paths]
+    where = Path(data) if data else None
+    found = [with_pictures(run, str(path), where) for run, path in zip(read, paths, strict=True)]
+    report = ranking_report(found, run_names(paths), out, folders=paths, images=images)
+    return write_page(report, out)
+
+
+def check_report(out: Path) -> None:
+    """Check early that a report can be made: before anything is asked, say.
+
+    Raises:
+        UserError: a package is missing, or the place is a folder.
+    """
+    check_extra(*EXTRA)
+    if out.is_dir():
+        raise UserError(f"{out}: is a folder. Name the file to write, report.html say.", "out")
+
+
+def _sweep(paths: Sequence[Path]) -> Report:
+    if len(paths) > 1:
+        raise UserError("A report shows one sweep. Give one file.")
+    return sweep_report(paths[0])
+
+
+_WITHOUT_PICTURES: dict[Kind, Callable[[Sequence[Path]], Report]] = {
+    "retrieval": retrieval_report,
+    "senses": senses_report,
+    "sweep": _sweep,
+}
+
+
+def _kind(path: Path) -> Kind:
+    """What a run is."""
+    kinds: dict[str, Kind] = {"items.jsonl": "ranking", "run.trec": "retrieval"}
+    for name, kind in kinds.items():
+        if (path / name).is_file():
+            return kind
+    suffixes: dict[str, Kind] = {".tsv": "senses", ".jsonl": "sweep"}
+    if path.is_file() and path.suffix in suffixes:
+        return suffixes[path.suffix]
+    raise UserError(
+        f"{path}: is no run folder. A report is made from folders of admire rank, fuse or "
+        "retrieve, from tables of admire sense or detect, or from a file of admire sweep."
+    )
+
+
+def ranking_report(
+    runs: Sequence[Run],
+    names: Sequence[str],
+    out: Path,
+    *,
+    folders: Sequence[Path],
+    images: Images = "embed",
+) -> Report:
+    """A report on rankings.
+
+    Args:
+        names: what the runs are called.
+        out: where the report will be, for links to pictures.
+        folders: the folders that the runs were written to.
+    """
+    files = [
+        thing.image
+        for run in runs
+        for ranking in run.rankings
+        for thing in (*ranking.item.candidates, *ranking.item.sequence)
+        if thing.image
+    ]
+    made = make_thumbnails(files) if images == "embed" else _links(files, out)
+    data = gallery(runs, names, made.shown)
+    return Report(
+        " · ".join(names),
+        "ranking",
+        (*ranking_tables(runs, names), *run_audits(folders, names)),
+        (*ranking_plots(data), *tuning_plots(folders, names)),
+        data,
+        made.pictures,
+        linked=images == "link",
+    )
+
+
+def _links(files: Sequence[Path], out: Path) -> Thumbnails:
+    """The files themselves, by addresses relative to the report."""
+    shown = {}
+    for file in dict.fromkeys(files):
+        try:
+            width, height = image_size(file)
+            address = Path(os.path.relpath(file.resolve(), out.resolve().parent)).as_posix()
+            shown[file] = Shown(quote(address), width, height)
+        except UserError as error:
+            log.warning("%s The report shows its caption alone.", error)
+    return Thumbnails(shown)
+
+
+def write_page(report: Report, out: Path) -> Path:
+    """Write the HTML file of a report, whole or not at all, and return its path.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    page = render(report)
+    note_addition(out)  # first: a kill after it leaves no file that admire does not know
+    with write_whole(out) as file:
+        file.write(page)
+    return out

@@ -1,0 +1,180 @@
+"""Profiles, and the models that they name: each is opened once and used by all visitors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
+
+from admire.base.choices import ProfileName
+from admire.base.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from admire.models.encoders import TextEncoder
+    from admire.models.llm import ChatModel
+    from admire.rankers.settings import Settings
+    from admire.senses import Detector
+    from admire.tasks.collections import Index
+
+log = logging.getLogger("admire")
+
+Opened = TypeVar("Opened")
+
+
+class OpeningError(UserError):
+    """Something cannot be opened, whatever is asked for: an extra or a key is missing, say."""
+
+
+class Models:
+    """All that is opened. Only the working thread uses it, but for the profiles' names.
+
+    Args:
+        profile: the name of the profile that is loaded in the background and stands first.
+        changes: what is other in it than the profile has it.
+        index: a collection to search: the folder of an index, or a file of texts.
+        open_llms, open_encoder, open_detector: in place of :func:`admire.models.llm.open_llms`,
+            :func:`admire.models.encoders.open_encoder` and :func:`admire.senses.open_detector`.
+    """
+
+    def __init__(
+        self,
+        profile: ProfileName = "embedded",
+        changes: Mapping[str, Any] | None = None,
+        *,
+        index: Path | None = None,
+        open_llms: Callable[..., Sequence[ChatModel]] | None = None,
+        open_encoder: Callable[..., TextEncoder] | None = None,
+        open_detector: Callable[..., Detector] | None = None,
+    ):
+        others = [name for name in get_args(ProfileName) if name != profile]
+        self.profiles: tuple[str, ...] = (profile, *others)
+        self.index = index
+        self._changes = dict(changes or {})
+        self._openers = open_llms, open_encoder, open_detector
+        self._opened: dict[Any, Any] = {}
+
+    def settings(self, profile: str) -> Settings:
+        """The settings of a profile; those of the first with the changes."""
+        from dataclasses import replace
+
+        from admire.rankers.settings import PROFILES
+
+        stack = PROFILES[cast(ProfileName, profile)]
+        return replace(stack, **self._changes) if profile == self.profiles[0] else stack
+
+    def llms(self, settings: Settings) -> list[ChatModel]:
+        """The chat models that the settings name.
+
+        Raises:
+            UserError: one cannot be opened.
+        """
+        from admire.models.llm import open_llms
+
+        opener, url = self._openers[0] or open_llms, settings.llm_url
+        return [
+            model
+            for name in settings.llms
+            for model in self._once(("llm", name, url), partial(opener, name, url=url))
+        ]
+
+    def encoder(self, name: str, settings: Settings) -> TextEncoder:
+        """The encoder of that name, where the settings want it to run.
+
+        Raises:
+            UserError: it cannot be opened.
+        """
+        from admire.models.encoders import open_encoder
+
+        place = {"device": settings.device, "precision": settings.precision}
+        opener = partial(self._openers[1] or open_encoder, name, **place)  # type: ignore[arg-type]
+        return self._once(("encoder", name, *place.values()), opener)
+
+    def detector(self, settings: Settings) -> Detector | None:
+        """The detector, with the model that it reads; None where no chat model needs one.
+
+        Raises:
+            UserError: it cannot be opened.
+        """
+        from admire.senses import open_detector
+        from admire.senses.interpretation import sense_method
+
+        methods = [sense_method(settings.sense, llm) for llm in self.llms(settings)]
+        if "detector" not in methods:
+            return None
+        opener = partial(self._openers[2] or open_detector, settings.detector)
+        return self._once(("detector", settings.detector), opener)
+
+    def collection(self, settings: Settings) -> tuple[Index, TextEncoder]:
+        """The collection to search, and the encoder that made its vectors.
+
+        Raises:
+            UserError: it cannot be read, or the encoder cannot be opened.
+        """
+        assert self.index is not None
+        return self._once("collection", lambda: self._collection(cast(Path, self.index), settings))
+
+    def load(self) -> None:
+        """Open what the first profile needs, and have what runs here load its weights.
+
+        Raises:
+            UserError: something cannot be opened.
+        """
+        from admire.models.encoders import Query
+        from admire.models.llm import Question
+        from admire.models.llm.prices import is_free
+        from admire.senses import LightDetector
+
+        settings = self.settings(self.profiles[0])
+        for llm in self.llms(settings):
+            if is_free(llm):
+                _within(llm, "model").ask(Question("Hello", max_tokens=1))
+        if "embeddings" in settings.rankers:
+            names = dict.fromkeys(filter(None, [settings.encoder, settings.caption_encoder]))
+            for name in names:
+                encoder = _within(self.encoder(name, settings), "encoder")
+                encoder.encode_texts(["Hello"], role="query")
+        detector = self.detector(settings)
+        if isinstance(detector, LightDetector):
+            _within(detector.reader, "encoder").encode_queries([Query("Hello", span=(0, 5))])
+        if self.index:
+            self.collection(settings)
+
+    def _collection(self, path: Path, settings: Settings) -> tuple[Index, TextEncoder]:
+        from admire.tasks.collections import index_texts, open_index, read_texts
+
+        if path.is_dir():
+            index = open_index(path)
+            return index, self.encoder(index.encoder["name"], settings)
+        encoder = self.encoder("e5", settings)
+        return index_texts(read_texts(path), encoder), encoder
+
+    def _once(self, key: Any, opener: Callable[[], Opened]) -> Opened:
+        if key not in self._opened:
+            try:
+                self._opened[key] = opener()
+            except UserError as error:
+                raise OpeningError(str(error), *error.settings) from error
+        return cast(Opened, self._opened[key])
+
+
+def _within(cached: Any, name: str) -> Any:
+    """What a cache stands before, so that weights are loaded though all answers are known."""
+    return getattr(cached, name, cached)
+
+
+def load_and_tell(models: Models, tell: Callable[[str, str], object]) -> None:
+    """Load the first profile's models; what becomes of it is told as a state and in words."""
+    profile = models.profiles[0]
+    try:
+        models.load()
+    except UserError as error:
+        tell("failed", f"The profile {profile} cannot be used. {error}")
+    except Exception:
+        log.exception("The models of the profile %s could not be loaded.", profile)
+        tell("failed", f"The models of the profile {profile} could not be loaded.")
+    else:
+        tell("ready", f"The models of the profile {profile} are loaded.")

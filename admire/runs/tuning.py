@@ -1,0 +1,259 @@
+"""Choosing from run folders, without asking or encoding again: a run's scoring, runs' weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from math import comb, gcd
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from admire.scores import metrics
+from admire.base.choices import TRACKS, Fusion, Gate
+from admire.base.errors import UserError
+from admire.runs.fusion import read_same
+from admire.data.items import Item
+from admire.runs.past_runs import read_cosines
+from admire.rankers.scorer import (Scores, Scoring, comparable, ensemble, query_weights, rank_names, score)
+from admire.senses.meaning import TEXTS
+from admire.senses.sense import Sense
+
+GLOSS = ("gloss", "compound")
+GATES: tuple[Gate, ...] = ("hard", "soft")
+WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
+"""Weights of images and captions that are tried where both are there."""
+
+
+def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, Scoring]:
+    """Choose how a run's similarities become scores.
+
+    Returns:
+        The figures of :func:`cross_validate_scoring`, and the scoring that all items together
+        choose.
+
+    Raises:
+        UserError: the folder is not a run with meanings and gold orders, or has too few compounds.
+    """
+    items, parts, encoders = read_cosines(folder)
+    if any(item.expected_order is None for item in items):
+        raise UserError(
+            f"{folder}: is a run of Subtask B. Tuning needs the gold orders of Subtask A."
+        )
+    tracks = sum(f"{track}_compound" in parts[0] for track in TRACKS)
+    tried = scorings(tracks, encoders, gates(parts), sides(parts))
+    return cross_validate_scoring(items, parts, tried, seed=seed)
+
+
+def tune_weights(
+    folders: Sequence[Path], method: Fusion = "scores", *, seed: int = 0
+) -> tuple[pd.DataFrame, tuple[int, ...]]:
+    """Choose what each run counts where they are fused.
+
+    Returns:
+        The figures of :func:`cross_validate`, and the weights that all items together choose.
+
+    Raises:
+        UserError: the runs are not of the same items and candidates, lack gold orders, or have too
+            few compounds.
+    """
+    runs = read_same(folders)
+    items = [ranking.item for ranking in runs[0]]
+    for number, item in enumerate(items, start=1):
+        if not item.expected_order:
+            raise UserError(f"{folders[0]}: item {number} ('{item.compound}') has no gold order.")
+    tried = weightings(len(runs))
+    shares = np.array(tried) / np.sum(tried, axis=1, keepdims=True)
+    orders = []
+    for k, item in enumerate(items):
+        names = [candidate.name for candidate in item.candidates]
+        fused = shares @ np.array([comparable(run[k].scores, method) for run in runs])
+        orders.append([rank_names(names, scores) for scores in fused])
+    table, best = cross_validate(items, orders, seed=seed)
+    return table, tried[best]
+
+
+def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
+    """The weights to try for some runs: equal ones first, then all tenths from near to far.
+
+    With five runs or more the steps are coarser, so that about a thousand are tried at most.
+    """
+    steps = max(k for k in range(1, 11) if k == 1 or comb(k + runs - 1, runs - 1) <= 1001)
+    tried = {(1,) * runs}
+    for cuts in combinations(range(1, steps + runs), runs - 1):
+        weights = [b - a - 1 for a, b in pairwise((0, *cuts, steps + runs))]
+        tried.add(tuple(weight // gcd(*weights) for weight in weights))
+    return tuple(sorted(tried, key=lambda weights: (_unevenness(weights), weights)))
+
+
+def _unevenness(weights: Sequence[int]) -> float:
+    """How far weights are from equal ones; rounded, so that their order does not matter."""
+    return round(sum((weight / sum(weights) - 1 / len(weights)) ** 2 for weight in weights), 9)
+
+
+def gates(parts: Sequence[pd.DataFrame]) -> tuple[Gate, ...]:
+    """The gates that can be tried on a run's rows.
+
+    A run with a hard gate that asked for glosses alone did not ask for those of literal uses, which
+    the soft gate needs.
+    """
+    rows = pd.concat(parts)
+    literal = rows[rows["predicted_type"] != "idiomatic"]
+    return GATES if literal.empty or (literal["gloss"] != "").any() else ("hard",)
+
+
+def sides(parts: Sequence[pd.DataFrame]) -> tuple[tuple[str, ...], ...]:
+    """The texts that can be tried on a run's rows: the paper's, and all if there are more."""
+    columns = set(parts[0].columns)
+    there = [role for role in TEXTS if any(f"{track}_{role}" in columns for track in TRACKS)]
+    return (GLOSS, TEXTS) if set(there) - set(GLOSS) else (GLOSS,)
+
+
+def scorings(
+    tracks: int = 1,
+    encoders: int = 1,
+    gates: Sequence[Gate] = GATES,
+    sides: Sequence[tuple[str, ...]] = (GLOSS,),
+) -> tuple[Scoring, ...]:
+    """The scorings to try, the paper's first where it is among them.
+
+    Args:
+        tracks: with two, images and captions, their weights are tried as well.
+        encoders: with two, plain sums are left out, whose terms are on different scales.
+        gates: those to try, see :func:`gates`.
+        sides: the texts to try, see :func:`sides`.
+    """
+    return tuple(
+        Scoring(image, caption, gate, contrast, standardise, texts)
+        for texts in sides
+        for standardise in ((False, True) if encoders == 1 else (True,))
+        for image, caption in (WEIGHTS if tracks == 2 else WEIGHTS[:1])
+        for gate in gates
+        for contrast in (0.0, 0.5, 1.0)
+    )
+
+
+def rescore(part: pd.DataFrame, scoring: Scoring) -> tuple[str, ...]:
+    """One item's order under another scoring, from its rows of scores.csv."""
+    return rescore_all([part], [scoring])[0][0]
+
+
+def rescore_all(
+    parts: Sequence[pd.DataFrame], scorings: Sequence[Scoring]
+) -> list[list[tuple[str, ...]]]:
+    """Each item's order under each of several scorings, from the rows of scores.csv."""
+    return [[_order(models, scoring) for scoring in scorings] for models in map(_recorded, parts)]
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """What one chat model made of an item: its sense, and the cosines of its queries by track."""
+
+    names: list[str]
+    sense: Sense
+    roles: list[str]
+    cosines: dict[str, Scores]
+
+
+def _recorded(part: pd.DataFrame) -> list[_Recorded]:
+    """One item's rows of scores.csv, by chat model."""
+    found = []
+    for _, rows in part.groupby("llm", sort=False):
+        table = {
+            (track, role): pd.to_numeric(rows[f"{track}_{role}"]).to_numpy(float)
+            for track in TRACKS
+            for role in TEXTS
+            if f"{track}_{role}" in rows
+        }
+        # What a model did not say, or was not asked, has no cosine with any candidate.
+        there = {role for (_, role), values in table.items() if not np.isnan(values).all()}
+        roles = [role for role in TEXTS if role in there]
+        cosines = {
+            track: np.array([table[track, role] for role in roles])
+            for track in TRACKS
+            if (track, "compound") in table
+        }
+        first = rows.iloc[0]
+        sense = Sense(first["predicted_type"] or None, float(first["probability"]))
+        found.append(_Recorded(rows["candidate"].tolist(), sense, roles, cosines))
+    return found
+
+
+def _order(models: Sequence[_Recorded], scoring: Scoring) -> tuple[str, ...]:
+    scores = []
+    for one in models:
+        weights = query_weights(scoring, one.sense, one.roles)
+        scores.append(score(one.cosines, [weights.get(role, 0.0) for role in one.roles], scoring))
+    return rank_names(models[-1].names, ensemble(scores))
+
+
+def cross_validate_scoring(
+    items: Sequence[Item],
+    parts: Sequence[pd.DataFrame],
+    scorings: Sequence[Scoring],
+    *,
+    folds: int = 5,
+    repeats: int = 50,
+    seed: int = 0,
+) -> tuple[pd.DataFrame, Scoring]:
+    """:func:`cross_validate` with the scorings as the ways of ranking; parts by read_cosines."""
+    orders = rescore_all(parts, scorings)
+    table, best = cross_validate(items, orders, folds=folds, repeats=repeats, seed=seed)
+    return table, scorings[best]
+
+
+def cross_validate(
+    items: Sequence[Item],
+    orders: Sequence[Sequence[tuple[str, ...]]],
+    *,
+    folds: int = 5,
+    repeats: int = 50,
+    seed: int = 0,
+) -> tuple[pd.DataFrame, int]:
+    """The figures of items that had no say in how they were ranked, and what all of them choose.
+
+    The compounds are dealt into folds; each fold is ranked as gives the other folds the highest
+    mean DCG, of equals the first way. One deal decides little with as few items as AdMIRe has, so
+    each item's figures are the means over many.
+
+    Args:
+        orders: of each item one for each way of ranking that is tried.
+
+    Returns:
+        The columns of :func:`admire.scores.evaluation.score_items`, one row an item; and the place of the
+        way that gives all items the highest mean DCG.
+
+    Raises:
+        UserError: there are fewer compounds than folds.
+    """
+    names, compound = np.unique([item.compound.casefold() for item in items], return_inverse=True)
+    if len(names) < folds:
+        raise UserError(f"{folds} folds need at least {folds} compounds; there are {len(names)}.")
+    tried = [
+        [metrics.figures(item.expected_order or (), order) for order in ways]
+        for item, ways in zip(items, orders, strict=True)
+    ]
+    figures = {
+        metric: np.array([[one[metric] for one in row] for row in tried])
+        for metric in metrics.METRICS
+    }
+    means = {metric: np.zeros(len(items)) for metric in metrics.METRICS}
+    rng = np.random.default_rng(seed)
+    for _ in range(repeats):
+        fold = (rng.permutation(len(names)) % folds)[compound]
+        for left_out in range(folds):
+            held = fold == left_out
+            chosen = figures["dcg"][~held].mean(axis=0).argmax()
+            for metric in metrics.METRICS:
+                means[metric][held] += figures[metric][held, chosen] / repeats
+    table = pd.DataFrame(
+        {
+            "compound": [item.compound for item in items],
+            "sentence": [item.sentence for item in items],
+            "sentence_type": [item.sentence_type for item in items],
+            **means,
+        }
+    )
+    return table, int(figures["dcg"].mean(axis=0).argmax())

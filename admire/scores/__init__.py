@@ -1,0 +1,1 @@
+"""How good orders are, and what was seen in training."""

@@ -1,0 +1,170 @@
+"""Scoring submissions against gold: by item and sense, with intervals and differences."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from admire.base.errors import UserError
+from admire.data.items import Item
+from admire.data.submission import Prediction
+from admire.scores import metrics
+
+log = logging.getLogger("admire")
+
+GROUPS = ("all", "idiomatic", "literal")
+
+
+def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: str) -> pd.DataFrame:
+    """The figures of each gold item, one row an item, in the gold's order.
+
+    A prediction belongs to the item with the same compound and sentence. A submission without
+    sentences is joined on the compound alone, as long as no compound has several sentences. Where
+    the same compound and sentence stand in several rows, the first belongs to the first, and so on.
+
+    Columns: ``compound``, ``sentence``, ``sentence_type``, ``top1``, ``dcg``, ``corr_official``,
+    ``corr_rank``. Of Subtask B, whose gold is ``expected_item``, the figures are ``item_accuracy``
+    and ``sense_accuracy``, each 1 or 0; the latter is left out where the submission tells no sense
+    at all, or the gold does not. ``name`` is the submission's name in messages.
+
+    Where the predictions are a run's, and it knows senses, there are ``predicted_type``,
+    ``probability`` (of the idiomatic sense; NaN where no vote could be read) and ``unsure``, too.
+
+    Raises:
+        UserError: an item has no gold or no prediction, or a prediction does not fit its item.
+    """
+    waiting: dict[tuple[str, str | None], list[Prediction]] = defaultdict(list)
+    by_sentence = all(prediction.sentence is not None for prediction in predictions)
+    for prediction in predictions:
+        waiting[prediction.compound, prediction.sentence if by_sentence else None].append(
+            prediction
+        )
+    if not by_sentence:
+        compounds = [compound for compound, _ in {(i.compound, i.sentence) for i in gold}]
+        repeated = next((i.compound for i in gold if compounds.count(i.compound) > 1), None)
+        if repeated is not None:
+            raise UserError(
+                f"{name}: has no column 'sentence', and the compound '{repeated}' appears more "
+                "than once in the gold file. Add the sentences to tell its rows apart."
+            )
+    rows = []
+    for number, item in enumerate(gold, start=1):
+        if item.best is None:
+            column = "expected_item" if item.sequence else "expected_order"
+            raise UserError(f"gold row {number} ('{item.compound}') has no {column} to score.")
+        found = waiting[item.compound, item.sentence if by_sentence else None]
+        if not found:
+            where = f" in “{item.sentence}”" if item.sentence else ""
+            raise UserError(f"{name}: has no row for '{item.compound}'{where}.")
+        rows.append(
+            {
+                "compound": item.compound,
+                "sentence": item.sentence,
+                "sentence_type": item.sentence_type,
+                **item_figures(item, found[0], name),
+                **sense_columns(found.pop(0)),
+            }
+        )
+    left = sum(map(len, waiting.values()))
+    if left:
+        log.warning("%s: rows that are not in the gold file, and do not count: %d.", name, left)
+    told = any(prediction.sentence_type for prediction in predictions)
+    return without_untold(pd.DataFrame(rows), told)
+
+
+def sense_columns(prediction: Prediction) -> dict[str, Any]:
+    """What a run knows of an item's sense, for :func:`score_items`."""
+    return {
+        "predicted_type": prediction.sentence_type,
+        "probability": math.nan if prediction.probability is None else prediction.probability,
+        "unsure": prediction.unsure,
+    }
+
+
+def without_untold(scored: pd.DataFrame, told: bool) -> pd.DataFrame:
+    """The figures without those of senses, where the gold does not know all of them.
+
+    What a run knows of senses is left out where it knows none.
+
+    Args:
+        told: whether any prediction tells a sense; else the figures are left out, too.
+    """
+    if "sense_accuracy" in scored and not (told and scored["sentence_type"].notna().all()):
+        del scored["sense_accuracy"]
+    if scored["probability"].isna().all() and not scored["unsure"].any():
+        return scored.drop(columns=["predicted_type", "probability", "unsure"])
+    return scored
+
+
+def item_figures(item: Item, prediction: Prediction, name: str) -> dict[str, float]:
+    """The figures of one item; see :func:`score_items`.
+
+    Raises:
+        UserError: the prediction does not fit the item.
+    """
+    if item.expected_item is not None:
+        if prediction.expected_item is None:
+            raise UserError(f"{name}: has no expected_item for '{item.compound}'.")
+        names = [candidate.name for candidate in item.candidates]
+        if names and prediction.expected_item not in names:
+            raise UserError(
+                f"{name}: the expected_item for '{item.compound}', '{prediction.expected_item}', "
+                f"is none of the item's candidates: {', '.join(names)}."
+            )
+        right = (
+            prediction.expected_item == item.expected_item,
+            prediction.sentence_type == item.sentence_type,
+        )
+        return dict(zip(metrics.SEQUENCE_METRICS, map(float, right), strict=True))
+    expected = item.expected_order or ()
+    if sorted(prediction.order) != sorted(expected):
+        raise UserError(
+            f"{name}: the order for '{item.compound}' does not name exactly the item's "
+            f"{len(expected)} candidates: {', '.join(expected)}."
+        )
+    return metrics.figures(expected, prediction.order)
+
+
+def _metrics(scored: pd.DataFrame) -> list[str]:
+    return [m for m in (*metrics.METRICS, *metrics.SEQUENCE_METRICS) if m in scored]
+
+
+def summarise(
+    scored: pd.DataFrame, *, columns: Sequence[str] | None = None, seed: int = 0
+) -> pd.DataFrame:
+    """Means of each figure over all, idiomatic and literal items, with 95 % bootstrap intervals.
+
+    ``columns`` are the figures; None takes all those of :func:`score_items` that there are.
+    Columns: ``group``, ``n``, ``metric``, ``mean``, ``low``, ``high``. Groups without items are
+    left out.
+    """
+    rows = []
+    for group in GROUPS:
+        chosen = scored if group == "all" else scored[scored["sentence_type"] == group]
+        if not len(chosen):
+            continue
+        names = columns or _metrics(scored)
+        intervals = metrics.bootstrap_intervals([chosen[name] for name in names], seed=seed)
+        for column, (low, high) in zip(names, intervals, strict=True):
+            rows.append((group, len(chosen), column, float(chosen[column].mean()), low, high))
+    return pd.DataFrame(rows, columns=["group", "n", "metric", "mean", "low", "high"])
+
+
+def paired_difference(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    *,
+    columns: Sequence[str] | None = None,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """As :func:`summarise`, for second minus first item by item: both scored on the same gold."""
+    difference = second[["compound", "sentence", "sentence_type"]].copy()
+    both = [column for column in columns or _metrics(first) if column in second]
+    for column in both:
+        difference[column] = second[column] - first[column]
+    return summarise(difference, columns=both, seed=seed)

@@ -1,0 +1,312 @@
+"""Figures of rankings and probabilities, their bootstrap intervals, the evenness of places."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from admire.base.choices import Number, check_setting
+
+METRICS = ("top1", "dcg", "corr_official", "corr_rank")
+SEQUENCE_METRICS = ("item_accuracy", "sense_accuracy")
+"""Subtask B's: whether the right candidate, and the right sense, was told."""
+
+
+def top1(expected: Sequence[str], predicted: Sequence[str]) -> float:
+    """1.0 where the first predicted candidate is the first expected one, else 0.0."""
+    return float(expected[0] == predicted[0])
+
+
+def dcg(expected: Sequence[str], predicted: Sequence[str]) -> float:
+    """Discounted cumulative gain as AdMIRe scores it: gains 3 and 1 for the two best candidates.
+
+    3 / log2(2 + p1) + 1 / log2(2 + p2), where p1 and p2 are the predicted 0-based positions of the
+    first and second expected candidates. The best is 3 + 1 / log2(3) = 3.631; with five candidates
+    a random order has the mean 2.359.
+    """
+    first, second = predicted.index(expected[0]), predicted.index(expected[1])
+    return 3 / math.log2(2 + first) + 1 / math.log2(2 + second)
+
+
+def corr_rank(expected: Sequence[str], predicted: Sequence[str]) -> float:
+    """Spearman's correlation of each candidate's expected and predicted positions, in [-1, 1]."""
+    return _spearman(range(len(expected)), [predicted.index(name) for name in expected])
+
+
+def corr_official(expected: Sequence[str], predicted: Sequence[str]) -> float:
+    """The correlation as AdMIRe's own scorer computes it, in [-1, 1].
+
+    The scorer hands Spearman two arrays of file *names*, one in expected and one in predicted
+    order, so it correlates the names' alphabetical ranks place by place. That depends on how the
+    files are called; it is reported because the published figures are this one. See
+    :func:`corr_rank` for the correlation of the orders themselves.
+    """
+    alphabetical = sorted(expected)
+    return _spearman(
+        [alphabetical.index(name) for name in expected],
+        [alphabetical.index(name) for name in predicted],
+    )
+
+
+def _spearman(a: Sequence[int], b: Sequence[int]) -> float:
+    """Spearman's rho of two permutations of 0 … n-1 (no ties): 1 - 6 Σd² / (n (n² - 1))."""
+    n = len(a)
+    return 1 - 6 * sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) / (n * (n * n - 1))
+
+
+def r_precision(relevant: npt.ArrayLike) -> float:
+    """The share of relevant documents among the first R, of R relevant ones (IdioLink, D).
+
+    ``relevant`` says for each document of the whole ranking, best first, whether it is relevant.
+    """
+    flags = np.asarray(relevant, dtype=bool)
+    return float(flags[: flags.sum()].mean())
+
+
+def ndcg(relevant: npt.ArrayLike, k: int = 10) -> float:
+    """nDCG@k with binary gains: Σ 1 / log2(1 + rank) over the relevant, by the most there can be.
+
+    ``relevant`` as for :func:`r_precision`; at least one document is.
+    """
+    flags = np.asarray(relevant, dtype=bool)
+    discounts = 1 / np.log2(np.arange(2, k + 2))
+    found = flags[:k]
+    return float(discounts[: len(found)][found].sum() / discounts[: flags.sum()].sum())
+
+
+def figures(expected: Sequence[str], predicted: Sequence[str]) -> dict[str, float]:
+    """All four of ``METRICS`` for one ranking, by name."""
+    return {
+        "top1": top1(expected, predicted),
+        "dcg": dcg(expected, predicted),
+        "corr_official": corr_official(expected, predicted),
+        "corr_rank": corr_rank(expected, predicted),
+    }
+
+
+def bootstrap_interval(
+    values: npt.ArrayLike, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
+) -> tuple[float, float]:
+    """Percentile interval of the mean of (items,) values, from resampling the items."""
+    (interval,) = bootstrap_intervals([values], level=level, resamples=resamples, seed=seed)
+    return interval
+
+
+DRAWN = 1_000_000
+"""How many items are drawn at a time."""
+
+
+def bootstrap_intervals(
+    figures: Sequence[npt.ArrayLike],
+    *,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> list[tuple[float, float]]:
+    """As :func:`bootstrap_interval`, of several figures, each (items,), of the same items."""
+    arrays = [np.asarray(values, dtype=float) for values in figures]
+    count = len(arrays[0]) if arrays else 0
+    means = np.empty((len(arrays), resamples))
+    for part, drawn in _samples(count, resamples, seed):
+        for k, array in enumerate(arrays):
+            means[k, part] = array[drawn].mean(axis=1)
+    return _ends(means, level)
+
+
+def _samples(
+    count: int, resamples: int, seed: int
+) -> Iterator[tuple[slice, npt.NDArray[np.int64]]]:
+    """So many samples of items, drawn with replacement, a part at a time: which of the samples, and
+    the items of each, (samples, items)."""
+    rng = np.random.default_rng(seed)
+    step = max(1, DRAWN // max(1, count))
+    for start in range(0, resamples, step):
+        stop = min(start + step, resamples)
+        yield slice(start, stop), rng.integers(0, count, size=(stop - start, count))
+
+
+def _ends(values: npt.NDArray[np.float64], level: float) -> list[tuple[float, float]]:
+    """The percentile interval of each row."""
+    quantiles = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=1)
+    return [(float(low), float(high)) for low, high in quantiles.T]
+
+
+Draws = npt.NDArray[np.int64]
+"""Samples of items, drawn with replacement: how often each has each item, (samples, items)."""
+
+Statistic = Callable[[Draws], npt.NDArray[np.float64]]
+"""What is computed of each sample, (samples,)."""
+
+
+def bootstrap_statistics(
+    statistics: Sequence[Statistic],
+    count: int,
+    *,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> list[tuple[float, float]]:
+    """As :func:`bootstrap_intervals`, of what is no mean of the items; they number ``count``."""
+    values = np.empty((len(statistics), resamples))
+    for part, drawn in _samples(count, resamples, seed):
+        drawn += count * np.arange(len(drawn))[:, None]
+        draws = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
+        for k, statistic in enumerate(statistics):
+            values[k, part] = statistic(draws)
+    return _ends(values, level)
+
+
+def mean(values: npt.ArrayLike) -> Statistic:
+    """The mean as a statistic."""
+    array = np.asarray(values, float)
+    return lambda draws: np.asarray(draws @ array / len(array))
+
+
+def of_all(statistic: Statistic, count: int) -> float:
+    """A statistic of the items themselves, each once; they number ``count``."""
+    return float(statistic(np.ones((1, count), dtype=np.int64))[0])
+
+
+def calibration_error(
+    probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int = 10
+) -> float:
+    """The expected calibration error of probabilities, from 0 to 1 (Naeini et al. 2015).
+
+    The probabilities are put into bins of equal width. It is the mean difference between a bin's
+    mean probability and the share of its cases that happened, weighted by the bins' sizes.
+    """
+    return of_all(calibration(probabilities, happened, bins), np.size(probabilities))
+
+
+def calibration(probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int = 10) -> Statistic:
+    """:func:`calibration_error` as a statistic."""
+    told, came = np.asarray(probabilities, float), np.asarray(happened, float)
+    bin_of = np.minimum((told * bins).astype(int), bins - 1)
+    gaps = np.where(bin_of[:, None] == np.arange(bins), (told - came)[:, None], 0.0)
+    return lambda draws: np.asarray(np.abs(draws @ gaps).sum(axis=1) / len(told))
+
+
+def brier(probabilities: npt.ArrayLike, happened: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """The squared error of each probability, whose mean is Brier's score: 0 at best, 1 at worst."""
+    told, came = np.asarray(probabilities, float), np.asarray(happened, float)
+    errors: npt.NDArray[np.float64] = (told - came) ** 2
+    return errors
+
+
+def risk_coverage(
+    confidences: npt.ArrayLike, losses: npt.ArrayLike
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """The mean loss of the items of which one is surest, by how many of them one answers.
+
+    Args:
+        confidences, losses: (items,) each.
+
+    Returns:
+        Three arrays with an element for each different confidence, the highest first: it; how many
+        items have at least that one; and their mean loss. Items with the same confidence come
+        together, so that the order of the items does not matter.
+    """
+    order, ends = _steps(confidences)
+    taken = ends + 1
+    risks = np.cumsum(np.asarray(losses, float)[order])[ends] / taken
+    return np.asarray(confidences, float)[order][ends], taken, risks
+
+
+def risk_area(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> float:
+    """The area under the curve of :func:`risk_coverage` (AURC, Geifman et al. 2019).
+
+    It is the mean, over the items, of the mean loss of those with at least the item's confidence.
+    0 is the best; where the confidence tells nothing, it is the mean loss.
+    """
+    return of_all(risk_area_statistic(confidences, losses), np.size(losses))
+
+
+def risk_area_statistic(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> Statistic:
+    """:func:`risk_area` as a statistic."""
+    order, ends = _steps(confidences)
+    sorted_losses = np.asarray(losses, float)[order]
+
+    def areas(draws: Draws) -> npt.NDArray[np.float64]:
+        drawn = draws[:, order]
+        taken = np.cumsum(drawn, axis=1)[:, ends]
+        lost = np.cumsum(drawn * sorted_losses, axis=1)[:, ends]
+        risks = lost / np.maximum(taken, 1)
+        widths = np.diff(taken, axis=1, prepend=0)
+        total: npt.NDArray[np.float64] = (widths * risks).sum(axis=1) / taken[:, -1]
+        return total
+
+    return areas
+
+
+def _steps(confidences: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The items from the surest on, and the places in that order where a confidence ends."""
+    told = np.asarray(confidences, float)
+    order = np.argsort(-told, kind="stable")
+    ends = np.flatnonzero(np.diff(told[order], append=-np.inf))
+    return order, ends
+
+
+def wilson_interval(share: float, count: int) -> tuple[float, float]:
+    """The 95 % interval of a share of so many independent cases (Wilson 1927)."""
+    z = 1.959963984540054  # the normal law's 97.5 % point
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    spread = math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2) * z
+    half = spread / (1 + z * z / count)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+@dataclass(frozen=True)
+class Evenness:
+    """How evenly something falls on places.
+
+    Attributes:
+        counts: how often it falls on each place.
+        expected: how often it would on average, if every place of an item were as likely.
+        p: how likely chance alone is as uneven as that or more; by simulation.
+    """
+
+    counts: tuple[int, ...]
+    expected: tuple[float, ...]
+    p: float
+
+
+def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int = 0) -> Evenness:
+    """How evenly places are taken.
+
+    Args:
+        places: from 0, each with the number of places that there were.
+        draws: how often chance is simulated.
+
+    Raises:
+        UserError: the seed is negative.
+    """
+    check_setting("seed", seed, Number(0, whole=True))
+    sizes: Counter[int] = Counter()
+    taken: Counter[int] = Counter()
+    for place, count in places:
+        sizes[count] += 1
+        taken[place] += 1
+    width, rng = max(sizes), np.random.default_rng(seed)
+    expected = np.zeros(width)
+    drawn = np.zeros((draws, width))
+    for count, times in sorted(sizes.items()):
+        expected[:count] += times / count
+        drawn[:, :count] += rng.multinomial(times, [1 / count] * count, size=draws)
+    counts = np.array([taken[k] for k in range(width)])
+    uneven = ((counts - expected) ** 2 / expected).sum()
+    chance = ((drawn - expected) ** 2 / expected).sum(axis=1)
+    p = (1 + (chance >= uneven - 1e-9).sum()) / (draws + 1)
+    return Evenness(tuple(counts.tolist()), tuple(expected.tolist()), float(p))
+
+
+def confidence(probability: float | None) -> float:
+    """How sure a probability of the idiomatic sense is, from 0.5, which None has, to 1.
+
+    It is rounded, so that 0.8 and 1 - 0.2 are the same.
+    """
+    return 0.5 if probability is None else round(max(probability, 1 - probability), 9)

@@ -1,0 +1,1 @@
+"""Other tasks on the same parts: collections, retrieval, sentence similarity."""

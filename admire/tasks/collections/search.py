@@ -1,0 +1,158 @@
+"""Finding the pictures and texts that show or mean what an expression means in its sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast, get_args
+
+from admire.base.choices import Number, QueryText, check_setting, check_settings
+from admire.base.errors import UserError
+from admire.data.items import Candidate, Item
+from admire.models.encoders import TextEncoder, open_encoder
+from admire.models.llm import ChatModel
+from admire.rankers.embeddings import PICTURES_BESIDE_CAPTIONS
+from admire.rankers.scorer import Scoring, query_weights
+from admire.rankers.settings import OURS
+from admire.senses import Detector
+from admire.senses.interpretation import Interpretation
+from admire.senses.meaning import TEXTS
+from admire.tasks.collections.building import check_encoder
+from admire.tasks.collections.index import Index, index_texts, open_index
+from admire.tasks.collections.sources import read_texts
+from admire.tasks.retrieval.passages import locate
+from admire.tasks.retrieval.queries import QUERY_SETTINGS, QuerySettings, understand
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings(QuerySettings):
+    """How a collection is searched.
+
+    Attributes:
+        encoder: an encoder by name; None is that of the index, or e5 for a file of texts.
+        query: what things are compared with. ``meaning`` is sense and meanings, by the method of
+            :func:`admire.rank`; ``compound`` and ``sentence`` are plain cosine.
+        top: how many things are found.
+        texts: which texts count, see :data:`admire.senses.meaning.TEXTS`; None is all of them for
+            pictures, as in :func:`admire.rank`, and gloss and compound for texts.
+        image_weight, caption_weight: what a track counts; None is 1, but for the pictures that
+            ``sight`` sees beside captions, see
+            :data:`admire.rankers.embeddings.PICTURES_BESIDE_CAPTIONS`.
+    """
+
+    encoder: str | None = None
+    query: QueryText = "meaning"
+    top: int = 10
+    texts: tuple[str, ...] | None = None
+    image_weight: float | None = None
+    caption_weight: float | None = None
+
+    def __post_init__(self) -> None:
+        check_settings(
+            self,
+            encoder=str | None,
+            query=get_args(QueryText),
+            top=Number(1, whole=True),
+            texts=tuple | None,
+            image_weight=Number(0, optional=True),
+            caption_weight=Number(0, optional=True),
+            **QUERY_SETTINGS,
+        )
+        for role in self.texts or ():
+            check_setting("texts", role, TEXTS)
+
+    def scoring_for(self, index: Index) -> Scoring:
+        """How similarities become a score: as in rank where there are pictures."""
+        scoring = self.scoring
+        if index.pictures:
+            scoring = OURS
+            if index.encoder["name"] == "sight" and "caption" in index.moments:
+                scoring = replace(scoring, image_weight=PICTURES_BESIDE_CAPTIONS)
+        changes = {
+            "contrast": self.contrast,
+            "texts": self.texts,
+            "image_weight": self.image_weight,
+            "caption_weight": self.caption_weight,
+        }
+        given = {name: value for name, value in changes.items() if value is not None}
+        return replace(scoring, **given)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        things: with their scores, best first.
+        reading: how the expression was understood; None unless it was searched by meaning.
+        pictures: whether it was searched among pictures.
+    """
+
+    things: list[tuple[Candidate, float]]
+    reading: Interpretation | None
+    pictures: bool = False
+
+
+def search_index(
+    text: str,
+    span: str,
+    index: Path | Index,
+    settings: SearchSettings | None = None,
+    *,
+    llm: ChatModel | None = None,
+    encoder: TextEncoder | None = None,
+    detector: Detector | None = None,
+) -> Found:
+    """Find the things that show or mean what the span means in the text.
+
+    Args:
+        text: a text that uses the expression.
+        span: the expression, as it stands in the text.
+        index: what to search: an index, the folder of one, or a file of texts, see
+            :func:`admire.tasks.collections.read_texts`.
+        settings: the defaults where they are None.
+        llm, encoder, detector: open models in place of those that the settings name, and of the
+            built-in detector.
+
+    Raises:
+        UserError: the text does not contain the span, the index was made with another encoder, a
+            file cannot be read, or a model cannot be opened or asked.
+    """
+    settings = settings or SearchSettings()
+    try:
+        locate(text, span)
+    except ValueError as error:
+        raise UserError(f"span: {error}: “{text}”.", "span") from None
+    built = index if isinstance(index, Index) else open_index(index) if index.is_dir() else None
+    if encoder is None:
+        name = settings.encoder or (built.encoder["name"] if built else "e5")
+        encoder = open_encoder(name, device=settings.device)
+    if built:
+        check_encoder(index if isinstance(index, Path) else None, built.encoder, encoder)
+    else:
+        built = index_texts(read_texts(cast(Path, index)), encoder)
+    scoring = settings.scoring_for(built)
+    reading: Interpretation | None = None
+    if settings.query == "meaning":
+        item = Item(span, text, settings.lang)
+        both = built.pictures or settings.texts is not None
+        (reading,) = understand([item], settings, llm, detector, "both" if both else "gloss")
+        if both:
+            asked = {"compound": span} | reading.texts()
+        else:
+            asked = {"compound": span} | ({"gloss": reading.gloss} if reading.gloss else {})
+        weights = query_weights(scoring, reading.sense, asked)
+    else:
+        asked = {settings.query: text if settings.query == "sentence" else span}
+        weights = {settings.query: 1.0}
+    vectors = encoder.encode_texts(list(asked.values()), role="query")
+    queries = dict(zip(asked, vectors, strict=True))
+    tracks = {"image": scoring.image_weight, "caption": scoring.caption_weight}
+    try:
+        found = built.search(queries, weights, settings.top, tracks)
+    except UserError:
+        if not isinstance(index, Path):
+            raise
+        # Another process may have changed it since it was opened, and removed what it replaced.
+        found = open_index(index).search(queries, weights, settings.top, tracks)
+    return Found(found, reading, built.pictures)

@@ -1,0 +1,91 @@
+"""How queries are understood: each one's sense and gloss, by a chat model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from admire.base.choices import Allowed, Device, Meanings, Number, SenseMethod
+from admire.data.items import Item
+from admire.models.llm import ChatModel, open_llm
+from admire.prompts import Prompts
+from admire.rankers.scorer import Scoring
+from admire.senses import Detector
+from admire.senses.interpretation import Interpretation, interpret
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuerySettings:
+    """What retrieval and search have in common.
+
+    Attributes:
+        llm: the chat model that finds sense and gloss, by name.
+        llm_url: the address of an OpenAI-compatible server; None is the official one.
+        sense: how the sense is decided, see :data:`admire.base.choices.SenseMethod`.
+        contrast: how much similarity to the bare expression counts against a text if the sense is
+            idiomatic; None is 0 for texts, and what :func:`admire.rank` takes for pictures.
+        lang: the language of the queries, for the prompts.
+        prompts: a folder of templates that replace the built-in ones of the same name.
+        device: where encoders that run on torch do so.
+        seed: of the sampled replies.
+    """
+
+    llm: str = "embedded"
+    llm_url: str | None = None
+    sense: SenseMethod = "auto"
+    contrast: float | None = None
+    lang: str = "en"
+    prompts: str | Path | None = None
+    device: Device = "auto"
+    seed: int = 0
+
+    @property
+    def scoring(self) -> Scoring:
+        """How the similarities to gloss and expression become a score."""
+        return Scoring(gate="soft", contrast=self.contrast or 0.0, standardise=True)
+
+
+QUERY_SETTINGS: dict[str, Allowed] = {
+    "llm": str,
+    "llm_url": str | None,
+    "sense": get_args(SenseMethod),
+    "contrast": Number(0, optional=True),
+    "lang": str,
+    "prompts": str | Path | None,
+    "device": get_args(Device),
+    "seed": Number(0, whole=True),
+}
+"""What these settings may be, for :func:`admire.base.choices.check_settings`."""
+
+
+def understand(
+    items: Sequence[Item],
+    settings: QuerySettings,
+    llm: ChatModel | None = None,
+    detector: Detector | None = None,
+    meanings: Meanings = "gloss",
+) -> list[Interpretation]:
+    """The sense and the gloss of each item; a gloss is asked for literal ones too.
+
+    Args:
+        llm: an open chat model in place of the one that the settings name.
+        detector: an open detector in place of the built-in one.
+        meanings: what is asked for; with ``both``, the meanings of both senses.
+
+    Raises:
+        UserError: the model cannot be opened or asked.
+    """
+    llm = llm or open_llm(settings.llm, url=settings.llm_url)
+    (found,) = interpret(
+        items,
+        [llm],
+        Prompts(settings.prompts),
+        sense=settings.sense,
+        seed=settings.seed,
+        detector=detector,
+        meanings=meanings,
+        glosses="all",
+    )
+    return found

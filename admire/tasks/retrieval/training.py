@@ -1,0 +1,305 @@
+"""Fine-tuning for retrieval of the same meaning (IdioLink, section 4.3)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from admire.base.choices import Device, Number, check_setting, check_settings
+from admire.base.errors import UserError, needs_extra
+from admire.base.storage import check_folder
+from admire.models.encoders.families import open_trainable
+from admire.models.encoders.sentence import SentenceEncoder, document_prompt, query_prompt
+from admire.tasks.retrieval import evaluation, retrievers
+from admire.tasks.retrieval.modes import FORMATS, MODES, Format, Mode
+from admire.tasks.retrieval.passages import Passage, Split, relevant
+
+with needs_extra("finetune", "Fine-tuning"):
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+    from torch.nn import functional
+
+    from admire.models.encoders.spans import prepare_spans, span_states
+    from admire.models.trainer import FitSettings, Row, fine_tune
+
+log = logging.getLogger("admire")
+
+
+@dataclass(frozen=True)
+class RetrieverTraining:
+    """How an encoder is fine-tuned for retrieval.
+
+    Attributes:
+        query: what of a query is encoded, in training and in evaluation. The four modes are the
+            paper's four configurations.
+        instruction_format: how an instruction is given to the encoder.
+        soft_negatives: α_N, documents of other PIEs for each query.
+        hard_negatives: α_H, documents of the same PIE in the other sense.
+        positive_in_denominator: whether the loss has the positive in its denominator, as usual.
+            The paper's equation 2, as it is printed, has only the negatives there.
+        temperature: what cosines are divided by. The paper has none, which is 1.
+        fit: the trainer's settings.
+    """
+
+    query: Mode = "sentence"
+    instruction_format: Format = "auto"
+    soft_negatives: int = 3
+    hard_negatives: int = 3
+    positive_in_denominator: bool = False
+    temperature: float = 1.0
+    fit: FitSettings = field(default_factory=FitSettings)
+
+    def __post_init__(self) -> None:
+        check_settings(
+            self,
+            query=MODES,
+            instruction_format=FORMATS,
+            soft_negatives=Number(0, whole=True),
+            hard_negatives=Number(0, whole=True),
+            positive_in_denominator=bool,
+            temperature=Number(0, above=True),
+            fit=FitSettings,
+        )
+        if self.soft_negatives + self.hard_negatives < 1:
+            raise UserError(
+                "There must be negatives, soft or hard.", "soft_negatives", "hard_negatives"
+            )
+
+
+@dataclass(frozen=True)
+class Example:
+    """Equation 1: a query, one positive, and its negatives, first soft and then hard ones."""
+
+    query: Passage
+    positive: Passage
+    negatives: tuple[Passage, ...]
+
+
+def examples(split: Split, settings: RetrieverTraining) -> list[Example]:
+    """One example for each query that has a positive, drawn at random.
+
+    If there are fewer hard negatives than wanted, they are repeated in turn.
+
+    Raises:
+        UserError: no query has a positive and negatives, or there are too few soft negatives.
+    """
+    rng = np.random.default_rng(settings.fit.seed)
+    documents = split.documents
+    found = []
+    for query in split.queries:
+        same = [d for d in documents if d.idiom.casefold() == query.idiom.casefold()]
+        positives = [d for d in same if relevant(query, d)]
+        hard = [d for d in same if not relevant(query, d)]
+        soft = [d for d in documents if d.idiom.casefold() != query.idiom.casefold()]
+        if not positives or (settings.hard_negatives and not hard):
+            continue
+        if len(soft) < settings.soft_negatives:
+            raise UserError(
+                f"{settings.soft_negatives} soft negatives are asked for, but there are only "
+                f"{len(soft)} documents of other PIEs than '{query.idiom}'.",
+                "soft_negatives",
+            )
+        negatives = _drawn(soft, settings.soft_negatives, rng)
+        negatives += _drawn(hard, settings.hard_negatives, rng)
+        positive = positives[int(rng.integers(len(positives)))]
+        found.append(Example(query, positive, tuple(negatives)))
+    if not found:
+        raise UserError("No query has a positive and a hard negative to learn from.")
+    return found
+
+
+def _drawn(pool: Sequence[Passage], wanted: int, rng: np.random.Generator) -> list[Passage]:
+    return [pool[int(k)] for k in np.resize(rng.permutation(len(pool)), wanted)]
+
+
+def contrastive_loss(
+    positives: torch.Tensor,
+    negatives: torch.Tensor,
+    *,
+    temperature: float = 1.0,
+    positive_in_denominator: bool = False,
+) -> torch.Tensor:
+    """Equation 2, the mean over a batch.
+
+    Args:
+        positives: cosines of queries and positives, shape (batch,).
+        negatives: cosines of queries and their negatives, shape (batch, negatives).
+        temperature: what cosines are divided by; 1 is the printed form.
+        positive_in_denominator: whether the denominator has the positive too. That is the usual
+            form, but not the printed one.
+    """
+    positive, every = positives / temperature, negatives / temperature
+    if positive_in_denominator:
+        every = torch.cat([positive[:, None], every], dim=1)
+    return (every.logsumexp(dim=1) - positive).mean()
+
+
+def train_retriever(
+    encoder: SentenceEncoder, train: Split, val: Split, settings: RetrieverTraining, out: Path
+) -> list[float]:
+    """Fine-tune a sentence encoder in place and save it to ``out``, for ``sbert:FOLDER``.
+
+    The epoch with the highest mean nDCG@10 on ``val`` is kept.
+
+    Returns:
+        That figure before training and after each epoch.
+
+    Raises:
+        UserError: the splits lack what the settings ask for. Or the model leaves prompts out of its
+            pooling (INSTRUCTOR), for which ``instruction+sentence`` is not implemented.
+    """
+    model = encoder.model
+    if settings.query == "instruction+sentence" and any(
+        isinstance(module, Pooling) and not module.include_prompt for module in model
+    ):
+        raise UserError(
+            f"{encoder.name}: leaves instructions out of its sentences' vectors and cannot be "
+            "trained with the query 'instruction+sentence'. Use 'instruction+span' or 'sentence'.",
+            "query",
+        )
+    mode, style = settings.query, settings.instruction_format
+    if style == "auto":
+        style = retrievers.style_of(encoder.name)
+
+    def validate() -> float:
+        similarities = retrievers.dense(val, encoder, mode, style)
+        return float(evaluation.score_queries(val, similarities)["ndcg"].mean())
+
+    rows = [_row(one, mode, style, model) for one in examples(train, settings)]
+    loss = _Loss(model, settings)
+    return fine_tune(
+        model,
+        loss,
+        rows,
+        validate,
+        settings.fit,
+        out,
+        lambda some: _features(model, some),
+        of=f"{encoder.identity} {settings}",
+    )
+
+
+def train_retrievers(
+    name: str,
+    splits: Mapping[str, Split],
+    settings: RetrieverTraining,
+    out: Path,
+    *,
+    seeds: int = 1,
+    device: Device = "auto",
+) -> pd.DataFrame:
+    """Train several models, which differ in their seeds, and score them on the test split.
+
+    Args:
+        name: the encoder to begin with.
+        splits: ``train``, ``val`` and ``test``.
+        settings: for the first model; the others have the next seeds.
+        out: the folder of the model, or of the models ``seed-N`` if there are several.
+        seeds: how many models are trained.
+
+    Returns:
+        Mean and deviation over the models, in percent, a row for ``before`` and ``after`` and each
+        group of queries: ``model, group, r_precision, ndcg, r_precision_deviation,
+        ndcg_deviation``.
+
+    Raises:
+        UserError: the encoder cannot be trained, ``out`` cannot be written, or see
+            :func:`train_retriever`.
+    """
+    check_setting("seeds", seeds, Number(1, whole=True))
+    first = settings.fit.seed
+    folders = {
+        seed: out / f"seed-{seed}" if seeds > 1 else out for seed in range(first, first + seeds)
+    }
+    for folder in folders.values():
+        check_folder(folder, "model")
+    tables: list[pd.DataFrame] = []
+
+    def scored(encoder: SentenceEncoder, model: str) -> None:
+        test = splits["test"]
+        similarities = retrievers.dense(test, encoder, settings.query, settings.instruction_format)
+        figures = evaluation.summarise_queries(evaluation.score_queries(test, similarities))
+        tables.append(figures.assign(model=model))
+
+    for seed, folder in folders.items():
+        encoder = open_trainable(name, device=device)
+        if not tables:
+            scored(encoder, "before")
+        own = replace(settings, fit=replace(settings.fit, seed=seed))
+        train_retriever(encoder, splits["train"], splits["val"], own, folder)
+        log.info("Wrote %s", folder)
+        scored(encoder, "after")
+    figures = pd.concat(tables).groupby(["model", "group"], sort=False)[["r_precision", "ndcg"]]
+    deviations = figures.std(ddof=0).add_suffix("_deviation")
+    return pd.concat([figures.mean(), deviations], axis=1).reset_index()
+
+
+def _row(example: Example, mode: Mode, style: Format, model: SentenceTransformer) -> dict[str, Any]:
+    asked = retrievers.as_query(example.query, mode, style)
+    prompt = query_prompt(model) if asked.prompt is None else asked.prompt
+    start, end = asked.span or (0, 0)
+    before = document_prompt(model)
+    documents = (example.positive, *example.negatives)
+    return {
+        "query": prompt + asked.text,
+        "start": len(prompt) + start if asked.span else -1,
+        "end": len(prompt) + end,
+        "documents": [before + document.sentence for document in documents],
+    }
+
+
+def _features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
+    """Features of the queries, with the masks of their spans, and of all their documents."""
+    texts = [row["query"] for row in rows]
+    if rows[0]["start"] >= 0:
+        spans = [(row["start"], row["end"]) for row in rows]
+        try:
+            asked, mask = prepare_spans(model, texts, spans)
+        except ValueError as error:
+            raise UserError(f"A query to train on: {error}.") from None
+        asked["span_mask"] = mask
+    else:
+        asked = model.preprocess(texts, task="query")
+    told = [text for row in rows for text in row["documents"]]
+    documents = model.preprocess(told, task="document")
+    return {
+        f"{column}_{name}": value
+        for column, features in (("query", asked), ("documents", documents))
+        for name, value in features.items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
+class _Loss(torch.nn.Module):
+    def __init__(self, model: SentenceTransformer, settings: RetrieverTraining):
+        super().__init__()
+        self.model = model
+        self.settings = settings
+
+    def forward(self, features: list[dict[str, Any]], labels: Any = None) -> torch.Tensor:
+        asked, told = features
+        mask = asked.pop("span_mask", None)
+        if mask is None:
+            queries = self.model(asked, task="query")["sentence_embedding"]
+        else:
+            queries = span_states(self.model, asked, mask)
+        documents = self.model(told, task="document")["sentence_embedding"]
+        queries, documents = (one[:, : self.model.truncate_dim] for one in (queries, documents))
+        queries = functional.normalize(queries, dim=-1)
+        documents = functional.normalize(documents, dim=-1).reshape(
+            len(queries), -1, len(queries.T)
+        )
+        cosines = torch.einsum("bd,bnd->bn", queries, documents)
+        return contrastive_loss(
+            cosines[:, 0],
+            cosines[:, 1:],
+            temperature=self.settings.temperature,
+            positive_in_denominator=self.settings.positive_in_denominator,
+        )

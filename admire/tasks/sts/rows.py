@@ -1,0 +1,271 @@
+"""What a sentence encoder is trained and validated on: rows of texts, and pairs held out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from admire.base.errors import UserError
+from admire.tasks.sts.objectives import FROM_PAIRS, Objective
+from admire.tasks.sts.pairs import Group, Pair, read_groups, read_pairs, without
+
+if TYPE_CHECKING:
+    from admire.models.trainer import Row
+
+Thing = TypeVar("Thing")
+
+ONE_SHOT = 1
+"""How many groups of a held-out expression stay for training, as in the task's one-shot data."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a sentence encoder learns from.
+
+    Attributes:
+        groups: sentences with paraphrases; empty for objectives that learn from pairs.
+        pairs: pairs with similarities. Objectives that learn from groups mix them in.
+        validation: pairs to choose the epoch by.
+    """
+
+    groups: Sequence[Group]
+    pairs: Sequence[Pair]
+    validation: Sequence[Pair]
+
+
+def read_training_data(
+    data: Sequence[Path],
+    objective: Objective,
+    *,
+    sts: Sequence[Path] = (),
+    leave_out: Sequence[Path] = (),
+    validation: Path | None = None,
+    validation_gold: Path | None = None,
+    seed: int = 0,
+) -> TrainingData:
+    """Read what an objective learns from, and hold some of it out if there is no validation file.
+
+    Args:
+        data: files of groups, or of pairs for an objective that learns from pairs.
+        sts: files of pairs to mix in, for an objective that learns from groups. Of STS Benchmark
+            the split ``train`` is read.
+        leave_out: files of pairs; pairs that share a sentence with them are not learned from.
+        validation, validation_gold: pairs to choose the epoch by, and their gold file.
+        seed: of what is held out.
+
+    Raises:
+        UserError: a file cannot be used, pairs are to be mixed into pairs, or nothing is left to
+            validate on.
+    """
+    from_pairs = objective in FROM_PAIRS
+    if from_pairs and sts:
+        raise UserError(
+            f"'{objective}' learns from pairs: give all files as data, and none as sts.", "sts"
+        )
+    groups = [] if from_pairs else [group for path in data for group in read_groups(path)]
+    sources = data if from_pairs else sts
+    pairs = [pair for path in sources for pair in read_pairs(path, split="train")]
+    for path in leave_out:
+        pairs = without(pairs, read_pairs(path))
+    if validation:
+        held = read_pairs(validation, validation_gold)
+    else:
+        groups, held = hold_out_groups(groups, seed=seed)
+        pairs, held_pairs = hold_out_pairs(pairs, seed=seed)
+        held += held_pairs
+    if not any(pair.gold for pair in held):
+        raise UserError("There is nothing to validate on.", "validation", "validation_gold")
+    return TrainingData(groups, pairs, held)
+
+
+# -------------------------------------------------------------------------------------- training
+
+
+def labelled(groups: Sequence[Group]) -> list[Row]:
+    """Sentences with labels; those with the same label mean the same (He et al., table 1).
+
+    A sentence and its correct paraphrases share a label. Each incorrect paraphrase has its own.
+    Different groups have different labels; a group that is repeated keeps its labels. The sentences
+    of a group stay together.
+    """
+    rows: list[Row] = []
+    first: dict[Group, int] = {}
+    free = 0
+    for group in groups:
+        label = first.setdefault(group, free)
+        for sentence in (group.sentence, *group.correct):
+            rows.append({"sentence": sentence, "label": label})
+        for number, sentence in enumerate(group.incorrect, start=label + 1):
+            rows.append({"sentence": sentence, "label": number})
+        if label == free:
+            free += 1 + len(group.incorrect)
+    return rows
+
+
+def repeated(groups: Sequence[Group], times: int) -> list[Group]:
+    """The groups; those of an expression with fewer than ``times`` groups are repeated.
+
+    The expressions that the task tests are seen only once. Repeated, they are learned as well as
+    the others.
+    """
+    of: dict[tuple[str, str], list[Group]] = {}
+    for group in groups:
+        if group.mwe:
+            of.setdefault((group.language, group.mwe.casefold()), []).append(group)
+    found = [group for group in groups if not group.mwe]
+    for some in of.values():
+        found += some * max(1, times // len(some))
+    return found
+
+
+def equal(groups: Sequence[Group]) -> list[Row]:
+    """Each sentence with each of its correct paraphrases, as pairs of similarity 1."""
+    return [
+        {"first": group.sentence, "second": correct, "label": 1.0}
+        for group in groups
+        for correct in group.correct
+    ]
+
+
+def triples(groups: Sequence[Group]) -> list[Row]:
+    """Each sentence with each of its correct and each of its incorrect paraphrases."""
+    rows: list[Row] = [
+        {"anchor": group.sentence, "positive": correct, "negative": incorrect}
+        for group in groups
+        for correct in group.correct
+        for incorrect in group.incorrect
+    ]
+    if not rows:
+        raise UserError("No group has both a correct and an incorrect paraphrase.")
+    return rows
+
+
+def filled_triples(groups: Sequence[Group], rng: np.random.Generator) -> list[Row]:
+    """Triples of supervised SimCSE (ChengyuSTS, section 4.2).
+
+    A missing positive is replaced by the sentence itself, whose vector differs through dropout. A
+    missing negative is replaced by a sentence of another group, drawn at random.
+
+    Raises:
+        UserError: a negative must be drawn, and there is no other group.
+    """
+    rows: list[Row] = []
+    for place, group in enumerate(groups):
+        negatives = group.incorrect
+        if not negatives:
+            if len(groups) < 2:
+                raise UserError("One group alone has no negative to draw from others.")
+            other = (place + 1 + int(rng.integers(len(groups) - 1))) % len(groups)
+            negatives = (groups[other].sentence,)
+        rows += [
+            {"anchor": group.sentence, "positive": positive, "negative": negative}
+            for positive in group.correct or (group.sentence,)
+            for negative in negatives
+        ]
+    return rows
+
+
+def dealt(groups: Sequence[Group], rng: np.random.Generator) -> list[Group]:
+    """The groups in random order, but each thousand sorted by length.
+
+    The sentences of a group must stay together, so batches are made of neighbouring rows. With this
+    order they have similar lengths and need little padding, which halves the time of an epoch.
+    """
+    return _sorted_by_thousands(groups, [len(group.sentence) for group in groups], rng)
+
+
+def mixed(first: Sequence[Row], second: Sequence[Row], rng: np.random.Generator) -> list[Row]:
+    """Rows of both kinds in random order, but each thousand sorted by length within its kind.
+
+    A batch of neighbouring rows then has both kinds, even if one kind is much longer.
+    """
+    found: list[Row] = []
+    places: list[float] = []
+    for rows in (first, second):
+        found += sorted(rows, key=lambda row: len(row["first"]))
+        places += [place / len(rows) for place in range(len(rows))]
+    return _sorted_by_thousands(found, places, rng)
+
+
+def _sorted_by_thousands(
+    things: Sequence[Thing], sizes: Sequence[float], rng: np.random.Generator
+) -> list[Thing]:
+    parts = np.array_split(rng.permutation(len(things)), math.ceil(len(things) / 1000) or 1)
+    return [things[k] for part in parts for k in sorted(part, key=lambda k: sizes[k])]
+
+
+# ------------------------------------------------------------------------------------ validation
+
+
+def hold_out_groups(
+    groups: Sequence[Group], share: float = 0.1, seed: int = 0
+) -> tuple[list[Group], list[Pair]]:
+    """Groups to train on, and pairs of the other groups to validate on.
+
+    A share of the expressions is held out, except for one group of each if it has several. This is
+    like the task's fine-tune setting, whose training data has one sentence of each sense that is
+    tested. Groups without an expression are held out one by one. Groups that share a sentence with
+    a held-out group are dropped.
+    """
+    rng = np.random.default_rng(seed)
+    of: dict[str, list[Group]] = {}
+    for place, group in enumerate(groups):
+        of.setdefault(group.mwe.casefold() if group.mwe else f"\n{place}", []).append(group)
+    names = sorted(of)
+    held = {names[int(k)] for k in rng.permutation(len(names))[: round(share * len(names))]}
+    kept: list[Group] = []
+    tested: list[Group] = []
+    for name, some in of.items():
+        order = [some[int(k)] for k in rng.permutation(len(some))]
+        shown = len(order) if name not in held else min(ONE_SHOT, len(order) // 2)
+        kept += order[:shown]
+        tested += order[shown:]
+    unseen = {sentence for group in tested for sentence in _sentences(group)}
+    return [g for g in kept if unseen.isdisjoint(_sentences(g))], as_pairs(tested)
+
+
+def _sentences(group: Group) -> tuple[str, ...]:
+    return (group.sentence, *group.correct, *group.incorrect)
+
+
+def as_pairs(groups: Sequence[Group]) -> list[Pair]:
+    """The pairs of Task 2B that groups stand for.
+
+    A sentence and a correct paraphrase have the similarity 1. A sentence and an incorrect one
+    should be as similar as the correct and the incorrect paraphrase.
+    """
+    found = []
+    for number, group in enumerate(groups):
+        for correct in group.correct:
+            found.append(
+                Pair(f"{number}", group.language, group.sentence, correct, 1.0, None, group.mwe)
+            )
+        for incorrect in group.incorrect:
+            reference = (group.correct[0], incorrect) if group.correct else None
+            known = None if reference else 0.0
+            found.append(
+                Pair(
+                    f"{number}",
+                    group.language,
+                    group.sentence,
+                    incorrect,
+                    known,
+                    reference,
+                    group.mwe,
+                )
+            )
+    return found
+
+
+def hold_out_pairs(
+    pairs: Sequence[Pair], share: float = 0.1, seed: int = 0
+) -> tuple[list[Pair], list[Pair]]:
+    """Pairs to train on, and pairs to validate on. The two share no sentence."""
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    held = [pairs[int(k)] for k in order[: round(share * len(pairs))]]
+    return without(pairs, held), held

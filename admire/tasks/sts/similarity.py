@@ -1,0 +1,109 @@
+"""Measuring the similarity of pairs with an encoder or a chat model, and scoring the result."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import pandas as pd
+
+from admire.base.choices import Device, Number, check_settings
+from admire.models.encoders import TextEncoder, open_encoder
+from admire.models.encoders.cached import CachedEncoder
+from admire.models.encoders.sentence import SentenceEncoder
+from admire.models.llm import ChatModel, open_llm
+from admire.prompts import Prompts
+from admire.tasks.sts.evaluation import Similarities, compare, correlate, rate
+from admire.tasks.sts.mwes import reader
+from admire.tasks.sts.pairs import Pair
+
+log = logging.getLogger("admire")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilaritySettings:
+    """What measures similarity.
+
+    Attributes:
+        encoder: an encoder of texts, by name.
+        llm: a chat model that rates the pairs in place of the encoder, by name.
+        llm_url: the address of an OpenAI-compatible server; None is the official one.
+        device: where an encoder that runs on torch does so.
+        prompts: a folder of templates that replace the built-in ones of the same name.
+        seed: of the sampled replies.
+    """
+
+    encoder: str = "e5"
+    llm: str | None = None
+    llm_url: str | None = None
+    device: Device = "auto"
+    prompts: str | Path | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_settings(
+            self,
+            encoder=str,
+            llm=str | None,
+            llm_url=str | None,
+            device=get_args(Device),
+            prompts=str | Path | None,
+            seed=Number(0, whole=True),
+        )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Similarities by a model, and how well they agree with the gold.
+
+    Attributes:
+        similarities: of each pair and each reference. Pairs without a rating are missing.
+        correlations: Spearman's, see :func:`admire.tasks.sts.evaluation.correlate`.
+    """
+
+    similarities: Similarities
+    correlations: pd.DataFrame
+
+
+def measure_similarity(
+    pairs: Sequence[Pair],
+    settings: SimilaritySettings | None = None,
+    *,
+    encoder: TextEncoder | None = None,
+    llm: ChatModel | None = None,
+) -> Measured:
+    """Compare the pairs with an encoder, or have a chat model rate them.
+
+    A sentence encoder that has tokens for expressions (see :mod:`mwes`) reads them in
+    the sentences.
+
+    Args:
+        settings: the defaults where they are None.
+        encoder, llm: open models in place of those that the settings name.
+
+    Raises:
+        UserError: a model cannot be opened or asked.
+    """
+    settings = settings or SimilaritySettings()
+    similarities: Similarities
+    if llm or (settings.llm and not encoder):
+        llm = llm or open_llm(settings.llm or "", url=settings.llm_url)
+        similarities = rate(pairs, llm, Prompts(settings.prompts), seed=settings.seed)
+        missing = sum(
+            any(asked and asked not in similarities for asked in ((p.first, p.second), p.reference))
+            for p in pairs
+        )
+        if missing:
+            log.warning("%d of %d pairs were given no rating and are left out", missing, len(pairs))
+    else:
+        encoder = encoder or open_encoder(settings.encoder, device=settings.device)
+        inner = encoder.encoder if isinstance(encoder, CachedEncoder) else encoder
+        if isinstance(inner, SentenceEncoder):
+            read = reader(inner.model, {pair.mwe for pair in pairs if pair.mwe})
+            similarities = compare(pairs, encoder, read)
+        else:
+            similarities = compare(pairs, encoder)
+    return Measured(similarities, correlate(pairs, similarities))

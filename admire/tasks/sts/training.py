@@ -1,0 +1,268 @@
+"""Fine-tuning sentence encoders on idioms and on sentence pairs: the objectives of three papers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from admire.base.choices import Number, check_settings
+from admire.base.errors import UserError, needs_extra
+from admire.models.encoders.sentence import SentenceEncoder, query_prompt
+from admire.tasks.sts import mwes
+from admire.tasks.sts.evaluation import compare, correlate
+from admire.tasks.sts.objectives import FROM_PAIRS, OBJECTIVES, TRIPLET_LOSSES, Objective
+from admire.tasks.sts.pairs import Group, Pair
+from admire.tasks.sts.rows import (
+    TrainingData,
+    dealt,
+    equal,
+    filled_triples,
+    labelled,
+    mixed,
+    repeated,
+    triples,
+)
+
+with needs_extra("finetune", "Fine-tuning"):
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.losses import (
+        CoSENTLoss,
+        CosineSimilarityLoss,
+        MultipleNegativesRankingLoss,
+        SoftmaxLoss,
+        TripletDistanceMetric,
+        TripletLoss,
+    )
+    from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
+
+    from admire.models.trainer import Batches, FitSettings, Row, fine_tune
+    from admire.tasks.sts.losses import AdaptiveTripletLoss, ConsistencyLoss, WeightedLoss
+
+BATCHES: dict[Objective, Batches] = {
+    **dict.fromkeys(FROM_PAIRS, "like lengths"),
+    **dict.fromkeys((*TRIPLET_LOSSES, "consistent"), "neighbours"),
+    **dict.fromkeys(("triplet+ranking", "simcse"), "no duplicates"),
+}
+
+
+@dataclass(frozen=True)
+class SentenceTraining:
+    """How a sentence encoder is fine-tuned.
+
+    Attributes:
+        objective: see :data:`admire.tasks.sts.objectives.Objective`.
+        miner_margin: of He et al.'s miner. A triplet is used if its negative is less than this
+            farther from the anchor than its positive (Euclidean distance of unit vectors).
+        margin: of the triplet loss, and of ``consistent``. None is the paper's own: 0.3 (He et
+            al.), 0.1 (YNU-HPCC), and 0 for ``consistent``.
+        temperature: what cosines are divided by in SimCSE, multiple negatives ranking, CoSENT
+            (0.05 is its λ = 20) and ``consistent``.
+        last_layers: 1 pools the last layer, 2 the mean of the last two (He et al.).
+        max_length: how many tokens of a sentence are read, in training and later; None is the
+            model's own limit.
+        mwe_tokens: whether each expression gets a token of its own. The vectors of all other tokens
+            then stay as they are.
+        token_rate: learning rate of the vectors of these tokens. At the model's learning rate they
+            would hardly change, because each token is in few batches.
+        repeat: groups of an expression with fewer groups are repeated until there are this many.
+        sts_weight: weight of the loss on pairs that are mixed in.
+        fit: the trainer's settings. The batch size counts single sentences for ``adaptive`` and
+            ``multi-negative``, and rows of two or three sentences for the others.
+    """
+
+    objective: Objective = "adaptive"
+    miner_margin: float = 0.4
+    margin: float | None = None
+    temperature: float = 0.05
+    last_layers: int = 1
+    max_length: int | None = None
+    mwe_tokens: bool = False
+    token_rate: float = 1e-3
+    repeat: int = 1
+    sts_weight: float = 1.0
+    fit: FitSettings = field(default_factory=FitSettings)
+
+    def __post_init__(self) -> None:
+        check_settings(
+            self,
+            objective=OBJECTIVES,
+            miner_margin=Number(0),
+            margin=Number(0, optional=True),
+            temperature=Number(0, above=True),
+            last_layers=Number(1, 2, whole=True),
+            max_length=Number(8, whole=True, optional=True),
+            mwe_tokens=bool,
+            token_rate=Number(0, above=True),
+            repeat=Number(1, whole=True),
+            sts_weight=Number(0, above=True),
+            fit=FitSettings,
+        )
+
+
+def train_sentences(
+    encoder: SentenceEncoder, data: TrainingData, settings: SentenceTraining, out: Path
+) -> list[float]:
+    """Fine-tune a sentence encoder in place and save it to ``out``, for ``sbert:FOLDER``.
+
+    The epoch with the highest Spearman correlation over all validation pairs is kept.
+
+    Objectives that learn from groups can have pairs of plain STS mixed in, by CoSENT, so that the
+    model keeps general similarity. Sentences and their correct paraphrases are then added to these
+    pairs, with the similarity 1, because the objectives themselves never compare a correct
+    paraphrase with other pairs.
+
+    Returns:
+        That correlation before training and after each epoch.
+
+    Raises:
+        UserError: there is nothing for the objective to learn from, the model's layers cannot be
+            averaged, or ``out`` cannot be written.
+    """
+    groups, pairs, validation = data.groups, data.pairs, data.validation
+    from_pairs = settings.objective in FROM_PAIRS
+    if from_pairs and groups:
+        raise UserError(f"'{settings.objective}' learns from pairs with similarities alone.")
+    if not (pairs if from_pairs else groups):
+        wanted = "pairs with similarities" if from_pairs else "groups with paraphrases"
+        raise UserError(f"'{settings.objective}' needs {wanted} to learn from.")
+    if any(pair.similarity is None for pair in pairs):
+        raise UserError("Pairs to learn from need similarities of their own.")
+    if not any(pair.gold for pair in validation):
+        raise UserError("There is nothing to validate on.", "validation")
+    model = encoder.model
+    if settings.last_layers == 2:
+        average_last_two(model)
+    if settings.max_length is not None:
+        model.max_seq_length = min(settings.max_length, model.max_seq_length or settings.max_length)
+    known = {group.mwe for group in groups if group.mwe}
+    rates = {}
+    if settings.mwe_tokens:
+        rates[re.escape(mwes.extend(model, known))] = settings.token_rate
+    known |= {pair.mwe for pair in validation if pair.mwe}
+    read = mwes.reader(model, known)
+    prompt = query_prompt(model)
+
+    def prepared(rows: Sequence[Row]) -> list[dict[str, Any]]:
+        return [
+            {name: prompt + read(v) if isinstance(v, str) else v for name, v in row.items()}
+            for row in rows
+        ]
+
+    def validate() -> float:
+        scored = correlate(validation, compare(validation, encoder, read))
+        every = scored[scored["subset"] == "all"]["spearman"].iloc[-1]
+        # NaN: the model gives every pair the same similarity, which is the worst result.
+        return float(every) if every == every else -1.0
+
+    rows: dict[str, list[dict[str, Any]]] = {}
+    losses: dict[str, torch.nn.Module] = {}
+    groups = repeated(groups, settings.repeat)
+    for name, (some, loss) in _tasks(model, groups, pairs, settings).items():
+        rows[name], losses[name] = prepared(some), loss
+    return fine_tune(
+        model,
+        losses,
+        rows,
+        validate,
+        settings.fit,
+        out,
+        of=f"{encoder.identity} {settings} {validation}",
+        batches=BATCHES[settings.objective],
+        learning_rates=rates,
+    )
+
+
+def _tasks(
+    model: SentenceTransformer,
+    groups: Sequence[Group],
+    pairs: Sequence[Pair],
+    settings: SentenceTraining,
+) -> dict[str, tuple[list[Row], torch.nn.Module]]:
+    """Rows and loss of each task, by its name; the tasks are learned together."""
+    rng = np.random.default_rng(settings.fit.seed)
+    objective = settings.objective
+    scale = 1 / settings.temperature
+    ranking = MultipleNegativesRankingLoss(model, scale=scale)
+    tasks: dict[str, tuple[list[Row], torch.nn.Module]] = {}
+    if objective in TRIPLET_LOSSES:
+        triplets = AdaptiveTripletLoss(
+            model,
+            miner_margin=settings.miner_margin,
+            margin=0.3 if settings.margin is None else settings.margin,
+            multi_negative=objective == "multi-negative",
+        )
+        tasks["sentences"] = labelled(dealt(groups, rng)), triplets
+    elif objective == "consistent":
+        tasks["triples"] = (
+            triples(dealt(groups, rng)),
+            ConsistencyLoss(model, scale, 0.0 if settings.margin is None else settings.margin),
+        )
+    elif objective == "triplet+ranking":
+        margin = 0.1 if settings.margin is None else settings.margin
+        distance = TripletLoss(
+            model, distance_metric=TripletDistanceMetric.EUCLIDEAN, triplet_margin=margin
+        )
+        tasks["triples"] = triples(groups), distance
+        tasks["positives"] = (
+            [{"anchor": g.sentence, "positive": c} for g in groups for c in g.correct],
+            ranking,
+        )
+    elif objective == "simcse":
+        tasks["triples"] = filled_triples(groups, rng), ranking
+    if objective in FROM_PAIRS or pairs:
+        sts: torch.nn.Module
+        if objective == "regression":
+            sts = CosineSimilarityLoss(model)
+        elif objective == "classification":
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(settings.fit.seed)
+                sts = SoftmaxLoss(model, model.get_embedding_dimension() or 0, num_labels=6)
+        else:
+            sts = CoSENTLoss(model, scale=scale)
+        classes = objective == "classification"
+        rows: list[Row] = [
+            {
+                "first": pair.first,
+                "second": pair.second,
+                "label": int((pair.similarity or 0.0) * 5 + 0.5) if classes else pair.similarity,
+            }
+            for pair in pairs
+        ]
+        if objective not in FROM_PAIRS:
+            rows = mixed(rows, equal(groups), rng)
+            sts = WeightedLoss(sts, settings.sts_weight)
+        tasks["pairs"] = rows, sts
+    return tasks
+
+
+def average_last_two(model: SentenceTransformer) -> None:
+    """Make the model pool the mean of its last two layers (He et al., section 4.1).
+
+    Raises:
+        UserError: the model does not begin with a transformer, or it averages layers already.
+    """
+    transformer = model[0]
+    if not isinstance(transformer, Transformer) or any(
+        isinstance(module, WeightedLayerPooling) for module in model
+    ):
+        raise UserError(
+            "The last two layers can only be averaged in a model of a plain transformer and a "
+            "pooling.",
+            "last_layers",
+        )
+    config = transformer.model.config
+    config.output_hidden_states = True
+    layers = config.num_hidden_layers
+    width = transformer.get_embedding_dimension()
+    mean = WeightedLayerPooling(width, num_hidden_layers=layers, layer_start=layers - 1)
+    mean.layer_weights.requires_grad_(False)
+    modules = [transformer, mean.to(model.device), *list(model)[1:]]
+    for place, module in enumerate(modules):
+        model._modules[str(place)] = module

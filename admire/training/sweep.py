@@ -1,0 +1,273 @@
+"""Many heads on the same embeddings, on all cores: grids of settings and cross-validation."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from admire.base.choices import check_setting
+from admire.base.errors import UserError, needs_extra
+from admire.base.files import parse_json, regular
+from admire.base.machine import cores
+from admire.base.progress import show_progress
+from admire.base.storage import only_writer, unwritable, write_whole
+from admire.data.items import Item
+from admire.data.submission import Prediction
+from admire.models.head_settings import FOLDS, HeadTraining
+from admire.rankers.scorer import Scores, rank_names
+from admire.scores.evaluation import paired_difference, score_items, summarise
+from admire.training.heads import fit_and_test_head, head_scores, warn_of_shared_samples
+from admire.training.triplets import Indices, Triplets, split_compounds
+
+with needs_extra("train", "A sweep"):
+    import joblib
+
+PAPER_AXES: dict[str, tuple[float, ...]] = {
+    "batch_size": (16, 32),
+    "learning_rate": (1e-3, 1e-4, 1e-5),
+    "soft_negatives": (10, 30, 49),
+    "temperature": (0.08, 0.09, 0.1),
+    "dropout": (0.1, 0.3, 0.5),
+}
+"""What the paper tried (section 3): 162 settings."""
+
+
+def head_grid(
+    base: HeadTraining, axes: Mapping[str, Sequence[float]] | None = None
+) -> list[HeadTraining]:
+    """Every combination of the axes' values; all other settings are those of ``base``.
+
+    Args:
+        axes: the values to try by the name of the setting; None is :data:`PAPER_AXES`.
+    """
+    axes = PAPER_AXES if axes is None else axes
+    return [
+        replace(base, **dict(zip(axes, values, strict=True)))  # type: ignore[arg-type]
+        for values in itertools.product(*axes.values())
+    ]
+
+
+def sweep_heads(
+    data: Triplets, settings: Sequence[HeadTraining], out: Path, *, processes: int | None = None
+) -> pd.DataFrame:
+    """Train a head with each of the settings; one row for each, in their order.
+
+    Each result is a line of ``out`` as soon as it is known. Heads that are in ``out`` already, with
+    the same data and settings, are not trained again, so a sweep that was stopped goes on.
+
+    Args:
+        processes: how many to use; None is one for each core.
+
+    Returns:
+        A table with a column for each setting, ``epoch`` and ``validation_loss`` of the best
+        epoch, top-1 accuracy on the test samples with the head (``test_top1``) and without one
+        (``none_top1``), and ``history``.
+
+    Raises:
+        UserError: a setting does not suit the data, or ``out`` is not the file of a sweep, cannot
+            be written, or another process is adding to it.
+    """
+    splits = {one.seed: split_compounds(data.compounds, one.seed) for one in settings}
+    jobs = [_Job(one, splits[one.seed]) for one in settings]
+    outcomes = _outcomes(data, jobs, out, processes)
+    warn_of_shared_samples(data, [*splits.values()], "the heads")
+    rows = [asdict(one) | outcome for one, outcome in zip(settings, outcomes, strict=True)]
+    return pd.DataFrame(rows).drop(columns="scores")
+
+
+def compare_heads(
+    items: Sequence[Item],
+    data: Triplets,
+    settings: Sequence[HeadTraining],
+    out: Path | None = None,
+    *,
+    folds: int = 5,
+    seed: int = 0,
+    processes: int | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Whether heads help: the figures without and with them, and the difference item by item.
+
+    Arguments and errors are those of :func:`cross_validate_heads`.
+
+    Returns:
+        Three tables as :func:`admire.scores.evaluation.summarise` makes them, by their titles.
+    """
+    predicted = cross_validate_heads(
+        items, data, settings, out, folds=folds, seed=seed, processes=processes
+    )
+    without, having = (score_items(items, orders, "head") for orders in predicted)
+    return {
+        "without a head": summarise(without, seed=seed),
+        "in the head's space": summarise(having, seed=seed),
+        "second minus first": paired_difference(without, having, seed=seed),
+    }
+
+
+def cross_validate_heads(
+    items: Sequence[Item],
+    data: Triplets,
+    settings: Sequence[HeadTraining],
+    out: Path | None = None,
+    *,
+    folds: int = 5,
+    seed: int = 0,
+    processes: int | None = None,
+) -> tuple[list[Prediction], list[Prediction]]:
+    """The items' orders without a head, and with heads that have not seen the item's compound.
+
+    The compounds are dealt into folds. For each fold, heads are trained on nine tenths of the
+    other compounds and validated on the rest. If there are several settings, the head with the
+    lowest validation loss ranks the fold, so that the fold itself has no part in the choice
+    (nested cross-validation).
+
+    Args:
+        items: those that ``data`` was made of.
+        out: keeps results as for :func:`sweep_heads`; None keeps none.
+        folds: how many, at least 2.
+        seed: of the folds.
+        processes: how many to use; None is one for each core.
+
+    Raises:
+        UserError: there are fewer compounds than folds, or too few for the soft negatives; and as
+            for :func:`sweep_heads`.
+    """
+    check_setting("folds", folds, FOLDS)
+    parts = _folds(data.compounds, folds, seed)
+    jobs = [_Job(one, part) for part in parts for one in settings]
+    outcomes = _outcomes(data, jobs, out, processes)
+    warn_of_shared_samples(data, parts, "their heads")
+    plain = head_scores(data, np.arange(len(items)))
+    headed = plain.copy()
+    for k, (_, _, held) in enumerate(parts):
+        tried = outcomes[k * len(settings) : (k + 1) * len(settings)]
+        headed[held] = min(tried, key=lambda outcome: outcome["validation_loss"])["scores"]
+    return _predictions(items, plain), _predictions(items, headed)
+
+
+def _folds(compounds: Sequence[str], folds: int, seed: int) -> list[_Parts]:
+    names, compound = np.unique(np.array(compounds), return_inverse=True)
+    if len(names) < folds:
+        raise UserError(
+            f"{folds} folds need at least {folds} compounds; there are {len(names)}.", "folds"
+        )
+    fold = np.random.default_rng(seed).permutation(len(names)) % folds
+    found = []
+    for left_out in range(folds):
+        others = np.flatnonzero(fold != left_out)
+        others = np.random.default_rng([seed, left_out]).permutation(others)
+        validating = np.isin(compound, others[: max(1, round(0.1 * len(others)))])
+        held = fold[compound] == left_out
+        parts = (~held & ~validating, validating, held)
+        found.append(tuple(np.flatnonzero(part) for part in parts))
+    return cast(list[_Parts], found)
+
+
+def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
+    found = []
+    for item, row in zip(items, scores, strict=True):
+        names = [candidate.name for candidate in item.candidates]
+        order = rank_names(names, row[: len(names)])
+        found.append(Prediction(item.compound, item.sentence, order, item.sentence_type))
+    return found
+
+
+_Parts = tuple[Indices, Indices, Indices]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A head to train: its settings, and the samples for training, validation and test."""
+
+    settings: HeadTraining
+    parts: _Parts
+
+    @property
+    def key(self) -> str:
+        digest = hashlib.sha256(repr([part.tolist() for part in self.parts]).encode())
+        return json.dumps([asdict(self.settings), digest.hexdigest()])
+
+
+def _outcomes(
+    data: Triplets, jobs: Sequence[_Job], out: Path | None, processes: int | None
+) -> list[dict[str, Any]]:
+    """The result of each job. Results are read from ``out`` and written there as lines."""
+    with only_writer(out) if out else nullcontext():
+        return _alone(data, jobs, out, processes)
+
+
+def _alone(
+    data: Triplets, jobs: Sequence[_Job], out: Path | None, processes: int | None
+) -> list[dict[str, Any]]:
+    digest = _digest(data)
+    done = {row["job"]: row["outcome"] for row in _read(out) if row["data"] == digest}
+    waiting = [job for job in jobs if job.key not in done]
+    if out:
+        _append(out)  # fails before anything is trained if it cannot be written
+    work = joblib.Parallel(
+        processes or cores(),
+        return_as="generator_unordered",
+        max_nbytes=None,  # else workers get read-only memory maps, which torch warns of
+    )
+    with joblib.parallel_config("loky", inner_max_num_threads=1):
+        results = work(joblib.delayed(_outcome)(data, job) for job in waiting)
+        for key, outcome in show_progress(results, f"Training {len(waiting)} heads", len(waiting)):
+            done[key] = outcome
+            if out:
+                _append(out, json.dumps({"data": digest, "job": key, "outcome": outcome}) + "\n")
+    return [done[job.key] for job in jobs]
+
+
+def _outcome(data: Triplets, job: _Job) -> tuple[str, dict[str, Any]]:
+    head, history, outcome = fit_and_test_head(data, job.settings, job.parts)
+    return job.key, outcome | {
+        "scores": head_scores(data, job.parts[2], head).tolist(),
+        "history": [asdict(epoch) for epoch in history],
+    }
+
+
+def _append(path: Path, text: str = "") -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def _digest(data: Triplets) -> str:
+    digest = hashlib.sha256(json.dumps([data.compounds, data.modalities]).encode())
+    for array in (data.anchors, data.documents, data.present, data.positive):
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _read(path: Path | None) -> list[dict[str, Any]]:
+    """The results so far. A last line that was cut short is removed from the file."""
+    if path is None or not path.exists():
+        return []
+    try:
+        text = regular(path).read_text(encoding="utf-8")
+        whole = text[: text.rfind("\n") + 1]
+        rows = [parse_json(line) for line in whole.splitlines()]
+        for row in rows:
+            outcome = dict(row["outcome"])
+            float(outcome["validation_loss"]), np.array(outcome["scores"], dtype=float)
+            {row["data"], row["job"]}  # fails if they are no texts
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        raise UserError(f"{path}: is not the file of a sweep. Choose another.", "out") from None
+    if whole != text:
+        with write_whole(path) as file:
+            file.write(whole)
+    return rows

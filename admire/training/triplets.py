@@ -1,0 +1,334 @@
+"""Anchors, positives and negatives for training a head, from embeddings computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from admire.base.choices import Device, Track
+from admire.base.errors import UserError
+from admire.data.items import Item
+from admire.data.overlap import Part, parts_of
+from admire.models.encoders import ImageEncoder, TextEncoder, open_encoder
+from admire.models.llm import ChatModel, open_llm
+from admire.prompts import Prompts
+from admire.senses.interpretation import true_queries
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Triplets:
+    """What a head is trained on (UoR-NCL, section 2.4): S samples, M modalities, width d.
+
+    A modality is the paper's word for one form of a candidate: its image, a variant of its image,
+    its caption, a rewriting of its caption. Each belongs to a track, image or caption.
+
+    Attributes:
+        compounds: the compound of each sample, in lower case.
+        anchors: the query for the sample's true sense, shape (S, d).
+        documents: each of a sample's C candidates in each modality, shape (S, C, M, d); zeros where
+            one is missing.
+        present: which of them exist, shape (S, C, M).
+        positive: the index of the best candidate by gold, shape (S,). The others are the hard
+            negatives. Soft negatives are candidates of other compounds, see
+            :func:`draw_soft_negatives`.
+        modalities: the names of the M modalities: ``image``, ``augmented image 1``, ``caption``,
+            ``paraphrase by embedded``, …
+        gloss: which anchors are glosses, shape (S,). The others are compounds.
+        items: what they were made of, one for each sample; nothing where that is not known.
+    """
+
+    compounds: tuple[str, ...]
+    anchors: npt.NDArray[np.float32]
+    documents: npt.NDArray[np.float32]
+    present: npt.NDArray[np.bool_]
+    positive: Indices
+    modalities: tuple[str, ...]
+    gloss: npt.NDArray[np.bool_]
+    items: tuple[Item, ...] = ()
+
+    def parts(self) -> Iterator[Part]:
+        """The parts of the items that a head learns from; variants count as what they stand for.
+
+        Raises:
+            UserError: a picture cannot be read.
+        """
+        for part in parts_of(self.items, pictures="image" in self.modalities):
+            if part.kind != "caption" or "caption" in self.modalities:
+                yield part
+
+
+def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str, dict[Path, Path]]:
+    """The modalities of the image track, and in each the file that stands for a candidate's image.
+
+    Args:
+        augmented: the folder that :func:`admire.augment.images.augment_folder` wrote, or None.
+            ``night_owl_1.png`` in it is the first variant of ``night_owl.png``.
+
+    Raises:
+        UserError: the folder holds no variant of these images.
+    """
+    images = {c.image for item in items for c in item.candidates if c.image}
+    found = {"image": {image: image for image in images}}
+    if augmented is None:
+        return found
+    below: dict[str, list[Path]] = {}
+    for variant in augmented.rglob("*.png"):
+        below.setdefault(variant.name, []).append(variant)
+    k = 1
+    while variants := {
+        image: variant
+        for image in images
+        for variant in below.get(f"{image.stem}_{k}.png", ())
+        if variant.parent.name == image.parent.name or variant.parent == augmented
+    }:
+        found[f"augmented image {k}"] = variants
+        k += 1
+    if k == 1:
+        raise UserError(f"{augmented}: holds no augmented image of these candidates.", "images")
+    return found
+
+
+def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> dict[str, dict[str, str]]:
+    """The modalities of the caption track, and in each the text that stands for a caption.
+
+    Args:
+        rewritten: the file that :func:`admire.augment.captions.write_rewritten` wrote, or None.
+            There is a modality for each of its rewriters.
+
+    Raises:
+        UserError: the file cannot be read, or rewrites none of these captions.
+    """
+    captions = {c.caption for item in items for c in item.candidates if c.caption}
+    found = {"caption": {caption: caption for caption in captions}}
+    if rewritten is None:
+        return found
+    from admire.augment.captions import read_rewritten
+
+    for caption, rows in read_rewritten(rewritten).items():
+        for row in rows if caption in captions else ():
+            found.setdefault(f"{row.kind} by {row.made_by}", {})[caption] = row.text
+    if len(found) == 1:
+        raise UserError(f"{rewritten}: holds no rewritten caption of these candidates.", "captions")
+    return found
+
+
+def open_triplets(
+    items: Sequence[Item],
+    encoder: str,
+    track: Track,
+    *,
+    llm: str = "embedded",
+    llm_url: str | None = None,
+    device: Device = "auto",
+    prompts: Path | None = None,
+    images: Path | None = None,
+    captions: Path | None = None,
+    seed: int = 0,
+) -> tuple[Triplets, TextEncoder]:
+    """As :func:`read_triplets`, with the models' names; also returns the encoder.
+
+    Args:
+        encoder, device: as for :func:`admire.models.encoders.open_encoder`.
+        llm, llm_url: as for :func:`admire.models.llm.open_llm`.
+        prompts: a folder of templates that replace the built-in ones.
+
+    Raises:
+        UserError: a model is missing; and as for :func:`read_triplets`.
+    """
+    opened = open_encoder(encoder, device=device)
+    found = read_triplets(
+        items,
+        opened,
+        track,
+        llm=open_llm(llm, url=llm_url),
+        prompts=Prompts(prompts),
+        images=images,
+        captions=captions,
+        seed=seed,
+    )
+    return found, opened
+
+
+def read_triplets(
+    items: Sequence[Item],
+    encoder: TextEncoder,
+    track: Track,
+    *,
+    llm: ChatModel,
+    prompts: Prompts,
+    images: Path | None = None,
+    captions: Path | None = None,
+    seed: int = 0,
+) -> Triplets:
+    """Make triplets of items whose types and orders are known; the chat model writes the glosses.
+
+    Args:
+        images: a folder of augmented images, for the image track.
+        captions: a file of rewritten captions, for the caption track.
+
+    Raises:
+        UserError: ``images`` or ``captions`` is given, but the track does not use it; and as for
+            :func:`encode_triplets` and :func:`admire.senses.interpretation.true_queries`.
+    """
+    for part, given, setting in (("image", images, "images"), ("caption", captions, "captions")):
+        if given and part not in track:
+            raise UserError(
+                f"{given}: the track {track} does not use {setting}. Use the track image+caption.",
+                "track",
+            )
+    queries = true_queries(items, llm, prompts, seed=seed)
+    return encode_triplets(
+        items,
+        queries,
+        encoder,
+        images=image_modalities(items, images) if "image" in track else None,
+        captions=caption_modalities(items, captions) if "caption" in track else None,
+    )
+
+
+def encode_triplets(
+    items: Sequence[Item],
+    queries: Sequence[str],
+    encoder: TextEncoder,
+    *,
+    images: Mapping[str, Mapping[Path, Path]] | None = None,
+    captions: Mapping[str, Mapping[str, str]] | None = None,
+) -> Triplets:
+    """Encode the items' queries and every modality of their candidates.
+
+    Args:
+        queries: what each item's candidates are compared with: its gloss or its compound.
+        images: for each modality of the image track, the files that stand for the candidates'
+            images, see :func:`image_modalities`; None leaves images out.
+        captions: for each modality of the caption track, the texts that stand for the candidates'
+            captions, see :func:`caption_modalities`; None leaves captions out.
+
+    Raises:
+        UserError: an item has no gold order, its best candidate is missing or has none of the
+            modalities, no candidate has any of them, or the encoder does not suit the track.
+    """
+    if not items:
+        raise UserError("There are no items to train on.")
+    for number, item in enumerate(items, start=1):
+        if not item.expected_order:
+            raise UserError(f"Item {number} ('{item.compound}') has no expected_order to learn.")
+    width = max(len(item.candidates) for item in items)
+    found: dict[str, dict[tuple[int, int], Path | str]] = {}
+    for part, sources in (("image", images or {}), ("caption", captions or {})):
+        for modality, stands_for in sources.items():
+            found[modality] = {
+                (s, c): stands_for[getattr(candidate, part)]
+                for s, item in enumerate(items)
+                for c, candidate in enumerate(item.candidates)
+                if getattr(candidate, part) in stands_for
+            }
+    found = {modality: things for modality, things in found.items() if things}
+    if not found:
+        raise UserError("No candidate has an image or caption of the track to train on.", "track")
+    anchors = encoder.encode_texts(list(queries), role="query")
+    shape = (len(items), width, len(found))
+    documents = np.zeros((*shape, anchors.shape[1]), dtype=np.float32)
+    present = np.zeros(shape, dtype=bool)
+    for m, (modality, things) in enumerate(found.items()):
+        vectors = _encode(list(things.values()), encoder)
+        if vectors.shape[1] != anchors.shape[1]:
+            raise UserError(
+                f"The encoder '{encoder.name}' has no common space for {modality}s.", "encoder"
+            )
+        for (s, c), vector in zip(things, vectors, strict=True):
+            documents[s, c, m], present[s, c, m] = vector, True
+    positive = []
+    for s, item in enumerate(items):
+        names = [candidate.name for candidate in item.candidates]
+        best = (item.expected_order or ("",))[0]
+        if best not in names or not present[s, names.index(best)].any():
+            raise UserError(
+                f"Item {s + 1} ('{item.compound}'): its best candidate '{best}' has no image or "
+                "caption of the track to train on."
+            )
+        positive.append(names.index(best))
+    return Triplets(
+        tuple(item.compound.casefold() for item in items),
+        anchors,
+        documents,
+        present,
+        np.array(positive),
+        tuple(found),
+        np.array([query != item.phrase for query, item in zip(queries, items, strict=True)]),
+        tuple(items),
+    )
+
+
+def _encode(things: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[np.float32]:
+    paths = [thing for thing in things if isinstance(thing, Path)]
+    if not paths:
+        return encoder.encode_texts([str(thing) for thing in things], role="document")
+    if not isinstance(encoder, ImageEncoder):
+        raise UserError(
+            f"The encoder '{encoder.name}' reads no images. Use the track caption.", "track"
+        )
+    return encoder.encode_images(paths)
+
+
+def split_compounds(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, Indices, Indices]:
+    """Indices of samples for training, validation and test; no compound is in two of them.
+
+    A fifth of the compounds is for the test, a tenth of the others for validation. 70 compounds
+    become 50, 6 and 14, and 32 become 23, 3 and 6, as in the paper (section 3).
+
+    Args:
+        compounds: the compound of each sample.
+
+    Raises:
+        UserError: there are fewer than three compounds.
+    """
+    names, compound = np.unique(np.array(compounds), return_inverse=True)
+    if len(names) < 3:
+        raise UserError(
+            f"Training, validation and test need at least three compounds; there are {len(names)}."
+        )
+    test = max(1, round(0.2 * len(names)))
+    validation = max(1, round(0.1 * (len(names) - test)))
+    dealt = np.random.default_rng(seed).permutation(len(names))
+    parts = np.split(dealt, [len(names) - validation - test, len(names) - test])
+    train, valid, held = (np.flatnonzero(np.isin(compound, part)) for part in parts)
+    return train, valid, held
+
+
+def draw_soft_negatives(
+    data: Triplets, anchors: Indices, pool: Indices, k: int, rng: np.random.Generator
+) -> tuple[Indices, Indices]:
+    """Draw K candidates of other compounds for each anchor.
+
+    No sample is drawn twice for one anchor.
+
+    Args:
+        anchors: the samples that need negatives, shape (A,).
+        pool: the samples to draw from.
+
+    Returns:
+        The samples that were drawn and the candidate of each, both of shape (A, K).
+
+    Raises:
+        UserError: the pool has fewer than K samples of other compounds.
+    """
+    names = np.array(data.compounds)
+    keys = rng.random((len(anchors), len(pool)))
+    own = np.equal.outer(names[anchors], names[pool])
+    smallest = int((~own).sum(axis=1).min()) if len(anchors) else k
+    if k > smallest:
+        raise UserError(
+            f"{k} soft negatives are asked for, but there are only {smallest} samples of other "
+            "compounds to draw from. Use fewer.",
+            "soft_negatives",
+        )
+    samples = pool[np.argsort(np.where(own, 2.0, keys), axis=1)[:, :k]]
+    there = data.present[samples].any(axis=3)
+    candidates = np.where(there, rng.random(there.shape), -1.0).argmax(axis=2)
+    return samples, candidates

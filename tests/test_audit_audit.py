@@ -1,0 +1,364 @@
+"""What an audit finds: in other sets, in the set itself, and in the order of candidates."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import admire_row, sequence_row
+from judges import ITEM, WORTHS, Judge, settings
+from PIL import Image
+from scipy import stats
+from toys import OWL, WordEncoder, explains
+
+from admire import SAMPLES, Candidate, Item, Settings, UserError, rank, read_items, write_run
+from admire.audit.audit import Match, Place, Shared, audit
+from admire.audit.candidate_order import check_order, read_settings
+from admire.data.items import iter_items
+from admire.data.overlap import digests, parts_of
+from admire.runs.fusion import fuse
+from admire.runs.past_runs import read_record
+from admire.scores.metrics import evenness
+
+# ------------------------------------------------------------------------------- other sets
+
+
+def as_extended(items: list[Item], folder: Path) -> list[Item]:
+    """The items as AdMIRe's extended set has those of its train set: the same pictures under
+    other names, smaller and as JPEG, with their captions, in the opposite sense."""
+    folder.mkdir()
+    made: dict[Path, Path] = {}
+    for item in items:
+        for one in item.candidates:
+            if one.image and one.image not in made:
+                made[one.image] = folder / f"{len(made):06}.jpg"
+                picture = Image.open(one.image).convert("RGB")
+                half = picture.resize((picture.width // 2, picture.height // 2))
+                half.save(made[one.image], quality=60)
+    return [
+        replace(
+            item,
+            sentence=f"Quite another sentence, number {k}.",
+            sentence_type="literal" if item.sentence_type == "idiomatic" else "idiomatic",
+            expected_order=None,
+            candidates=tuple(
+                replace(one, name=made[one.image].name, image=made[one.image]) if one.image else one
+                for one in item.candidates
+            ),
+        )
+        for k, item in enumerate(items)
+    ]
+
+
+def test_items_that_come_back_in_the_opposite_sense_are_all_found(tmp_path):
+    items = [item for item in read_items(SAMPLES) if item.compound in ("night owl", "cold feet")]
+    assert len(items) == 4  # each compound once in each sense, with the same pictures
+    idiomatic = [item for item in items if item.sentence_type == "idiomatic"]
+    found = audit(as_extended(idiomatic, tmp_path / "extended"), {"samples": idiomatic})
+    (overlap,) = found.against
+    pictures = len({one.image for item in idiomatic for one in item.candidates})
+    assert overlap.kinds == {
+        "compound": Shared(2, 2, 2),
+        "sentence": Shared(2, 0, 0),
+        "caption": Shared(pictures, pictures, 2),
+        "picture": Shared(pictures, pictures, 2),
+    }
+    assert [(one.item, one.there, one.sense) for one in overlap.touched] == [
+        (1, (1,), "opposite"),
+        (2, (2,), "opposite"),
+    ]
+    first = next(match for match in overlap.matches if match.kind == "picture")
+    name = idiomatic[0].candidates[0].name
+    assert first == Match(
+        "picture", "000000.jpg", (Place(1, "000000.jpg"),), (Place(1, name),), "opposite"
+    )
+
+
+def items(*rows: tuple[str, str, str | None, str]) -> list[Item]:
+    """Items of a compound, a sentence, a sense and captions with commas."""
+    return [
+        Item(
+            compound,
+            sentence,
+            sentence_type=sense,  # type: ignore[arg-type]
+            candidates=tuple(
+                Candidate(f"{k}-{j}.png", caption=caption)
+                for j, caption in enumerate(captions.split(","))
+            ),
+        )
+        for k, (compound, sentence, sense, captions) in enumerate(rows)
+    ]
+
+
+SET = items(
+    ("night owl", "A night owl flew.", "literal", "an owl,a desk"),
+    ("cold feet", "He got cold feet.", "idiomatic", "a groom,a foot"),
+    ("fat cat", "A fat cat sat.", None, "a cat,a banker"),
+    ("red tape", "Red tape again.", "idiomatic", "a tape,An Owl!"),
+)
+
+
+def test_shared_parts_are_counted_by_kind_and_item_and_their_senses_compared():
+    other = items(
+        ("Night Owls", "Two night owls.", "idiomatic", "a lamp,a tree"),
+        ("night-owl", "One night owl.", "literal", "a branch,a moon"),
+        ("old hat", "He got cold feet!", "idiomatic", "a hat,A FOOT."),
+        ("white lie", "A lie.", None, "a cat,a mouth"),
+    )
+    (overlap,) = audit(SET, {"other": other}).against
+    assert (overlap.name, overlap.items) == ("other", 4)
+    assert overlap.kinds == {
+        "compound": Shared(4, 1, 1),
+        "sentence": Shared(4, 1, 1),
+        "caption": Shared(7, 2, 2),  # "an owl" stands twice
+        "picture": Shared(0, 0, 0),
+    }
+    assert [
+        (one.item, one.compound, one.parts, one.there, one.sense) for one in overlap.touched
+    ] == [
+        (1, "night owl", {"compound": 1}, (1, 2), "both"),
+        (2, "cold feet", {"sentence": 1, "caption": 1}, (3,), "same"),
+        (3, "fat cat", {"caption": 1}, (4,), None),
+    ]
+    assert overlap.matches[1] == Match(
+        "sentence",
+        "He got cold feet.",
+        (Place(2, "He got cold feet."),),
+        (Place(3, "He got cold feet!"),),
+        "same",
+    )
+
+
+def test_what_a_head_saw_is_compared_by_digests_alone():
+    saw = digests(parts_of(SET[:2]))
+    (overlap,) = audit(SET, {"head": saw}).against
+    assert overlap.items is None
+    assert [(one.item, one.there, one.sense) for one in overlap.touched] == [
+        (1, (), None),
+        (2, (), None),
+        (4, (), None),  # its second caption is the first item's
+    ]
+    assert overlap.kinds["caption"] == Shared(7, 4, 3)
+
+
+def test_a_set_without_captions_and_candidates_has_nothing_to_compare():
+    bare = [Item("cold feet", "Their cold feet hurt.", "en", (), "literal")]
+    (overlap,) = audit(SET, {"targets": bare}).against
+    assert overlap.kinds["caption"] == overlap.kinds["picture"] == Shared(0, 0, 0)
+    assert [one.sense for one in overlap.touched] == ["opposite"]
+    (overlap,) = audit(bare, {"set": SET}).against
+    assert overlap.kinds["caption"] == Shared(0, 0, 0)
+    assert overlap.kinds["compound"] == Shared(1, 1, 1)
+
+
+# -------------------------------------------------------------------------------- in the set
+
+
+def test_what_the_set_itself_repeats_is_found(tmp_path):
+    for name, source in (("a", 0), ("b", 0), ("c", 1)):
+        path = sorted((SAMPLES / "images").iterdir())[source]
+        Image.open(path).convert("L").save(tmp_path / f"{name}.png")
+    repeats = items(
+        ("night owl", "A night owl flew.", None, "an owl,a desk"),
+        ("fat cat", "A fat cat sat.", None, "a cat,A cat!,a lamp"),
+        ("Night owls", "a NIGHT owl flew", None, "a tree,a Desk"),
+    )
+    pictures = tuple(
+        Candidate(f"{name}.png", tmp_path / f"{name}.png", f"picture {name}") for name in "abc"
+    )
+    repeats[0] = replace(repeats[0], candidates=(*repeats[0].candidates, pictures[0], pictures[2]))
+    repeats[1] = replace(repeats[1], candidates=(*repeats[1].candidates, *pictures[:2]))
+    found = audit(repeats)
+    assert [(m.kind, [place.item for place in m.here]) for m in found.repeated] == [
+        ("compound", [1, 3]),
+        ("sentence", [1, 3]),
+        ("caption", [1, 3]),
+        ("caption", [1, 2]),  # "picture a", that of the picture in both
+        ("picture", [1, 2, 2]),
+    ]
+    assert [(m.kind, [place.name for place in m.here]) for m in found.doubled] == [
+        ("picture", ["a.png", "b.png"]),  # a.png came with the first item
+        ("caption", ["a cat", "A cat!"]),
+    ]
+    assert found.compared == {"compound": 2, "sentence": 2, "caption": 8, "picture": 2}
+
+
+def test_what_is_missing_is_counted_and_named_and_no_error(tmp_path, write_table):
+    cut = (SAMPLES / "images" / "night_owl_1.png").read_bytes()[:500]
+    (tmp_path / "a.png").write_bytes(cut)
+    (tmp_path / "b.png").write_bytes((SAMPLES / "images" / "night_owl_1.png").read_bytes())
+    blank = {f"image{k}_caption": "" for k in range(1, 6)}
+    path = write_table(
+        admire_row(),
+        admire_row("fat cat", sentence="   ", sentence_type="", expected_order="", **blank),
+        admire_row("cold feet", sentence="Nobody was afraid."),
+        admire_row("red tapes", sentence="The red, sticky tape tore."),
+    )
+    with pytest.raises(UserError, match="row 2"):
+        read_items(path)
+    found = audit(list(iter_items(path, whole=False, warn=False)))
+    lacks = {lack.what: lack for lack in found.lacks}
+    assert {what: (lack.count, lack.of, lack.items) for what, lack in lacks.items()} == {
+        "a sentence or sequence": (1, 4, (2,)),
+        "a sense": (1, 4, (2,)),
+        "a gold order": (1, 4, (2,)),
+        "candidates": (0, 4, ()),
+        "the compound in the sentence": (1, 3, (3,)),
+        "a caption": (5, 20, (2,)),
+        "a picture": (0, 20, ()),
+        "the picture's file": (12, 20, (1, 2, 3, 4)),
+        "a readable picture": (4, 8, (1, 2, 3, 4)),
+    }
+    assert lacks["the picture's file"].which[:3] == ("c.png", "d.png", "e.png")
+    (why,) = lacks["a readable picture"].which
+    assert f"{tmp_path / 'a.png'}: the image cannot be decoded" in why
+    assert found.compared["picture"] == 1
+
+
+def test_candidates_without_a_picture_are_told_from_those_whose_file_is_missing(write_table):
+    row = sequence_row(image2_name="", expected_item="a.png")
+    found = audit(list(iter_items(write_table(row, name="subtask_b_train.tsv"), warn=False)))
+    lacks = {lack.what: lack.count for lack in found.lacks}
+    assert (lacks["a picture"], lacks["the picture's file"]) == (3, 3)  # two of the sequence
+
+
+def test_senses_are_counted_by_language_and_lengths_in_words():
+    mixed = [*SET, replace(SET[0], language="pt", sentence="Um mocho.")]
+    found = audit(mixed)
+    assert [(s.language, s.items, s.idiomatic, s.literal, s.unknown) for s in found.senses] == [
+        ("en", 4, 2, 1, 1),
+        ("pt", 1, 0, 1, 0),
+    ]
+    assert [(one.what, one.least, one.median, one.most) for one in found.lengths] == [
+        ("words of a sentence", 2, 4, 4),
+        ("words of a caption", 2, 2, 2),
+        ("candidates of an item", 2, 2, 2),
+    ]
+
+
+def test_the_place_of_the_best_candidate_is_compared_with_chance():
+    gold = [replace(OWL, expected_order=("bird.png", "person.png", "bike.png"))] * 9
+    best = audit([*gold, OWL]).best
+    assert best
+    assert best.counts == (9, 1, 0)
+    assert best.expected == pytest.approx((10 / 3, 10 / 3, 10 / 3))
+    assert best.p < 0.01
+    assert audit([replace(OWL, expected_order=None)]).best is None
+
+
+def test_evenness_is_judged_as_a_chi_square_test_does():
+    places = [(0, 4)] * 60 + [(1, 4)] * 45 + [(2, 4)] * 40 + [(3, 4)] * 55
+    found = evenness(places, draws=20000)
+    assert found.p == pytest.approx(stats.chisquare(found.counts).pvalue, abs=0.02)
+    mixed = evenness([(0, 2), (0, 2), (3, 4), (2, 4)])
+    assert (mixed.counts, mixed.expected) == ((2, 0, 1, 1), (1.5, 1.5, 0.5, 0.5))
+
+
+# ------------------------------------------------------------------------ order of candidates
+
+
+class Biased(WordEncoder):
+    """As WordEncoder, but what comes first in a call is liked a little more."""
+
+    def encode_texts(self, texts, *, role):
+        vectors = super().encode_texts(texts, role=role)
+        if role == "document":
+            for k, vector in enumerate(vectors):
+                vector *= 1 - k / 100
+        return vectors
+
+
+def test_orders_are_the_same_for_shuffled_candidates():
+    found = check_order([OWL, replace(OWL, compound="owl")], encoder=WordEncoder())
+    assert (found.items, found.differ, found.first, found.tied) == (2, (), (), ())
+    assert (found.by, found.unchecked) == ("embeddings, with the sentence as the query", None)
+
+
+def test_an_encoder_that_likes_what_comes_first_is_noticed():
+    alike = replace(
+        OWL,
+        candidates=tuple(Candidate(f"{k}.png", caption="a night owl" + k * "!") for k in range(5)),
+    )
+    found = check_order([OWL, alike], encoder=Biased())
+    assert found.differ == found.first == (2,)
+    assert found.tied == ()
+    fair = check_order([OWL, alike], encoder=WordEncoder())
+    assert fair.differ == ()
+    assert fair.tied == fair.tied_first == (2,)
+
+
+def test_equal_candidates_without_pictures_go_by_their_places():
+    texts = ("a night owl", "a lamp", "a lamp", "a lamp", "a lamp")
+    nameless = replace(
+        OWL,
+        candidates=tuple(
+            Candidate(f"candidate{k}", caption=text) for k, text in enumerate(texts, start=1)
+        ),
+        expected_order=("candidate2", "candidate1", "candidate3", "candidate4", "candidate5"),
+    )
+    found = check_order([nameless], encoder=WordEncoder())
+    assert (found.differ, found.first) == ((1,), ())
+    assert (found.tied, found.tied_first) == ((1,), ())
+
+
+def test_items_that_cannot_be_ranked_are_left_out_and_what_hinders_is_told():
+    bare = Item("owl", "An owl.")
+    unseen = replace(OWL, candidates=(*OWL.candidates[:2], Candidate("bike.png")))
+    found = check_order([bare, OWL, unseen], encoder=WordEncoder())
+    assert (found.items, found.unchecked) == (1, None)
+    assert check_order([bare]).unchecked == "No item has candidates to rank."
+    mixed = [OWL, replace(OWL, sequence=(Candidate("sequence1", caption="an owl"),))]
+    assert "Rank the two kinds apart" in str(check_order(mixed, encoder=WordEncoder()).unchecked)
+
+
+def test_subtask_b_is_ranked_by_the_compound():
+    sequence = (Candidate("sequence1", caption="a bird"), Candidate("sequence2", caption="an owl"))
+    found = check_order([replace(OWL, sentence="", sequence=sequence)], encoder=WordEncoder())
+    assert (found.items, found.by) == (1, "embeddings, with the compound as the query")
+
+
+RUN = Settings(sense="vote", track="caption")
+
+
+def test_a_runs_settings_rank_again_by_its_own_replies(tmp_path, monkeypatch):
+    two = [OWL, replace(OWL, compound="owl", sentence="An owl.")]
+    run = rank(two, RUN, llms=[explains("Idiomatic")], encoder=WordEncoder())
+    write_run(run, tmp_path / "run")
+    monkeypatch.setattr("admire.runs.run.open_llms", None)  # nothing may be asked
+    found = check_order(two, tmp_path / "run", encoder=WordEncoder())
+    assert (found.items, found.differ, found.unchecked) == (2, (), None)
+    assert found.by == f"the settings of {tmp_path / 'run'}"
+    assert read_settings(read_record(tmp_path / "run"), tmp_path) == RUN
+    with pytest.raises(UserError, match="is a run of other items") as caught:
+        check_order(two[:1], tmp_path / "run")
+    assert caught.value.settings == ("run",)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    record["settings"]["later"] = True
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match="of another version"):
+        check_order(two, tmp_path / "run")
+
+
+def test_a_chat_model_that_takes_the_first_that_it_is_shown_is_noticed(tmp_path):
+    told = {}
+    for bias in (0.0, 10.0):
+        judge = Judge(WORTHS, first=bias)
+        write_run(rank([ITEM], settings("listwise", "pairwise"), llms=[judge]), tmp_path / "run")
+        found = check_order([ITEM], tmp_path / "run")
+        assert found.unchecked == "Chat models alone ranked, which are not asked again."
+        told[bias] = {one.ranker: (one.llm, one.answers, one.places.counts) for one in found.shown}
+    assert told == {
+        0.0: {"listwise": ("judge", 5, (1, 1, 1, 1, 1)), "pairwise": ("judge", 20, (10, 10))},
+        10.0: {"listwise": ("judge", 5, (5, 0, 0, 0, 0)), "pairwise": ("judge", 20, (20, 0))},
+    }
+
+
+def test_a_fused_run_is_not_ranked_again(tmp_path):
+    for name in ("one", "two"):
+        run = rank([OWL], RUN, llms=[explains("Idiomatic")], encoder=WordEncoder())
+        write_run(run, tmp_path / name)
+    write_run(fuse([tmp_path / "one", tmp_path / "two"]), tmp_path / "fused")
+    found = check_order([OWL], tmp_path / "fused")
+    assert found.unchecked == "The run is fused: audit the runs that it is made of."

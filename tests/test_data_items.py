@@ -1,0 +1,730 @@
+"""Reading AdMIRe files and image sets, what is refused and how, and submissions."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import admire_row, refused, sequence_row
+
+from admire.base.errors import UserError
+from admire.data.items import SAMPLES, Candidate, Item, iter_items, read_items
+from admire.data.submission import read_submission
+
+NAMES = ("a.png", "b.png", "c.png", "d.png", "e.png")
+TARGETS = ("compound", "subset", "sentence_type", "sentence", "expected_order")
+
+
+def pictures(folder: Path, *names: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_bytes(b"picture")
+
+
+def json_lines(path: Path, *rows: Any) -> Path:
+    lines = [row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def json_row(**changes: Any) -> dict[str, Any]:
+    row = {
+        "compound": "night owl",
+        "sentence": "She is a night owl.",
+        "candidates": [{"caption": "a lamp"}, {"caption": "an owl"}],
+    }
+    return row | changes
+
+
+# -------------------------------------------------------------------------------- AdMIRe's TSVs
+
+
+def test_a_row_with_gold_gives_an_item_with_its_candidates(write_table):
+    (item,) = read_items(write_table(admire_row()))
+    captions = ["a woman at a desk", "a lamp at night", "a bird asleep", "an owl", "a red bicycle"]
+    assert item == Item(
+        compound="night owl",
+        sentence="My sister is a night owl who writes at midnight.",
+        language="en",
+        candidates=tuple(
+            Candidate(name, None, caption) for name, caption in zip(NAMES, captions, strict=True)
+        ),
+        sentence_type="idiomatic",
+        expected_order=NAMES,
+    )
+
+
+def test_candidates_keep_the_columns_order_and_gold_its_own(write_table):
+    gold = "['c.png', 'a.png', 'e.png', 'b.png', 'd.png']"
+    (item,) = read_items(write_table(admire_row(expected_order=gold)))
+    assert tuple(c.name for c in item.candidates) == NAMES
+    assert item.expected_order == ("c.png", "a.png", "e.png", "b.png", "d.png")
+
+
+def test_a_test_split_has_no_gold(write_table):
+    (item,) = read_items(write_table(admire_row(expected_order="", sentence_type="")))
+    assert item.sentence_type is None
+    assert item.expected_order is None
+    assert len(item.candidates) == 5
+
+
+def test_targets_only_can_be_read_without_candidates(write_table):
+    row = {column: admire_row()[column] for column in TARGETS}
+    (item,) = read_items(write_table(row))
+    assert item.candidates == ()
+    assert item.expected_order == NAMES
+    assert item.sentence_type == "idiomatic"
+
+
+def test_compound_and_sentence_are_enough(write_table):
+    (item,) = read_items(write_table({"compound": "night owl", "sentence": "A night owl."}))
+    assert item == Item("night owl", "A night owl.")
+
+
+def test_rows_come_in_the_files_order_repeated_compounds_included(write_table):
+    rows = [admire_row("night owl"), admire_row("early bird"), admire_row("night owl")]
+    assert [i.compound for i in read_items(write_table(*rows))] == [r["compound"] for r in rows]
+
+
+@pytest.mark.parametrize(
+    ("cell", "caption"),
+    [(r" **Owl**\n\nat night\n", "**Owl**\n\nat night"), (r"C:\temp", r"C:\temp")],
+)
+def test_backslash_n_in_a_caption_is_a_line_break(write_table, cell, caption):
+    (item,) = read_items(write_table(admire_row(image1_caption=cell)))
+    assert item.candidates[0].caption == caption
+
+
+def test_quotes_tabs_commas_and_line_breaks_are_kept(write_table):
+    sentence = 'The "night owl",\tsaid: I\'m up\nagain – não é?'
+    (item,) = read_items(write_table(admire_row(sentence=sentence)))
+    assert item.sentence == sentence
+
+
+@pytest.mark.parametrize("word", ["NA", "null", "nan", "None", "7"])
+def test_words_that_pandas_takes_for_missing_or_numbers_stay_words(write_table, word):
+    (item,) = read_items(write_table(admire_row(word, image2_caption=word)))
+    assert item.compound == word
+    assert item.candidates[1].caption == word
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(write_table):
+    path = write_table(admire_row())
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read_items(path)[0].compound == "night owl"
+
+
+@pytest.mark.parametrize("cell", ["Literal", " literal ", "LITERAL"])
+def test_sentence_type_is_read_in_any_case(write_table, cell):
+    assert read_items(write_table(admire_row(sentence_type=cell)))[0].sentence_type == "literal"
+
+
+def test_a_path_can_be_a_string(write_table):
+    assert len(read_items(str(write_table(admire_row())))) == 1
+
+
+# -------------------------------------------------------------------------------- images
+
+
+@pytest.mark.parametrize(
+    ("compound", "folder"),
+    [
+        ("night owl", "night owl"),
+        ("cat's eyes", "cat_s eyes"),
+        ("cat’s eyes", "cat_s eyes"),
+        ("cat's eyes", "cat's eyes"),
+        ("night owl", ""),
+    ],
+)
+def test_images_are_found_beside_the_file_or_in_the_compounds_folder(
+    write_table, tmp_path, compound, folder
+):
+    pictures(tmp_path / folder, *NAMES)
+    path = write_table(admire_row(compound))
+    assert [c.image for c in read_items(path)[0].candidates] == [
+        tmp_path / folder / name for name in NAMES
+    ]
+
+
+def test_an_image_can_be_in_a_subfolder(write_table, tmp_path):
+    pictures(tmp_path / "images" / "more", "a.png")
+    row = admire_row(image1_name="images/more/a.png", expected_order="")
+    candidate = read_items(write_table(row))[0].candidates[0]
+    assert candidate.name == "images/more/a.png"
+    assert candidate.image == tmp_path / "images" / "more" / "a.png"
+
+
+def test_an_image_needs_no_caption(write_table, tmp_path):
+    pictures(tmp_path, *NAMES)
+    row = admire_row(**{f"image{k}_caption": "" for k in range(1, 6)})
+    candidates = read_items(write_table(row))[0].candidates
+    assert [c.caption for c in candidates] == [None] * 5
+    assert all(c.image for c in candidates)
+
+
+def test_missing_images_with_captions_make_one_warning(write_table, tmp_path, caplog):
+    pictures(tmp_path / "night owl", *NAMES[1:])
+    pictures(tmp_path / "early bird", *NAMES[2:])
+    path = write_table(admire_row("night owl"), admire_row("early bird"))
+    first, second = read_items(path)
+    assert [c.image is None for c in first.candidates] == [True, False, False, False, False]
+    assert [c.image is None for c in second.candidates] == [True, True, False, False, False]
+    (warning,) = caplog.messages
+    for words in (str(path), "row 1", "a.png", "missing", "2 more"):
+        assert words in warning
+
+
+def test_one_missing_image_is_not_followed_by_more(write_table, tmp_path, caplog):
+    pictures(tmp_path, *NAMES[1:])
+    read_items(write_table(admire_row()))
+    (warning,) = caplog.messages
+    assert "more)" not in warning
+
+
+def test_a_missing_image_without_a_caption_is_refused(write_table):
+    path = write_table(admire_row(), admire_row("early bird", image3_caption=""))
+    refused(path, "row 2", "early bird", "candidate 3", "c.png", str(path.parent))
+
+
+def test_neither_image_nor_caption_is_refused(write_table):
+    refused(write_table(admire_row(image4_name="", image4_caption=" ")), "row 1", "candidate 4")
+
+
+def test_a_folder_is_no_image(write_table, tmp_path):
+    (tmp_path / "a.png").mkdir()
+    assert read_items(write_table(admire_row()))[0].candidates[0].image is None
+
+
+@pytest.mark.parametrize("name", ["../secret.png", "x/../../secret.png", "{outside}/secret.png"])
+def test_an_image_path_that_leaves_the_folder_is_refused(write_table, tmp_path, name):
+    pictures(tmp_path, "secret.png")
+    name = name.format(outside=tmp_path)
+    path = write_table(admire_row(image1_name=name), name="data/subtask_a_train.tsv")
+    refused(path, "row 1", "night owl", name, "outside")
+
+
+@pytest.mark.parametrize("compound", ["..", "../other", "x/../..", "{outside}"])
+def test_a_compound_does_not_lead_to_images_outside_the_folder(write_table, tmp_path, compound):
+    pictures(tmp_path, *NAMES)
+    pictures(tmp_path / "other", *NAMES)
+    pictures(tmp_path / "data" / "x")  # "x/../.." leads nowhere without it
+    row = admire_row(compound.format(outside=tmp_path))
+    (item,) = read_items(write_table(row, name="data/subtask_a_train.tsv"))
+    assert [c.image for c in item.candidates] == [None] * 5
+
+
+def test_a_name_that_begins_with_dots_is_not_outside(write_table, tmp_path):
+    pictures(tmp_path, "..and then.png")
+    row = admire_row(image1_name="..and then.png", expected_order="")
+    assert read_items(write_table(row))[0].candidates[0].image == tmp_path / "..and then.png"
+
+
+@pytest.mark.parametrize("changes", [{"image1_name": "n" * 300}, {"compound": "owl " * 100}])
+def test_names_too_long_for_the_disk_are_missing_images(write_table, changes, caplog):
+    path = write_table(admire_row() | {"expected_order": ""} | changes)
+    assert read_items(path)[0].candidates[0].image is None
+    assert "missing" in caplog.text
+
+
+# -------------------------------------------------------------------------------- refused tables
+
+
+@pytest.mark.parametrize("column", ["compound", "sentence"])
+def test_a_missing_column_is_named_beside_those_that_are_there(write_table, column):
+    row = admire_row()
+    del row[column]
+    refused(write_table(row), f"'{column}'", "missing", "subset", "image5_caption")
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    refused(tmp_path / "subtask_a_train.tsv", "No such file")
+
+
+def test_a_missing_folder_is_not_called_a_wrong_suffix(tmp_path):
+    message = refused(tmp_path / "admire_en")
+    assert re.search("no such|not exist|not found", message.lower())
+
+
+def test_an_unknown_suffix_is_refused_with_the_known_ones(tmp_path):
+    (tmp_path / "items.txt").write_text("compound\tsentence\n")
+    refused(tmp_path / "items.txt", ".tsv", ".csv", ".jsonl")
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl"])
+@pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf"])
+def test_an_empty_file_is_refused(tmp_path, suffix, content):
+    (tmp_path / f"items.{suffix}").write_bytes(content)
+    refused(tmp_path / f"items.{suffix}", "empty")
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl"])
+def test_a_file_that_is_not_utf8_is_refused(tmp_path, suffix):
+    path = tmp_path / f"items.{suffix}"
+    path.write_bytes("compound\tsentence\nmaçã\tUma maçã.\n".encode("latin-1"))
+    refused(path, "UTF-8", "byte 20")
+
+
+def test_a_header_alone_holds_no_items(tmp_path):
+    path = tmp_path / "items.tsv"
+    path.write_text("compound\tsentence\n")
+    refused(path, "no items")
+
+
+# Row 2 is the third line: rows are counted without the header.
+UNREADABLE = {
+    "unclosed quote": ('owl\tAn owl.\nowl\t"An owl.\nowl\tAn owl.\n', "row 2"),
+    "surplus cell in the first row": ("owl\tAn owl.\tmore\nowl\tAn owl.\n", "row 1"),
+    "surplus cell in every row": ("owl\tAn owl.\tmore\nowl\tAn owl.\tmore\n", "row 1"),
+    "surplus cell in a later row": ("owl\tAn owl.\nowl\tAn owl.\tmore\n", "line 3"),
+    "cut off in the last row": ("owl\tAn owl.\nowl\tAn owl.\nowl", "row 3"),
+    "empty compound": ("owl\tAn owl.\n\tAn owl.\n", "row 2"),
+    "blank sentence": ("owl\t \n", "row 1"),
+}
+
+
+@pytest.mark.parametrize(("rows", "place"), UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_a_table_that_is_not_well_formed_is_refused_with_the_place(tmp_path, rows, place):
+    path = tmp_path / "items.tsv"
+    path.write_text("compound\tsentence\n" + rows)
+    refused(path, place)
+
+
+@pytest.mark.parametrize("column", ["compound", "sentence"])
+def test_an_empty_cell_is_refused_with_its_column(write_table, column):
+    refused(write_table(admire_row(), admire_row(**{column: ""})), "row 2", column, "empty")
+
+
+def test_a_file_cut_off_in_a_quoted_caption_is_refused(write_table):
+    path = write_table(admire_row(), admire_row(image3_caption='a "red" bicycle'))
+    text = path.read_text()
+    path.write_text(text[: text.index("bicycle", text.index('""'))])
+    refused(path, "row 2")
+
+
+def test_a_file_cut_off_between_candidates_is_refused(write_table):
+    path = write_table(admire_row(), admire_row())
+    text = path.read_text()
+    path.write_text(text[: text.rindex("\td.png")])
+    refused(path, "row 2", "candidate 4")
+
+
+ORDERS = {
+    "no list": ("a.png, b.png", "list"),
+    "a text": ("'a.png'", "list"),
+    "a tuple": (f"{NAMES}", "list"),
+    "of numbers": ("[1, 2, 3, 4, 5]", "list"),
+    "unclosed": ("['a.png', 'b.png'", "list"),
+    "unhashable key": ("{['a.png']: 1}", "list"),
+    "deeply nested": ("[" * 9999, "list"),
+    "too short": ("['a.png', 'b.png', 'c.png', 'd.png']", "4 names for 5"),
+    "none": ("[]", "0 names for 5"),
+    "unknown name": ("['a.png', 'b.png', 'c.png', 'd.png', 'x.png']", "'x.png'"),
+    "repeated name": ("['a.png', 'b.png', 'c.png', 'd.png', 'd.png']", "'d.png'"),
+}
+
+
+@pytest.mark.parametrize(("cell", "words"), ORDERS.values(), ids=ORDERS.keys())
+def test_an_expected_order_that_does_not_fit_is_refused(write_table, cell, words):
+    path = write_table(admire_row(), admire_row("early bird", expected_order=cell))
+    refused(path, "row 2", "early bird", "expected_order", words)
+
+
+@pytest.mark.parametrize("cell", ["[]", "['a.png']", "['a.png', 'a.png']"])
+def test_without_candidates_an_order_still_has_two_names_or_more(write_table, cell):
+    row = {column: admire_row(expected_order=cell)[column] for column in TARGETS}
+    refused(write_table(row), "row 1", "expected_order")
+
+
+@pytest.mark.parametrize("read", [read_items, read_submission])
+def test_code_in_an_expected_order_is_not_run(write_table, tmp_path, read):
+    trace = tmp_path / "trace"
+    code = f"[__import__('pathlib').Path({str(trace)!r}).touch()]"
+    refused(write_table(admire_row(expected_order=code)), "expected_order", "list", read=read)
+    assert not trace.exists()
+
+
+def test_a_repeated_candidate_is_refused(write_table):
+    row = admire_row(image2_name="a.png", expected_order="")
+    refused(write_table(row), "row 1", "night owl", "'a.png'", "more than once")
+
+
+def test_one_candidate_is_refused(tmp_path):
+    path = json_lines(tmp_path / "items.jsonl", json_row(candidates=[{"caption": "an owl"}]))
+    refused(path, "row 1", "night owl", "one candidate")
+
+
+def test_an_unknown_sentence_type_is_refused(write_table):
+    path = write_table(admire_row(), admire_row(sentence_type="ironic"))
+    refused(path, "row 2", "sentence_type", "ironic", "idiomatic", "literal")
+
+
+def test_a_compound_that_is_not_in_its_sentence_makes_one_warning(write_table, caplog):
+    rows = [admire_row(), *[admire_row(sentence="He flies by day.") for _ in range(3)]]
+    path = write_table(*({c: row[c] for c in TARGETS} for row in rows))
+    assert len(read_items(path)) == 4
+    (warning,) = caplog.messages
+    for words in (str(path), "row 2", "night owl", "2 more"):
+        assert words in warning
+
+
+@pytest.mark.parametrize("sentence", ["Night Owls hoot.", "A NIGHT OWL."])
+def test_case_and_endings_do_not_hide_the_compound(write_table, sentence, caplog):
+    read_items(write_table({"compound": "night owl", "sentence": sentence}))
+    assert not caplog.messages
+
+
+# -------------------------------------------------------------------------------- image sets
+
+
+@pytest.mark.parametrize("name", ["manifest.csv", "manifest.jsonl", "subtask_a_dev.tsv"])
+def test_a_folder_is_read_by_its_manifest(tmp_path, write_table, name):
+    if name.endswith("jsonl"):
+        json_lines(tmp_path / name, json_row())
+    else:
+        write_table(admire_row(), name=name)
+    (tmp_path / "notes.csv").write_text("something else")
+    assert [item.compound for item in read_items(tmp_path)] == ["night owl"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[], ["manifest.csv", "manifest.jsonl"], ["subtask_a_dev.tsv", "subtask_a_xe.tsv"]],
+)
+def test_a_folder_without_exactly_one_manifest_is_refused(tmp_path, names):
+    for name in names:
+        (tmp_path / name).write_text("compound\tsentence\n")
+    refused(tmp_path, "manifest.csv", "manifest.jsonl", f"found {len(names)}")
+
+
+def test_a_manifest_goes_before_an_admire_file(tmp_path, write_table):
+    write_table(admire_row("early bird"), name="subtask_a_dev.tsv")
+    json_lines(tmp_path / "manifest.jsonl", json_row())
+    assert read_items(tmp_path)[0].compound == "night owl"
+
+
+def test_rows_of_a_csv_may_have_fewer_candidates_than_columns(write_table):
+    few = admire_row(image4_name="", image4_caption="", image5_name="", image5_caption="")
+    path = write_table(admire_row(), few | {"expected_order": ""}, name="manifest.csv")
+    assert [len(item.candidates) for item in read_items(path)] == [5, 3]
+
+
+def test_a_csv_row_with_a_gap_between_candidates_is_refused(write_table):
+    row = admire_row(image2_name="", image2_caption="")
+    refused(write_table(row, name="manifest.csv"), "row 1", "candidate 2")
+
+
+def test_rows_of_an_admire_file_have_all_their_candidates(write_table):
+    row = admire_row(image5_name="", image5_caption="", expected_order="")
+    refused(write_table(row), "row 1", "candidate 5")
+
+
+def test_candidates_with_captions_only_are_numbered(write_table):
+    row = {"compound": "night owl", "sentence": "A night owl."}
+    row |= {f"image{k}_caption": f"caption {k}" for k in range(1, 12)}
+    (item,) = read_items(write_table(row, name="manifest.csv"))
+    assert item.candidates == tuple(
+        Candidate(f"candidate{k}", None, f"caption {k}") for k in range(1, 12)
+    )
+
+
+def test_a_column_whose_number_has_thousands_of_digits_is_one_of_others(write_table):
+    (item,) = read_items(write_table(admire_row() | {f"image{'9' * 5000}_name": "z.png"}))
+    assert [one.name for one in item.candidates] == [*NAMES]
+
+
+@pytest.mark.parametrize("numbers", [(1, 2, 4), (0, 1, 2), (2, 3, 10)])
+def test_no_image_column_is_passed_over_however_it_is_numbered(write_table, tmp_path, numbers):
+    pictures(tmp_path, *(f"{k}.png" for k in numbers))
+    row = {"compound": "night owl", "sentence": "A night owl."}
+    row |= {f"image{k}_name": f"{k}.png" for k in numbers}
+    (item,) = read_items(write_table(row, name="manifest.csv"))
+    assert [c.name for c in item.candidates] == [f"{k}.png" for k in numbers]
+
+
+def test_a_jsonl_row_has_the_same_keys_and_a_list_of_candidates(tmp_path):
+    pictures(tmp_path / "night owl", "owl.png", "lamp.png")
+    row = json_row(
+        language="pt_BR",
+        sentence_type="literal",
+        candidates=[
+            {"image": "owl.png", "caption": "an owl"},
+            {"image": "lamp.png"},
+            {"caption": "x"},
+        ],
+        expected_order=["candidate3", "owl.png", "lamp.png"],
+    )
+    (item,) = read_items(json_lines(tmp_path / "items.jsonl", row))
+    assert item == Item(
+        compound="night owl",
+        sentence="She is a night owl.",
+        language="pt-br",
+        candidates=(
+            Candidate("owl.png", tmp_path / "night owl" / "owl.png", "an owl"),
+            Candidate("lamp.png", tmp_path / "night owl" / "lamp.png", None),
+            Candidate("candidate3", None, "x"),
+        ),
+        sentence_type="literal",
+        expected_order=("candidate3", "owl.png", "lamp.png"),
+    )
+
+
+def test_null_and_missing_keys_of_a_jsonl_row_are_empty(tmp_path):
+    nulls = json_row(sentence_type=None, expected_order=None, language=None)
+    bare = {"compound": "night owl", "sentence": "A night owl."}
+    first, second = read_items(json_lines(tmp_path / "items.jsonl", nulls, bare))
+    assert (first.sentence_type, first.expected_order, first.language) == (None, None, "en")
+    assert second == Item("night owl", "A night owl.")
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
+def test_unicode_line_separators_do_not_end_a_jsonl_row(tmp_path, separator):
+    sentence = f"A night owl.{separator}Another."
+    path = json_lines(tmp_path / "items.jsonl", json_row(sentence=sentence), json_row())
+    assert separator in path.read_text(encoding="utf-8")
+    assert [item.sentence for item in read_items(path)] == [sentence, "She is a night owl."]
+
+
+def test_blank_lines_and_windows_line_ends_do_not_matter_in_jsonl(tmp_path):
+    path = tmp_path / "items.jsonl"
+    path.write_bytes(f"{json.dumps(json_row())}\r\n\r\n{json.dumps(json_row())}\r\n\n".encode())
+    assert len(read_items(path)) == 2
+
+
+BAD_LINES = {
+    "not JSON": ('{"compound": "night owl"', ["JSON"]),
+    "a list": (["night owl"], ["object"]),
+    "nested too deeply": ("[" * 100_000, ["JSON"]),
+    "a number too long for Python": ('{"compound": ' + "1" * 5000 + "}", ["JSON"]),
+    "candidates no list": (json_row(candidates={"caption": "x"}), ["candidates", "list"]),
+    "candidates no objects": (json_row(candidates=["x", "y"]), ["candidates", "list"]),
+    "candidates null": (json_row(candidates=None), ["candidates", "list"]),
+    "compound a number": (json_row(compound=7), ["compound", "text"]),
+    "no sentence": ({"compound": "night owl"}, ["night owl", "sentence", "empty"]),
+    "caption a list": (
+        json_row(candidates=[{"caption": "x"}, {"caption": ["x"]}]),
+        ["candidate 2", "caption", "text"],
+    ),
+    "order a number": (json_row(expected_order=7), ["expected_order", "list"]),
+    "half a surrogate pair": ('{"compound": "\\ud800", "sentence": "\\ud800"}', []),
+}
+
+
+@pytest.mark.parametrize(("line", "words"), BAD_LINES.values(), ids=BAD_LINES.keys())
+def test_a_bad_jsonl_line_is_refused_with_its_number(tmp_path, line, words):
+    # The blank line counts: the number is the one that an editor shows.
+    path = json_lines(tmp_path / "items.jsonl", json_row(), "", line, json_row())
+    refused(path, "row 3", *words)
+
+
+# -------------------------------------------------------------------------------- Subtask B
+
+
+def test_a_row_of_subtask_b_has_a_sequence_and_no_sentence(write_table, tmp_path, caplog):
+    write_table(sequence_row(), name="b/subtask_b_train.tsv")
+    (item,) = read_items(tmp_path / "b")
+    assert (item.compound, item.sentence, item.sentence_type) == ("night owl", "", "idiomatic")
+    assert item.sequence == (
+        Candidate("sequence1", None, "a woman writes by a lamp"),
+        Candidate("sequence2", None, "the clock says three, she still writes"),
+    )
+    assert [one.name for one in item.candidates] == ["a.png", "b.png", "c.png", "d.png"]
+    assert (item.expected_item, item.best, item.expected_order) == ("b.png", "b.png", None)
+    assert [message.count("the image is missing") for message in caplog.messages] == [1]
+
+
+def test_a_blind_row_of_subtask_b_has_no_gold(write_table):
+    (item,) = read_items(write_table(sequence_row(sentence_type="", expected_item="")))
+    assert (item.sentence_type, item.expected_item, item.best) == (None, None, None)
+
+
+def test_a_sequences_pictures_are_s1_and_s2_of_the_compound_or_what_the_file_names(
+    write_table, tmp_path
+):
+    pictures(
+        tmp_path / "cat_s eyes", "s1.png", "s2.png", "other.png", *(f"{k}.png" for k in "abcd")
+    )
+    row = sequence_row("cat's eyes", sequence_caption2="")
+    (item,) = read_items(write_table(row))
+    folder = tmp_path / "cat_s eyes"
+    assert item.sequence == (
+        Candidate("s1.png", folder / "s1.png", "a woman writes by a lamp"),
+        Candidate("s2.png", folder / "s2.png", None),
+    )
+    (item,) = read_items(write_table(row | {"sequence_image2": "other.png"}))
+    assert [one.name for one in item.sequence] == ["s1.png", "other.png"]
+
+
+def test_manifests_hold_sequences_too(write_table, tmp_path):
+    row = json_row(sentence="", sequence=[{"caption": "a lamp"}], expected_item="candidate2")
+    (item,) = read_items(json_lines(tmp_path / "items.jsonl", row))
+    assert item.sequence == (Candidate("sequence1", None, "a lamp"),)
+    assert item.best == "candidate2"
+    pictures(tmp_path, *(f"{k}.png" for k in "abcd"))
+    rows = sequence_row(), sequence_row(sequence_caption2="")
+    two, one = read_items(write_table(*rows, name="manifest.csv"))
+    assert (len(two.sequence), len(one.sequence)) == (2, 1)
+
+
+def test_targets_of_subtask_b_can_be_read_without_candidates(write_table):
+    columns = ("compound", "subset", "sentence_type", "expected_item")
+    row = {column: sequence_row()[column] for column in columns}
+    (item,) = read_items(write_table(row))
+    assert item == Item("night owl", "", sentence_type="idiomatic", expected_item="b.png")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"expected_item": "e.png"}, ("expected_item", "'e.png', which is no candidate")),
+        ({"sequence_caption2": ""}, ("sequence 2 has neither a caption nor an image",)),
+    ],
+)
+def test_a_row_of_subtask_b_that_does_not_fit_is_refused(write_table, changes, words):
+    refused(write_table(sequence_row(), sequence_row(**changes)), "row 2", *words)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (json_row(sentence=""), ("sentence: is empty",)),
+        (json_row(sequence="a lamp"), ("sequence: is not a list",)),
+        (json_row(expected_item="candidate1"), ("expected_item: there is no sequence",)),
+    ],
+)
+def test_a_jsonl_row_whose_sequence_cannot_be_used_is_refused(tmp_path, row, words):
+    refused(json_lines(tmp_path / "items.jsonl", row), "row 1", *words)
+
+
+# -------------------------------------------------------------------------------- AdMIRe 2
+
+
+@pytest.mark.parametrize(
+    ("compound", "sentence", "phrase"),
+    [
+        ("kıl payı 1", "Bir kamyondan kıl payı kurtuldu.", "kıl payı"),
+        ("kıl payı 1", "Yün balyalarının içindeki kıl.", "kıl payı"),
+        ("Cloud 9", "She is on cloud 9.", "Cloud 9"),  # the number is the compound's own
+        ("night owl", "She is a night owl.", "night owl"),
+        ("7", "Seven.", "7"),
+        ("cloud 9", "", "cloud 9"),
+    ],
+)
+def test_a_number_behind_a_compound_is_no_part_of_the_phrase(compound, sentence, phrase):
+    item = Item(compound, sentence)
+    assert (item.compound, item.phrase) == (compound, phrase)
+
+
+def test_blind_files_of_admire_2_are_read(shared, caplog):
+    for language, tag, count in (("Turkish", "tr", 180), ("Chinese", "zh", 179)):
+        items = read_items(shared / "admire2" / f"submission_{language}.tsv")
+        assert len(items) == count
+        assert {item.language for item in items} == {tag}
+        assert all(item.best is None and len(item.candidates) == 5 for item in items)
+        assert not any(re.search(r"\d", item.phrase) for item in items)
+        captions = [one.caption or "" for item in items for one in item.candidates]
+        assert any(caption.startswith("<<SYS>>") for caption in captions)
+
+
+@pytest.mark.parametrize(("split", "count"), [("train", 20), ("dev", 5)])
+def test_the_targets_of_subtask_b_are_those_of_its_items(shared, split, count):
+    items = read_items(shared / "admire_b" / f"subtask_b_{split}.tsv")
+    targets = read_items(shared / "admire_b" / f"b_en_{split}_targets.tsv")
+    assert len(items) == len(targets) == count
+    assert all((len(item.sequence), len(item.candidates)) == (2, 4) for item in items)
+    names = {item.compound: [one.name for one in item.candidates] for item in items}
+    assert all(item.sentence_type and item.best in names[item.compound] for item in targets)
+
+
+# -------------------------------------------------------------------------------- real data
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "language"),
+    [
+        ("admire_en/train", 70, "en"),
+        ("admire_en/dev", 15, "en"),
+        ("admire_pt/train_targets.tsv", 32, "pt"),
+        ("admire_pt/dev_targets.tsv", 10, "pt"),
+    ],
+)
+def test_admires_own_files_are_read_without_a_warning(shared, name, count, language, caplog):
+    items = read_items(shared / name)
+    assert len(items) == count
+    assert {item.language for item in items} == {language}
+    assert {item.sentence_type for item in items} == {"idiomatic", "literal"}
+    assert all(len(set(item.expected_order)) == 5 for item in items)
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_every_item_of_admires_english_files_has_its_five_images(shared, split):
+    for item in read_items(shared / "admire_en" / split):
+        assert len(item.candidates) == 5
+        assert all(c.image and c.image.is_file() and c.caption for c in item.candidates)
+        assert sorted(item.expected_order) == sorted(c.name for c in item.candidates)
+
+
+def test_the_portuguese_files_hold_targets_only(shared):
+    assert all(not item.candidates for item in read_items(shared / "admire_pt/dev_targets.tsv"))
+
+
+def test_the_apostrophes_of_the_real_data_find_their_folders(shared):
+    items = read_items(shared / "admire_en" / "train")
+    (folder,) = {
+        c.image.parent.name for i in items if i.compound == "cat's eyes" for c in i.candidates
+    }
+    assert folder == "cat_s eyes"
+
+
+def test_the_samples_are_whole_and_of_both_senses_and_languages():
+    items = read_items(SAMPLES)
+    assert len({item.compound for item in items}) >= 8
+    kinds = {(item.language, item.sentence_type) for item in items}
+    assert kinds == {(lang, s) for lang in ("en", "pt") for s in ("idiomatic", "literal")}
+    for item in items:
+        assert item.compound in item.sentence
+        assert item.expected_order
+        assert all(c.image and Path(c.image).is_file() and c.caption for c in item.candidates)
+
+
+# ------------------------------------------------------------------- read some rows at a time
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("admire.base.files.ROWS", 2)
+    monkeypatch.setattr("admire.base.files.BYTES", 7)
+
+
+@pytest.mark.parametrize("name", ["subtask_a_train.tsv", "manifest.csv"])
+def test_a_table_read_in_parts_is_the_whole_table(write_table, small_parts, name):
+    compounds = ["café au lait", "null", "NA", "cold\nfeet", "night owl"]
+    items = read_items(write_table(*(admire_row(one) for one in compounds), name=name))
+    assert [item.compound for item in items] == compounds
+    path = write_table(*(admire_row(one) for one in [*compounds, ""]), name=name)
+    refused(path, "row 6 ('')", "compound: is empty")
+    path.write_text(path.read_text() + '"' if name.endswith("csv") else path.read_text() + '"x')
+    refused(path)
+
+
+def test_items_come_before_the_file_is_read_to_its_end(write_table, small_parts):
+    path = write_table(admire_row(), admire_row(), admire_row(sentence=""))
+    items = iter_items(path)
+    assert [next(items).compound, next(items).compound] == ["night owl"] * 2
+    with pytest.raises(UserError, match="row 3"):
+        next(items)
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("broken", [b"\xff", b"\xc3(", b"\xe2\x82"])
+@pytest.mark.parametrize("before", range(5, 9))
+def test_bytes_that_are_no_utf_8_are_counted_over_parts(
+    tmp_path, small_parts, mark, broken, before
+):
+    path = tmp_path / "manifest.jsonl"
+    text = ("é" * 9).encode()[: 2 * (before // 2)] + b"e" * (before % 2)
+    path.write_bytes(mark + text + broken)
+    refused(path, f"is not UTF-8 text (byte {before})")

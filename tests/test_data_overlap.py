@@ -1,0 +1,134 @@
+"""What makes two texts or pictures the same, and the digests by which cards tell what was seen."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import imagehash
+import pytest
+from PIL import ImageEnhance, ImageOps
+
+from admire import SAMPLES, Candidate, Item, UserError, read_items
+from admire.data.overlap import (
+    NEAR,
+    alike,
+    digests,
+    parts_of,
+    picture_hash,
+    picture_hashes,
+    plain,
+    shared,
+)
+from admire.data.pictures import read_image
+
+PICTURES = sorted((SAMPLES / "images").iterdir())
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "a cat’s  eyes glow: at night",
+        "A CAT'S EYES GLOW AT NIGHT.",
+        "a cat&#39;s eyes\\nglow at night",
+        "**a cat's eyes**\n\n* glow_at night",
+        "ａ cat's eyes glow at night",
+    ],
+)
+def test_copies_of_a_text_are_plainly_the_same(copy):
+    assert plain(copy) == "a cat s eyes glow at night"
+
+
+def test_an_items_parts_have_digests_that_stay_what_cards_say():
+    item = Item(
+        "Night-Owls 2",
+        "They are night owls.",
+        candidates=(Candidate("a.png", caption="A desk."), Candidate("b.png", caption="a DESK")),
+        sequence=(Candidate("sequence1", caption="a lamp"),),
+    )
+
+    def sha(text: str) -> str:
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    # The number stands behind the compound alone, so it is none of its words.
+    assert digests(parts_of([item])) == {
+        "compound": [sha("nightowl")],
+        "sentence": [sha("they are night owls")],
+        "caption": sorted([sha("a desk"), sha("a lamp")]),
+        "picture": [],
+    }
+    assert sha("nightowl") == "882099af2b09373f"  # cards that are written hold such
+
+
+@pytest.mark.parametrize("path", PICTURES[::4], ids=lambda path: path.name)
+def test_a_pictures_hash_is_that_of_imagehash(path):
+    assert picture_hash(path) == str(imagehash.dhash(read_image(path), 16))
+
+
+def copies(path: Path, folder: Path) -> list[Path]:
+    """The picture at another scale, as JPEG, and in other colours."""
+    picture = read_image(path)
+    made = {
+        "half.png": picture.resize((picture.width // 2, picture.height // 2)),
+        "twice.png": picture.resize((picture.width * 2, picture.height * 2)),
+        "saved.jpg": picture,
+        "grey.png": picture.convert("L"),
+        "dark.png": ImageEnhance.Brightness(picture).enhance(0.6),
+        "palette.png": picture.quantize(32),
+        "sepia.png": ImageOps.colorize(picture.convert("L"), "#201000", "#fff0d0"),
+    }
+    for name, copy in made.items():
+        copy.save(folder / name, **({"quality": 40} if name.endswith(".jpg") else {}))
+    return [folder / name for name in made]
+
+
+@pytest.mark.parametrize("path", PICTURES[::5], ids=lambda path: path.name)
+def test_copies_of_a_picture_are_found_and_no_other_drawing_is(path, tmp_path):
+    others = {picture_hash(other) for other in PICTURES if other != path}
+    for copy in copies(path, tmp_path):
+        found = picture_hash(copy)
+        assert alike([found], [picture_hash(path)]), copy.name
+        assert not alike([found], others), copy.name
+
+
+def test_different_drawings_are_further_apart_than_any_copies():
+    hashes = [imagehash.dhash(read_image(path), 16) for path in PICTURES]
+    assert min(one - other for one, other in combinations(hashes, 2)) > NEAR
+
+
+def test_pictures_look_alike_up_to_the_limit_of_bits():
+    def bits(count: int) -> str:
+        return f"{(1 << count) - 1:064x}"
+
+    assert alike([bits(0)], [bits(40), bits(41), bits(1)]) == {bits(0): [bits(40), bits(1)]}
+    assert alike([bits(0)], [bits(41)]) == {}
+    assert alike([bits(0)], []) == {}
+
+
+def test_parts_are_shared_by_kind():
+    one = Item("old hat", "A lamp.", candidates=(Candidate("x.png", caption="a desk"),))
+    other = Item("fat cat", "A desk.", candidates=(Candidate("y.png", caption="a lamp"),))
+    assert not shared(parts_of([one]), digests(parts_of([other])))
+    found = shared(parts_of([one]), digests(parts_of([other, replace(one, sentence="")])))
+    assert [part.kind for part in found] == ["compound", "caption"]
+
+
+def test_pictures_are_read_once_and_those_that_cannot_be_are_told(tmp_path):
+    cut = tmp_path / "cut.png"
+    cut.write_bytes(PICTURES[0].read_bytes()[:400])
+    hashes, unread = picture_hashes([PICTURES[0], cut, PICTURES[0]])
+    assert hashes == {PICTURES[0]: picture_hash(PICTURES[0])}
+    assert list(unread) == [cut]
+    assert f"{cut}: the image cannot be decoded" in unread[cut]
+    item = Item("owl", "An owl.", candidates=(Candidate("a", PICTURES[0]), Candidate("b", cut)))
+    assert len(digests(parts_of([item], hashes=hashes))["picture"]) == 1
+    with pytest.raises(UserError, match=r"cut\.png"):
+        list(parts_of([item]))
+    assert not digests(parts_of([item], pictures=False))["picture"]
+
+
+def test_every_picture_of_the_samples_has_a_hash_of_its_own():
+    found = digests(parts_of(read_items(SAMPLES)))
+    assert len(found["picture"]) == len(PICTURES)

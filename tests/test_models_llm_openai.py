@@ -1,0 +1,432 @@
+"""The chat client against a real server on this machine."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from chats import (
+    CHAT,
+    KEY,
+    PASSWORD,
+    TOKEN,
+    asked,
+    completion,
+    echo,
+    failure,
+    not_taken,
+    prompt_of,
+    refusal,
+    serve,
+)
+from pytest_httpserver import HTTPServer
+from toys import said
+from werkzeug import Request, Response
+
+from admire.base.errors import UserError
+from admire.models.llm import CachedChat, open_llm
+from admire.models.llm.openai import OFFICIAL, RETRIES, THINKING_TOKENS, OpenAIChat
+
+pytestmark = pytest.mark.usefixtures("waits")
+
+
+@pytest.fixture
+def chat(httpserver: HTTPServer) -> Callable[..., OpenAIChat]:
+    """A client of the test's server, for the model 'tiny'."""
+
+    def make(model: str = "tiny", **settings: object) -> OpenAIChat:
+        return OpenAIChat(model, **({"url": httpserver.url_for("/v1")} | settings))
+
+    return make
+
+
+@pytest.mark.parametrize("url", [None, OFFICIAL, OFFICIAL + "/"])
+def test_the_official_api_without_a_key_says_how_to_give_one(
+    monkeypatch: pytest.MonkeyPatch, url: str | None
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    with pytest.raises(UserError) as caught:
+        open_llm("openai:gpt-4o", url=url)
+    for words in ("openai:gpt-4o", "OPENAI_API_KEY", "embedded"):
+        assert words in str(caught.value)
+    assert caught.value.settings == ("llm_url", "llms")
+
+
+def test_the_key_of_the_environment_is_sent(
+    httpserver: HTTPServer, chat, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    echo(httpserver)
+    said(chat(), "hi")
+    said(chat(key="of-the-call"), "hi")
+    sent = [request.headers["Authorization"] for request, _ in httpserver.log]
+    assert sent == [f"Bearer {KEY}", "Bearer of-the-call"]
+
+
+def test_the_address_is_the_argument_or_else_of_the_environment(
+    httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
+):
+    echo(httpserver)
+    echo(httpserver, "/given/v1/chat/completions")
+    monkeypatch.setenv("OPENAI_BASE_URL", httpserver.url_for("/v1"))
+    said(OpenAIChat("tiny"), "hi")
+    said(OpenAIChat("tiny", url=httpserver.url_for("/given/v1")), "hi")
+    assert [request.path for request, _ in httpserver.log] == [
+        CHAT,
+        "/given/v1/chat/completions",
+    ]
+
+
+def test_the_server_is_part_of_the_identity_but_a_slash_at_its_end_is_not(chat):
+    ours = chat(url="http://127.0.0.1:8000/v1").identity
+    assert ours == chat(url="http://127.0.0.1:8000/v1/").identity
+    assert ours != chat(url="http://127.0.0.1:8001/v1").identity
+    assert ours != chat("other", url="http://127.0.0.1:8000/v1").identity
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nonsense",
+        "localhost:11434/v1",
+        "127.0.0.1:11434/v1",
+        "ftp://host/v1",
+        "http://",
+        "http:///v1",
+        "http://[::1/v1",
+        "http://host:port/v1",
+    ],
+)
+def test_an_address_that_is_none_is_shown_as_it_was_given(url: str):
+    with pytest.raises(UserError) as caught:
+        said(open_llm("openai:tiny", url=url), "hi")
+    assert f"'{url}'" in str(caught.value)
+    assert "address" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"ftp://user:{PASSWORD}@host/v1?token={TOKEN}",
+        f"user:{PASSWORD}@host/v1?token={TOKEN}",
+        f"http://user:{PASSWORD}@[::1/v1?token={TOKEN}",
+    ],
+)
+def test_an_address_that_is_none_is_shown_without_its_secrets(url: str):
+    with pytest.raises(UserError) as caught:
+        open_llm("openai:tiny", url=url)
+    assert PASSWORD not in str(caught.value)
+    assert TOKEN not in str(caught.value)
+
+
+def test_a_request_holds_the_prompt_and_the_settings(httpserver: HTTPServer, chat):
+    echo(httpserver)
+    said(chat(), "Idiomático?", temperature=0.7, max_tokens=40, seed=3)
+    assert httpserver.log[0][0].get_json() == {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": "Idiomático?"}],
+        "temperature": 0.7,
+        "max_tokens": 40,
+        "seed": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("Idiomatic", "Idiomatic"),
+        ("", ""),
+        (None, ""),
+        ("Sure!\n\nThe answer is:\n **Literal** 🙂 ", "Sure!\n\nThe answer is:\n **Literal** 🙂 "),
+    ],
+)
+def test_a_reply_is_the_message_as_it_is(httpserver: HTTPServer, chat, content, text):
+    serve(httpserver, completion(content))
+    assert said(chat(), "hi") == text
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("<html><body>Welcome</body></html>", "text/html"),
+        ("{oops", "application/json"),
+        (b"\xff\xfe{", "application/json"),
+        ("{}", "application/json"),
+        ('"text"', "application/json"),
+        ('{"choices": null}', "application/json"),
+        ('{"choices": [{}]}', "application/json"),
+        ('{"choices": [{"message": null}]}', "application/json"),
+    ],
+)
+def test_an_answer_without_a_message_asks_whether_the_address_is_right(
+    httpserver: HTTPServer, chat, body, kind: str
+):
+    serve(httpserver, Response(body, content_type=kind))
+    message = failure(chat(retries=0))
+    for words in ("openai:tiny", httpserver.url_for("/v1"), "address", "/v1"):
+        assert words in message
+
+
+def particular(server: HTTPServer, *refused: str) -> None:
+    """Refuse the options one at a time as OpenAI's models that reason do, or answer."""
+
+    def handle(request: Request) -> Response:
+        body = request.get_json()
+        if len(server.log) > 20:  # an endless loop
+            return refusal(404)
+        for name in refused:
+            if name in body:
+                return not_taken(name)
+        return completion(prompt_of(request).upper())
+
+    server.expect_request(CHAT, method="POST").respond_with_handler(handle)
+
+
+def options_of(server: HTTPServer) -> list[dict[str, object]]:
+    """What each request asked for besides model and prompt."""
+    bodies = [request.get_json() for request, _ in server.log]
+    return [{k: v for k, v in b.items() if k not in ("model", "messages")} for b in bodies]
+
+
+def test_options_that_a_model_does_not_take_are_left_out(httpserver: HTTPServer, chat):
+    particular(httpserver, "max_tokens", "temperature")
+    assert said(chat(), "hi", temperature=0.7, max_tokens=40, seed=3) == "HI"
+    room = 40 + THINKING_TOKENS
+    assert options_of(httpserver) == [
+        {"temperature": 0.7, "max_tokens": 40, "seed": 3},
+        {"temperature": 0.7, "max_completion_tokens": room, "seed": 3},
+        {"max_completion_tokens": room, "seed": 3},
+    ]
+    assert THINKING_TOKENS >= 1000  # a thought is long
+
+
+def test_what_was_refused_is_not_tried_again(httpserver: HTTPServer, chat):
+    particular(httpserver, "max_tokens", "temperature", "seed")
+    model = chat()
+    assert [said(model, prompt) for prompt in ("a", "b", "c")] == ["A", "B", "C"]
+    assert asked(httpserver) == ["a"] * 4 + ["b", "c"]
+    said(model, "d", max_tokens=500)  # the room is each question's own
+    assert options_of(httpserver)[-1] == {"max_completion_tokens": 500 + THINKING_TOKENS}
+
+
+def test_threads_that_are_refused_at_once_all_get_their_replies():
+    # No request is refused before all eight threads have sent it, so each hears what seven others
+    # hear at the same time.
+    waiting = {"max_tokens": threading.Barrier(8), "temperature": threading.Barrier(8)}
+
+    def handle(request: Request) -> Response:
+        for name, together in waiting.items():
+            if name in request.get_json():
+                together.wait(10)
+                return not_taken(name)
+        return completion(prompt_of(request).upper())
+
+    prompts = [f"prompt {k}" for k in range(8)]
+    with HTTPServer(threaded=True) as server, ThreadPoolExecutor(8) as threads:
+        server.expect_request(CHAT).respond_with_handler(handle)
+        llm = CachedChat(OpenAIChat("tiny", url=server.url_for("/v1"), timeout=20))
+        replies = threads.map(lambda prompt: said(llm, prompt), prompts)
+        assert list(replies) == [prompt.upper() for prompt in prompts]
+        assert len(server.log) == 3 * 8
+        assert said(llm, "later") == "LATER"
+        assert len(server.log) == 3 * 8 + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "requests"),
+    [
+        ("max_tokens", 2),  # once with it and once without
+        ("seed", 2),
+        ("max_completion_tokens", 1),
+        (None, 1),
+    ],
+)
+def test_a_refusal_that_leaving_out_does_not_mend_is_told(
+    httpserver: HTTPServer, chat, waits: list[float], name: str | None, requests: int
+):
+    serve(httpserver, *[not_taken(name)] * 9, refusal(404))  # the end of an endless loop
+    message = failure(chat())
+    assert len(httpserver.log) == requests
+    assert waits == []
+    for words in ("openai:tiny", httpserver.url_for("/v1"), "refused the request", "not support"):
+        assert words in message
+
+
+def test_a_refusal_in_another_form_is_told(httpserver: HTTPServer, chat):
+    # as vLLM, FastAPI and a proxy say it
+    for body in (
+        {"error": {"message": "not support", "param": ["max_tokens"]}},
+        {"object": "error", "message": "not support", "param": None, "code": 400},
+        {"detail": "not support"},
+        "not support",
+        ["not support"],
+    ):
+        httpserver.clear()
+        serve(httpserver, Response(json.dumps(body), 400, content_type="application/json"))
+        assert "refused the request" in failure(chat())
+        assert len(httpserver.log) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (401, ["refused the key", "OPENAI_API_KEY"]),
+        (403, ["refused the key", "OPENAI_API_KEY"]),
+        (404, ["does not know the model 'tiny'", "address"]),
+        (400, ["refused the request", "max_tokens is too large"]),
+        (422, ["refused the request", "max_tokens is too large"]),
+    ],
+)
+def test_a_refusal_is_explained_and_not_tried_again(
+    httpserver: HTTPServer, chat, waits: list[float], status: int, words: list[str]
+):
+    serve(httpserver, refusal(status, "max_tokens is too large"))
+    message = failure(chat())
+    for word in ("openai:tiny", httpserver.url_for("/v1"), *words):
+        assert word in message
+    assert len(httpserver.log) == 1
+    assert waits == []
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
+def test_a_passing_failure_is_tried_again(
+    httpserver: HTTPServer, chat, waits: list[float], status: int
+):
+    serve(httpserver, refusal(status), refusal(status), completion("Literal"))
+    assert said(chat(), "hi") == "Literal"
+    assert asked(httpserver) == ["hi"] * 3
+    assert len(waits) == 2
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_retry_after_is_honoured(httpserver: HTTPServer, chat, waits: list[float], status: int):
+    busy = {"Retry-After": "7"}
+    serve(httpserver, refusal(status, **busy), refusal(status, **busy), completion("Literal"))
+    assert said(chat(), "hi") == "Literal"
+    assert waits == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (429, "too many requests.*[Ww]ait.*quota"),
+        # Whose server it is cannot be known: what is left to say is to wait or to look at its log.
+        (503, "status 503.*([Aa]gain|[Ll]ater|[Ll]og)"),
+    ],
+)
+def test_a_failure_that_lasts_is_told_after_the_retries(
+    httpserver: HTTPServer, chat, status: int, words: str
+):
+    serve(httpserver, refusal(status))
+    message = failure(chat())
+    assert len(httpserver.log) == RETRIES + 1
+    assert re.search(f"openai:tiny.*{words}", message)
+    assert f"after {RETRIES} retries" in message
+
+
+def test_a_wait_too_long_to_be_honoured_is_not_called_retries(
+    httpserver: HTTPServer, chat, waits: list[float]
+):
+    serve(httpserver, refusal(429, **{"Retry-After": "86400"}))
+    message = failure(chat())
+    assert (len(httpserver.log), waits) == (1, [])
+    assert "retries" not in message
+
+
+def held_back(until: threading.Event) -> Response:
+    until.wait(10)
+    return completion("late")
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_timeout_says_how_long_was_waited(
+    httpserver: HTTPServer, chat, waits: list[float], retries: int
+):
+    answered = threading.Event()
+    httpserver.expect_request(CHAT).respond_with_handler(lambda _: held_back(answered))
+    try:
+        message = failure(chat(timeout=0.05, retries=retries))
+    finally:
+        answered.set()
+    assert len(waits) == retries
+    for words in ("openai:tiny", httpserver.url_for("/v1"), "0.05 s"):
+        assert words in message
+    assert "0 times" not in message  # it was asked once at least
+
+
+def test_a_server_that_does_not_run_is_asked_about(waits: list[float]):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    message = failure(OpenAIChat("tiny", url=f"http://127.0.0.1:{port}/v1", retries=2))
+    for words in ("openai:tiny", f"http://127.0.0.1:{port}/v1", "Is the server running?"):
+        assert words in message
+    assert len(waits) == 2
+
+
+def test_a_line_break_after_the_key_is_no_part_of_it(
+    httpserver: HTTPServer, chat, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
+    echo(httpserver)
+    assert said(chat(retries=0), "hi") == "HI"
+    assert httpserver.log[0][0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("key", ["sk-sécret-123", "sk-secret\n123", "sk-secret-123…"])
+def test_a_key_that_no_request_can_carry_is_no_fault_of_the_server(
+    httpserver: HTTPServer, chat, monkeypatch: pytest.MonkeyPatch, key: str
+):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    echo(httpserver)
+    with pytest.raises(UserError, match="OPENAI_API_KEY") as caught:
+        said(chat(retries=0), "hi")
+    assert key not in str(caught.value)
+
+
+def everything_kept() -> bytes:
+    files = [file for file in Path(os.environ["ADMIRE_CACHE"]).rglob("*") if file.is_file()]
+    assert files
+    return b"".join(file.read_bytes() for file in files)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        completion("Literal"),
+        *(refusal(status, f"{KEY} {PASSWORD} {TOKEN}") for status in (400, 401, 404, 429, 500)),
+        # The key lies across the place where a long error is cut.
+        *(refusal(400, "y" * length + KEY) for length in range(270, 290, 4)),
+        Response(f"<p>{KEY} {PASSWORD} {TOKEN}</p>"),
+    ],
+    ids=lambda answer: f"{answer.status_code}-{len(answer.data)}",
+)
+def test_no_secret_is_told_or_kept(
+    httpserver: HTTPServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    answer: Response,
+):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    caplog.set_level(logging.DEBUG, "admire")
+    httpserver.expect_request(re.compile(".*")).respond_with_response(answer)
+    url = f"http://user:{PASSWORD}@127.0.0.1:{httpserver.port}/v1?token={TOKEN}"
+    llm = open_llm("openai:tiny", url=url)
+    told = [llm.identity, llm.name]
+    try:
+        told.append(said(llm, "hi"))
+    except UserError as error:
+        told.append(str(error))
+    assert httpserver.log
+    told += [record.getMessage() for record in caplog.records if record.name.startswith("admire")]
+    for place in (*told, everything_kept().decode(errors="replace")):
+        for secret in (KEY, KEY[:8], PASSWORD, TOKEN):
+            assert secret not in place

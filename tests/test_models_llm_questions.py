@@ -1,0 +1,285 @@
+"""Questions with images, schemas and log-probabilities, and what replies tell of themselves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from chats import completion, not_taken, refusal, serve
+from pytest_httpserver import HTTPServer
+from test_models_llm_pictures import drawn
+from toys import ScriptedChat
+from werkzeug import Response
+
+from admire.base.cache import Cache
+from admire.base.errors import UserError
+from admire.models.llm import CachedChat, Image, Question, Reply, Usage, open_llm
+from admire.models.llm.openai import OpenAIChat
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"sense": {"type": "string", "enum": ["idiomatic", "literal"]}},
+    "required": ["sense"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture
+def chat(httpserver: HTTPServer) -> OpenAIChat:
+    return OpenAIChat("tiny", url=httpserver.url_for("/v1"))
+
+
+def bodies(server: HTTPServer) -> list[dict]:
+    return [request.get_json() for request, _ in server.log]
+
+
+def told(**more: object) -> Response:
+    """A completion whose server tells more than its text."""
+    body = json.loads(completion("Idiomatic").get_data())
+    body["choices"][0] |= more.pop("choice", {})
+    return Response(json.dumps(body | more), content_type="application/json")
+
+
+# ------------------------------------------------------------------------------ what is sent
+
+
+def test_texts_and_images_are_sent_in_their_order(httpserver: HTTPServer, chat, tmp_path: Path):
+    serve(httpserver, completion("A"))
+    paths = [drawn(tmp_path / name) for name in ("a.png", "b.png")]
+    parts = ("Which?", "A:", Image(paths[0], 100), "B:", Image(paths[1], 100))
+    chat.ask(Question(parts))
+    (body,) = bodies(httpserver)
+    content = body["messages"][0]["content"]
+    assert [part["type"] for part in content] == ["text", "text", "image_url", "text", "image_url"]
+    assert [part["text"] for part in content if "text" in part] == ["Which?", "A:", "B:"]
+    assert content[2]["image_url"]["url"].startswith("data:image/png;base64,")
+
+
+def test_several_texts_without_an_image_are_one_text(httpserver: HTTPServer, chat):
+    serve(httpserver, completion("A"))
+    chat.ask(Question(("Which?", "A: an owl")))
+    assert bodies(httpserver)[0]["messages"][0]["content"] == "Which?\nA: an owl"
+
+
+def test_a_schema_is_sent_as_a_strict_one(httpserver: HTTPServer, chat):
+    serve(httpserver, completion('{"sense": "literal"}'))
+    reply = chat.ask(Question("Which?", schema=SCHEMA))
+    assert reply.text == '{"sense": "literal"}'
+    (body,) = bodies(httpserver)
+    assert body["response_format"]["type"] == "json_schema"
+    assert body["response_format"]["json_schema"]["strict"] is True
+    assert body["response_format"]["json_schema"]["schema"] == SCHEMA
+    assert body["messages"][0]["content"] == "Which?"
+
+
+@pytest.mark.parametrize("with_image", [False, True])
+@pytest.mark.parametrize(
+    "no",
+    [
+        not_taken("response_format"),
+        refusal(400, "Invalid parameter: json_schema is not supported with this model."),
+        refusal(422, "Extra inputs are not permitted: response_format"),
+    ],
+)
+def test_a_server_that_refuses_schemas_gets_it_in_the_question_ever_after(
+    httpserver: HTTPServer, chat, tmp_path: Path, no: Response, with_image: bool
+):
+    serve(httpserver, no, completion("{}"))
+    parts = ("Which?", Image(drawn(tmp_path / "a.png"))) if with_image else "Which?"
+    for _ in range(2):
+        assert chat.ask(Question(parts, schema=SCHEMA)).text == "{}"
+    first, second, third = bodies(httpserver)
+    assert "response_format" in first
+    for body in (second, third):
+        assert "response_format" not in body
+        content = body["messages"][0]["content"]
+        last = content[-1]["text"] if with_image else content
+        assert last.endswith(json.dumps(SCHEMA))
+    assert chat.ask(Question("hi")).text == "{}"
+    assert bodies(httpserver)[-1]["messages"][0]["content"] == "hi"
+
+
+def test_log_probabilities_are_asked_for_and_read(httpserver: HTTPServer, chat):
+    place = {
+        "token": "A",
+        "logprob": -0.1,
+        "bytes": None,
+        "top_logprobs": [
+            {"token": "A", "logprob": -0.1, "bytes": None},
+            {"token": "B", "logprob": -2.5, "bytes": None},
+        ],
+    }
+    serve(httpserver, told(choice={"logprobs": {"content": [place], "refusal": None}}))
+    reply = chat.ask(Question("A or B?", logprobs=2))
+    assert reply.logprobs == ({"A": -0.1, "B": -2.5},)
+    (body,) = bodies(httpserver)
+    assert (body["logprobs"], body["top_logprobs"]) == (True, 2)
+
+
+def test_a_server_without_log_probabilities_is_asked_without(httpserver: HTTPServer, chat):
+    serve(httpserver, refusal(400, "top_logprobs is not supported"), completion("A"))
+    for _ in range(2):
+        assert chat.ask(Question("A or B?", logprobs=2)).logprobs is None
+    assert [("logprobs" in body) for body in bodies(httpserver)] == [True, False, False]
+
+
+# -------------------------------------------------------------------------- what replies tell
+
+
+def test_a_reply_tells_what_it_took(httpserver: HTTPServer, chat):
+    usage = {
+        "prompt_tokens": 900,
+        "completion_tokens": 30,
+        "total_tokens": 930,
+        "prompt_tokens_details": {"cached_tokens": 128, "image_tokens": 700},
+    }
+    serve(httpserver, told(usage=usage))
+    reply = chat.ask(Question("hi"))
+    assert reply.usage == Usage(prompt=900, cached=128, completion=30, images=700)
+    assert reply.seconds > 0
+    assert not reply.cut
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (None, None),
+        ({"prompt_tokens": 5, "completion_tokens": None}, Usage(prompt=5)),
+        ({"prompt_tokens": 5, "prompt_tokens_details": None}, Usage(prompt=5)),
+    ],
+)
+def test_a_server_that_tells_little_of_it_does_no_harm(httpserver, chat, usage, expected):
+    serve(httpserver, told(usage=usage) if usage else completion("Idiomatic"))
+    reply = chat.ask(Question("hi"))
+    assert (reply.text, reply.usage) == ("Idiomatic", expected)
+
+
+def test_a_reply_that_is_cut_off_says_so(httpserver: HTTPServer, chat):
+    serve(httpserver, told(choice={"finish_reason": "length"}))
+    assert chat.ask(Question("hi")).cut
+
+
+# ------------------------------------------------------------------------------- what goes wrong
+
+
+MMPROJ = (
+    "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
+)
+
+
+@pytest.mark.parametrize(
+    "no",
+    [
+        refusal(500, MMPROJ),
+        refusal(400, "tiny is not a multimodal model"),
+        refusal(400, "Invalid content type. image_url is only supported by certain models: this "
+                "model does not support image inputs"),
+    ],
+)  # fmt: skip
+def test_a_model_that_cannot_see_is_told_at_once(httpserver, chat, tmp_path, no: Response):
+    serve(httpserver, no)
+    with pytest.raises(UserError, match=r"cannot see images.*captions.*gpt-6") as caught:
+        chat.ask(Question(("Which?", Image(drawn(tmp_path / "a.png")))))
+    assert caught.value.settings == ("track", "llms")
+    assert len(httpserver.log) == 1
+
+
+@pytest.mark.usefixtures("waits")
+def test_a_passing_failure_at_the_first_image_is_tried_again(httpserver, chat, tmp_path: Path):
+    serve(httpserver, refusal(503), refusal(429), refusal(500), completion("A"))
+    parts = ("Which?", Image(drawn(tmp_path / "a.png")))
+    assert [chat.ask(Question(parts)).text for _ in range(2)] == ["A", "A"]
+    assert len(httpserver.log) == 5
+
+
+def test_an_image_that_the_server_refuses_is_named(httpserver, chat, tmp_path: Path):
+    serve(httpserver, refusal(400, "The image data you provided does not represent a valid image"))
+    path = drawn(tmp_path / "a.png")
+    with pytest.raises(UserError, match=rf"refused a question with images.*{path}"):
+        chat.ask(Question(("Which?", Image(path))))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "the request exceeds the available context size (4096 tokens), try increasing it",
+        "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
+    ],
+)
+def test_a_context_that_is_too_small_says_what_to_do(httpserver, chat, words: str):
+    serve(httpserver, refusal(400, words))
+    with pytest.raises(UserError, match=r"too long.*more context.*smaller images") as caught:
+        chat.ask(Question("hi"))
+    assert caught.value.settings == ("image_side", "track")
+
+
+def test_a_model_in_this_process_sees_nothing(tmp_path: Path):
+    llm = open_llm("embedded")
+    assert not llm.sees
+    with pytest.raises(UserError, match=r"embedded cannot see images.*captions"):
+        llm.ask(Question(("Which?", Image(drawn(tmp_path / "a.png")))))
+
+
+# ------------------------------------------------------------------------------------ the cache
+
+
+def test_all_that_a_reply_tells_is_kept():
+    reply = Reply("A", Usage(9, 1, 2, 3), 1.5, True, ({"A": -0.1}, {"B": -0.2, "A": -3.0}))
+
+    class Full(ScriptedChat):
+        def ask(self, question: Question) -> Reply:
+            self.questions.append(question)
+            return reply
+
+    llm = Full(str)
+    first, second = (CachedChat(llm).ask(Question("hi")) for _ in range(2))
+    assert first == second == reply
+    assert (first.kept, second.kept) == (False, True)
+    assert len(llm.questions) == 1
+
+
+def test_what_it_is_asked_for_makes_no_other_question(tmp_path: Path):
+    llm = ScriptedChat(str.upper)
+    for purpose in ("senses", "ranking"):
+        CachedChat(llm).ask(Question("hi", purpose=purpose))
+    assert len(llm.questions) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: Question(("Which?", Image(path, 64))),
+        lambda path: Question((Image(path), "Which?")),
+        lambda path: Question("Which?"),
+        lambda path: Question(("Which?", Image(path)), schema=SCHEMA),
+        lambda path: Question(("Which?", Image(path)), logprobs=3),
+        lambda path: Question(("Which?", Image(drawn(path, (10, 10))))),
+    ],
+)
+def test_another_image_or_form_is_another_question(tmp_path: Path, change: Callable):
+    llm, path = ScriptedChat(str.upper), drawn(tmp_path / "a.png")
+    CachedChat(llm).ask(Question(("Which?", Image(path))))
+    CachedChat(llm).ask(change(path))
+    assert len(llm.questions) == 2
+
+
+def test_the_same_image_under_another_name_is_the_same_question(tmp_path: Path):
+    llm = ScriptedChat(str.upper)
+    for name in ("a.png", "b.png"):
+        CachedChat(llm).ask(Question(("Which?", Image(drawn(tmp_path / name)))))
+    assert len(llm.questions) == 1
+
+
+def test_a_reply_of_an_older_admire_is_still_known(tmp_path: Path):
+    # Then a reply was kept as its text, under a key without images and schemas.
+    kept = Cache(tmp_path / "replies.sqlite")
+    llm = ScriptedChat(str.upper)
+    model = CachedChat(llm, kept)
+    asked = json.dumps([llm.identity, "hi", 0.7, 40, 3]).encode()
+    kept.put(hashlib.sha256(asked).hexdigest(), "Idiomático".encode())
+    question = Question("hi", temperature=0.7, max_tokens=40, seed=3)
+    assert model.ask(question) == Reply("Idiomático")
+    assert not llm.questions

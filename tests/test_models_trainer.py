@@ -1,0 +1,464 @@
+"""The trainer that all fine-tuning shares: best epoch, batches, resume, the folder."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib import reload
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import hide
+
+torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
+for package in ("sentence_transformers", "datasets", "accelerate"):
+    pytest.importorskip(package, reason="needs the extra 'finetune'")
+
+from datasets import Dataset  # noqa: E402 - after the skips
+from sentence_transformers import SentenceTransformer  # noqa: E402
+from towers import distance, save_sentence_transformer, weights  # noqa: E402
+from transformers import TrainerState  # noqa: E402
+
+from admire.base.errors import UserError  # noqa: E402
+from admire.models import trainer  # noqa: E402
+from admire.models.trainer import FitSettings, fine_tune  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
+
+QUICK = FitSettings(batch_size=4, learning_rate=2e-3, epochs=3, patience=3)
+CARD = SentenceTransformer._create_model_card
+TEXTS = ["a night owl", "the red lamp is big"]
+ROWS = [
+    {"one": f"a {first} {second}", "other": f"the {second} of a {first}"}
+    for first, second in (
+        ("night", "owl"),
+        ("red", "bird"),
+        ("big", "lamp"),
+        ("blue", "desk"),
+        ("green", "tree"),
+        ("small", "circle"),
+        ("yellow", "square"),
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_sentence_transformer(tmp_path_factory.mktemp("models") / "model")
+
+
+class Apart(torch.nn.Module):
+    """Pairs of texts are to have the same vector."""
+
+    def __init__(self, model: SentenceTransformer, own: bool = False):
+        super().__init__()
+        self.model = model
+        self.own = torch.nn.Parameter(torch.zeros(())) if own else 0
+        self.seen: list[int] = []
+
+    def forward(self, features: Sequence[dict], labels: object = None) -> torch.Tensor:
+        one, other = (self.model(part)["sentence_embedding"] for part in features)
+        self.seen.append(len(one))
+        return ((one - other) ** 2).mean() + self.own
+
+
+def loaded(folder: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(folder), device="cpu")
+
+
+def figures(*values: float | type[BaseException]) -> Callable[[], float]:
+    """A figure for each call; an exception is raised."""
+    left = iter(values)
+
+    def validate() -> float:
+        value = next(left)
+        if isinstance(value, type):
+            raise value
+        return value
+
+    return validate
+
+
+def fitted(
+    folder: Path,
+    out: Path,
+    validate: Callable[[], float],
+    settings: FitSettings = QUICK,
+    rows: Sequence[dict] = ROWS,
+    **options: Any,
+) -> list[float]:
+    """A fresh model, as another process has it, fine-tuned."""
+    model = loaded(folder)
+    return fine_tune(model, Apart(model), rows, validate, settings, out, **options)
+
+
+def killed(folder: Path, out: Path, *values: float, **options: Any) -> None:
+    """Fine-tuned with these figures, and killed at the next."""
+    with pytest.raises(KeyboardInterrupt):
+        fitted(folder, out, figures(*values, KeyboardInterrupt), **options)
+    assert not out.exists()
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A training that nothing disturbed: its weights before training and after each epoch."""
+
+    states: list[dict[str, torch.Tensor]]
+    history: list[float]
+    log: list[str]
+    vectors: np.ndarray
+
+    def apart(self, out: Path) -> list[float]:
+        """How much the weights in a folder differ from those after each epoch."""
+        saved = weights(out)
+        return [max(float((saved[k] - s[k]).abs().max()) for k in saved) for s in self.states]
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    out = tmp_path_factory.mktemp("whole") / "out"
+    model, left = loaded(folder), iter([0.5, 0.1, 0.3, 0.2])
+    states: list[dict[str, torch.Tensor]] = []
+    records: list[logging.LogRecord] = []
+
+    class Keep(logging.Handler):
+        emit = records.append
+
+    def validate() -> float:
+        states.append({k: v.detach().clone() for k, v in model[0].model.state_dict().items()})
+        return next(left)
+
+    keep, log = Keep(), logging.getLogger("admire")
+    log.addHandler(keep)
+    level = log.level
+    log.setLevel(logging.INFO)
+    try:
+        history = fine_tune(model, Apart(model), ROWS, validate, QUICK, out)
+    finally:
+        log.removeHandler(keep)
+        log.setLevel(level)
+    lines = [record.getMessage() for record in records]
+    found = Whole(states, history, lines, model.encode(TEXTS))
+    apart = found.apart(out)
+    assert apart[2] == 0, "the epoch with the best figure is kept"
+    assert min(apart[:2] + apart[3:]) > 1e-5
+    now = model[0].model.state_dict()
+    assert all(torch.equal(now[k], states[2][k]) for k in now), "in memory too"
+    assert np.allclose(SentenceTransformer(str(out), device="cpu").encode(TEXTS), found.vectors)
+    return found
+
+
+# ----------------------------------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_size", 0),
+        ("learning_rate", 0.0),
+        ("learning_rate", math.inf),
+        ("weight_decay", math.nan),
+        ("warmup", 1.0),
+        ("epochs", 0),
+        ("patience", 1.5),
+        ("seed", -1),
+        ("precision", "float16"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(name, value):
+    with pytest.raises(UserError, match=f"^{name} cannot be {value!r}") as raised:
+        FitSettings(**{name: value})
+    assert raised.value.settings == (name,)
+
+
+def test_a_missing_package_is_told_with_its_extra(monkeypatch):
+    hide(monkeypatch, "datasets")
+    with pytest.raises(UserError, match=r"^Fine-tuning needs datasets, of the extra 'finetune': "):
+        reload(sys.modules["admire.models.trainer"])
+
+
+# ----------------------------------------------------------------------------------------- training
+
+
+def test_the_history_has_the_figure_before_and_after_each_epoch(whole):
+    assert whole.history == pytest.approx([0.5, 0.1, 0.3, 0.2])
+
+
+def test_the_loss_falls_and_each_epoch_has_a_line(whole):
+    lines = [re.fullmatch(r"Epoch (\d): loss (\S+), validation (\S+)", line) for line in whole.log]
+    found = [match.groups() for match in lines if match]
+    assert [(epoch, figure) for epoch, _, figure in found] == [
+        ("1", "0.1000"), ("2", "0.3000"), ("3", "0.2000")
+    ]  # fmt: skip
+    assert float(found[2][1]) < float(found[0][1])
+    assert whole.log[-1] == "No epoch is better than the model was before (0.5000)."
+
+
+def test_of_equal_epochs_the_first_is_kept_and_the_seed_gives_the_same_weights(
+    folder, tmp_path, whole, capsys
+):
+    torch.rand(7)  # what was drawn before does not matter
+    fitted(folder, tmp_path / "out", figures(0, 0.2, 0.3, 0.3))
+    assert whole.apart(tmp_path / "out")[2] == 0
+    assert capsys.readouterr().out == "", "stdout is for results"
+
+
+def test_another_seed_gives_other_weights(folder, tmp_path, whole):
+    fitted(folder, tmp_path / "out", figures(0, 1, 2, 1), replace(QUICK, seed=4))
+    assert min(whole.apart(tmp_path / "out")) > 1e-4
+
+
+def test_a_long_epoch_tells_how_far_it_has_come(folder, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(trainer, "SECONDS_BETWEEN_LINES", -1.0)
+    with caplog.at_level(logging.INFO, "admire"):
+        fitted(folder, tmp_path / "out", figures(0, 1), replace(QUICK, epochs=1))
+    lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("Step ")]
+    assert lines == ["Step 1 of 2", "Step 2 of 2"]
+
+
+def test_training_stops_when_so_many_epochs_were_no_better(folder, tmp_path):
+    settings = replace(QUICK, epochs=6, patience=2)
+    values = [0.0, 0.5, 0.4, 0.6, 0.6, 0.2]
+    found = fitted(folder, tmp_path / "out", figures(*values), settings)
+    assert found == pytest.approx(values)  # 5 epochs of 6: the fourth and the fifth were no better
+
+
+def test_features_can_be_made_by_a_collator_of_ones_own(folder, tmp_path):
+    model, seen = loaded(folder), []
+
+    def collate(rows: Sequence[dict]) -> dict[str, torch.Tensor]:
+        seen.extend(row["number"] for row in rows)
+        found = {}
+        for column in ("one", "other"):
+            features = model.preprocess([f"a {row[column]}" for row in rows])
+            for name in ("input_ids", "attention_mask"):
+                found[f"{column}_{name}"] = features[name]
+        return found
+
+    rows = [row | {"number": k} for k, row in enumerate(ROWS)]
+    settings = replace(QUICK, epochs=2)
+    fine_tune(model, Apart(model), rows, figures(0, 1, 2), settings, tmp_path / "out", collate)
+    assert sorted(seen[: len(ROWS)]) == sorted(seen[len(ROWS) :]) == list(range(len(ROWS)))
+    assert seen[: len(ROWS)] != seen[len(ROWS) :], "a new order in each epoch"
+
+
+def test_each_batch_is_of_one_task_and_each_task_has_its_batches(folder, tmp_path):
+    model = loaded(folder)
+    tasks = {"many": Apart(model), "few": Apart(model)}
+    rows = {"many": ROWS, "few": ROWS[:2]}
+    settings = replace(QUICK, epochs=2)
+    fine_tune(model, tasks, rows, figures(0, 1, 2), settings, tmp_path / "out")
+    assert sorted(tasks["many"].seen) == [3, 3, 4, 4]
+    assert tasks["few"].seen == [2, 2]
+
+
+def test_some_weights_can_have_a_learning_rate_of_their_own(folder, tmp_path):
+    before = weights(folder)
+    rates = {r"word_embeddings": 1e-12}
+    fitted(folder, tmp_path / "out", figures(0, 1, 2, 3), learning_rates=rates)
+    moved = {k: float((v - before[k]).abs().max()) for k, v in weights(tmp_path / "out").items()}
+    still = {name for name, most in moved.items() if most < 1e-6}
+    assert {name for name in moved if "word_embeddings" in name} <= still
+    assert len(still) < len(moved) / 2
+
+
+def test_a_model_trained_in_bfloat16_then_computes_as_when_it_is_opened_again(folder, tmp_path):
+    model, out = loaded(folder), tmp_path / "out"
+    settings = replace(QUICK, precision="bfloat16", epochs=1)
+    fine_tune(model, Apart(model), ROWS, figures(0, 1), settings, out)
+    again = loaded(out).encode(TEXTS)
+    assert np.allclose(again, model.encode(TEXTS), atol=1e-6)
+    exact = tmp_path / "exact"
+    fitted(folder, exact, figures(0, 1), replace(settings, precision="float32"))
+    other = loaded(exact).encode(TEXTS)
+    assert not np.allclose(again, other, atol=1e-6), "the precision is that of training"
+
+
+# ------------------------------------------------------------------------------------------ batches
+
+
+@pytest.mark.parametrize("count", [1, 7, 400, 1203])
+def test_batches_of_like_lengths_hold_each_row_once_and_are_drawn_anew_each_epoch(count):
+    rows = [{"text": "a" * (k * 7919 % 101), "label": k} for k in range(count)]
+    sampler = trainer.SAMPLERS["like lengths"](Dataset.from_list(rows), 4, False, seed=3)
+    first, again = list(sampler), list(sampler)
+    assert first == again
+    assert len(first) == len(sampler) == math.ceil(count / 4)
+    assert sorted(place for batch in first for place in batch) == list(range(count))
+    assert all(len(batch) <= 4 for batch in first)
+    spreads = [np.ptp([len(rows[place]["text"]) for place in batch]) for batch in first]
+    if count >= 400:
+        assert np.mean(spreads) < 3, "of 50 batches' rows the longest differ by 100"
+        sampler.set_epoch(1)
+        assert list(sampler) != first
+
+
+def test_batches_of_neighbours_are_rows_as_they_stand():
+    sampler = trainer.SAMPLERS["neighbours"](Dataset.from_list(ROWS), 3, False)
+    assert list(sampler) == [[0, 1, 2], [3, 4, 5], [6]]
+
+
+# --------------------------------------------------------------------------------------- the folder
+
+
+def test_there_must_be_rows(folder, tmp_path):
+    for rows in ([], {"some": ROWS, "none": []}):
+        with pytest.raises(UserError, match="There is nothing to train on"):
+            fitted(folder, tmp_path / "out", figures(), rows=rows)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_result_is_an_ordinary_folder_and_nothing_is_asked_of_the_network(
+    folder, tmp_path, monkeypatch, tried
+):
+    monkeypatch.setattr(SentenceTransformer, "_create_model_card", CARD)
+    model, out = loaded(folder), tmp_path / "deep" / "out"
+    fine_tune(model, Apart(model), ROWS, figures(0, 1), replace(QUICK, epochs=1), out)
+    assert list((tmp_path / "deep").iterdir()) == [out]
+    again = loaded(out)
+    assert [type(one).__name__ for one in again] == ["Transformer", "Pooling"]
+    assert np.allclose(again.encode(TEXTS), model.encode(TEXTS), atol=1e-6)
+    assert not np.allclose(again.encode(TEXTS), loaded(folder).encode(TEXTS), atol=1e-3)
+    assert not tried
+
+
+def test_what_is_added_at_the_end_appears_with_the_model_and_is_replaced_with_it(folder, tmp_path):
+    out = tmp_path / "out"
+
+    def add(part: Path, history: list[float]) -> None:
+        assert part != out
+        (part / "record.json").write_text(str(history))
+
+    for last in (1, 2):
+        fitted(folder, out, figures(0, last), replace(QUICK, epochs=1), finish=add)
+        assert (out / "record.json").read_text() == f"[0, {last}]"
+
+
+def test_a_folder_that_is_no_model_is_left_alone(folder, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="out: admire did not write this folder"):
+        fitted(folder, tmp_path / "out", figures())
+    assert (tmp_path / "out" / "thesis.txt").read_text() == "years of work"
+
+
+def test_an_out_below_a_file_is_named_before_anything_is_computed(folder, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="out: cannot be written"):
+        fitted(folder, tmp_path / "file" / "out", figures())
+
+
+# ------------------------------------------------------------------------------ killed and resumed
+
+
+@pytest.mark.parametrize(("at", "values"), [(2, [0.1, 0.2, 0.3]), (3, [0.3, 0.1, 0.2])])
+def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(
+    folder, tmp_path, caplog, whole, at, values
+):
+    out, checkpoints = tmp_path / "out", tmp_path / ".out.checkpoints"
+    killed(folder, out, 0, *values[: at - 1])
+    assert checkpoints.is_dir()
+    torch.rand(5)
+    with caplog.at_level(logging.INFO, "admire"):
+        again = fitted(folder, out, figures(*values[at - 1 :]))
+    assert "Going on from" in caplog.text
+    assert again == pytest.approx([0, *values])
+    assert whole.apart(out)[1 + int(np.argmax(values))] <= 1e-5
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(folder, tmp_path, caplog):
+    killed(folder, tmp_path / "out", 0)
+    with caplog.at_level(logging.INFO, "admire"):
+        found = fitted(folder, tmp_path / "out", figures(0, 1), replace(QUICK, epochs=1))
+    assert "Going on" not in caplog.text
+    assert found == pytest.approx([0, 1])
+
+
+def test_a_checkpoint_that_is_not_whole_is_passed_over(
+    folder, tmp_path, monkeypatch, caplog, whole
+):
+    write, written = TrainerState.save_to_json, []
+
+    def second_is_killed(state: TrainerState, path: str) -> None:
+        written.append(path)
+        write(state, path)
+        if len(written) == 2:
+            Path(path).write_text(Path(path).read_text()[:-9])
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainerState, "save_to_json", second_is_killed)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(folder, tmp_path / "out", figures(0, 1, 2))
+    steps = sorted(path.name for path in (tmp_path / ".out.checkpoints").glob("checkpoint-*"))
+    assert steps == ["checkpoint-2", "checkpoint-4"]  # two batches an epoch
+    with caplog.at_level(logging.INFO, "admire"):
+        fitted(folder, tmp_path / "out", figures(2, 3))
+    assert re.search(r"Going on from .*checkpoint-2$", caplog.text, re.MULTILINE)
+    assert whole.apart(tmp_path / "out")[3] <= 1e-5
+
+
+def test_a_run_that_was_killed_while_it_wrote_the_model_writes_it(
+    folder, tmp_path, monkeypatch, whole
+):
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", stop)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(folder, tmp_path / "out", figures(0, 1, 3, 2))
+    assert not (tmp_path / "out").exists()
+    # The trainer itself deletes all checkpoints but the best, so the third epoch comes again.
+    found = fitted(folder, tmp_path / "out", figures(2))
+    assert found[-3:] == pytest.approx([1, 3, 2])
+    assert whole.apart(tmp_path / "out")[2] == 0
+    assert list(tmp_path.iterdir()) == [tmp_path / "out"]
+
+
+def test_patience_outlasts_a_kill(folder, tmp_path):
+    settings = replace(QUICK, epochs=5, patience=2)
+    killed(folder, tmp_path / "out", 0, 0.9, 0.8, settings=settings)
+    again = fitted(folder, tmp_path / "out", figures(0.7, 0.6, 0.5), settings)
+    assert again == pytest.approx([0, 0.9, 0.8, 0.7])  # as without the kill
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"settings": replace(QUICK, seed=5, learning_rate=1e-4)},
+        {"rows": [{"one": row["other"], "other": "a man is a woman"} for row in ROWS]},
+        {"of": "another model"},
+    ],
+)
+def test_a_call_with_another_setting_row_or_model_begins_anew(folder, tmp_path, change, caplog):
+    killed(folder, tmp_path / "out", 0, 1)
+    with caplog.at_level(logging.INFO, "admire"):
+        fitted(folder, tmp_path / "out", figures(0, 1, 2, 3), **change)
+    assert "Going on" not in caplog.text
+
+
+def test_a_loss_with_weights_of_its_own_begins_anew(folder, tmp_path, caplog):
+    """They are not in a checkpoint."""
+    model = loaded(folder)
+    with pytest.raises(KeyboardInterrupt):
+        fine_tune(
+            model,
+            Apart(model, own=True),
+            ROWS,
+            figures(0, 1, KeyboardInterrupt),
+            QUICK,
+            tmp_path / "out",
+        )
+    model = loaded(folder)
+    with caplog.at_level(logging.INFO, "admire"):
+        fine_tune(model, Apart(model, own=True), ROWS, figures(0, 1, 2, 3), QUICK, tmp_path / "out")
+    assert "Going on" not in caplog.text
+    assert distance(tmp_path / "out", folder) > 1e-4

@@ -1,0 +1,493 @@
+"""Reports of real runs, opened from disk in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from benchmarks import OWLS
+from browser import PHONE, barriers, overflow
+from toys import ScriptedChat, WordEncoder, explains
+
+from admire import SAMPLES, Item, Run, Settings, rank, read_items, write_run
+from admire.pages.report import Report, write_report
+from admire.pages.report.page import render
+from admire.prompts import quoted
+from admire.runs.run import Ranking
+from admire.scores.metrics import dcg
+from admire.senses import Sense, write_senses
+from admire.tasks.retrieval import RetrieveSettings, retrieve_split, write_retrieval, write_split
+
+pytest.importorskip("matplotlib", reason="needs the extra 'report'")
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra 'test')")
+expect = playwright.expect
+
+if TYPE_CHECKING:
+    from browser import Look
+    from playwright.sync_api import Locator, Page
+
+HOSTILE = {
+    "compound": "<script>hurt = 1</script>",
+    "sentence": "She said <script>hurt = 1</script> & left.</script><script>hurt = 2</script>",
+    "candidates": [
+        {"caption": "<img src=x onerror='hurt = 3'> \" ' </li>"},
+        {"image": "images/night_owl_2.png", "caption": "&lt;b&gt; {{ 7 * 7 }} ${hurt = 4}"},
+    ],
+}
+
+
+DECODED = "all => Promise.all(all.map(one => one.decode().then(() => one.naturalWidth)))"
+IS_UNCOVERED = """element => {
+  const {left, top} = element.getBoundingClientRect();
+  return element.contains(document.elementFromPoint(left + 5, top + 5));
+}"""
+
+
+@dataclass
+class Reported:
+    """Two runs of the samples and of a hostile item, and the report of both."""
+
+    runs: list[Run]
+    path: Path
+
+    @property
+    def address(self) -> str:
+        return self.path.as_uri()
+
+    def where(self, is_wanted: Callable[[Ranking, Ranking], object]) -> set[int]:
+        """The numbers of the items whose two rankings fulfil a condition."""
+        both = zip(*(run.rankings for run in self.runs), strict=True)
+        return {number for number, pair in enumerate(both, start=1) if is_wanted(*pair)}
+
+
+def knowing(items: list[Item], *, tells_senses: bool) -> ScriptedChat:
+    """A chat model that knows the samples, but for two senses and what a fat cat is.
+
+    If it does not tell senses, it takes all for idiomatic. Of some items it is not sure.
+    """
+    mistaken = items[3].sentence, items[4].sentence
+    best = {}
+    for item in items:
+        captions = {one.name: one.caption for one in item.candidates}
+        order = item.expected_order or [item.candidates[0].name]
+        place = -1 if item.compound == "fat cat" else 0
+        best[item.compound, item.sentence_type] = captions[order[place]]
+
+    votes = Counter[str]()
+
+    def answer(prompt: str) -> str:
+        if "or literally" in prompt:
+            (item,) = (one for one in items if quoted(one.sentence) in prompt)
+            is_idiom = (item.sentence_type == "idiomatic") != (item.sentence in mistaken)
+            votes[item.sentence] += 1
+            is_unsure = votes[item.sentence] <= items.index(item) % 3
+            return "Idiomatic" if (is_idiom or not tells_senses) != is_unsure else "Literal"
+        sense = "idiomatic" if "idiom of the sentence" in prompt else "literal"
+        compound = max((one.compound for one in items), key=lambda name: prompt.rfind(quoted(name)))
+        return json.dumps({"definitions": [best.get((compound, sense), "a thing")], "scene": ""})
+
+    return ScriptedChat(answer, name="knowing" if tells_senses else "credulous")
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Reported:
+    folder = tmp_path_factory.mktemp("reported")
+    data = folder / "set"
+    shutil.copytree(SAMPLES, data)
+    with (data / "manifest.jsonl").open("a") as file:
+        file.write(json.dumps(HOSTILE) + "\n")
+    items = read_items(data)
+    runs = []
+    for tells_senses in (True, False):
+        chat = knowing(items, tells_senses=tells_senses)
+        settings = Settings(sense="vote", abstain_below=0.75)
+        run = rank(items, settings, llms=[chat], encoder=WordEncoder(), source=data)
+        write_run(run, folder / chat.name)
+        runs.append(run)
+    write_report([folder / "knowing", folder / "credulous"], folder / "report.html")
+    return Reported(runs, folder / "report.html")
+
+
+def ready(page: Page) -> Page:
+    page.locator("html[data-ready]").wait_for(state="attached")
+    return page
+
+
+def numbers(page: Page) -> list[int]:
+    """The numbers of the items that the page shows, in order."""
+    return page.locator("#cards > li").evaluate_all("all => all.map(one => +one.dataset.number)")
+
+
+def card(page: Page, number: int) -> Locator:
+    """The card of an item, scrolled to until it stays where it is."""
+    page.wait_for_function(
+        """number => {
+          const place = document.querySelector(`#cards > li[data-number="${number}"]`);
+          const before = place.getBoundingClientRect().top;
+          place.scrollIntoView({block: "center"});
+          return place.firstChild && Math.abs(place.getBoundingClientRect().top - before) < 1;
+        }""",
+        arg=number,
+    )
+    return page.locator(f"#cards > li[data-number='{number}'] > article.card")
+
+
+def is_right(ranking: Ranking) -> bool:
+    return ranking.order[0] == ranking.item.best
+
+
+def is_sense_right(ranking: Ranking) -> bool:
+    return ranking.predicted_type == ranking.item.sentence_type
+
+
+def has_gold(ranking: Ranking) -> bool:
+    return ranking.item.best is not None
+
+
+def agree(a: Ranking, b: Ranking) -> bool:
+    return (a.order[0], a.predicted_type) == (b.order[0], b.predicted_type)
+
+
+def test_the_wrong_items_come_first_and_each_filter_keeps_what_it_says(
+    reported: Reported, look: Look
+):
+    page = ready(look(reported.address))
+    every = reported.where(lambda a, b: True)
+    wrong = reported.where(lambda a, b: has_gold(a) and not is_right(a))
+    first = numbers(page)
+    assert set(first) == every
+    assert set(first[: len(wrong)]) == wrong
+
+    expected = {
+        ("#filter-sense", "literal"): lambda a, b: (
+            (a.item.sentence_type or a.predicted_type) == "literal"
+        ),
+        ("#filter-language", "pt"): lambda a, b: a.item.language == "pt",
+        ("#filter-outcome", "right"): lambda a, b: is_right(a),
+        ("#filter-outcome", "wrong"): lambda a, b: has_gold(a) and not is_right(a),
+        ("#filter-outcome", "sense-wrong"): lambda a, b: has_gold(a) and not is_sense_right(a),
+        ("#filter-outcome", "ranking-wrong"): lambda a, b: is_sense_right(a) and not is_right(a),
+        ("#filter-outcome", "unsure"): lambda a, b: a.interpretations[0].sense.confidence < 0.75,
+        ("#filter-agree", "agree"): agree,
+        ("#filter-agree", "differ"): lambda a, b: not agree(a, b),
+        ("#filter-agree", "first-differs"): lambda a, b: a.order[0] != b.order[0],
+        ("#filter-agree", "sense-differs"): lambda a, b: a.predicted_type != b.predicted_type,
+        ("#filter-agree", "outcome-differs"): lambda a, b: is_right(a) != is_right(b),
+    }
+    for (field, value), is_wanted in expected.items():
+        page.locator(field).select_option(value)
+        assert set(numbers(page)) == reported.where(is_wanted), (field, value)
+        if value == "unsure":
+            expect(page.locator(".run-1 .unsure").first).to_have_text("unsure")
+            known = reported.where(lambda a, b: has_gold(a) and a.unsure)
+            told = f"knowing: {len(known)} of {len(every) - 1} items are unsure (below 0.75)."
+            expect(page.get_by_text(told)).to_be_visible()
+        page.locator("#clear").click()
+        assert numbers(page) == first
+
+
+def test_a_view_is_found_by_words_sorted_and_linked(reported: Reported, look: Look):
+    page = ready(look(reported.address))
+    rankings = reported.runs[0].rankings
+    sorts: dict[str, Callable[[Ranking], float]] = {
+        "confidence": lambda one: abs(one.interpretations[0].sense.probability - 0.5),
+        "margin": lambda one: float(np.diff(np.sort(one.scores)[-2:])[0]),
+        "loss": lambda one: dcg(one.item.expected_order or one.order, one.order),
+    }
+    for sort, value in sorts.items():
+        page.locator("#sort").select_option(sort)
+        values = [round(value(rankings[number - 1]), 6) for number in numbers(page)]
+        assert values == sorted(values), sort
+        assert len(set(values)) > 1
+    page.locator("#sort").select_option("number")
+    every = numbers(page)
+    assert every == sorted(every)
+    page.locator("#reversed").check()
+    assert numbers(page) == every[::-1]
+    page.locator("#search").fill("cold feet")
+    page.locator("#filter-sense").select_option("literal")
+    page.locator("#run").select_option("1")
+    expect(page.locator("#count")).to_have_text("1 of 15 items")
+    assert numbers(page) == [4]
+    linked = page.evaluate("location.href")
+
+    other = ready(look(linked, own=(reported.address,)))
+    assert numbers(other) == [4]
+    assert other.locator("#search").input_value() == "cold feet"
+    assert other.locator("#reversed").is_checked()
+    page.go_back()
+    page.go_back()
+    assert page.locator("#filter-sense").input_value() == ""
+    assert numbers(page) == [4, 3]
+    page.goto(reported.address + "#item=7")
+    assert numbers(ready(page)) == [7]
+
+
+def test_a_card_shows_both_runs_with_their_pictures_side_by_side(reported: Reported, look: Look):
+    page = ready(look(reported.address))
+    both = card(page, 2)
+    knowing, credulous = both.locator(".run").all()
+    assert knowing.locator(".predicted").inner_text().startswith("predicted: literal")
+    assert credulous.locator(".predicted").inner_text().startswith("predicted: idiomatic")
+    assert both.locator(".differs").count() == 1
+    ranking = reported.runs[0].rankings[1]
+    names = [one.name for one in ranking.item.candidates]
+    places = [names.index(name) for name in ranking.order]
+    shown = knowing.locator(".candidate").evaluate_all("all => all.map(one => +one.dataset.place)")
+    assert shown == places
+    gold = knowing.locator(f".candidate[data-place='{names.index(ranking.item.best)}'] .gold")
+    assert "gold 1" in gold.inner_text()
+    assert both.locator(".sentence mark").first.inner_text() == "night owl"
+    left, right = knowing.bounding_box(), credulous.bounding_box()
+    assert left
+    assert right
+    assert left["x"] + left["width"] <= right["x"] + 1
+    sizes = both.locator("img").evaluate_all(DECODED)
+    assert len(sizes) == 10
+    assert all(sizes)
+
+
+def test_what_data_say_is_text(reported: Reported, look: Look):
+    page = ready(look(reported.address))
+    shown = card(page, 15)
+    assert shown.locator(".compound").inner_text() == HOSTILE["compound"]
+    assert shown.locator(".sentence").inner_text() == HOSTILE["sentence"]
+    told = shown.locator(".run").first.text_content() or ""
+    for candidate in HOSTILE["candidates"]:
+        assert candidate["caption"] in told
+    assert page.evaluate("typeof hurt") == "undefined"
+    assert page.locator("img[src='x']").count() == 0
+
+
+def test_pictures_open_large_and_keys_do_what_the_mouse_does(reported: Reported, look: Look):
+    page = ready(look(reported.address))
+    first, second, *_ = numbers(page)
+    for key, number in [("j", first), ("j", second), ("k", first)]:
+        page.keyboard.press(key)
+        focused = page.locator(f"li[data-number='{number}'] > article")
+        expect(focused).to_be_focused()
+        heading = focused.locator("h3")
+        expect(heading).to_be_in_viewport()
+        assert heading.evaluate(IS_UNCOVERED)
+
+    page.keyboard.press("Enter")
+    picture = page.locator("dialog#picture")
+    expect(picture).to_be_visible()
+    ranking = reported.runs[0].rankings[first - 1]
+    captions = {one.name: one.caption for one in ranking.item.candidates}
+    expect(picture.locator(".large-caption")).to_have_text(captions[ranking.order[0]])
+    page.keyboard.press("ArrowRight")
+    expect(picture.locator(".large-caption")).to_have_text(captions[ranking.order[1]])
+    page.keyboard.press("Escape")
+    expect(picture).to_be_hidden()
+    page.keyboard.press("?")
+    expect(page.locator("dialog#keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog#keys")).to_be_hidden()
+    page.keyboard.press("/")
+    expect(page.locator("#search")).to_be_focused()
+    page.keyboard.type("jk?")
+    expect(page.locator("#search")).to_have_value("jk?")
+    expect(page.locator("#count")).to_contain_text("0 of 15 items")
+    page.locator("#search").fill("")
+
+    thumbnail = card(page, first).locator(".run").first.locator("button.picture").nth(2)
+    thumbnail.click()
+    expect(picture.locator(".large-caption")).to_have_text(captions[ranking.order[2]])
+    small, large = thumbnail.locator("img").bounding_box(), picture.locator("img").bounding_box()
+    assert small
+    assert large
+    assert large["width"] > small["width"]
+    picture.locator(".close").click()
+    expect(thumbnail).to_be_focused()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_keeps_people_out(reported: Reported, look: Look, scheme: str):
+    page = ready(look(reported.address, color_scheme=scheme))
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    brightness = sum(map(int, re.findall(r"\d+", paper)[:3]))
+    assert brightness < 200 if scheme == "dark" else brightness > 600
+    page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    assert barriers(page) == []
+    page.keyboard.press("?")
+    assert barriers(page) == []
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    assert barriers(page) == []
+
+
+def test_it_fits_a_phone(reported: Reported, look: Look):
+    page = ready(look(reported.address, **PHONE))
+    page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    assert overflow(page) <= 0
+    card(page, 15).locator("button.picture").first.click()
+    expect(page.locator("dialog#picture")).to_be_visible()
+    assert overflow(page) <= 0
+
+
+def test_print_has_all_cards_of_the_view(reported: Reported, look: Look):
+    page = ready(look(reported.address + "#language=en", own=(reported.address,)))
+    page.evaluate(
+        "addEventListener('beforeprint', () => {"
+        " printed = document.querySelectorAll('article.card').length; })"
+    )
+    page.pdf()
+    assert page.evaluate("printed") == len(numbers(page)) == 9
+
+
+def test_linked_pictures_are_read_from_their_files(reported: Reported, look: Look):
+    folder = reported.path.parent
+    page = write_report([folder / "knowing"], folder / "linked.html", images="link")
+    page = ready(look(page.as_uri(), own=(page.as_uri(), (folder / "set").as_uri())))
+    sizes = card(page, 1).locator("img").evaluate_all(DECODED)
+    assert len(sizes) == 5
+    assert all(sizes)
+
+
+def test_queries_are_shown_with_the_documents_that_were_found(tmp_path: Path, look: Look):
+    write_split(tmp_path / "owls", "test", OWLS)
+    settings = RetrieveSettings(encoder="bm25", k1=1.2, b=0.6)
+    write_retrieval(retrieve_split(str(tmp_path / "owls"), settings), tmp_path / "bm25")
+    page = ready(look(write_report([tmp_path / "bm25"], tmp_path / "report.html").as_uri()))
+    query = card(page, 1)
+    assert query.locator(".sentence").inner_text() == "A night owl codes late."
+    assert query.locator(".document").count() == 6
+    assert query.locator(".document.relevant").count() == 3
+    page.locator("#search").fill("flew off")
+    assert numbers(page) == [2]
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert overflow(page) <= 0
+    assert barriers(page) == []
+
+
+def test_sentences_are_shown_with_their_senses(tmp_path: Path, look: Look):
+    items = [replace(item, candidates=()) for item in read_items(SAMPLES)[:3]]
+    senses = [Sense("idiomatic", 0.9, 5, 0), Sense("idiomatic", 0.6, 3, 2), Sense("literal", 0.2)]
+    write_senses(tmp_path / "senses.tsv", items, senses)
+    page = ready(look(write_report([tmp_path / "senses.tsv"], tmp_path / "report.html").as_uri()))
+    assert numbers(page) == [3, 2, 1]  # wrong ones by how wrong they are
+    assert "0.60" in card(page, 2).locator(".probability").inner_text()
+    page.locator("#filter-outcome").select_option("right")
+    assert numbers(page) == [1]
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert overflow(page) <= 0
+    assert barriers(page) == []
+
+
+def many_items(report_items: int) -> Report:
+    words = [["She is a ", False], ["night owl", True], [", they say.", False]]
+    candidates = [
+        {"name": f"{k}.png", "caption": f"Picture {k} of an owl", "picture": None} for k in range(5)
+    ]
+    items = []
+    for number in range(1, report_items + 1):
+        is_right = number % 3 > 0
+        result = {
+            "sense": "idiomatic" if number % 2 else "literal",
+            "probability": 0.8,
+            "confidence": 0.8,
+            "readings": [],
+            "order": [0, 1, 2, 3, 4],
+            "scores": [5.0, 4.0, 3.0, 2.0, 1.0],
+            "parts": [{"of": "caption", "text": "gloss", "values": [5.0, 4.0, 3.0, 2.0, 1.0]}],
+            "judgements": [],
+            "figures": {"top1": float(is_right), "dcg": 3.0},
+            "loss": 0.631,
+            "right": is_right,
+            "sense_right": True,
+            "margin": 1.0,
+        }
+        items.append(
+            {
+                "number": number,
+                "compound": f"night owl {number}",
+                "sentence": words,
+                "language": "en",
+                "sense": result["sense"],
+                "gold": [0, 1, 2, 3, 4] if is_right else [1, 0, 2, 3, 4],
+                "candidates": candidates,
+                "sequence": [],
+                "agreement": None,
+                "runs": [result],
+            }
+        )
+    data = {"kind": "ranking", "runs": [{"name": "a"}], "metrics": ["top1", "dcg"], "items": items}
+    return Report("Many items", "ranking", (), (), data)
+
+
+def test_thousands_of_items_scroll_and_are_filtered_at_once(tmp_path: Path, look: Look):
+    (tmp_path / "report.html").write_text(render(many_items(2000)))
+    page = ready(look((tmp_path / "report.html").as_uri()))
+    assert len(numbers(page)) == 2000
+    drawn = page.locator("article.card")
+    assert drawn.count() < 100
+    page.keyboard.press("End")
+    last = page.locator("#cards > li").last.locator("article.card")
+    last.wait_for()
+    assert drawn.count() < 200
+    took = page.evaluate(
+        """() => {
+          const field = document.querySelector("#filter-outcome");
+          const started = performance.now();
+          field.value = "wrong";
+          field.dispatchEvent(new Event("change", {bubbles: true}));
+          document.body.offsetHeight;
+          return performance.now() - started;
+        }"""
+    )
+    assert len(numbers(page)) == 666
+    assert took < 1000  # ms; a tenth of it on a quiet machine
+    assert page.evaluate("performance.now()") < 10_000
+
+
+@pytest.mark.bench
+def test_a_hundred_items_of_five_pictures_are_small_and_open_quickly(
+    shared: Path, tmp_path: Path, look: Look
+):
+    from PIL import Image, ImageOps
+
+    data, rows = tmp_path / "set", []
+    data.mkdir()
+    for name in ("train", "dev", "train"):
+        for item in read_items(shared / "admire_en" / name / f"subtask_a_{name}.tsv"):
+            if len(rows) < 100:
+                candidates = []
+                for one in item.candidates:
+                    file = f"{len(rows)}_{one.name}"
+                    with Image.open(one.image) as picture:  # the second time it is another picture
+                        (ImageOps.mirror(picture) if len(rows) >= 85 else picture).save(data / file)
+                    candidates.append({"image": file, "caption": one.caption})
+                rows.append(
+                    {
+                        "compound": item.compound,
+                        "sentence": item.sentence,
+                        "candidates": candidates,
+                        "sentence_type": item.sentence_type,
+                    }
+                )
+    (data / "manifest.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    items = read_items(data)
+    settings = Settings(sense="vote")
+    run = rank(items, settings, llms=[explains("Literal")], encoder=WordEncoder(), source=data)
+    write_run(run, tmp_path / "run")
+    started = time.perf_counter()
+    page = write_report([tmp_path / "run"], tmp_path / "report.html")
+    print(f"100 items of 5 pictures: written in {time.perf_counter() - started:.1f} s, ", end="")
+    megabytes = page.stat().st_size / 1e6
+    window = look(page.as_uri())
+    window.locator("article.card img").first.wait_for()
+    seconds = window.evaluate("performance.now()") / 1000
+    print(f"{megabytes:.1f} MB, the first pictures shown after {seconds:.2f} s")
+    assert megabytes < 15
+    assert seconds < 2

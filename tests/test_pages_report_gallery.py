@@ -1,0 +1,182 @@
+"""What the cards of ranked items show, from runs of toy models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from judges import ITEM as JUDGED
+from judges import WORTHS, Judge
+from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains, says
+
+from admire import Candidate, Item, Run, Scoring, Settings, rank, write_run
+from admire.pages.report import Shown, gallery
+from admire.runs.fusion import fuse
+from admire.runs.past_runs import read_run
+
+BOTH = Settings(sense="vote")
+
+
+def only(run: Run, name: str = "run", **shown: Shown) -> dict:
+    """The card of a run's only item."""
+    (card,) = gallery([run], [name], {Path(k): v for k, v in shown.items()})["items"]
+    return card
+
+
+def sums(card: dict, run: int = 0) -> np.ndarray:
+    return np.sum([part["values"] for part in card["runs"][run]["parts"]], axis=0)
+
+
+def two_tracks(folder: Path) -> Item:
+    """Candidates with pictures, captions, or both."""
+    texts = {"bird": "an owl with wings", "person": "a person awake late"}
+    for name, text in texts.items():
+        (folder / f"{name}.png").write_text(text)
+    candidates = (
+        Candidate("bird.png", folder / "bird.png", "a bird at night"),
+        Candidate("person.png", folder / "person.png"),
+        Candidate("bike.png", caption="a red bicycle"),
+    )
+    return replace(OWL, candidates=candidates)
+
+
+def runs_of_every_kind(folder: Path) -> dict[str, Run]:
+    words, pictures = WordEncoder(), PictureEncoder()
+    item = two_tracks(folder)
+    plain = Scoring(image_weight=0.5)
+    soft = Scoring(gate="soft", contrast=1, standardise=True, texts=Settings().scoring.texts)
+    sequence = (Candidate("s1.png", caption="a desk"), Candidate("s2.png", caption="a clock late"))
+    shown = replace(OWL, sentence="", sequence=sequence, expected_item="bird.png")
+    votes = iter(["Idiomatic", "Literal", "Idiomatic", "Idiomatic", "Literal"])
+    meaning = explains("").answer
+    wavering = ScriptedChat(
+        lambda prompt: next(votes) if "or literally" in prompt else meaning(prompt)
+    )
+    worth = {c.caption or "": w for c, w in zip(OWL.candidates, (0.1, 0.5, 0.9), strict=True)}
+    judge = [Judge(worth, sense="literal")]
+    several = ("embeddings", "listwise", "pointwise")
+    made = {
+        "baseline": rank([OWL], Settings(query="sentence"), encoder=words),
+        "paper": rank(
+            [item], replace(PAPER, scoring=plain), llms=[says("Idiomatic")], encoder=pictures
+        ),
+        "soft": rank([item], replace(BOTH, scoring=soft), llms=[wavering], encoder=pictures),
+        "ensemble": rank([OWL], BOTH, llms=[explains("Literal"), says("Idiomatic")], encoder=words),
+        "sequence": rank([shown], BOTH, llms=[explains("Idiomatic")], encoder=words),
+        "rankers": rank([OWL], Settings(rankers=several, sense="vote"), llms=judge, encoder=words),
+        "ranker": rank([JUDGED], Settings(rankers=("listwise",)), llms=[Judge(WORTHS)]),
+    }
+    for name in ("baseline", "ensemble"):
+        write_run(made[name], folder / name)
+    members = [folder / "baseline", folder / "ensemble"]
+    made["fused"] = fuse(members, weights=[1, 3], method="borda")
+    return made
+
+
+KINDS = ("baseline", "paper", "soft", "ensemble", "sequence", "rankers", "ranker", "fused")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_parts_of_a_score_sum_to_it_before_and_after_the_run_is_on_disk(tmp_path, kind):
+    run = runs_of_every_kind(tmp_path)[kind]
+    write_run(run, tmp_path / "run")
+    back = read_run(tmp_path / "run")
+    for one in (run, back):
+        card = only(one)
+        assert sums(card) == pytest.approx(run.rankings[0].scores, abs=1e-6)
+        assert card["runs"][0]["scores"] == pytest.approx(run.rankings[0].scores)
+        assert all(any(part["values"]) for part in card["runs"][0]["parts"])
+
+
+def test_parts_say_what_they_are_of(tmp_path):
+    made = runs_of_every_kind(tmp_path)
+    named = {
+        kind: [(part["of"], part["text"]) for part in only(made[kind])["runs"][0]["parts"]]
+        for kind in KINDS
+    }
+    assert named["baseline"] == [("caption", "sentence")]
+    assert named["paper"] == [("image", "gloss"), ("caption", "gloss")]
+    assert {("caption", "compound"), ("image", "literal")} <= set(named["soft"])
+    assert ("caption", "sequence") in named["sequence"]
+    assert named["rankers"] == [("caption", "compound"), ("listwise", None), ("pointwise", None)]
+    assert named["fused"] == [("run", "baseline"), ("run", "ensemble")]
+    (gloss, *_) = only(made["paper"])["runs"][0]["parts"]
+    # The picture has 4 of the 6 words of "A person who is awake late." It counts half.
+    assert gloss["values"][1] == pytest.approx(0.5 * 4 / 24**0.5, abs=1e-6)
+
+
+def test_a_card_holds_what_a_reader_looks_for(tmp_path):
+    item = replace(two_tracks(tmp_path), sentence_type="idiomatic", language="xe")
+    run = rank([item], BOTH, llms=[explains("Literal")], encoder=PictureEncoder())
+    picture = Shown("#p1", 320, 200)
+    card = only(run, **{str(tmp_path / "bird.png"): picture})
+    assert card["sentence"] == [("My sister is a ", False), ("night owl", True), (".", False)]
+    assert (card["language"], card["lang"], card["sense"]) == ("xe", "en", "idiomatic")
+    assert card["gold"] == [1, 0, 2]
+    assert card["candidates"][0] == {
+        "name": "bird.png",
+        "caption": "a bird at night",
+        "picture": "#p1",
+        "width": 320,
+        "height": 200,
+    }
+    assert card["candidates"][1] == {"name": "person.png", "caption": None, "picture": None}
+    (found,) = card["runs"]
+    assert [item.candidates[k].name for k in found["order"]] == [*run.rankings[0].order]
+    assert (found["sense"], found["probability"], found["confidence"]) == ("literal", 0.0, 1.0)
+    assert (found["sense_right"], found["right"]) == (False, False)
+    assert found["figures"]["sense_accuracy"] == 0.0
+    assert found["loss"] == pytest.approx(3 + 1 / np.log2(3) - found["figures"]["dcg"])
+    (reading,) = found["readings"]
+    assert reading["votes"] == {"idiomatic": 0, "literal": 5, "unparsed": 0}
+    assert reading["literal"] == {"definitions": ["bird with wings"], "scene": "an owl in a tree"}
+    first, second, _ = sorted(found["scores"], reverse=True)
+    assert found["margin"] == pytest.approx(first - second)
+    assert card["agreement"] is None
+
+
+def test_what_a_ranker_says_stands_with_its_candidate():
+    card = only(rank([JUDGED], Settings(rankers=("listwise",)), llms=[Judge(WORTHS)]))
+    (judgement,) = card["runs"][0]["judgements"]
+    assert (judgement["ranker"], judgement["agreement"], judgement["unread"]) == ("listwise", 1, 0)
+    assert card["agreement"] == 1
+    assert [one["candidate"] for one in judgement["reasons"]]
+    assert all("role" in one["said"] for one in judgement["reasons"])
+    card = only(rank([JUDGED], Settings(rankers=("pointwise",)), llms=[Judge(WORTHS)]))
+    grades = card["runs"][0]["judgements"][0]["grades"]
+    assert sorted(one["candidate"] for one in grades) == [0, 1, 2, 3, 4]
+    assert sum(grades[0]["said"].values()) == pytest.approx(1, abs=0.02)
+
+
+def test_runs_stand_side_by_side_on_the_same_item():
+    other = replace(OWL, sentence="A night owl sat on a branch.", language="pt-br")
+    turned = replace(OWL, candidates=OWL.candidates[::-1])
+    words = WordEncoder()
+    first = rank([OWL, OWL, other], BOTH, llms=[explains("Idiomatic")], encoder=words)
+    second = rank([turned], BOTH, llms=[explains("Literal")], encoder=words)
+    data = gallery([first, second], ["first", "second"], {})
+    assert [one["name"] for one in data["runs"]] == ["first", "second"]
+    assert [one["number"] for one in data["items"]] == [1, 2, 3]
+    assert [one["runs"][1] is None for one in data["items"]] == [False, True, True]
+    both = data["items"][0]
+    names = [candidate["name"] for candidate in both["candidates"]]
+    assert names == [candidate.name for candidate in OWL.candidates]
+    # Both are told in the places of the first run's candidates.
+    assert [names[k] for k in both["runs"][1]["order"]] == [*second.rankings[0].order]
+    scores = dict(zip(names, both["runs"][1]["scores"], strict=True))
+    own = second.rankings[0]
+    assert scores == dict(zip([c.name for c in own.item.candidates], own.scores, strict=True))
+    assert sums(both, 1) == pytest.approx(both["runs"][1]["scores"])
+    assert both["agreement"] == 0  # person, bird, bike against bike, bird, person or the like
+
+
+def test_without_gold_there_are_no_figures():
+    run = rank(
+        [replace(OWL, expected_order=None)], BOTH, llms=[explains("Literal")], encoder=WordEncoder()
+    )
+    data = gallery([run], ["run"], {})
+    (found,) = data["items"][0]["runs"]
+    assert data["metrics"] == []
+    assert [found[name] for name in ("figures", "loss", "right", "sense_right")] == [None] * 4

@@ -1,0 +1,187 @@
+"""Pages of reports: what they may load, and that data stay data."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from admire.pages.report import Plot, Report, Table
+from admire.pages.report.page import FIGURES, render
+
+HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>\u2028\u202e\"' \ud800"
+PICTURE = "data:image/webp;base64,AAAA"
+
+
+class Page(HTMLParser):
+    """The elements of a page: ``(tag, attributes, text up to the next tag)``."""
+
+    def __init__(self, text: str):
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None], str]] = []
+        self.inside = False
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs), ""))
+        self.inside = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = False
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            tag, attributes, text = self.elements[-1]
+            self.elements[-1] = (tag, attributes, text + data)
+
+    def all(self, tag: str, **attributes: str) -> list[tuple[dict[str, str | None], str]]:
+        return [
+            (found, text)
+            for name, found, text in self.elements
+            if name == tag and attributes.items() <= found.items()
+        ]
+
+    @property
+    def scripts(self) -> list[str]:
+        """Those that run."""
+        return [text for attributes, text in self.all("script") if "type" not in attributes]
+
+
+def report(text: str = "night owl", **changes: Any) -> Report:
+    """A report with one item, in which every text is the same."""
+    candidate = {"name": text, "caption": text, "picture": "#p1", "width": 320, "height": 200}
+    item = {
+        "number": 1,
+        "compound": text,
+        "sentence": [[text, True]],
+        "language": "en",
+        "candidates": [candidate, {**candidate, "picture": None}],
+        "runs": [None],
+    }
+    return replace(
+        Report(
+            title=text,
+            kind="ranking",
+            tables=(
+                Table("Figures", ("Items", "n", "dcg"), (("all", "15", "-3.1 [-3.2, 3]"),), text),
+                Table(text, (text, text), tuple((text, text) for _ in range(20))),
+            ),
+            plots=(Plot(text, '<svg role="img"><title>Margins</title></svg>', text),),
+            data={"kind": "ranking", "runs": [{"name": text}], "metrics": ["dcg"], "items": [item]},
+            pictures={"p1": PICTURE},
+        ),
+        **changes,
+    )
+
+
+def policy(page: Page) -> dict[str, list[str]]:
+    [(meta, _)] = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
+    rules = [rule.split() for rule in str(meta["content"]).split(";")]
+    return {name: sources for name, *sources in rules}
+
+
+def digest(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def test_policy_lets_in_only_what_the_page_holds() -> None:
+    page = Page(render(report()))
+    rules = policy(page)
+    [(_, style)] = page.all("style")
+    assert rules["style-src"] == [digest(style)]
+    assert rules["script-src"] == [digest(script) for script in page.scripts]
+    assert len(page.scripts) == 2
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == ["'none'"]
+    assert rules["img-src"] == ["data:"]
+
+
+def test_policy_of_linked_pictures_lets_in_files() -> None:
+    rules = policy(Page(render(report(linked=True))))
+    assert rules["img-src"] == ["data:", "file:", "'self'"]
+
+
+def test_page_has_no_address_of_the_network_and_nothing_that_the_policy_refuses() -> None:
+    text = render(report())
+    assert not re.search(r"https?:|//\w+\.\w", text.replace(policy_text(text), ""))
+    names = {name for _, attributes, _ in Page(text).elements for name in attributes}
+    assert not {name for name in names if name.startswith("on")}
+    assert "style" not in names
+    assert names.isdisjoint({"src", "srcset", "action", "ping"})
+
+
+def policy_text(text: str) -> str:
+    found = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    assert found
+    return found[1]
+
+
+def test_scripts_never_write_markup() -> None:
+    scripts = "".join(Page(render(report())).scripts)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|"
+        r"createContextualFragment|DOMParser|fetch\(|XMLHttpRequest",
+        scripts,
+    )
+
+
+def test_hostile_texts_stay_texts() -> None:
+    text = render(report(HOSTILE))
+    text.encode()  # a lone surrogate of the data cannot be written
+    page, tame = Page(text), Page(render(report("night owl")))
+    assert [tag for tag, *_ in page.elements] == [tag for tag, *_ in tame.elements]
+    assert page.scripts == tame.scripts
+    [(_, data)] = page.all("script", id="data")
+    assert "<" not in data
+    assert data.isascii()
+    assert json.loads(data) == json.loads(json.dumps(report(HOSTILE).data))
+
+
+def test_pictures_are_there_once_each_under_their_ids() -> None:
+    page = Page(render(report()))
+    assert [text for _, text in page.all("script", id="p1")] == [PICTURE]
+    assert page.all("script", id="p1")[0][0]["type"] == "text/plain"
+
+
+def test_head_is_readable_without_a_script() -> None:
+    text = render(report())
+    assert '<abbr title="Discounted cumulative gain' in text
+    assert '<td dir="auto" class="number">−3.1 [−3.2, 3]</td>' in text
+    assert "<svg" in text
+    assert "<noscript>" in text
+    assert text.count("<table>") == 2
+    folded = re.search(r'<details class="table">\s*<summary>night owl</summary>', text)
+    assert folded  # it has many rows
+
+
+def test_tables_and_cards_call_figures_the_same() -> None:
+    [cards, _] = Page(render(report())).scripts
+    found = re.search(r"const FIGURES = \{(.*?)\n  \};", cards, re.DOTALL)
+    assert found
+    on_cards = dict(re.findall(r'^    (\w+): \["([^"]+)"', found[1], re.MULTILINE))
+    assert on_cards == {name: called for name, (called, _) in FIGURES.items()}
+
+
+def test_page_of_no_items_has_no_gallery() -> None:
+    text = render(report(kind="sweep", data={"kind": "sweep"}))
+    assert Page(text).scripts == []
+    assert 'id="finder"' not in text
+    assert policy(Page(text))["script-src"] == ["'none'"]
+
+
+def test_titles_are_told_by_kind() -> None:
+    data = report().data
+    for kind, title in (("retrieval", "Queries"), ("senses", "Sentences")):
+        text = render(report(kind=kind, data={**data, "kind": kind}))
+        assert f'<h2 id="gallery-title">{title}</h2>' in text
+
+
+def test_numbers_that_json_lacks_are_refused() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        render(report(data={"kind": "ranking", "items": [{"loss": float("nan")}]}))

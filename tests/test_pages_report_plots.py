@@ -1,0 +1,282 @@
+"""Plots: the numbers that they draw, and SVG that a page with a strict policy may hold."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from admire.base.errors import UserError
+from admire.pages.report.plots import (
+    chance,
+    confusion,
+    margin_counts,
+    place_counts,
+    ranking_plots,
+    reliability,
+    result_table,
+    retrieval_plots,
+    risk_curves,
+    senses_plots,
+)
+from admire.scores.metrics import calibration_error
+
+matplotlib = pytest.importorskip("matplotlib", reason="needs the extra 'report'")
+
+IDIOMATIC, LITERAL = "idiomatic", "literal"
+
+
+def result(order: list[int], sense: str | None, probability: float | None, **more: Any) -> dict:
+    right = order[0] == 0
+    figures = {"top1": float(right), "dcg": 3.0 + order.index(0), "corr_rank": 0.5}
+    given = {"order": order, "sense": sense, "probability": probability, "right": right}
+    return given | {"figures": figures, "margin": 0.25} | more
+
+
+def ranking(*names: str) -> dict[str, Any]:
+    """Four items of three candidates, of which the first is the best; all runs but the first lack
+    the last item."""
+    senses = (IDIOMATIC, IDIOMATIC, LITERAL, LITERAL)
+    results = (
+        result([0, 1, 2], IDIOMATIC, 0.95, margin=1.0),
+        result([2, 1, 0], LITERAL, 0.31, margin=0.19),
+        result([1, 0, 2], LITERAL, 0.35),
+        result([0, 2, 1], None, None, margin=0.9),
+    )
+    return {
+        "kind": "ranking",
+        "runs": [{"name": name} for name in names],
+        "metrics": ["top1", "dcg", "corr_rank"],
+        "items": [
+            {
+                "sense": sense,
+                "gold": [0, 1, 2],
+                "candidates": [{}, {}, {}],
+                "runs": [one, *(one if k < 3 else None for _ in names[1:])],
+            }
+            for k, (sense, one) in enumerate(zip(senses, results, strict=True))
+        ],
+    }
+
+
+def titles(plots: list) -> list[str]:
+    return [plot.title for plot in plots]
+
+
+def texts(svg: str) -> list[str]:
+    return [
+        one.text or "" for one in ElementTree.fromstring(svg).iter() if one.tag.endswith("text")
+    ]
+
+
+# ------------------------------------------------------------------------------- what is counted
+
+
+def test_reliability_has_the_bins_of_the_calibration_error():
+    cases = result_table(ranking("a"))
+    bins = reliability(cases).set_index("bin")
+    assert bins["n"].to_dict() == {3: 2, 9: 1}
+    assert bins["told"].to_dict() == pytest.approx({3: 0.33, 9: 0.95})
+    assert bins["came"].to_dict() == {3: 0.5, 9: 1.0}
+    error = calibration_error([0.95, 0.31, 0.35], [True, True, False])
+    assert (bins["n"] * (bins["told"] - bins["came"]).abs()).sum() / 3 == pytest.approx(error)
+    (plot,) = (p for p in ranking_plots(ranking("a")) if p.title.startswith("Reliability"))
+    assert f"a {error:.3f}" in plot.told
+    edge = ranking("a")
+    edge["items"][0]["runs"][0]["probability"] = 1.0
+    assert reliability(result_table(edge))["bin"].tolist() == [3, 9]
+
+
+def test_errors_are_drawn_by_how_many_are_answered():
+    # Surest first: 0.95 is right, 0.31 has a wrong sense and order, 0.35 a wrong order; the last
+    # has no sense, but a right order.
+    curve = risk_curves(result_table(ranking("a")))
+    assert curve["coverage"].tolist() == [0.25, 0.5, 0.75, 1.0]
+    assert curve["sense_risk"].tolist() == pytest.approx([0, 1 / 2, 1 / 3, 2 / 4])
+    assert curve["top1_risk"].tolist() == pytest.approx([0, 1 / 2, 2 / 3, 2 / 4])
+    (plot,) = (p for p in ranking_plots(ranking("a", "b")) if p.title.startswith("Errors"))
+    assert "a: sense wrong 0.500 of all, 0.500 of the surest 2, area 0.333;" in plot.told
+    assert "first wrong 0.500 of all, 0.500 of the surest 2, area 0.417." in plot.told
+    assert "b: sense wrong 0.333 of all" in plot.told  # it lacks the last item
+    assert {"sense wrong", "first wrong"} <= set(texts(plot.svg))
+
+
+def test_confusion_places_and_margins_are_counted_run_by_run():
+    cases = result_table(ranking("a", "b"))
+    assert confusion(cases).to_dict("index") == {
+        (0, IDIOMATIC): {IDIOMATIC: 1, LITERAL: 1, "none": 0},
+        (0, LITERAL): {IDIOMATIC: 0, LITERAL: 1, "none": 1},
+        (1, IDIOMATIC): {IDIOMATIC: 1, LITERAL: 1, "none": 0},
+        (1, LITERAL): {IDIOMATIC: 0, LITERAL: 1, "none": 0},
+    }
+    assert place_counts(cases).to_dict() == {0: {1: 2, 2: 1, 3: 1}, 1: {1: 1, 2: 1, 3: 1}}
+    margins = dict(margin_counts(cases))
+    assert margins[0]["right"].tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 0, 2]
+    assert margins[0]["wrong"].tolist() == [0, 1, 1, 0, 0, 0, 0, 0, 0, 0]
+    assert margins[0]["to"].tolist() == pytest.approx([0.1 * k for k in range(1, 11)])
+    assert margins[1]["right"].sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("metric", "candidates", "expected"),
+    [("dcg", 5, 2.359), ("top1", 5, 0.2), ("item_accuracy", 4, 0.25), ("corr_rank", 5, None)],
+)
+def test_chance_is_that_of_the_number_of_candidates(metric, candidates, expected):
+    data = ranking("a") | {"metrics": [metric]}
+    for item in data["items"]:
+        item["candidates"] = [{}] * candidates
+        item["runs"][0]["figures"] = {metric: 1.0}
+    found = chance(result_table(data), metric)
+    assert found == (None if expected is None else pytest.approx(expected, abs=5e-4))
+
+
+# --------------------------------------------------------------------------------- what is drawn
+
+
+def test_a_ranking_has_its_plots_and_what_has_no_numbers_is_left_out():
+    data = ranking("a")
+    both = ["Top-1 by sense", "DCG by sense", "Where the best candidate landed"]
+    senses = [
+        "Reliability of the sense probability",
+        "Errors by how many are answered",
+        "Confusion of the senses",
+    ]
+    assert titles(ranking_plots(data)) == [*both, *senses, "Score margins"]
+    for item in data["items"]:
+        item["sense"] = None
+    assert titles(ranking_plots(data)) == [*both, "Score margins"]
+    for item in data["items"]:
+        item["gold"] = None
+        item["runs"][0] |= {"figures": None, "right": None}
+    assert ranking_plots(data | {"metrics": []}) == []
+    assert ranking_plots(data | {"metrics": [], "items": []}) == []
+
+
+def test_means_are_drawn_where_the_axis_says():
+    top1 = ranking_plots(ranking("a", "b"))[0]
+    root = ElementTree.fromstring(top1.svg)
+    ticks = {
+        float(text.text): float(text.get("x"))
+        for text in root.iter()
+        if text.tag.endswith("text") and re.fullmatch(r"\d\.\d", text.text or "")
+    }
+    unit = ticks[1.0] - ticks[0.0]
+    for run, means in (("run1", [0.5, 0.5, 0.5]), ("run2", [1 / 3, 0.5, 0.0])):
+        marks = [
+            (float(one.get("x")) - ticks[0.0]) / unit
+            for one in root.iter()
+            if one.tag.endswith("use") and one.get("fill") == f"var(--{run})"
+        ]
+        assert marks[:3] == pytest.approx(means, abs=1e-3)  # the legend's comes after them
+    ends = [
+        (float(path[1]) - ticks[0.0]) / unit
+        for path in re.finditer(r'd="M [\d.]+ [\d.]+ L ([\d.]+) [\d.]+"[^>]*run1', top1.svg)
+    ]
+    assert ends[:3] == pytest.approx([1.0, 1.0, 1.0], abs=1e-3)  # where the intervals end
+    assert "chance, 0.333" in top1.told
+
+
+def test_counts_stand_in_the_confusion_and_above_the_bars():
+    plots = {plot.title: plot for plot in ranking_plots(ranking("a"))}
+    drawn = texts(plots["Confusion of the senses"].svg)
+    assert [one for one in drawn if one.isdecimal()] == ["1", "1", "0", "0", "1", "1"]
+    assert (
+        "literal items taken as idiomatic 0, literal 1, none 1"
+        in plots["Confusion of the senses"].told
+    )
+    places = plots["Where the best candidate landed"]
+    assert places.told == "a: 2 at 1, 1 at 2, 1 at 3."
+    assert texts(places.svg)[-3:] == ["2", "1", "1"]
+
+
+def test_subtask_b_has_accuracies_of_item_and_sense():
+    data = ranking("a") | {"metrics": ["item_accuracy", "sense_accuracy"]}
+    for item in data["items"]:
+        item["gold"] = [0]
+        item["runs"][0]["figures"] = {"item_accuracy": 1.0, "sense_accuracy": 0.0}
+    assert titles(ranking_plots(data))[:2] == ["Item accuracy by sense", "Accuracy of the sense"]
+
+
+def test_retrieval_counts_queries_whose_relevant_documents_come_later():
+    def query(first: int | None, ndcg: float) -> dict[str, Any]:
+        documents = [{"relevant": k == first} for k in range(10)]
+        run = {"figures": {"r_precision": 0.5, "ndcg": ndcg}, "documents": documents}
+        return {"sense": IDIOMATIC, "runs": [run]}
+
+    data = {
+        "kind": "retrieval",
+        "runs": [{"name": "bm25"}],
+        "metrics": ["r_precision", "ndcg"],
+        "items": [query(0, 1.0), query(0, 0.5), query(4, 0.25), query(None, 0.0)],
+    }
+    nothing = query(None, 0.0)  # no document is relevant to it
+    nothing["runs"][0]["figures"] = None
+    data["items"].append(nothing)
+    precision, ndcg, places = retrieval_plots(data)
+    assert titles([precision, ndcg]) == ["R-precision by usage", "nDCG@10 by usage"]
+    assert places.told == "bm25: 2 at 1, 1 at 5, 1 later."
+    assert place_counts(result_table(data))[0].to_dict() == {
+        **dict.fromkeys(range(1, 11), 0), 1: 2, 5: 1, math.inf: 1,
+    }  # fmt: skip
+
+
+def test_senses_have_accuracy_reliability_and_confusion():
+    data = ranking("a") | {"kind": "senses", "metrics": ["accuracy"]}
+    for item in data["items"]:
+        for key in ("gold", "candidates"):
+            del item[key]
+        item["runs"] = [{"sense": IDIOMATIC, "probability": 0.75, "figures": {"accuracy": 1.0}}]
+    assert titles(senses_plots(data)) == [
+        "Accuracy by sense",
+        "Reliability of the sense probability",
+        "Errors by how many are answered",
+        "Confusion of the senses",
+    ]
+
+
+# ------------------------------------------------------------------------------ as a page has it
+
+HOSTILE = "<script>alert(1)</script> & $x$ \x07 夜猫子"
+
+
+def test_a_page_with_a_strict_policy_may_hold_the_plots():
+    plots = ranking_plots(ranking("a" * 60, HOSTILE, "c", "d", "e", "f", "g"))
+    ids: list[str] = []
+    for plot in plots:
+        root = ElementTree.fromstring(plot.svg)
+        said = next(iter(root))
+        assert (root.get("role"), said.tag.rpartition("}")[2], said.text) == (
+            "img", "title", plot.title,
+        )  # fmt: skip
+        assert root.get("aria-label") == plot.title
+        assert root.get("viewBox")
+        assert not {"width", "height"} & set(root.attrib)
+        own = [one.get("id") for one in root.iter() if one.get("id")]
+        ids += filter(None, own)
+        referred = re.findall(r'(?:url\(#|href="#)([^)"]+)', plot.svg)
+        assert set(referred) == set(own)
+        for one in root.iter():
+            assert one.tag.rpartition("}")[2] not in ("style", "script", "metadata")
+            assert not {"style", "font-family"} & set(one.attrib)
+            for colour in (one.get("fill"), one.get("stroke")):
+                assert colour is None or re.fullmatch(r"none|var\(--[a-z]+\d?\)", colour)
+    assert len(ids) == len(set(ids))
+    drawn = texts(plots[0].svg)
+    assert "<script>…$x$ \ufffd 夜猫子" in drawn
+    assert f"{'a' * 8}…{'a' * 9}" in drawn
+
+
+def test_neither_time_nor_settings_of_ones_own_change_a_plot():
+    first = ranking_plots(ranking("a", "b"))
+    with matplotlib.rc_context({"font.size": 40, "axes.facecolor": "red", "svg.fonttype": "path"}):
+        assert ranking_plots(ranking("a", "b")) == first
+        assert matplotlib.rcParams["font.size"] == 40
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(UserError, match=r"A report needs matplotlib, of the extra 'report'"):
+        ranking_plots(ranking("a"))

@@ -1,0 +1,208 @@
+"""Reports on retrieval and on senses: what their cards and tables say, from what is on disk."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from benchmarks import OWLS, told
+from commands import run
+from toys import ScriptedChat, WordEncoder
+
+from admire import Item, UserError
+from admire.pages.report.texts import retrieval_report, senses_report
+from admire.senses import Sense, write_senses
+from admire.tasks.retrieval import RetrieveSettings, retrieve_split, write_retrieval, write_split
+
+pytest.importorskip("matplotlib", reason="needs the extra 'report'")
+
+BM25 = RetrieveSettings(encoder="bm25", k1=1.2, b=0.6)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    write_split(tmp_path / "owls", "test", OWLS)
+    return tmp_path / "owls"
+
+
+def retrieved(folder: Path, data: Path, settings: RetrieveSettings = BM25) -> Path:
+    found = retrieve_split(str(data), settings, llm=ScriptedChat(told), encoder=encoder(settings))
+    write_retrieval(found, folder)
+    return folder
+
+
+def encoder(settings: RetrieveSettings) -> WordEncoder | None:
+    return None if settings.encoder == "bm25" else WordEncoder()
+
+
+# ---------------------------------------------------------------------------------- retrieval
+
+
+def test_a_card_has_the_query_and_its_documents_best_first(tmp_path, data):
+    found = retrieve_split(str(data), BM25)
+    write_retrieval(found, tmp_path / "bm25")
+    shutil.rmtree(data)  # the folder is enough
+    report = retrieval_report([tmp_path / "bm25"])
+    assert (report.kind, report.data["metrics"]) == ("retrieval", ["r_precision", "ndcg"])
+    card, literal = report.data["items"]
+    assert card["sentence"] == [("A ", False), ("night owl", True), (" codes late.", False)]
+    assert (card["compound"], card["sense"], card["subject"]) == (
+        "night owl", "idiomatic", "Technology",
+    )  # fmt: skip
+    assert (card["number"], card["language"], card["relevant"]) == (1, "en", 3)
+    (result,) = card["runs"]
+    row = found.scored.set_index("id").loc["q1"]
+    assert result["figures"] == pytest.approx({key: row[key] for key in ("r_precision", "ndcg")})
+    assert result["loss"] == pytest.approx(1 - row["ndcg"])
+    documents = {one["id"]: one for one in result["documents"]}
+    scores = [one["score"] for one in result["documents"]]
+    assert scores == sorted(scores, reverse=True)
+    assert {name for name, one in documents.items() if one["relevant"]} == {"d1", "d3", "d4"}
+    assert documents["d3"]["text"][1] == ("codes late", True)
+    assert (documents["d5"]["usage"], documents["d6"]["idiom"]) == ("distractor", "cold feet")
+    assert result["right"] == result["documents"][0]["relevant"]
+    assert (literal["sense"], literal["relevant"], result["reading"]) == ("literal", 1, None)
+    settings = dict(report.tables[-1].rows)
+    assert (settings["Data"], settings["Encoder"], settings["k1"]) == ("owls", "bm25", "1.2")
+    assert report.tables[-1].note == ""
+    assert str(tmp_path) not in json.dumps(report.data) + str(report.tables)
+
+
+def test_runs_stand_side_by_side_with_what_a_model_understood(tmp_path, data):
+    data = data.rename(tmp_path / "owls-gl")
+    first = retrieved(tmp_path / "first", data)
+    meaning = RetrieveSettings(encoder="words", query="meaning", sense="vote", lang="pt")
+    part = replace(OWLS, queries=OWLS.queries[:1])
+    write_split(data, "test", part)
+    second = retrieved(tmp_path / "second", data, meaning)
+    report = retrieval_report([first, second])
+    assert [card["language"] for card in report.data["items"]] == ["gl", "gl"]
+    both, alone = (card["runs"] for card in report.data["items"])
+    assert alone[1] is None
+    assert both[0]["reading"] is None
+    reading = both[1]["reading"]
+    assert (reading["sense"], reading["probability"]) == ("idiomatic", 1.0)
+    assert "late" in reading["gloss"]
+    figures, against, settings = report.tables
+    assert [row[:3] for row in figures.rows] == [
+        ("first", "all", "2"),
+        ("first", "idiomatic", "1"),
+        ("first", "literal", "1"),
+        ("second", "all", "1"),
+        ("second", "idiomatic", "1"),
+    ]
+    assert (against.title, [row[:3] for row in against.rows]) == (
+        "Against first",
+        [("second", "all", "1"), ("second", "idiomatic", "1")],
+    )
+    difference = both[1]["figures"]["ndcg"] - both[0]["figures"]["ndcg"]
+    assert against.rows[0][-1].startswith(f"{difference:+.3f} ")
+    assert ("Chat model", "–", "embedded") in settings.rows
+
+
+def test_runs_of_older_versions_are_read_with_their_benchmark_or_without(tmp_path, data):
+    folder = retrieved(tmp_path / "run", data)
+    whole = retrieval_report([folder]).data
+    (folder / "texts.jsonl").unlink()
+    old = retrieval_report([folder])
+    assert [card["runs"] for card in old.data["items"]] == [card["runs"] for card in whole["items"]]
+    shutil.rmtree(data)
+    old = retrieval_report([folder])
+    card = old.data["items"][0]
+    assert (card["sentence"], card["compound"], card["language"]) == ([], "night owl", "en")
+    assert [one["id"] for one in card["runs"][0]["documents"]] == [
+        one["id"] for one in whole["items"][0]["runs"][0]["documents"]
+    ]
+    assert card["runs"][0]["documents"][0]["text"] == []
+    assert "older version" in old.tables[-1].note
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("run.json", None, r"run\.json: cannot be read"),
+        ("run.json", "{}", "is damaged"),
+        ("run.json", '{"data": "x", "split": 1}', "is damaged"),
+        ("run.trec", "q1 Q0 d1 1 high x\n", "is damaged"),
+        ("qrels.trec", "q1 d1\n", "is damaged"),
+        ("queries.csv", "id,idiom\nq1,x\n", "column 'usage' is missing"),
+        ("texts.jsonl", '{"query": {"id": "q1"}, "reading": null}\n', "is damaged"),
+        ("texts.jsonl", "[1]\n", "is not a JSON object"),
+    ],
+)
+def test_a_damaged_folder_is_named(tmp_path, data, name, text, message):
+    folder = retrieved(tmp_path / "run", data)
+    if text is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(text)
+    with pytest.raises(UserError, match=message) as caught:
+        retrieval_report([folder])
+    assert str(folder) in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------- senses
+
+USES = [
+    Item("night owl", "My sister is a night owl.", "en", sentence_type="idiomatic"),
+    Item("night owl", "A night owl flew off.", "en", sentence_type="literal"),
+    Item("pé frio", "Ele é um pé frio.", "pt"),
+]
+SENSES = [Sense("literal", 0.25, 1, 4), Sense("literal", 0.1, 0, 5), Sense(None, 0.5, 0, 0, 5)]
+
+
+def test_each_use_has_its_sense_and_how_wrong_it_is(tmp_path):
+    write_senses(tmp_path / "a.tsv", USES, SENSES)
+    write_senses(tmp_path / "b.tsv", USES[:2], [Sense("idiomatic", 1.0), SENSES[1]])
+    report = senses_report([tmp_path / "a.tsv", tmp_path / "b.tsv"])
+    wrong, right, unknown = report.data["items"]
+    assert wrong["sentence"] == [("My sister is a ", False), ("night owl", True), (".", False)]
+    assert wrong["runs"][0] == {
+        "sense": "literal",
+        "probability": 0.25,
+        "confidence": 0.75,
+        "votes": {"idiomatic": 1, "literal": 4, "unparsed": 0},
+        "sense_right": False,
+        "right": False,
+        "loss": 0.75,
+        "figures": {"accuracy": 0.0},
+    }
+    assert (wrong["agreement"], right["agreement"], unknown["agreement"]) == (0.0, 1.0, None)
+    assert right["runs"][0]["loss"] == pytest.approx(0.1)
+    assert (unknown["language"], unknown["lang"], unknown["sense"]) == ("pt", "pt", None)
+    assert (unknown["runs"][1], unknown["runs"][0]["figures"], unknown["runs"][0]["loss"]) == (
+        None, None, None,
+    )  # fmt: skip
+    figures, against, files = report.tables
+    assert figures.rows[0][:4] == ("a.tsv", "all", "2", "0.500 [0.000, 1.000]")
+    assert against.rows[0][3].startswith("+0.500")
+    assert ("With a sense given", "2", "2") in files.rows
+    assert ("Languages", "en, pt", "en") in files.rows
+    assert report.plots[0].title == "Accuracy by sense"
+
+
+def test_without_gold_there_are_cards_and_no_figures(tmp_path):
+    write_senses(tmp_path / "a.tsv", USES[2:], SENSES[2:])
+    report = senses_report([tmp_path / "a.tsv"])
+    assert ([table.title for table in report.tables], report.plots) == (["What was run"], ())
+    assert report.data["metrics"] == []
+
+
+# --------------------------------------------------------------------------------- as a page
+
+
+def test_admire_report_takes_both_and_keeps_them_apart(capsys, tmp_path, data):
+    folder, table = retrieved(tmp_path / "run", data), tmp_path / "senses.tsv"
+    write_senses(table, USES, SENSES)
+    page = tmp_path / "report.html"
+    for path, words in ((folder, "R-precision by usage"), (table, "Confusion of the senses")):
+        code, _, err = run(capsys, "report", path, "--out", page)
+        assert (code, f"Wrote {page}" in err) == (0, True), err
+        assert words in page.read_text(encoding="utf-8")
+        page.unlink()
+    code, _, err = run(capsys, "report", folder, table, "--out", page)
+    assert (code, page.exists()) == (2, False)
+    assert "runs of one kind" in err

@@ -1,0 +1,213 @@
+"""Reports from run folders: what is read, what is found again, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from commands import hide, run
+from PIL import Image
+from toys import WordEncoder, explains
+
+from admire import Settings, UserError, rank, read_items, write_run
+from admire.pages.report import thumbnail, write_report
+from admire.pages.report.names import plain_name, run_names
+
+SETTINGS = Settings(sense="vote", track="caption")
+
+
+@pytest.fixture
+def image_set(tmp_path: Path) -> Path:
+    """Two items whose pictures are 640 × 400; the first two of them are the same picture."""
+    folder = tmp_path / "my set"
+    (folder / "pictures").mkdir(parents=True)
+    for k, colour in enumerate(("red", "red", "blue", "green")):
+        Image.new("RGB", (640, 400), colour).save(folder / "pictures" / f"{k}.png")
+    rows = [
+        {
+            "compound": compound,
+            "sentence": f"What a {compound} that is.",
+            "sentence_type": sense,
+            "candidates": [
+                {"image": "pictures/0.png", "caption": "a bird with wings"},
+                {"image": f"pictures/{other}.png", "caption": "a person awake late"},
+            ],
+            "expected_order": [f"pictures/{other}.png", "pictures/0.png"],
+        }
+        for compound, sense, other in (("night owl", "idiomatic", 1), ("cold fish", "literal", 2))
+    ]
+    manifest = folder / "manifest.jsonl"
+    manifest.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def ranked(folder: Path, out: Path, sense: str = "Idiomatic") -> Path:
+    run = rank(
+        read_items(folder), SETTINGS, llms=[explains(sense)], encoder=WordEncoder(), source=folder
+    )
+    write_run(run, out)
+    return out
+
+
+def shown(page: Path) -> dict:
+    """The data in a page."""
+    text = page.read_text(encoding="utf-8")
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+def test_a_report_is_one_file_with_each_picture_once(tmp_path, image_set):
+    first = ranked(image_set, tmp_path / "runs" / "first")
+    second = ranked(image_set, tmp_path / "runs" / "second", "Literal")
+    page = write_report([first, second], tmp_path / "out" / "report.html")
+    text = page.read_text(encoding="utf-8")
+    data = shown(page)
+    assert [one["name"] for one in data["runs"]] == ["first", "second"]
+    pictures = [[one["picture"] for one in item["candidates"]] for item in data["items"]]
+    assert pictures[0][0] == pictures[0][1] == pictures[1][0] != pictures[1][1]
+    assert len(re.findall(r"data:image/webp;base64,", text)) == 2
+    assert data["items"][0]["candidates"][0]["height"] == 200
+    for words in ("What was run", "Figures", "Against first", "explains Literal", "dcg"):
+        assert words in text
+    assert str(tmp_path) not in text
+
+
+def test_pictures_can_be_linked_and_the_links_lead_to_them(tmp_path, image_set):
+    page = write_report(
+        [ranked(image_set, tmp_path / "run")], tmp_path / "a" / "b.html", images="link"
+    )
+    assert "data:image" not in page.read_text(encoding="utf-8").replace("img-src data:", "")
+    picture = shown(page)["items"][1]["candidates"][1]
+    assert picture["picture"] == "../my%20set/pictures/2.png"
+    assert (picture["width"], picture["height"]) == (640, 400)
+
+
+def test_where_the_data_have_gone_captions_stay_and_data_says_where_they_are(
+    tmp_path, image_set, caplog
+):
+    folder = ranked(image_set, tmp_path / "run")
+    moved = shutil.move(image_set, tmp_path / "moved")
+    candidate = shown(write_report([folder], tmp_path / "r.html"))["items"][0]["candidates"][0]
+    assert candidate == {
+        "name": "pictures/0.png",
+        "caption": "a bird with wings",
+        "picture": None,
+    }
+    assert "are not there" in caplog.text
+    assert "--data" in caplog.text
+    page = write_report([folder], tmp_path / "r.html", data=moved)
+    assert shown(page)["items"][0]["candidates"][0]["picture"]
+    with pytest.raises(UserError, match="nowhere"):
+        write_report([folder], tmp_path / "r.html", data=tmp_path / "nowhere")
+
+
+def test_captions_of_an_old_run_and_gold_that_came_later_are_the_datas(tmp_path, image_set):
+    folder = ranked(image_set, tmp_path / "run")
+    rows = [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]
+    for row in rows:
+        del row["candidates"]
+        row["sentence_type"] = row["expected_order"] = None
+    (folder / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    item = shown(write_report([folder], tmp_path / "r.html"))["items"][1]
+    assert (item["sense"], item["gold"]) == ("literal", [1, 0])
+    assert item["runs"][0]["figures"]["sense_accuracy"] == 0
+    assert [one["caption"] for one in item["candidates"]] == [
+        "a bird with wings",
+        "a person awake late",
+    ]
+
+
+def test_a_picture_that_cannot_be_read_leaves_its_caption(tmp_path, image_set, caplog):
+    folder = ranked(image_set, tmp_path / "run")
+    (image_set / "pictures" / "2.png").write_bytes(b"\x89PNG\r\n\x1a\n cut off")
+    for images in ("embed", "link"):
+        caplog.clear()
+        item = shown(write_report([folder], tmp_path / "r.html", images=images))["items"][1]
+        assert [bool(one["picture"]) for one in item["candidates"]] == [True, False]
+        assert "2.png" in caplog.text
+
+
+def test_a_thumbnail_is_webp_with_320_pixels_at_most(tmp_path):
+    Image.new("RGB", (3000, 1000), "red").save(tmp_path / "wide.png")
+    content, size = thumbnail(tmp_path / "wide.png")
+    assert (content[:4], content[8:12], size) == (b"RIFF", b"WEBP", (320, 107))
+    Image.new("RGB", (30, 20)).save(tmp_path / "small.png")
+    assert thumbnail(tmp_path / "small.png")[1] == (30, 20)
+
+
+def test_rank_writes_a_report_that_the_next_run_may_replace(tmp_path, image_set, capsys):
+    recorded = tmp_path / "said.csv"
+    recorded.write_text(
+        "compound,sense,meaning\nnight owl,idiomatic,awake\ncold fish,literal,fish\n"
+    )
+    out = tmp_path / "run"
+    command = ["rank", image_set, "--out", out, "--llm", f"recorded:{recorded}", "--sense", "given"]
+    for _ in range(2):
+        code, _, said = run(capsys, *command, "--track", "caption", "--report")
+        assert (code, str(out / "report.html") in said) == (0, True)
+    assert shown(out / "report.html")["runs"] == [{"name": "run"}]
+    code, _, said = run(capsys, "report", out, "--out", tmp_path / "again.html")
+    assert (code, "again.html" in said) == (0, True)
+    assert shown(tmp_path / "again.html") == shown(out / "report.html")
+
+
+def test_what_is_no_run_is_refused_and_nothing_is_written(tmp_path, image_set, capsys):
+    folder = ranked(image_set, tmp_path / "run")
+    out = tmp_path / "report.html"
+    for wrong, says in (
+        ([tmp_path / "none"], "is no run folder"),
+        ([image_set], "is no run folder"),
+        ([folder, "--images", "draw"], "images cannot be 'draw'"),
+        ([folder, "--data", tmp_path / "nowhere"], "cannot be read"),
+    ):
+        code, _, said = run(capsys, "report", *wrong, "--out", out)
+        assert (code, says in said, out.exists()) == (2, True, False), said
+    code, _, said = run(capsys, "report", folder, "--out", tmp_path)
+    assert (code, "is a folder" in said) == (2, True)
+    table = (folder / "scores.csv").read_text()
+    for name, text in (
+        ("scores.csv", re.sub(r"[^,]+,1\n", "nan,1\n", table)),
+        ("items.jsonl", "{"),
+        ("items.jsonl", '{"compound": 1}'),
+        ("items.jsonl", "[]"),
+    ):
+        (folder / name).write_text(text)
+        code, _, said = run(capsys, "report", folder, "--out", out)
+        assert (code, "damaged" in said, out.exists()) == (2, True, False), said
+
+
+def test_without_its_packages_a_report_is_refused_before_anything_is_asked(
+    tmp_path, image_set, capsys, monkeypatch
+):
+    hide(monkeypatch, "matplotlib")
+    code, _, said = run(capsys, "rank", image_set, "--out", tmp_path / "run", "--report")
+    assert (code, "admire-idioms[report]" in said) == (2, True), said
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("embedded", "embedded"),
+        ("openai:gpt-4o", "openai:gpt-4o"),
+        ("gguf:/home/me/models/small.gguf", "gguf:small.gguf"),
+        ("recorded:../shared/meanings.csv", "recorded:meanings.csv"),
+        ("run:runs/first#2", "run:first#2"),
+        ("sbert:intfloat/multilingual-e5-small", "sbert:intfloat/multilingual-e5-small"),
+        ("sbert:/home/me/model", "sbert:model"),
+        ("sbert:~/model/", "sbert:model"),
+        (r"gguf:C:\Users\me\small.gguf", "gguf:small.gguf"),
+        ("openclip:ViT-B-32/laion2b_s34b_b79k", "openclip:ViT-B-32/laion2b_s34b_b79k"),
+        ("openclip:ViT-B-32//home/me/weights.pt", "openclip:ViT-B-32/weights.pt"),
+    ],
+)
+def test_models_are_named_without_folders(name, shown):
+    assert plain_name(name) == shown
+
+
+def test_runs_are_called_by_their_folders():
+    assert run_names(["a/train", "b/train", "c/dev"]) == ["train (1)", "train (2)", "dev"]

@@ -1,0 +1,419 @@
+"""The page of ``admire serve``, used as people use it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import struct
+import threading
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from browser import PHONE, barriers, overflow
+from toys import ScriptedChat, WordEncoder
+
+from admire import SAMPLES, Settings, rank, read_items
+from admire.pages.serve import Limits, Models, Service, make_server
+from admire.runs.past_runs import read_run
+from admire.tasks.collections import write_index
+
+for package in ("PIL", "starlette", "uvicorn"):
+    pytest.importorskip(package, reason="needs the extra 'serve'")
+from PIL import Image  # noqa: E402 - after the skips
+from serving import ColourEncoder  # noqa: E402
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra 'test')")
+expect = playwright.expect
+
+if TYPE_CHECKING:
+    from browser import Look
+    from playwright.sync_api import Browser, FilePayload, Locator, Page
+    from pytest_httpserver import HTTPServer
+
+LATE, BIRD = read_items(SAMPLES)[:2]
+"""Night owl as an idiom and literally, with the same five pictures."""
+IDIOM = "a young woman smiles at her laptop"
+PICTURES = 12
+"""How many a visitor may have."""
+THING = "a brown owl with yellow eyes on a branch"
+
+
+class Owlish(ScriptedChat):
+    """A chat model that knows night owls, and can be held in the middle of its work."""
+
+    def __init__(self) -> None:
+        super().__init__(self.reply, name="owlish")
+        self.is_free = threading.Event()
+        self.is_free.set()
+
+    def reply(self, prompt: str) -> str:
+        assert self.is_free.wait(timeout=30)
+        if "or literally" in prompt:
+            return "Literal" if BIRD.sentence in prompt else "Idiomatic"
+        if prompt.endswith("Meaning:"):
+            return IDIOM
+        meaning = IDIOM if "idiom of the sentence" in prompt else THING
+        return f'{{"definitions": ["{meaning}"], "scene": ""}}'
+
+
+@dataclass
+class Site:
+    """A served page: its address and its chat model."""
+
+    address: str
+    chat: Owlish
+    service: Service
+
+    def visitors(self) -> set[Path]:
+        """The folders of those who have the page open, or had it just now."""
+        return set(self.service.folder.iterdir())
+
+
+def png(width: int, height: int, data: bytes) -> bytes:
+    """A picture in 24-bit colour; its pixels as a zlib stream."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        size, check = len(body), zlib.crc32(kind + body)
+        return struct.pack(">I", size) + kind + body + struct.pack(">I", check)
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    parts = chunk(b"IHDR", header), chunk(b"IDAT", data), chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def black(width: int, height: int, rows: int = 100) -> bytes:
+    """The zlib stream of a black picture: that of some rows, again and again."""
+    line = 3 * width + 1
+    packer = zlib.compressobj(9, wbits=-15)
+    part = packer.compress(bytes(line * rows)) + packer.flush(zlib.Z_FULL_FLUSH)
+    check = struct.pack(">HH", line * height % 65521, 1)  # Adler's of zeros
+    return b"\x78\xda" + part * (height // rows) + packer.flush() + check
+
+
+@contextmanager
+def started(index: Path, encoder: WordEncoder) -> Iterator[Site]:
+    """A server with toy models and a collection."""
+    chat = Owlish()
+    models = Models(
+        changes={"sense": "vote"},
+        index=index,
+        open_llms=lambda *_, **__: [chat],
+        open_encoder=lambda *_, **__: encoder,
+    )
+    service = Service(models, Limits(pictures=PICTURES, grace=3))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        server = make_server(service, "127.0.0.1", port)
+        running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        running.start()
+        yield Site(f"http://127.0.0.1:{port}/", chat, service)
+        server.should_exit = True
+        running.join()
+    assert not service.folder.exists()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    texts = tmp_path_factory.mktemp("served") / "texts.txt"
+    texts.write_text("A young woman smiles, awake at night.\nA brown owl hoots.\nA red bicycle.\n")
+    with started(texts, WordEncoder()) as site:
+        yield site
+
+
+def until(is_so: Callable[[], object]) -> None:
+    """Wait for what happens outside the browser."""
+    limit = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+def pictures() -> list[Path]:
+    return [one.image for one in LATE.candidates if one.image]
+
+
+def uploads(contents: dict[str, bytes]) -> list[FilePayload]:
+    """Files to be chosen, by their names."""
+    return [{"name": n, "mimeType": "image/png", "buffer": b} for n, b in contents.items()]
+
+
+def choose(page: Page) -> None:
+    page.locator("#files").set_input_files(pictures())
+
+
+def drop(page: Page) -> None:
+    """Drop the sample pictures onto the page."""
+    files = [[path.name, base64.b64encode(path.read_bytes()).decode()] for path in pictures()]
+    dragged = page.evaluate_handle(
+        """files => {
+          const dragged = new DataTransfer();
+          for (const [name, content] of files) {
+            const bytes = Uint8Array.from(atob(content), letter => letter.charCodeAt(0));
+            dragged.items.add(new File([bytes], name, {type: "image/png"}));
+          }
+          return dragged;
+        }""",
+        files,
+    )
+    page.dispatch_event("#drop", "drop", {"dataTransfer": dragged})
+
+
+def fill(page: Page, give: Callable[[Page], None] = choose) -> None:
+    """Fill the form in with the sample pictures of night owl and their captions."""
+    give(page)
+    for field, candidate in zip(page.locator(".tile-caption").all(), LATE.candidates, strict=True):
+        field.fill(candidate.caption or "")
+    page.locator("#sentence").fill(LATE.sentence)
+    page.locator("#compound").fill("night owl")
+    expect(page.locator("#rank")).to_have_attribute("aria-disabled", "false")
+
+
+def first_place(page: Page) -> Locator:
+    """The candidate that the result has first."""
+    return page.locator("#result .candidate").first
+
+
+def test_from_an_empty_form_to_a_saved_set_that_rank_reads(site: Site, look: Look, tmp_path: Path):
+    page = look(site.address)
+    expect(page.locator("#models")).to_have_attribute("data-state", "ready")
+    expect(page.locator("#rank")).to_have_attribute("aria-disabled", "true")
+    fill(page, drop)
+
+    site.chat.is_free.clear()
+    page.locator("#rank").click()
+    expect(page.locator("#status")).to_contain_text("0 of ")
+    expect(page.locator("#progress")).to_be_visible()
+    site.chat.is_free.set()
+    expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
+    expect(page.locator("#waiting")).to_be_hidden()
+    expect(first_place(page)).to_have_attribute("data-place", "0")
+    shown = page.locator("#result img").evaluate_all(
+        "all => Promise.all(all.map(one => one.decode().then(() => one.naturalWidth)))"
+    )
+    assert len(shown) == 5
+    assert all(shown)
+    expect(page.locator("#meaning-idiomatic")).to_have_value(IDIOM)
+
+    asked = len(site.chat.prompts)
+    page.locator("#by-hand-literal").check()
+    page.locator("#again").click()
+    expect(page.locator("#result .predicted")).to_contain_text("literal")
+    expect(first_place(page)).to_have_attribute("data-place", "4")
+    page.locator("#by-hand-idiomatic").check()
+    page.locator("#meaning-idiomatic").fill("a red bicycle on the pavement\na brick wall")
+    page.locator("#again").click()
+    expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
+    expect(first_place(page)).to_have_attribute("data-place", "2")
+    expect(page.locator("#result .meanings")).to_contain_text("a brick wall")
+    assert len(site.chat.prompts) == asked
+
+    page.locator("#sentence").fill(BIRD.sentence)
+    page.locator("#rank").click()
+    expect(page.locator("#result .sentence")).to_contain_text("barn roof")
+    expect(page.locator("#earlier .earlier")).to_have_count(3)
+    unpack(page, "#save-set", tmp_path / "set")
+    saved = read_items(tmp_path / "set")
+    assert [item.sentence for item in saved] == [LATE.sentence, BIRD.sentence]
+    for item in saved:
+        images = [one.image.read_bytes() for one in item.candidates if one.image]
+        assert images == [path.read_bytes() for path in pictures()]
+        assert [one.caption for one in item.candidates] == [one.caption for one in LATE.candidates]
+    settings = Settings(sense="vote")
+    run = rank(saved, settings, llms=[site.chat], encoder=WordEncoder(), source=tmp_path / "set")
+    assert [ranking.predicted_type for ranking in run.rankings] == ["idiomatic", "literal"]
+
+    unpack(page, "#save-run", tmp_path / "run")
+    (ranking,) = read_run(next((tmp_path / "run").rglob("run.json")).parent).rankings
+    assert (ranking.item.sentence, ranking.predicted_type) == (BIRD.sentence, "literal")
+
+
+def unpack(page: Page, link: str, folder: Path) -> None:
+    """Download what a link leads to, and unpack it."""
+    with page.expect_download() as download:
+        page.locator(link).click()
+    with zipfile.ZipFile(download.value.path()) as archive:
+        archive.extractall(folder)
+
+
+def test_what_is_no_fit_picture_is_refused_and_names_are_only_shown(site: Site, look: Look):
+    page = look(site.address)
+    files, tiles = page.locator("#files"), page.locator("#candidates > .tile[data-state=ready]")
+    bombs = {
+        "notes.png": b"not a picture at all",
+        "header.png": png(40_000, 40_000, zlib.compress(b"")),
+        "black.png": png(40_000, 40_000, black(40_000, 40_000)),
+    }
+    files.set_input_files(uploads(bombs))
+    refused = page.locator("#refused")
+    for name in bombs:
+        expect(refused).to_contain_text(name)
+    expect(page.locator("#candidates > .tile")).to_have_count(0)
+
+    good = pictures()[0].read_bytes()
+    hostile = "<img src=x onerror=hurt=1>.png"
+    files.set_input_files(uploads({"../../../evil.png": good, hostile: good}))
+    expect(tiles).to_have_count(2)
+    expect(page.locator(".tile-name").last).to_have_text(hostile)
+    assert page.evaluate("typeof hurt") == "undefined"
+    written = [path for path in site.service.folder.rglob("*") if path.is_file()]
+    assert any(path.read_bytes() == good for path in written)
+    assert not any("evil" in path.name for path in written)
+
+    many = {f"{k}.png": png(8, 8, black(8, 8, rows=8)) for k in range(200)}
+    files.set_input_files(uploads(many))
+    expect(refused).to_contain_text("199.png")
+    expect(tiles).to_have_count(PICTURES)
+
+
+def test_a_page_of_another_origin_is_refused(
+    site: Site, look: Look, browser: Browser, httpserver: HTTPServer
+):
+    page = look(site.address)
+    visitor = page.locator("meta[name=visitor]").get_attribute("content")
+    asked = len(site.chat.prompts)
+    stranger = browser.new_page()
+    httpserver.expect_request("/").respond_with_data(
+        "<link rel=icon href=data:,><p>Hello", content_type="text/html"
+    )
+    stranger.goto(httpserver.url_for("/"))
+    statuses: list[int] = []
+    network = stranger.context.new_cdp_session(stranger)  # a page is not told what it may not read
+    network.send("Network.enable")
+    network.on(
+        "Network.responseReceivedExtraInfo", lambda answer: statuses.append(answer["statusCode"])
+    )
+    candidates = [{"picture": None, "caption": "an owl"}, {"picture": None, "caption": "a bike"}]
+    job = json.dumps(
+        {
+            "kind": "rank",
+            "compound": "night owl",
+            "sentence": "A night owl.",
+            "language": "en",
+            "profile": "embedded",
+            "candidates": candidates,
+        }
+    )
+    posts = {
+        f"jobs?visitor={visitor}": job,
+        f"pictures?name=a.png&visitor={visitor}": "x",
+        "v1/rank": job,
+    }
+    for path, body in posts.items():
+        stranger.evaluate(
+            "([url, body]) => fetch(url, {method: 'POST', mode: 'no-cors', body}).catch(() => 0)",
+            [site.address + path, body],
+        )
+    assert statuses == [403] * 3
+    with_a_header = """([url, body, visitor]) => fetch(url, {
+        method: "POST", body, headers: {"Admire-Visitor": visitor}
+    }).then(() => "answered", () => "refused")"""
+    assert stranger.evaluate(with_a_header, [site.address + "jobs", job, visitor]) == "refused"
+    with stranger.expect_navigation() as navigation:
+        stranger.evaluate(
+            """url => {
+              const form = document.createElement("form");
+              Object.assign(form, {method: "post", enctype: "text/plain", action: url});
+              document.body.append(form);
+              form.submit();
+            }""",
+            site.address + f"jobs?visitor={visitor}",
+        )
+    answer = navigation.value
+    assert answer
+    assert answer.status == 403
+    stranger.close()
+    assert len(site.chat.prompts) == asked
+
+
+def test_a_second_tab_waits_its_turn_and_a_closed_one_stops_its_work(site: Site, look: Look):
+    others = site.visitors()  # of other tests, who leave in these seconds
+    first = look(site.address)
+    fill(first)
+    (files,) = site.visitors() - others
+    second = look(site.address)
+    fill(second)
+    site.chat.is_free.clear()
+    site.chat.prompts.clear()
+    first.locator("#rank").click()
+    until(lambda: site.chat.prompts)
+    second.locator("#rank").click()
+    expect(second.locator("#status")).to_contain_text("Next in the queue")
+    assert len(list(files.iterdir())) >= 5
+    first.close()
+    until(lambda: not files.exists())
+    site.chat.is_free.set()
+    expect(second.locator("#result .predicted")).to_contain_text("idiomatic")
+    asked = len(site.chat.prompts)
+    site.chat.prompts.clear()
+    second.locator("#rank").click()
+    expect(second.locator("#earlier .earlier")).to_have_count(1)
+    assert asked < 2 * len(site.chat.prompts)  # the first tab's work did not go on
+
+
+def test_the_other_tab_searches_texts(site: Site, look: Look):
+    page = look(site.address)
+    page.locator("#tab-search").click()
+    page.locator("#search-text").fill(LATE.sentence)
+    page.locator("#search-span").fill("night owl")
+    page.locator("#find").click()
+    expect(page.locator("#found .document").first).to_contain_text("A young woman smiles")
+    expect(page.locator("#found .sense")).to_contain_text("idiomatic")
+
+
+def test_the_other_tab_searches_pictures(look: Look, tmp_path: Path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    captions = {"red": "A red bicycle.", "blue": "A young woman smiles at her laptop."}
+    for colour, caption in captions.items():
+        Image.new("RGB", (60, 40), colour).save(folder / f"{colour}.png")
+        (folder / f"{colour}.txt").write_text(caption)
+    write_index(folder, ColourEncoder(), tmp_path / "index")
+    with started(tmp_path / "index", ColourEncoder()) as site:
+        page = look(site.address)
+        page.locator("#tab-search").click()
+        page.locator("#search-text").fill(LATE.sentence)
+        page.locator("#search-span").fill("night owl")
+        page.locator("#find").click()
+        expect(page.locator("#found .candidate")).to_have_count(2)
+        expect(page.locator("#found .candidate").first).to_contain_text("A young woman smiles")
+        first = page.locator("#found img").first
+        first.evaluate("image => image.decode()")
+        assert first.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [60, 40]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_keeps_people_out(site: Site, look: Look, scheme: str):
+    page = look(site.address, color_scheme=scheme)
+    page.locator("#files").set_input_files(uploads({"notes.png": b"no picture"}))
+    expect(page.locator("#refused")).to_be_visible()
+    fill(page)
+    page.locator("#rank").click()
+    expect(page.locator("#result .predicted")).to_be_visible()
+    page.locator("#again").click()
+    expect(page.locator("#earlier .earlier")).to_have_count(1)
+    page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    assert barriers(page) == []
+    page.locator("#result button.picture").first.click()
+    expect(page.locator("dialog#picture")).to_be_visible()
+    assert barriers(page) == []
+    page.keyboard.press("Escape")
+    page.locator("#tab-search").click()
+    assert barriers(page) == []
+
+
+def test_it_fits_a_phone(site: Site, look: Look):
+    page = look(site.address, **PHONE)
+    fill(page)
+    page.locator("#rank").click()
+    expect(page.locator("#result .predicted")).to_be_visible()
+    assert overflow(page) <= 0
+    page.locator("#tab-search").click()
+    assert overflow(page) <= 0

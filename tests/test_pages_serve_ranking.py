@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+from judges import Judge
+from PIL import Image
+from serving import ASKED, TOYS, ColourEncoder, drawn, problem, serving, toy_models
+from toys import IDIOMATIC, ScriptedChat, WordEncoder, explains, says
+
+from admire import UserError
+from admire.pages.serve import Models
+from admire.senses import LightDetector
+from admire.tasks.collections import write_index
+
+CAPTIONS = ASKED["candidates"]
+
+
+@pytest.fixture
+def llm() -> ScriptedChat:
+    return explains("idiomatic")
+
+
+def test_an_item_is_ranked_with_sense_meanings_and_parts(llm):
+    with serving(toy_models(llm)) as served:
+        page = served.visit().listen()
+        assert page.until("models", state="ready")["said"].endswith("embedded are loaded.")
+        job = page.start()
+        told = page.until("result")
+        assert told.keys() == {"job", "item", "metrics"}
+        assert (told["job"], told["metrics"]) == (job, [])
+        item = told["item"]
+        assert item["sentence"] == [["My sister is a ", False], ["night owl", True], [".", False]]
+        assert [one["name"] for one in item["candidates"]] == ["candidate1", "candidate2"]
+        assert [one["picture"] for one in item["candidates"]] == [None, None]
+        (result,) = item["runs"]
+        assert (result["sense"], result["probability"], result["order"]) == ("idiomatic", 1, [1, 0])
+        assert result["readings"][0]["votes"] == {"idiomatic": 5, "literal": 0, "unparsed": 0}
+        assert result["readings"][0]["idiomatic"] == json.loads(IDIOMATIC)
+        summed = [sum(part["values"][k] for part in result["parts"]) for k in range(2)]
+        assert summed == pytest.approx(result["scores"])
+
+
+def test_pictures_are_shown_from_where_they_can_be_fetched(llm):
+    with serving(toy_models(llm)) as served:
+        page = served.visit().listen()
+        ids = [page.add(drawn(colour=c), "a.png").json()["id"] for c in ("red", "blue")]
+        candidates = [{"picture": one, "caption": None} for one in ids]
+        _, item = page.ranked(sentence="a night owl", candidates=candidates)
+        assert [one["name"] for one in item["candidates"]] == ["a.png", "a (2).png"]
+        assert item["candidates"][0]["width"] == 40
+        for one, id in zip(item["candidates"], ids, strict=True):
+            assert one["picture"] == f"/pictures/{id}?visitor={page.visitor}"
+        twice = {"candidates": [candidates[0], candidates[0]]}
+        told = problem(page.post("/jobs", json=ASKED | twice), 422)
+        assert "'a (2).png' appears more than once" in told
+        assert page.delete(f"/pictures/{ids[0]}").status_code == 204
+        assert page.get("/set.zip").status_code == 200  # which still has it
+        assert page.get(f"/pictures/{ids[0]}").status_code == 200
+        problem(page.post("/jobs", json=ASKED | {"candidates": candidates}), 404)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"compound": " "}, "compound: is empty."),
+        ({"compound": 5}, "compound: is not a text."),
+        ({"sentence": ""}, "sentence: is empty."),
+        ({"language": "English!"}, "language: 'English!' is not a language tag."),
+        ({"candidates": CAPTIONS[:1]}, "has one candidate"),
+        ({"candidates": []}, "candidates: there are none"),
+        ({"candidates": CAPTIONS * 26}, "candidates: are more than 50."),
+        ({"candidates": "abc"}, "candidates: is not a list of objects."),
+        ({"candidates": [*CAPTIONS, {}]}, "candidate 3 has neither a caption nor an image name."),
+        ({"profile": "strongest"}, "profile: is none of embedded, paper,"),
+        ({"kind": "sort"}, "kind: is neither rank nor search."),
+        ({"kind": "search", "text": "a", "span": "a"}, "--index"),
+    ],
+)
+def test_what_cannot_be_ranked_is_told_by_its_key(page, changes, said):
+    told = problem(page.post("/jobs", json=ASKED | changes), 422)
+    assert said in told
+    assert "/" not in told
+    assert "jsonl" not in told
+
+
+@pytest.fixture(scope="module")
+def page():
+    with serving() as served:
+        yield served.visit()
+
+
+def test_what_people_say_by_hand_is_ranked_without_a_question(llm):
+    with serving(toy_models(llm)) as served:
+        page = served.visit().listen()
+        first, before = page.ranked()
+        asked = len(llm.prompts)
+
+        def by_hand(of: str, **said: object) -> tuple[str, dict]:
+            meanings = {"idiomatic": None, "literal": None}
+            job, item = page.ranked(by_hand={"of": of, "sense": None, "meanings": meanings} | said)
+            return job, item["runs"][0]
+
+        _, as_it_was = by_hand(first)
+        assert as_it_was["scores"] == before["runs"][0]["scores"]
+        assert as_it_was["readings"][0]["llm"] == "explains idiomatic, by hand"
+
+        second, literal = by_hand(first, sense="literal")
+        assert (literal["sense"], literal["probability"]) == ("literal", 0)
+        assert literal["readings"][0]["votes"] == {"idiomatic": 0, "literal": 1, "unparsed": 0}
+
+        edited = {"idiomatic": " bird  with wings \n\nan owl\nmore", "literal": ""}
+        third, changed = by_hand(second, sense="idiomatic", meanings=edited)
+        said = changed["readings"][0]
+        given = ["bird with wings", "an owl"]  # a definition a line, and nothing of the model's
+        assert said["idiomatic"] == {"definitions": given, "scene": None}
+        assert said["literal"] == before["runs"][0]["readings"][0]["literal"]
+        assert changed["scores"] != before["runs"][0]["scores"]
+
+        _, kept = by_hand(third)
+        assert kept["readings"] == changed["readings"]
+        assert len(llm.prompts) == asked
+
+        for wrong, status in (
+            ({"of": "unknown"}, 404),
+            ({"of": first, "sense": "both"}, 422),
+            ({"of": first, "meanings": {"idiomatic": 5}}, 422),
+            ({"of": first, "meanings": {"other": "a"}}, 422),
+            ("no", 422),
+        ):
+            problem(page.post("/jobs", json=ASKED | {"by_hand": wrong}), status)
+
+
+def test_by_hand_is_refused_where_a_chat_model_would_have_to_look_again():
+    judge = Judge({"a bird with wings": 0.1, "a person awake late": 0.9})
+    with serving(toy_models(judge, TOYS | {"rankers": ("listwise",)})) as served:
+        page = served.visit().listen()
+        job, item = page.ranked()
+        assert item["runs"][0]["order"] == [1, 0]
+        refused = page.post("/jobs", json=ASKED | {"by_hand": {"of": job, "sense": "literal"}})
+        assert "ranks by listwise alone" in problem(refused, 422)
+
+
+def test_every_model_is_opened_once(llm):
+    models = toy_models(llm, {"llms": ("toy",)})  # with the encoder e5, which sees nothing
+    with serving(models) as served:
+        pages = [served.visit().listen() for _ in range(2)]
+        for page in pages:
+            page.ranked()
+            ids = [page.add(drawn(colour=c)).json()["id"] for c in ("red", "blue")]
+            seen = [{"picture": one} for one in ids]
+            for _ in range(2):
+                _, item = page.ranked(candidates=seen, compound="bird", sentence="a bird")
+                assert {part["of"] for part in item["runs"][0]["parts"]} == {"image"}
+        assert models.opened == {"toy": 1, "e5": 1, "sight": 1}
+
+
+class ContextEncoder(WordEncoder):
+    name = "contexts"
+    identity = "contexts:1"
+
+    def encode_queries(self, queries):
+        spans = [q.text if q.span is None else q.text[slice(*q.span)] for q in queries]
+        return self.encode_texts(spans, role="query")
+
+
+def test_the_detectors_encoder_is_opened_once_too(llm, monkeypatch):
+    llm.name = "embedded"
+    detector = LightDetector(
+        "contexts", "contexts:1", np.zeros((5, 1024)), np.ones(5), neutral=False, card={}
+    )
+    opened: list[str] = []
+
+    def open_encoder(name: str) -> WordEncoder:
+        opened.append(name)
+        return ContextEncoder()
+
+    monkeypatch.setattr("admire.senses.light.open_encoder", open_encoder)
+    with serving(toy_models(llm, open_detector=lambda path: detector)) as served:
+        page = served.visit().listen()
+        for _ in range(2):
+            _, item = page.ranked()
+            assert item["runs"][0]["probability"] == pytest.approx(1 / (1 + np.exp(-1)))
+        assert opened == ["contexts"]
+        assert not any("or literally" in prompt for prompt in llm.prompts)
+
+
+def test_a_profile_that_cannot_be_opened_is_told_and_the_server_goes_on(caplog):
+    with serving(Models("vision")) as served:  # no key is set
+        page = served.visit().listen()
+        assert "OPENAI_API_KEY" in page.until("models", state="failed")["said"]
+        page.start(profile="vision")
+        told = page.problem()
+        assert told["status"] == 503
+        assert "OPENAI_API_KEY" in told["detail"]
+        late = served.visit().listen()
+        late.until("models", state="failed")
+        assert served.client.get("/v1/openapi.json").status_code == 200
+    assert "The profile vision cannot be used" in caplog.text
+
+
+def test_what_a_job_fails_of_is_told_without_the_servers_paths(llm, caplog):
+    failures: list[Exception] = []
+
+    def fail(prompt: str) -> str:
+        raise failures[-1]
+
+    with serving(toy_models(ScriptedChat(fail))) as served:
+        page = served.visit().listen()
+        for failure, status, said in (
+            (UserError(f"{served.service.folder}/x is gone."), 422, "…/x is gone."),
+            (ZeroDivisionError("secret"), 500, "inside admire"),
+        ):
+            failures.append(failure)
+            page.start()
+            told = page.problem()
+            assert told["status"] == status
+            assert said in told["detail"]
+            assert "secret" not in json.dumps(told)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_pictures_are_found_and_only_who_searched_gets_them(tmp_path):
+    folder = tmp_path / "collection"
+    folder.mkdir()
+    for name, colour in (("bird.png", "blue"), ("bicycle.png", "red"), ("gone.png", "red")):
+        Image.new("RGB", (2000, 10), colour).save(folder / name)
+    (folder / "bird.txt").write_text("A bird with wings.")
+    write_index(folder, ColourEncoder(), tmp_path / "index")
+    (folder / "gone.png").unlink()
+    with serving(toy_models(explains("literal"), index=tmp_path / "index")) as served:
+        page, other = served.visit().listen(), served.visit().listen()
+        asked = {"kind": "search", "text": "A bird with wings.", "span": "bird", "top": 3}
+        answer = page.post("/jobs", json=asked)
+        told = page.until("result", job=answer.json()["job"])
+        assert told["found"]["sense"] == "literal"
+        assert "copies" not in told
+        item = told["found"]["item"]
+        shown = [item["candidates"][place] for place in item["runs"][0]["order"]]
+        assert (shown[0]["name"], shown[0]["caption"]) == ("bird.png", "A bird with wings.")
+        address = shown[0]["picture"]
+        assert [bool(one["picture"]) for one in shown] == [
+            one["name"] != "gone.png" for one in shown
+        ]
+        copy = served.client.get(address)
+        assert copy.headers["content-type"] == "image/webp"
+        with Image.open(io.BytesIO(copy.content)) as picture:
+            assert picture.size == (shown[0]["width"], shown[0]["height"]) == (1024, 5)
+        problem(served.client.get(address.replace(page.visitor, other.visitor)), 404)
+        answer = page.post("/jobs", json=asked | {"top": 1})
+        page.until("result", job=answer.json()["job"])
+        problem(served.client.get(address), 404)
+
+
+def test_texts_are_found_by_what_words_mean(tmp_path):
+    texts = tmp_path / "notes.txt"
+    texts.write_text("A person awake late wrote this.\nA bird with wings.\nA red bicycle.\n")
+    models = toy_models(says("idiomatic"), index=texts)
+    with serving(models) as served:
+        page = served.visit().listen()
+        assert "notes.txt" in served.client.get("/").text
+        asked = {"kind": "search", "text": "She is a night owl.", "span": "night owl", "top": 2}
+        for _ in range(2):
+            answer = page.post("/jobs", json=asked)
+            found = page.until("result", job=answer.json()["job"])["found"]
+        assert found.keys() == {"sense", "probability", "gloss", "texts"}
+        assert (found["sense"], found["probability"]) == ("idiomatic", 1)
+        assert len(found["texts"]) == 2
+        best = found["texts"][0]
+        assert (best["id"], best["text"]) == ("1", "A person awake late wrote this.")
+        assert models.opened == {"toy": 1, "colours": 1, "e5": 1}
+        for wrong in ({"text": ""}, {"span": None}, {"top": 0}, {"top": "2"}, {"top": 1000}):
+            problem(page.post("/jobs", json=asked | wrong), 422)
+        page.post("/jobs", json=asked | {"span": "cold feet"})
+        told = page.problem()
+        assert "cold feet" in told["detail"]

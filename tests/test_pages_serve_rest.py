@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+from jsonschema import Draft202012Validator
+from serving import LONGEST, ColourEncoder, Gate, Served, drawn, problem, serving, toy_models
+
+from admire import UserError
+from admire.base.choices import ProfileName
+from admire.pages.serve import Limits
+
+
+def uri(content: bytes, kind: str = "image/png") -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+ROW = {
+    "compound": "night owl",
+    "sentence": "My sister is a night owl.",
+    "candidates": [
+        {"image": uri(drawn(colour="blue"))},
+        {"image": uri(drawn("JPEG"), "image/jpeg;name=a.jpg"), "caption": "a person awake late"},
+        {"caption": "an owl in a tree"},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    limits = Limits(row=0.1, megabytes=0.02, megapixels=0.1, pictures=4)
+    with serving(limits=limits) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def described(served) -> dict[str, Any]:
+    answer = served.client.get("/v1/openapi.json")
+    assert answer.headers["content-type"] == "application/json"
+    return dict(answer.json())
+
+
+def check(described: dict[str, Any], schema: str, value: object) -> None:
+    """Validate against one of the description's schemas."""
+    whole = {"$ref": f"#/components/schemas/{schema}", "components": described["components"]}
+    Draft202012Validator.check_schema(whole)
+    Draft202012Validator(whole).validate(value)
+
+
+def test_a_row_is_ranked_as_the_description_says(served, described):
+    check(described, "Row", ROW)
+    answer = served.client.post("/v1/rank", json=ROW | {"profile": None, "other": 1})
+    assert answer.status_code == 200
+    told = answer.json()
+    check(described, "Ranking", told)
+    assert told["order"] == ["candidate2", "candidate1", "candidate3"]
+    assert [one["rank"] for one in told["candidates"]] == [2, 1, 3]
+    for one in told["candidates"]:
+        assert sum(part["value"] for part in one["parts"]) == pytest.approx(one["score"])
+    assert {part["of"] for part in told["candidates"][1]["parts"]} == {"image", "caption"}
+    assert told["readings"][0]["llm"] == "explains idiomatic"
+    assert (told["sense"], told["language"]) == ("idiomatic", "en")
+    assert not list(served.service.folder.iterdir())
+
+
+def test_a_sequence_stands_in_for_the_sentence(served, described):
+    row = {key: ROW[key] for key in ("compound", "candidates")}
+    row["sequence"] = [{"caption": "awake late"}, {"image": uri(drawn()), "caption": "a person"}]
+    problem(served.client.post("/v1/rank", json=row), 422)  # five pictures in all, of four
+    row["candidates"] = ROW["candidates"][1:]
+    check(described, "Row", row)
+    told = served.client.post("/v1/rank", json=row).json()
+    check(described, "Ranking", told)
+    assert "sequence" in {part["text"] for part in told["candidates"][0]["parts"]}
+
+
+def changed(k: int, **thing: object) -> dict[str, Any]:
+    things = list(ROW["candidates"])
+    things[k] = thing
+    return {"candidates": things}
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "said"),
+    [
+        ({"sentence": " "}, 422, "sentence: is empty."),
+        ({"compound": None}, 422, "compound: is empty."),
+        ({"language": "12"}, 422, "language:"),
+        ({"profile": "x"}, 422, "profile: is none of"),
+        ({"candidates": ROW["candidates"][:1]}, 422, "one candidate"),
+        ({"candidates": [1, 2]}, 422, "candidates: is not a list of objects."),
+        ({"sequence": "x"}, 422, "sequence: is not a list of objects."),
+        ({"candidates": ROW["candidates"] * 2}, 422, "more than 4"),
+        (changed(0), 422, "candidate 1 has neither"),
+        (changed(0, caption=["a"]), 422, "candidate 1, caption: is not a text."),
+        (changed(1, image="/etc/passwd"), 422, "candidates[1].image: is not a data URI"),
+        (changed(1, image="../manifest.jsonl"), 422, "candidates[1].image: is not a data URI"),
+        (changed(1, image=7), 422, "candidates[1].image: is not a data URI"),
+        (changed(1, image="data:image/png;base64,??"), 422, "candidates[1].image: what stands"),
+        (changed(1, image=uri(b"text")), 415, "candidates[1].image: is not a picture"),
+        (changed(1, image=uri(drawn()[:-30])), 422, "candidates[1].image: cannot be decoded"),
+        (changed(1, image=uri(drawn(size=(400, 300)))), 413, "candidates[1].image: has more"),
+        (changed(1, image=uri(drawn() + bytes(21_000))), 413, "candidates[1].image: is more"),
+        ({"expected_order": ["a"]}, 422, "expected_order: names 'a'"),
+    ],
+)
+def test_what_is_wrong_is_told_by_its_key_and_without_paths(
+    served, described, changes, status, said
+):
+    answer = served.client.post("/v1/rank", json=ROW | changes)
+    assert said in problem(answer, status)
+    check(described, "Problem", answer.json())
+    assert str(status) in described["paths"]["/v1/rank"]["post"]["responses"]
+    assert "manifest" not in answer.text
+    assert str(served.service.folder) not in answer.text
+    assert not list(served.service.folder.iterdir())
+
+
+def test_pictures_that_are_damaged_for_the_encoder_are_named_as_in_the_request():
+    class Blind(ColourEncoder):
+        def encode_images(self, images):
+            raise UserError(f"{images[-1]}: the image cannot be seen.")
+
+    models = toy_models()
+    models._openers = models._openers[0], lambda name, **_: Blind(), None
+    with serving(models) as served:
+        row = ROW | {"candidates": ROW["candidates"][:1] * 11}
+        told = problem(served.client.post("/v1/rank", json=row), 422)
+        assert told == "candidates[10].image: the image cannot be seen."
+
+
+def test_programs_wait_their_turn_and_who_goes_away_is_not_worked_for():
+    gate = Gate()
+    with serving(toy_models(gate), limits=Limits(jobs=1)) as served:
+
+        def ask(sentence: str, told: list[httpx.Response]) -> threading.Thread:
+            def post() -> None:
+                row = ROW | {"sentence": sentence}
+                told.append(served.client.post("/v1/rank", json=row, timeout=LONGEST))
+
+            thread = threading.Thread(target=post)
+            thread.start()
+            return thread
+
+        head = b"POST /v1/rank HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json"
+        body = json.dumps(ROW).encode()
+        with socket.create_connection(("127.0.0.1", served.port)) as gone:
+            gone.sendall(head % served.port + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            gate.wait()
+        page = served.visit().listen()  # after it in the queue
+        job = page.start(sentence="A night owl is a bird.")
+        page.until("place", job=job, place=1)
+        refused: list[httpx.Response] = []
+        ask("There is no room.", refused).join(LONGEST)
+        assert "waiting" in problem(refused[0], 429)
+        gate.opened.release(5)  # the votes of whom nobody waits for
+        page.until("place", job=job, place=0)
+        answered: list[httpx.Response] = []
+        waiting = ask("The night owl works.", answered)
+        gate.open()
+        waiting.join(LONGEST)
+        assert answered[0].status_code == 200
+        asked = [p for p in gate.prompts if "My sister" in p and "or literally" not in p]
+        assert not asked
+
+
+def test_the_description_names_the_profiles_and_limits_that_there_are(described):
+    schemas = described["components"]["schemas"]
+    assert schemas["Row"]["properties"]["profile"]["enum"] == [
+        *ProfileName.__args__,
+        None,
+    ]
+    limits = Limits()
+    assert schemas["Row"]["properties"]["candidates"]["maxItems"] == limits.pictures
+    said = schemas["Candidate"]["properties"]["image"]["description"]
+    assert f"{limits.megabytes} MB and {limits.megapixels} megapixels" in said
+    assert set(described["paths"]) == {"/v1/rank", "/v1/openapi.json"}

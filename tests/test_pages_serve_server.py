@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import webbrowser
+
+import httpx2 as httpx
+import pytest
+from commands import HEAVY, hide, loaded, run
+from serving import ASKED, LONGEST, problem
+
+from admire import UserError
+from admire.pages.serve import Models, run_server
+from admire.pages.serve.server import Server, listen
+
+CAPTIONS = ASKED["candidates"]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_another_address_needs_a_token(capsys, host):
+    code, out, err = run(capsys, "serve", "--host", host)
+    assert (code, out) == (2, "")
+    assert "Give a token" in err
+    assert "(--token)" in err
+
+
+@pytest.mark.parametrize("token", ["", "with\nline", "é"])
+def test_a_token_is_of_plain_characters(token):
+    with pytest.raises(UserError, match="token"):
+        run_server(Models(), port=0, token=token)
+
+
+def test_a_port_in_use_is_one_message(capsys):
+    with listen("127.0.0.1", 0) as taken:
+        code, _, err = run(capsys, "serve", "--port", taken.getsockname()[1])
+    assert code == 2
+    assert "0 for a free one" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_what_cannot_be_listened_at_is_told(capsys):
+    for arguments, said in (
+        (("--port", 70_000), "no port"),
+        (("--port", "-1"), "no port"),
+        (("--host", "192.0.2.1", "--token", "t"), "cannot listen there"),
+        (("--index", "missing.txt"), "missing.txt: cannot be read"),
+    ):
+        code, _, err = run(capsys, "serve", *arguments)
+        assert code == 2
+        assert said in err
+
+
+def test_a_missing_extra_is_named(capsys, monkeypatch):
+    hide(monkeypatch, "uvicorn")
+    code, _, err = run(capsys, "serve")
+    assert code == 2
+    assert "admire-idioms[serve]" in err
+
+
+def test_the_command_starts_without_models_and_ends_at_once_with_nothing_left(tmp_path):
+    command = [sys.executable, "-m", "admire", "serve", "--port", "0", "--token", "s3cret"]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    started = subprocess.Popen(
+        [*command, "--llm", "openai:x"], stderr=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        first = started.stderr.readline()
+        address = re.search(r"http://127\.0\.0\.1:\d+/", first)[0]
+        answer = httpx.get(f"{address}?token=s3cret", timeout=LONGEST)
+        visitor = re.search(r'name="visitor" content="(\w+)"', answer.text)[1]
+        bearer = {"Authorization": "Bearer s3cret"}
+        row = {"compound": "zebra", "sentence": "No such animal.", "candidates": CAPTIONS}
+        refused = httpx.post(f"{address}v1/rank", json=row, headers=bearer, timeout=LONGEST)
+        assert "OPENAI_API_KEY" in problem(refused, 503)
+        with httpx.stream("GET", f"{address}events?visitor={visitor}", timeout=LONGEST) as events:
+            lines = events.iter_lines()
+            assert "event: models" in lines
+            assert list(tmp_path.iterdir())
+            started.send_signal(signal.SIGINT)
+            assert not [line for line in lines if line.startswith("event: problem")]  # it ends
+        assert started.wait(LONGEST) == 0
+    finally:
+        started.kill()
+    assert not list(tmp_path.iterdir())
+    said = started.stderr.read()
+    assert "OPENAI_API_KEY" in said
+    assert not any(word in first + said for word in ("s3cret", "zebra"))
+
+
+def test_the_page_is_opened_with_its_token(monkeypatch):
+    monkeypatch.setattr(Server, "run", lambda server, sockets: None)
+    opened: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(webbrowser, "open", opened.put)
+    run_server(Models(), port=0, token="a b&c", opens=True)
+    assert re.fullmatch(r"http://127.0.0.1:\d+/\?token=a\+b%26c", opened.get(timeout=LONGEST))
+
+
+def test_the_page_needs_nothing_heavy():
+    found = loaded("import admire.pages.serve; admire.pages.serve.make_server")
+    assert "admire.pages.serve.app" in found
+    assert not HEAVY & found

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from serving import ASKED, LONGEST, Gate, drawn, problem, serving, toy_models
+
+from admire.pages.serve import Limits, visitors
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    found = Gate()
+    yield found
+    found.open()
+
+
+def meanings_asked(llm: Gate, sentence: str) -> list[str]:
+    """What was asked about a sentence after the votes on its sense."""
+    return [p for p in llm.prompts if sentence in p and "or literally" not in p]
+
+
+def test_a_second_request_waits_its_turn_and_is_told_its_place(gate):
+    with serving(toy_models(gate)) as served:
+        first, second, third = (served.visit().listen() for _ in range(3))
+        jobs = [first.start()]
+        first.until("place", job=jobs[0], place=0)
+        gate.wait()
+        jobs += [second.start(), third.start()]
+        second.until("place", job=jobs[1], place=1)
+        third.until("place", job=jobs[2], place=2)
+        assert second.delete(f"/jobs/{jobs[1]}").status_code == 204
+        third.until("place", job=jobs[2], place=1)
+        gate.open()
+        told = first.until("progress", done=5)
+        assert told == {"job": jobs[0], "what": "Asking scripted for senses", "done": 5, "total": 5}
+        assert first.until("result")["job"] == jobs[0]
+        third.until("place", place=0)
+        assert third.until("result")["job"] == jobs[2]
+        problem(second.delete(f"/jobs/{jobs[2]}"), 404)  # another's
+        problem(second.delete("/jobs/unknown"), 404)
+
+
+def test_what_is_not_wanted_any_more_stops_at_its_next_progress(gate):
+    with serving(toy_models(gate)) as served:
+        first, second = served.visit().listen(), served.visit().listen()
+        job = first.start()
+        gate.wait()
+        assert first.delete(f"/jobs/{job}").status_code == 204
+        last = second.start(sentence="A night owl is a bird.")
+        second.until("place", job=last, place=1)
+        gate.opened.release(5)  # as many as there are votes
+        second.until("place", job=last, place=0)
+        gate.open()
+        second.until("result", job=last)
+        assert not meanings_asked(gate, "My sister")
+
+
+def test_a_closed_page_stops_its_work_and_its_files_are_removed(gate, monkeypatch):
+    removed = threading.Event()
+    remove = visitors.shutil.rmtree
+
+    def watched(folder, **options):
+        remove(folder, **options)
+        removed.set()
+
+    with serving(toy_models(gate), limits=Limits(grace=0.05)) as served:
+        page, other = served.visit().listen(), served.visit().listen()
+        page.until("models")
+        assert page.add(drawn()).status_code == 201
+        folder = served.service.visitors.find(page.visitor).folder
+        job, _ = page.start(), page.start()
+        gate.wait()
+        monkeypatch.setattr(visitors.shutil, "rmtree", watched)
+        page.close()
+        assert removed.wait(LONGEST)
+        assert not folder.exists()
+        problem(page.get(f"/runs/{job}.zip"), 403)
+        last = other.start(sentence="A night owl is a bird.")
+        other.until("place", job=last, place=1)  # the page's other job does not wait before it
+        gate.opened.release(5)
+        other.until("place", job=last, place=0)
+        gate.open()
+        other.until("result", job=last)
+        assert not meanings_asked(gate, "My sister")
+        other.close()
+
+
+def test_a_stream_that_is_opened_again_goes_on_and_ends_the_one_before():
+    with serving() as served:
+        page = served.visit()
+        job = page.start()  # before anybody listens
+        page.listen()
+        page.until("result", job=job)
+        before = page.heard
+        page.listen()
+        while before.get(timeout=LONGEST)[0] != "end":
+            pass
+        page.ranked()
+
+
+def test_there_is_a_limit_of_jobs_and_of_pages(gate):
+    with serving(toy_models(gate), limits=Limits(jobs=1, visitors=2)) as served:
+        first = served.visit().listen()
+        first.start()
+        gate.wait()
+        first.start()
+        full = first.post("/jobs", json=ASKED)
+        assert "1 jobs are waiting" in problem(full, 429)
+        assert full.headers["retry-after"]
+        idle, second = served.visit(), served.visit().listen()
+        problem(idle.get("/set.zip"), 403)  # nobody listened there, so it gave way
+        second.until("models")
+        assert "Close one" in problem(served.client.get("/"), 429)
+        gate.open()
+
+
+def test_streams_show_that_they_live():
+    with serving(limits=Limits(keep_alive=0.01)) as served:
+        page = served.visit()
+        with served.client.stream("GET", f"/events?visitor={page.visitor}") as answer:
+            assert ": still there" in (line.strip() for line in answer.iter_lines())
+
+
+def test_models_are_loaded_when_the_first_page_is_there():
+    models = toy_models()
+    with serving(models, limits=Limits(patience=10 * LONGEST)) as served:
+        page = served.visit()
+        assert not models.opened
+        page.listen().until("models", state="ready")
+        assert models.opened == {"toy": 1, "colours": 1}
+    models = toy_models()
+    with serving(models, limits=Limits(patience=0.01)) as served:
+        while not models.opened:  # nobody comes
+            served.client.get("/v1/openapi.json")

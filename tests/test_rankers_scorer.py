@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admire import Candidate, Scoring
+from admire.rankers.scorer import ensemble, query_weights, rank_names, score, similarities
+from admire.senses.meaning import TEXTS
+from admire.senses.sense import Sense
+
+PAPER = Scoring()
+
+
+@pytest.mark.parametrize(
+    ("scoring", "sense", "expected"),
+    [
+        (PAPER, Sense("idiomatic", 0.8), {"gloss": 1, "compound": 0}),
+        (PAPER, Sense("literal", 0.4), {"gloss": 0, "compound": 1}),
+        (PAPER, Sense(None, 0.5), {"gloss": 0, "compound": 1}),
+        # soft: 0.8 of the gloss, 0.2 of the compound, less half of 0.8 against literal pictures
+        (
+            Scoring(gate="soft", contrast=0.5),
+            Sense("idiomatic", 0.8),
+            {"gloss": 0.8, "compound": -0.2},
+        ),
+        (Scoring(gate="hard", contrast=0.5), Sense("literal", 0.4), {"gloss": 0, "compound": 1}),
+    ],
+)
+def test_the_sense_decides_what_gloss_and_compound_count(scoring, sense, expected):
+    assert query_weights(scoring, sense, ("gloss", "compound")) == pytest.approx(expected)
+
+
+ALL = Scoring(contrast=0.5, texts=TEXTS)
+SOFT = Scoring(gate="soft", contrast=0.5, texts=TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("scoring", "p", "roles", "expected"),
+    [
+        # All there, idiomatic: a third for each of three wordings, and half of a quarter against
+        # each of the literal side's four.
+        (
+            ALL,
+            0.9,
+            TEXTS,
+            [1 / 3, 1 / 3, 1 / 3, -1 / 8, -1 / 8, -1 / 8, -1 / 8],
+        ),
+        # Literal: the compound alone.
+        (ALL, 0.1, TEXTS, [0, 0, 0, 0, 0, 0, 1]),
+        # p = 0.6: 0.6 · I − 0.3 · L + 0.4 · C
+        (SOFT, 0.6, TEXTS, [0.2, 0.2, 0.2, -0.075, -0.075, -0.075, 0.325]),
+        # What is not there leaves its share to the others of its side.
+        (SOFT, 0.6, ("gloss", "literal_scene", "compound"), [0.6, -0.15, 0.25]),
+        # The literal meaning is missing: the last default, 0.6 · G + (1 − 0.6 − 0.3) · C.
+        (SOFT, 0.6, ("gloss", "compound"), [0.6, 0.1]),
+        # The idiomatic one is missing: the compound, and nothing against it.
+        (SOFT, 0.6, ("literal", "literal_scene", "compound"), [0, 0, 1]),
+        # Only some queries count; the compound stays what a literal use is compared with.
+        (
+            Scoring(gate="soft", contrast=1, texts=("scene", "literal")),
+            0.6,
+            ("gloss", "scene", "literal", "compound"),
+            [0, 0.6, -0.6, 0.4],
+        ),
+    ],
+)
+def test_the_meant_sense_counts_for_a_candidate_and_the_literal_one_against(
+    scoring, p, roles, expected
+):
+    sense = Sense("idiomatic" if p > 0.5 else "literal", p)
+    weights = query_weights(scoring, sense, roles)
+    assert [weights.get(role, 0.0) for role in roles] == pytest.approx(expected)
+
+
+def test_both_sides_of_a_score_worked_out_by_hand():
+    # Over two candidates each query standardises to (1, -1) or (-1, 1).
+    likes = {
+        "gloss": 1,
+        "gloss2": 1,
+        "scene": -1,
+        "literal": -1,
+        "literal_scene": 1,
+        "compound": -1,
+    }
+    cosines = {"caption": np.array([[0.5 + 0.1 * way, 0.5 - 0.1 * way] for way in likes.values()])}
+    scoring = Scoring(gate="soft", contrast=1, standardise=True, texts=TEXTS)
+    weights = query_weights(scoring, Sense("idiomatic", 0.75), likes)
+    found = score(cosines, [weights[role] for role in likes], scoring)
+    # I = (1 + 1 - 1) / 3, L = (-1 + 1 - 1) / 3, C = -1: 3/4 (1/3 + 1/3) - 1/4 = 1/4
+    assert found == pytest.approx([0.25, -0.25])
+
+
+def test_without_a_gloss_the_compound_is_the_query():
+    assert query_weights(PAPER, Sense("idiomatic", 1.0), ["compound"]) == {"compound": 1.0}
+
+
+def test_the_default_score_is_the_papers_sum_of_cosines():
+    cosines = {"image": np.array([[0.1, 0.4]]), "caption": np.array([[0.5, 0.3]])}
+    assert score(cosines, [1.0], PAPER) == pytest.approx([0.6, 0.7])
+
+
+def test_tracks_are_weighted():
+    cosines = {"image": np.array([[0.1, 0.4]]), "caption": np.array([[0.5, 0.3]])}
+    scoring = Scoring(image_weight=2, caption_weight=10)
+    assert score(cosines, [1.0], scoring) == pytest.approx([5.2, 3.8])
+
+
+def test_standardising_makes_queries_of_different_spread_count_alike():
+    # (0.2, 0.4) and (0.70, 0.72) both become (-1, 1): the mean is in the middle, the deviation
+    # half the distance.
+    cosines = {"caption": np.array([[0.2, 0.4], [0.70, 0.72]])}
+    assert score(cosines, [1.0, 0.5], Scoring(standardise=True)) == pytest.approx([-1.5, 1.5])
+
+
+def test_standardised_tracks_are_weighted():
+    # image (0.8, 0, 0.4) becomes (√1.5, -√1.5, 0), caption (0, 0.6, 0.6) becomes (-√2, √½, √½)
+    cosines = {"image": np.array([[0.8, 0, 0.4]]), "caption": np.array([[0, 0.6, 0.6]])}
+    scoring = Scoring(image_weight=2, caption_weight=0.5, standardise=True)
+    expected = [2 * sqrt(1.5) - sqrt(2) / 2, -2 * sqrt(1.5) + sqrt(0.5) / 2, sqrt(0.5) / 2]
+    assert score(cosines, [1.0], scoring) == pytest.approx(expected)
+
+
+def test_standardised_tracks_may_lie_on_different_scales():
+    """A CLIP's cosines lie about 0.2 and an E5's about 0.8; that must not matter."""
+    rng = np.random.default_rng(0)
+    image, caption = rng.normal(size=(2, 2, 5))
+    image[:, 3] = np.nan
+    scoring = Scoring(image_weight=2, caption_weight=0.5, standardise=True)
+    one = score({"image": image, "caption": caption}, [1.0, -0.5], scoring)
+    clip, e5 = 0.2 + 0.03 * image, 0.8 + 0.01 * caption
+    assert score({"image": clip, "caption": e5}, [1.0, -0.5], scoring) == pytest.approx(one)
+
+
+def test_a_track_of_no_weight_does_not_count():
+    image, caption = np.array([[0.1, np.nan, 0.5]]), np.array([[0.3, 0.2, 0.1]])
+    scoring = Scoring(image_weight=0)
+    both = score({"image": image, "caption": caption}, [1.0], scoring)
+    assert both == pytest.approx(score({"caption": caption}, [1.0], scoring))
+
+
+@pytest.mark.parametrize("standardise", [False, True])
+def test_a_track_that_no_candidate_has_does_not_count(standardise):
+    nothing, caption = np.full((1, 3), np.nan), np.array([[0.3, 0.2, 0.1]])
+    scoring = Scoring(standardise=standardise)
+    both = score({"image": nothing, "caption": caption}, [1.0], scoring)
+    assert both == pytest.approx(score({"caption": caption}, [1.0], scoring))
+
+
+def test_equal_cosines_standardise_to_zero_and_not_to_a_division_by_it():
+    cosines = {"caption": np.array([[0.3, 0.3, 0.3]])}
+    assert score(cosines, [1.0], Scoring(standardise=True)) == pytest.approx([0, 0, 0])
+
+
+@pytest.mark.parametrize("standardise", [False, True])
+def test_a_candidate_without_an_image_is_neither_favoured_nor_punished(standardise):
+    cosines = {
+        "image": np.array([[0.1, np.nan, 0.5]]),
+        "caption": np.array([[0.3, 0.3, 0.3]]),
+    }
+    low, missing, high = score(cosines, [1.0], Scoring(standardise=standardise))
+    assert low < missing < high
+    assert missing == pytest.approx((low + high) / 2)
+
+
+def test_similarities_are_cosines_by_track():
+    owl, lamp = np.array([1, 0], dtype="f4"), np.array([0, 1], dtype="f4")
+    both = np.array([0.6, 0.8], dtype="f4")
+    candidates = [Candidate("1", Path("owl.png"), "owl and lamp"), Candidate("2", None, "lamp")]
+    vectors = {
+        "image": {Path("owl.png"): owl},
+        "caption": {"owl and lamp": both, "lamp": lamp},
+    }
+    queries = np.array([owl, lamp])
+    found = similarities({"image": queries, "caption": queries}, candidates, vectors)
+    assert found["image"][:, 0] == pytest.approx([1, 0])
+    assert np.isnan(found["image"][:, 1]).all()
+    assert found["caption"] == pytest.approx(np.array([[0.6, 0], [0.8, 1]]))
+
+
+def test_each_track_has_query_vectors_of_its_own():
+    vectors = {
+        "image": {Path("owl.png"): np.array([0.6, 0.8], dtype="f4")},
+        "caption": {"owl": np.array([0, 0.8, 0.6], dtype="f4")},
+    }
+    queries = {"image": np.array([[1, 0]]), "caption": np.array([[0, 1, 0]])}
+    found = similarities(queries, [Candidate("1", Path("owl.png"), "owl")], vectors)
+    assert list(found) == ["image", "caption"]
+    assert found["image"] == pytest.approx(np.array([[0.6]]))
+    assert found["caption"] == pytest.approx(np.array([[0.8]]))
+
+
+def test_the_ensemble_is_the_mean_with_equal_weights():
+    assert ensemble([np.array([1.0, 0.0]), np.array([0.0, 0.5])]) == pytest.approx([0.5, 0.25])
+
+
+def test_equal_scores_go_by_name_whatever_the_order_they_came_in():
+    scores = np.array([0.5, 0.1 + 0.2, 0.3])  # 0.1 + 0.2 is a little more than 0.3
+    assert rank_names(["c", "b", "a"], scores) == ("c", "a", "b")
+
+
+@given(st.dictionaries(st.text(min_size=1), st.floats(-10, 10), min_size=2))
+def test_an_order_is_a_permutation_with_falling_scores(scored):
+    order = rank_names(list(scored), np.array(list(scored.values())))
+    assert sorted(order) == sorted(scored)
+    values = [round(scored[name], 9) for name in order]
+    assert values == sorted(values, reverse=True)

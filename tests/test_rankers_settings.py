@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from commands import run
+
+import admire
+from admire import PROFILES, Scoring, Settings, UserError
+from admire.models.catalogue import find_model
+from admire.senses.meaning import TEXTS
+
+
+@pytest.mark.parametrize(
+    ("make", "option", "says"),
+    [
+        (
+            lambda: Settings(query="compund"),
+            ("--query", "compund"),
+            "query cannot be 'compund'. Did you mean 'compound'? "
+            "There are: meaning, compound, sentence, sequence.",
+        ),
+        (
+            lambda: Scoring(gate="sfot"),
+            ("--gate", "sfot"),
+            "gate cannot be 'sfot'. Did you mean 'soft'? There are: hard, soft.",
+        ),
+        (
+            lambda: Settings(track="captions"),
+            ("--track", "captions"),
+            "track cannot be 'captions'. Did you mean 'caption'? "
+            "There are: image, caption, image+caption.",
+        ),
+        (
+            lambda: Settings(votes=0),
+            ("--votes", "0"),
+            "votes cannot be 0: it is a whole number of at least 1.",
+        ),
+        (
+            lambda: Settings(abstain_below=0.5),
+            ("--abstain-below", "0.5"),
+            "abstain_below cannot be 0.5: it is a number above 0.5 and of at most 1.",
+        ),
+        (
+            lambda: Scoring(contrast=math.inf),
+            ("--contrast", "inf"),
+            "contrast cannot be inf: it is a number, and finite.",
+        ),
+        (
+            lambda: Scoring(texts=("gloss", "sceen")),
+            ("--texts", "gloss,sceen"),
+            "texts cannot be 'sceen'. Did you mean 'scene'? "
+            "There are: gloss, gloss2, scene, literal, literal2, literal_scene, compound.",
+        ),
+    ],
+)
+def test_python_and_the_command_line_say_the_same(capsys, tmp_path, make, option, says):
+    with pytest.raises(UserError) as error:
+        make()
+    assert str(error.value) == says
+    code, out, err = run(capsys, "rank", admire.SAMPLES, "--out", tmp_path / "run", *option)
+    assert (code, out, err) == (2, "", f"admire: {says} ({option[0]})\n")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("llms", ["openai:gpt-4o", ("embedded", 7)])
+def test_chat_models_are_a_tuple_of_names(llms):
+    with pytest.raises(UserError, match="tuple of"):
+        Settings(llms=llms)
+
+
+def test_the_front_door_completes_in_a_notebook():
+    assert set(admire.__all__) < set(dir(admire))
+    assert {"rank", "Settings", "__version__"} <= set(dir(admire))
+    assert admire.__version__[0].isdigit()
+
+
+def test_embedded_is_what_settings_are_where_nothing_is_said():
+    assert PROFILES["embedded"] == Settings()
+    assert PROFILES["embedded"] == Settings(
+        llms=("embedded",),
+        encoder="e5",
+        caption_encoder=None,
+        device="auto",
+        precision="float32",
+        query="meaning",
+        sense="auto",
+        votes=5,
+        meanings="both",
+        track=None,
+        scoring=Scoring(gate="hard", contrast=1.0, standardise=True, texts=TEXTS),
+    )
+
+
+def test_paper_is_the_papers_stack():
+    assert PROFILES["paper"] == Settings(
+        llms=("openai:gpt-3.5-turbo", "openai:gpt-4", "openai:gpt-4o"),
+        encoder="mclip:XLM-Roberta-Large-Vit-B-32",
+        caption_encoder=None,
+        query="meaning",
+        votes=5,
+        meanings="gloss",
+        track="image",
+        scoring=Scoring(
+            image_weight=1.0,
+            caption_weight=1.0,
+            gate="hard",
+            contrast=0.0,
+            standardise=False,
+            texts=("gloss", "compound"),
+        ),
+    )
+
+
+def test_best_reads_captions_with_an_encoder_of_their_own():
+    best = PROFILES["best"]
+    assert best.caption_encoder
+    assert best.caption_encoder != best.encoder
+    assert best.track is None
+    assert best.scoring.standardise  # of two encoders, a plain sum would be refused
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profiles_models_are_among_those_that_are_listed(profile: str):
+    settings = PROFILES[profile]
+    for name in (settings.encoder, settings.caption_encoder or settings.encoder):
+        assert find_model(name).name == name
+    for name in settings.llms:
+        assert find_model(name).name in ("embedded", "openai:MODEL")

@@ -1,0 +1,275 @@
+"""Fusing scores by three methods, and runs into one run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import sqrt
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from toys import OWL, PAPER, WordEncoder, explains, says
+
+from admire import (
+    Candidate,
+    Run,
+    Settings,
+    UserError,
+    compare_runs,
+    rank,
+    read_submission,
+    write_run,
+)
+from admire.base.choices import Fusion
+from admire.models.llm import open_llm
+from admire.rankers.scorer import comparable, fuse_scores, rank_names
+from admire.runs.fusion import fuse
+from admire.runs.past_runs import read_run
+from admire.scores.evaluation import score_items
+
+METHODS = get_args(Fusion)
+A, B = np.array([0.9, 0.5, 0.1]), np.array([2.0, 4.0, 3.0])
+
+# ------------------------------------------------------------------------------------ golden values
+
+
+@pytest.mark.parametrize(
+    ("method", "weights", "expected"),
+    [
+        # A stands at 1, 2, 3 and B at 3, 1, 2; with weights 3 and 1.
+        ("borda", [1, 1], [(2 + 0) / 2, (1 + 2) / 2, (0 + 1) / 2]),
+        ("borda", [3, 1], [6 / 4, 5 / 4, 1 / 4]),
+        ("rrf", [1, 1], [(1 / 61 + 1 / 63) / 2, (1 / 62 + 1 / 61) / 2, (1 / 63 + 1 / 62) / 2]),
+        ("rrf", [3, 1], [(3 / 61 + 1 / 63) / 4, (3 / 62 + 1 / 61) / 4, (3 / 63 + 1 / 62) / 4]),
+        # A's deviation is 0.4 √(2/3), B's √(2/3).
+        ("scores", [1, 1], [0, sqrt(1.5) / 2, -sqrt(1.5) / 2]),
+        ("scores", [3, 1], [sqrt(1.5) / 2, sqrt(1.5) / 4, -3 * sqrt(1.5) / 4]),
+    ],
+)
+def test_fused_scores_are_those_worked_out_by_hand(method, weights, expected):
+    assert fuse_scores([A, B], weights, method) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("borda", [2.5, 0.5, 2.5, 0.5]),
+        ("rrf", [1 / 61.5, 1 / 63.5, 1 / 61.5, 1 / 63.5]),
+        ("scores", [1, -1, 1, -1]),
+    ],
+)
+def test_equal_candidates_share_their_ranks(method, expected):
+    tied = np.array([0.3 + 1e-12, 0.1, 0.3, 0.1])
+    assert comparable(tied, method) == pytest.approx(expected)
+    assert len(set(comparable(np.full(4, 0.7), method))) == 1
+
+
+# -------------------------------------------------------------------------------------- properties
+
+SCORES = arrays(float, 5, elements=st.integers(-50, 50).map(lambda k: k / 10))
+NAMES = "abcde"
+ANY = st.sampled_from(METHODS)
+
+
+@given(SCORES, ANY)
+def test_a_ranker_fused_with_itself_gives_its_order(scores, method):
+    assert rank_names(NAMES, fuse_scores([scores] * 3, [1, 2, 0.5], method)) == rank_names(
+        NAMES, scores
+    )
+
+
+@given(SCORES, SCORES, ANY)
+def test_a_weight_of_0_is_as_if_the_ranker_were_not_there(one, other, method):
+    fused = fuse_scores([one, other, one], [1, 0, 1], method)
+    assert rank_names(NAMES, fused) == rank_names(NAMES, one)
+
+
+@given(SCORES, SCORES, ANY, st.permutations(range(5)))
+def test_neither_the_order_of_rankers_nor_that_of_candidates_matters(one, other, method, places):
+    fused = fuse_scores([one, other], [1, 2], method)
+    assert fuse_scores([other, one], [4, 2], method) == pytest.approx(fused)
+    moved = fuse_scores([one[places], other[places]], [1, 2], method)
+    assert moved == pytest.approx(fused[places])
+
+
+@given(SCORES, SCORES, ANY)
+def test_what_both_rankers_prefer_is_preferred(one, other, method):
+    fused = fuse_scores([one, other], [1, 1], method)
+    both = (one[:, None] > one) & (other[:, None] > other)
+    assert (fused[:, None] > fused)[both].all()
+
+
+# -------------------------------------------------------------------------------------------- runs
+
+ITEMS = [
+    replace(OWL, sentence_type="idiomatic"),
+    replace(OWL, sentence="A night owl hooted.", sentence_type="literal"),
+]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    """A baseline, a run that takes all as idiomatic, and one that takes all as literal."""
+    made: dict[str, Run] = {
+        "baseline": rank(ITEMS, Settings(query="compound"), encoder=WordEncoder()),
+        "idiomatic": rank(ITEMS, PAPER, llms=[says("Idiomatic")], encoder=WordEncoder()),
+        "literal": rank(
+            ITEMS,
+            Settings(sense="vote"),
+            llms=[explains("Literal"), explains("Literal")],
+            encoder=WordEncoder(),
+        ),
+    }
+    for name, run in made.items():
+        write_run(run, tmp_path / name)
+    return [tmp_path / name for name in made]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_fused_with_itself_or_with_weight_1_is_that_run(runs, method):
+    for folders, weights in (([runs[1]] * 2, None), (runs, [0, 1, 0])):
+        fused = fuse(folders, weights=weights, method=method)
+        for found, expected in zip(fused.rankings, read_run(runs[1]).rankings, strict=True):
+            assert found.order == expected.order
+            assert found.predicted_type == "idiomatic"
+
+
+def test_a_fused_run_is_a_run_like_any_other(runs, tmp_path):
+    fused = fuse(runs, weights=[1, 2, 0.5], method="borda")
+    (submission,) = write_run(fused, tmp_path / "fused")
+    orders = [ranking.order for ranking in fused.rankings]
+    assert [row.order for row in read_submission(submission)] == orders
+    assert len(score_items(ITEMS, read_submission(submission), "fused")) == 2
+
+    scores = pd.read_csv(tmp_path / "fused" / "scores.csv")
+    assert len(scores) == 2 * 3
+    row = scores[(scores["item"] == 1) & (scores["candidate"] == "bird.png")].iloc[0]
+    parts = [read_run(run).rankings[0] for run in runs]
+    assert [row[f"score{k}"] for k in (1, 2, 3)] == [part.scores[0] for part in parts]
+    assert [row[f"rank{k}"] for k in (1, 2, 3)] == [
+        1 + part.order.index("bird.png") for part in parts
+    ]
+    points = np.array([3 - row[f"rank{k}"] for k in (1, 2, 3)])
+    assert row["score"] == pytest.approx(np.average(points, weights=[1, 2, 0.5]))
+
+    item = json.loads((tmp_path / "fused" / "items.jsonl").read_text().splitlines()[0])
+    assert item["order"] == list(orders[0])
+    assert item["fused"] == [
+        {"run": str(run), "weight": weight, "order": list(part.order)}
+        for run, weight, part in zip(runs, [1, 2, 0.5], parts, strict=True)
+    ]
+    record = json.loads((tmp_path / "fused" / "run.json").read_text())
+    assert (record["fusion"], record["items"]) == ("borda", 2)
+    assert [one["weight"] for one in record["fused"]] == [1, 2, 0.5]
+    for one, run in zip(record["fused"], runs, strict=True):
+        assert one["record"] == json.loads((run / "run.json").read_text())
+
+    table = compare_runs([runs[0], tmp_path / "fused"])
+    kept = table[table["run"] == str(tmp_path / "fused")].iloc[0]
+    assert kept[["method", "llm", "fusion", "weights"]].tolist() == [
+        "compound & CC",
+        "– &  & embedded",
+        "borda",
+        "1,2,0.5",
+    ]
+    again = fuse([tmp_path / "fused", runs[0]])
+    assert [ranking.predicted_type for ranking in again.rankings] == ["idiomatic"] * 2
+    write_run(again, tmp_path / "again")
+    assert "fusion" in compare_runs([tmp_path / "again"]).columns
+
+
+def test_the_sense_is_that_of_most_runs_by_weight_and_the_first_ones_in_a_tie(runs):
+    def senses(folders, weights=None):
+        return {ranking.predicted_type for ranking in fuse(folders, weights=weights).rankings}
+
+    baseline, idiomatic, literal = runs
+    assert senses(runs) == {"idiomatic"}
+    assert senses([baseline, literal, idiomatic]) == {"literal"}
+    assert senses([literal, idiomatic], [0.3, 0.4]) == {"idiomatic"}
+    assert senses([idiomatic, literal, literal], [0.3, 0.1, 0.2]) == {"idiomatic"}
+    assert senses([baseline, baseline]) == {None}
+    assert senses([baseline, literal], [1, 0]) == {"literal"}
+    sense = fuse([idiomatic, literal, literal], weights=[2, 1, 5]).rankings[0].interpretations[0]
+    assert (sense.sense.label, sense.sense.probability) == ("literal", 0.25)
+    assert (sense.sense.idiomatic, sense.sense.literal) == (1, 2)
+
+
+def test_a_fused_run_gives_its_sense_and_meanings_to_another_run(runs, tmp_path):
+    write_run(fuse(runs), tmp_path / "fused")
+    llm = open_llm(f"run:{tmp_path / 'fused'}")
+    run = rank(ITEMS, Settings(), llms=[llm], encoder=WordEncoder())
+    (reading,) = run.rankings[0].interpretations
+    assert reading.sense.label == "idiomatic"
+    assert reading.idiomatic.definitions == ("A person who is awake late.",)
+    assert reading.literal.definitions == ("bird with wings",)
+
+
+def test_candidates_may_stand_in_another_order_and_one_run_may_lack_the_gold(tmp_path):
+    turned = replace(OWL, candidates=OWL.candidates[::-1])
+    blind = replace(OWL, expected_order=None, sentence_type=None)
+    folders = [tmp_path / name for name in ("blind", "turned")]
+    for folder, item in zip(folders, (blind, turned), strict=True):
+        write_run(rank([item], Settings(query="compound"), encoder=WordEncoder()), folder)
+    (fused,) = fuse(folders).rankings
+    assert fused.order == read_run(folders[0]).rankings[0].order
+    assert fused.item.expected_order == OWL.expected_order
+
+
+# -------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        (ITEMS[:1], "other: has 1 items, .*baseline has 2"),
+        (
+            ITEMS[::-1],
+            r"Item 1 is 'night owl' in “My sister is a night owl\.” in .*baseline, and 'night owl' "
+            r"in “A night owl hooted\.” in .*other\. Only runs of the same items",
+        ),
+        (
+            [ITEMS[0], replace(ITEMS[1], candidates=OWL.candidates[:2])],
+            r"Item 2 \('night owl'\) has the candidate 'bike\.png' in .*baseline, but not in",
+        ),
+        (
+            [
+                replace(ITEMS[0], candidates=(*OWL.candidates, Candidate("a", caption="a"))),
+                ITEMS[1],
+            ],
+            r"Item 1 \('night owl'\) has the candidate 'a' in .*other, but not in .*baseline",
+        ),
+    ],
+)
+def test_runs_of_other_items_are_told_the_first_difference(runs, tmp_path, items, message):
+    blind = [replace(item, expected_order=None) for item in items]
+    write_run(rank(blind, Settings(query="compound"), encoder=WordEncoder()), tmp_path / "other")
+    with pytest.raises(UserError, match=message):
+        fuse([runs[0], runs[1], tmp_path / "other"])
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1], "3 runs need 3 weights, not 1"),
+        ([0, 0, 0], "All weights are 0"),
+        ([1, -1, 1], "weight cannot be -1: it is a number of at least 0"),
+        ([1, float("nan"), 1], "weight cannot be nan"),
+    ],
+)
+def test_weights_that_mean_nothing_are_refused(runs, weights, message):
+    with pytest.raises(UserError, match=message) as caught:
+        fuse(runs, weights=weights)
+    assert caught.value.settings == ("weight",)
+
+
+def test_one_run_or_an_unknown_method_cannot_be_fused(runs):
+    with pytest.raises(UserError, match="Give two run folders or more"):
+        fuse(runs[:1])
+    with pytest.raises(UserError, match=r"method cannot be 'bords'\. Did you mean 'borda'\?"):
+        fuse(runs, method="bords")  # type: ignore[arg-type]

@@ -1,0 +1,693 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains, says
+
+from admire import (
+    Candidate,
+    Item,
+    Scoring,
+    Settings,
+    UserError,
+    rank,
+    write_run,
+)
+from admire.base.files import unguarded
+from admire.models.encoders import Role, TextEncoder, Vectors
+from admire.models.encoders.cached import CachedEncoder, CachedTowers
+from admire.runs.run import Ranking
+from admire.senses import Sense
+from admire.senses.interpretation import Interpretation
+
+
+def test_an_idiomatic_sense_ranks_by_the_gloss_and_a_literal_one_by_the_compound():
+    for sense, best in [("Idiomatic", "person.png"), ("Literal", "bird.png")]:
+        run = rank([OWL], PAPER, llms=[says(sense)], encoder=WordEncoder())
+        assert run.rankings[0].order[0] == best
+        assert run.rankings[0].predicted_type == sense.lower()
+
+
+# Subtask B: the first candidate is nearest to the sequence, the last to the compound.
+SHOWN = Item(
+    "night owl",
+    "",
+    candidates=(
+        Candidate("desk.png", caption="a woman writes at a desk"),
+        Candidate("late.png", caption="a woman at a desk awake late"),
+        Candidate("owl.png", caption="an owl at night"),
+    ),
+    sequence=(
+        Candidate("sequence1", caption="a woman at a desk"),
+        Candidate("sequence2", caption="the woman writes"),
+    ),
+)
+
+
+def test_a_sequence_is_a_query_beside_the_meaning_of_the_sense_that_it_shows():
+    for query, best in [("compound", "owl.png"), ("sequence", "desk.png")]:
+        run = rank([SHOWN], Settings(query=query), encoder=WordEncoder())
+        assert run.rankings[0].order[0] == best
+        (prediction,) = run.predictions()
+        assert (prediction.expected_item, prediction.sentence_type) == (best, None)
+
+    settings = Settings(sense="vote", scoring=Scoring(standardise=True))
+    chat = explains("Idiomatic", '{"definitions": ["awake late"]}')
+    (ranking,) = rank([SHOWN], settings, llms=[chat], encoder=WordEncoder()).rankings
+    assert ranking.order[0] == "late.png"
+    assert ranking.predicted_type == "idiomatic"
+    votes = [prompt for prompt in chat.prompts if "or literally" in prompt]
+    assert all('Picture 2: "the woman writes"' in prompt for prompt in votes)
+    # Each query is brought to one scale; they count alike.
+    columns = np.array([[row["caption_sequence"], row["caption_gloss"]] for row in ranking.parts])
+    scaled = (columns - columns.mean(axis=0)) / columns.std(axis=0)
+    assert ranking.scores == pytest.approx(scaled.sum(axis=1))
+    # The mean of (woman, a, at, a, desk) and (the, woman, writes), each of unit length.
+    first, second = 1 / sqrt(7), 1 / sqrt(3)
+    shared = 4 * first + first + first + first + second + second  # a twice, woman, at, desk
+    length = sqrt(2 + 2 * first * second)
+    assert columns[0, 0] == pytest.approx(shared / (length * sqrt(8)))
+
+
+def test_what_the_sequence_does_not_have_says_so(tmp_path):
+    (tmp_path / "s1.png").write_text("a woman at a desk")
+    blind = replace(SHOWN, sequence=(Candidate("s1.png", tmp_path / "s1.png"),))
+
+    def says_so(items: list[Item], **settings: str) -> str:
+        with pytest.raises(UserError) as caught:
+            rank(items, Settings(**settings), llms=[says("Literal")], encoder=WordEncoder())
+        return str(caught.value)
+
+    assert "has no sentence to compare" in says_so([SHOWN], query="sentence")
+    assert "has no sequence to compare" in says_so([OWL], query="sequence")
+    assert "row 2 ('night owl') has no sequence" in says_so([SHOWN, OWL])
+    assert "nothing of the track caption" in says_so([blind], query="sequence")
+    assert "no sequence with captions" in says_so([blind], sense="vote")
+
+
+def test_pictures_of_a_sequence_are_compared_with_those_of_the_candidates(tmp_path):
+    def picture(name: str, shows: str) -> Candidate:
+        (tmp_path / name).write_text(shows)
+        return Candidate(name, tmp_path / name)
+
+    item = replace(
+        SHOWN,
+        sequence=(picture("s1.png", "woman desk"), picture("s2.png", "woman lamp")),
+        candidates=(picture("a.png", "owl tree"), picture("b.png", "woman bed lamp")),
+    )
+    run = rank([item], Settings(query="sequence"), encoder=PictureEncoder())
+    assert run.rankings[0].order == ("b.png", "a.png")
+
+
+def test_a_literal_sense_asks_for_no_gloss_with_a_hard_gate_and_for_one_with_a_soft():
+    for gate, asked in [("hard", 5), ("soft", 6)]:
+        chat = says("Literal")
+        rank(
+            [OWL],
+            Settings(sense="vote", meanings="gloss", scoring=Scoring(gate=gate)),
+            llms=[chat],
+            encoder=WordEncoder(),
+        )
+        assert len(chat.prompts) == asked
+
+
+def test_votes_are_asked_for_as_often_as_set():
+    chat = says("Literal")
+    settings = Settings(sense="vote", meanings="gloss", votes=3, scoring=Scoring())
+    run = rank([OWL], settings, llms=[chat], encoder=WordEncoder())
+    assert run.rankings[0].interpretations[0].sense.literal == 3
+
+
+def test_the_ensemble_averages_the_models_scores():
+    alone = [
+        rank([OWL], PAPER, llms=[says(s)], encoder=WordEncoder()).rankings[0].scores
+        for s in ("Idiomatic", "Literal")
+    ]
+    both = rank([OWL], PAPER, llms=[says("Idiomatic"), says("Literal")], encoder=WordEncoder())
+    assert both.rankings[0].scores == pytest.approx(np.mean(alone, axis=0))
+    assert [i.llm for i in both.rankings[0].interpretations] == ["says Idiomatic", "says Literal"]
+
+
+@pytest.mark.parametrize(("query", "best"), [("compound", "bird.png"), ("sentence", "person.png")])
+def test_baselines_ask_no_model(query, best):
+    item = Item("night owl", "A person awake late is a night owl.", candidates=OWL.candidates)
+    run = rank([item], Settings(query=query), encoder=WordEncoder())
+    assert run.rankings[0].order[0] == best
+    assert run.rankings[0].predicted_type is None
+
+
+def test_given_senses_are_taken_as_they_are_and_missing_ones_refused():
+    settings = Settings(sense="given", meanings="gloss", scoring=Scoring())
+    known = Item(OWL.compound, OWL.sentence, candidates=OWL.candidates, sentence_type="literal")
+    run = rank([known], settings, llms=[says("Idiomatic")], encoder=WordEncoder())
+    assert run.rankings[0].predicted_type == "literal"
+    with pytest.raises(UserError, match=r"'night owl'.*sentence_type"):
+        rank([OWL], settings, llms=[says("Idiomatic")], encoder=WordEncoder())
+
+
+def test_no_readable_vote_ranks_by_the_compound_and_says_so(caplog):
+    run = rank([OWL], PAPER, llms=[says("Hard to say.")], encoder=WordEncoder())
+    assert run.rankings[0].order[0] == "bird.png"
+    assert run.rankings[0].predicted_type is None
+    assert "no vote on 'night owl' could be read" in caplog.text
+
+
+def test_no_gloss_ranks_by_the_compound_and_says_so(caplog):
+    run = rank([OWL], PAPER, llms=[says("Idiomatic", gloss="")], encoder=WordEncoder())
+    assert run.rankings[0].order[0] == "bird.png"
+    assert "no meaning of 'night owl'" in caplog.text
+
+
+def test_images_and_captions_count_as_far_as_the_encoder_reads_them(tmp_path, caplog):
+    (tmp_path / "person.png").write_text("a person awake late")
+    (tmp_path / "bird.png").write_text("an owl")
+    item = Item(
+        "night owl",
+        "A night owl.",
+        candidates=(
+            Candidate("bird.png", tmp_path / "bird.png", "nothing"),
+            Candidate("person.png", tmp_path / "person.png", "an owl"),
+        ),
+    )
+    by_caption = rank([item], PAPER, llms=[says("Literal")], encoder=WordEncoder())
+    assert by_caption.rankings[0].order[0] == "person.png"
+    assert caplog.text.count("captions alone decide") == 1
+    images = Settings(sense="vote", meanings="gloss", track="image", scoring=Scoring())
+    by_image = rank([item], images, llms=[says("Literal")], encoder=PictureEncoder())
+    assert by_image.rankings[0].order[0] == "bird.png"
+    both = rank([item], PAPER, llms=[says("Idiomatic")], encoder=PictureEncoder())
+    assert both.record["settings"]["track"] == "image+caption"
+    assert both.rankings[0].order[0] == "person.png"
+
+
+@pytest.mark.parametrize(
+    ("track", "candidates", "message"),
+    [
+        ("image", OWL.candidates, "No candidate has images"),
+        ("image+caption", OWL.candidates, "No candidate has images"),
+        (
+            "image",
+            (Candidate("1", Path("1.png"), "a"), Candidate("2", Path("2.png"))),
+            "'words' reads no images. Use the track 'caption'",
+        ),
+        (
+            None,
+            (Candidate("1", Path("1.png")), Candidate("2", Path("2.png"))),
+            "'words' reads no images; there are no captions. Use the encoder sight, mclip:NAME",
+        ),
+        (
+            "image+caption",
+            (Candidate("1", Path("1.png"), "a"), Candidate("2", Path("2.png"))),
+            "'words' reads no images. Use the track 'caption', or an encoder .*mclip:NAME",
+        ),
+        (
+            "caption",
+            (Candidate("1", Path("1.png")), Candidate("2", Path("2.png"))),
+            "No candidate has captions. Use another track",
+        ),
+    ],
+)
+def test_a_track_that_cannot_be_ranked_by_is_refused(track, candidates, message):
+    item = Item("night owl", "A night owl.", candidates=candidates)
+    with pytest.raises(UserError, match=message):
+        rank([item], Settings(query="compound", track=track), encoder=WordEncoder())
+
+
+def test_items_without_candidates_cannot_be_ranked():
+    with pytest.raises(UserError, match=r"row 1 \('night owl'\) has no candidates"):
+        rank(
+            [Item("night owl", "A night owl.")],
+            PAPER,
+            llms=[says("Literal")],
+            encoder=WordEncoder(),
+        )
+
+
+def test_a_model_that_fails_names_the_item_and_keeps_what_was_answered():
+    from admire.models.llm.cached import CachedChat
+
+    other = Item("cold feet", "He got cold feet.", candidates=OWL.candidates)
+    broken = True
+
+    def answer(prompt: str) -> str:
+        if broken and "cold feet" in prompt:
+            raise UserError("the server died.")
+        return "Literal"
+
+    chat = ScriptedChat(answer)
+    with pytest.raises(UserError, match=r"'cold feet': the server died.*same command again"):
+        rank([OWL, other], PAPER, llms=[CachedChat(chat)], encoder=WordEncoder())
+    broken = False
+    chat.prompts.clear()
+    rank([OWL, other], PAPER, llms=[CachedChat(chat)], encoder=WordEncoder())
+    assert all("cold feet" in prompt for prompt in chat.prompts)
+    assert len(chat.prompts) == 5
+
+
+def test_many_asks_under_way_at_once_give_the_same_run():
+    items = [Item(f"owl{k}", f"An owl{k}.", candidates=OWL.candidates) for k in range(20)]
+
+    def answer(prompt: str) -> str:
+        return "Literal" if "or literally" in prompt else "A person awake late."
+
+    one = rank(items, PAPER, llms=[ScriptedChat(answer)], encoder=WordEncoder())
+    many = rank(items, PAPER, llms=[ScriptedChat(answer, parallel=8)], encoder=WordEncoder())
+    assert [r.order for r in one.rankings] == [r.order for r in many.rankings]
+    assert [r.item for r in many.rankings] == items
+
+
+# --------------------------------------------------------------------- tracks and encoders
+
+
+class Reader:
+    """Knows the vectors of some texts, and remembers each text that it was given and its role."""
+
+    batch = 8
+
+    def __init__(self, name: str, vectors: dict[str, Sequence[float]]):
+        self.name = name
+        self.identity = f"{name}:1"
+        self.vectors = vectors
+        self.read: list[tuple[str, str]] = []
+
+    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
+        self.read += [(role, text) for text in texts]
+        return np.array([self.vectors[text] for text in texts], dtype=np.float32)
+
+
+class Seer(Reader):
+    """As Reader, and knows the vectors of some files by their names."""
+
+    def encode_images(self, images: Sequence[Path]) -> Vectors:
+        self.read += [("image", image.name) for image in images]
+        return np.array([self.vectors[image.name] for image in images], dtype=np.float32)
+
+
+def like(compound: float, gloss: float = 0.0, width: int = 3) -> list[float]:
+    """A unit vector with these cosines to the compound's and the gloss's."""
+    rest = sqrt(1 - compound**2 - gloss**2)
+    return [compound, gloss, rest, *[0.0] * (width - 3)]
+
+
+def queries(width: int) -> dict[str, list[float]]:
+    return {"night owl": like(1, 0, width), "late person": like(0, 1, width)}
+
+
+def eyes() -> Seer:
+    """Of 3 dimensions; over a, b and c its cosines standardise to multiples of √1.5."""
+    pictures = {"a.png": like(0.8, 0.0), "b.png": like(0.0, 0.8), "c.png": like(0.4, 0.4)}
+    return Seer("eyes", queries(3) | pictures)
+
+
+def reader() -> Reader:
+    """Of 4 dimensions; over A, B and C its cosines standardise to multiples of √0.5."""
+    captions = {"A": like(0.0, 0.6, 4), "B": like(0.6, 0.6, 4), "C": like(0.6, 0.0, 4)}
+    return Reader("reader", queries(4) | captions)
+
+
+def one_space() -> Seer:
+    """The pictures of ``eyes`` and the captions of ``reader`` in the same 3 dimensions."""
+    captions = {"A": like(0.0, 0.6), "B": like(0.6, 0.6), "C": like(0.6, 0.0)}
+    return Seer("both", eyes().vectors | captions)
+
+
+def item(*candidates: str, compound: str = "night owl") -> Item:
+    """``aA`` is a candidate with the image a.png and the caption A, ``a-`` and ``-A`` lack one."""
+    return Item(
+        compound,
+        f"A {compound}.",
+        candidates=tuple(
+            Candidate(
+                f"{image}{caption}",
+                None if image == "-" else Path(f"{image}.png"),
+                None if caption == "-" else caption,
+            )
+            for image, caption in candidates
+        ),
+    )
+
+
+PAIRS = item("aA", "bB", "cC")
+WEIGHTED = Scoring(image_weight=2, caption_weight=0.5, contrast=0.5, standardise=True)
+BASELINE = Settings(query="compound")
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
+    """Name, device and precision of each encoder that a run opens: eyes, reader, words or both."""
+    opened: list[tuple[str, str, str]] = []
+
+    def open_encoder(name: str, *, device: str, precision: str) -> TextEncoder:
+        opened.append((name, device, precision))
+        return {"eyes": eyes, "reader": reader, "words": WordEncoder, "both": one_space}[name]()
+
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
+    return opened
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_images_and_captions_are_compared_by_encoders_of_their_own(opened, by_name):
+    settings = Settings(
+        encoder="eyes",
+        caption_encoder="reader",
+        sense="vote",
+        meanings="gloss",
+        scoring=WEIGHTED,
+        device="cpu",
+    )
+    objects = {} if by_name else {"encoder": eyes(), "caption_encoder": reader()}
+    if not by_name:
+        settings = Settings(sense="vote", meanings="gloss", scoring=WEIGHTED, device="cpu")
+    run = rank([PAIRS], settings, llms=[says("Idiomatic", "late person")], **objects)
+    parts = pd.DataFrame(run.rankings[0].parts).set_index("candidate")
+    for column, cosines in [
+        ("image_compound", [0.8, 0, 0.4]),
+        ("image_gloss", [0, 0.8, 0.4]),
+        ("caption_compound", [0, 0.6, 0.6]),
+        ("caption_gloss", [0.6, 0.6, 0]),
+    ]:
+        assert parts[column].tolist() == pytest.approx(cosines, abs=1e-6)
+    # Standardised: image ±√1.5 and 0, caption -√2 = -2√½ and √½; gloss less half of the compound.
+    half = sqrt(0.5)
+    a = 2 * (-1.5 * sqrt(1.5)) + 0.5 * (half + half)
+    b = 2 * (1.5 * sqrt(1.5)) + 0.5 * (half - half / 2)
+    c = 0.5 * (-2 * half - half / 2)
+    assert run.rankings[0].scores == pytest.approx([a, b, c], abs=1e-5)
+    assert run.rankings[0].order == ("bB", "cC", "aA")
+    assert run.record["models"]["encoders"] == {
+        "image": {"name": "eyes", "identity": "eyes:1"},
+        "caption": {"name": "reader", "identity": "reader:1"},
+    }
+
+
+def test_one_encoder_weighs_the_plain_cosines_of_images_and_captions():
+    scoring = Scoring(image_weight=2, caption_weight=0.5)
+    settings = Settings(sense="vote", meanings="gloss", scoring=scoring)
+    run = rank([PAIRS], settings, llms=[says("Idiomatic", "late person")], encoder=one_space())
+    # gloss: 2 · (0, 0.8, 0.4) + 0.5 · (0.6, 0.6, 0)
+    assert run.rankings[0].scores == pytest.approx([0.3, 1.9, 0.8], abs=1e-6)
+    literal = rank([PAIRS], settings, llms=[says("Literal")], encoder=one_space())
+    # compound: 2 · (0.8, 0, 0.4) + 0.5 · (0, 0.6, 0.6)
+    assert literal.rankings[0].scores == pytest.approx([1.6, 0.3, 1.1], abs=1e-6)
+
+
+def test_plain_sums_need_one_encoder_of_images_and_captions(opened):
+    plain = Settings(query="compound", encoder="eyes", scoring=Scoring())
+    with pytest.raises(UserError, match=r"encoders of their own.*Standardise them"):
+        rank([PAIRS], plain, caption_encoder=reader())
+    # of one encoder, opened twice
+    rank([PAIRS], plain, encoder=one_space(), caption_encoder=one_space())
+    # where the other one has nothing to say
+    by_image = rank([item("a-", "b-")], plain, caption_encoder=reader())
+    assert by_image.rankings[0].scores == pytest.approx([0.8, 0], abs=1e-6)
+    by_caption = rank([item("-A", "-B")], plain, caption_encoder=reader())
+    assert by_caption.rankings[0].scores == pytest.approx([0, 0.6], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("track", "ranked", "needed"),
+    [
+        (None, PAIRS, {"image": "eyes", "caption": "reader"}),
+        ("image+caption", PAIRS, {"image": "eyes", "caption": "reader"}),
+        ("image", PAIRS, {"image": "eyes"}),
+        ("caption", PAIRS, {"caption": "reader"}),
+        (None, item("a-", "b-"), {"image": "eyes"}),
+        (None, item("-A", "-B"), {"caption": "reader"}),
+    ],
+)
+def test_only_the_encoders_that_are_needed_are_opened(opened, track, ranked, needed):
+    settings = Settings(
+        query="compound",
+        track=track,
+        encoder="eyes",
+        caption_encoder="reader",
+        device="cuda",
+        precision="bfloat16",
+    )
+    run = rank([ranked], settings)
+    assert sorted(opened) == sorted((name, "cuda", "bfloat16") for name in needed.values())
+    found = {kind: one["name"] for kind, one in run.record["models"]["encoders"].items()}
+    assert found == needed
+    kept = run.record["settings"]
+    assert kept["track"] == "+".join(needed)
+    assert (kept["encoder"], kept["caption_encoder"]) == ("eyes", "reader")
+    assert (kept["device"], kept["precision"]) == ("cuda", "bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("objects", "needed"),
+    [
+        ({"encoder": eyes()}, ["reader"]),
+        ({"caption_encoder": reader()}, ["eyes"]),
+        ({"encoder": eyes(), "caption_encoder": reader()}, []),
+    ],
+)
+def test_an_object_goes_before_a_name(opened, objects, needed):
+    settings = Settings(query="compound", encoder="eyes", caption_encoder="reader")
+    run = rank([PAIRS], settings, **objects)
+    assert [name for name, _, _ in opened] == needed
+    assert run.record["models"]["encoders"]["image"]["identity"] == "eyes:1"
+    assert run.record["models"]["encoders"]["caption"]["identity"] == "reader:1"
+
+
+@pytest.mark.parametrize("caption_encoder", [None, reader()])
+def test_an_encoder_without_images_is_warned_of_once(caplog, caption_encoder):
+    ranked = [PAIRS, item("aA", "bB", compound="late person")]
+    run = rank(ranked, BASELINE, encoder=WordEncoder(), caption_encoder=caption_encoder)
+    assert caplog.text.count("'words' reads no images: captions alone decide") == 1
+    found = run.record["models"]["encoders"]
+    assert found.keys() == {"caption"}
+    assert found["caption"]["name"] == ("reader" if caption_encoder else "words")
+    assert "image_compound" not in run.rankings[0].parts[0]
+
+
+def test_a_caption_encoder_does_not_make_a_blind_one_see():
+    for track in ("image", "image+caption"):
+        settings = Settings(query="compound", track=track)
+        with pytest.raises(UserError, match=r"'words' reads no images\. Use the track"):
+            rank([PAIRS], settings, encoder=WordEncoder(), caption_encoder=reader())
+
+
+def test_candidates_may_lack_an_image_or_a_caption(tmp_path):
+    ranked = [item("aA", "-B", "c-"), item("-A", "-C"), item("a-", "b-")]
+    scoring = Scoring(image_weight=2, caption_weight=0.5, standardise=True)
+    settings = Settings(sense="vote", meanings="gloss", scoring=scoring)
+    run = rank(ranked, settings, llms=[says("Literal")], encoder=eyes(), caption_encoder=reader())
+    # Images a and c, captions A and B: 1 and -1 each; what is not there adds nothing.
+    assert run.rankings[0].scores == pytest.approx([2 - 0.5, 0.5, -2], abs=1e-5)
+    assert run.rankings[1].scores == pytest.approx([-0.5, 0.5], abs=1e-5)
+    assert run.rankings[2].scores == pytest.approx([2, -2], abs=1e-5)
+    assert [r.order[0] for r in run.rankings] == ["aA", "-C", "a-"]
+    write_run(run, tmp_path)
+    cells = pd.read_csv(tmp_path / "scores.csv", dtype=str, keep_default_na=False)
+    cells["candidate"] = cells["candidate"].map(unguarded)  # -B is no formula
+    assert (cells["image_compound"] == "").tolist() == [c[0] == "-" for c in cells["candidate"]]
+    assert (cells["caption_compound"] == "").tolist() == [c[1] == "-" for c in cells["candidate"]]
+
+
+@pytest.fixture
+def embedded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that the embedded profile opens: e5 reads, sight reads the same and sees."""
+    opened: list[str] = []
+
+    def open_encoder(name: str, **_: str) -> TextEncoder:
+        opened.append(name)
+        known = one_space().vectors
+        return Seer(name, known) if name == "sight" else Reader(name, known)
+
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
+    return opened
+
+
+def test_pictures_without_any_caption_are_looked_at(embedded, caplog):
+    run = rank([item("a-", "b-", "c-")], BASELINE)
+    assert run.rankings[0].order == ("a-", "c-", "b-")
+    assert embedded == ["sight"]
+    assert run.record["settings"]["encoder"] == "sight"
+    assert run.record["settings"]["scoring"]["image_weight"] == 1
+    (line,) = [one.getMessage() for one in caplog.records]
+    assert line == "3 of 3 candidates have no caption: the encoder sight looks at the pictures."
+
+
+def test_where_some_captions_are_missing_pictures_count_half(embedded, caplog):
+    # The compound's cosines: images 0.8, 0 and 0.4; captions B and C 0.6, A 0.
+    mixed = item("a-", "bB", "cA")
+    run = rank([mixed], BASELINE)
+    half = sqrt(1.5) / 2
+    assert run.rankings[0].scores == pytest.approx([half, 1 - half, -1], abs=1e-5)
+    assert embedded == ["sight"]
+    kept = run.record["settings"]
+    assert (kept["track"], kept["scoring"]["image_weight"]) == ("image+caption", 0.5)
+    assert "1 of 3 candidates have no caption" in caplog.text
+    assert "count half as much as captions" in caplog.text
+    # A weight of the user's own is halved, not replaced.
+    heavy = Settings(query="compound", scoring=Scoring(image_weight=4, standardise=True))
+    assert rank([mixed], heavy).rankings[0].scores[0] == pytest.approx(2 * sqrt(1.5), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ranked", "settings", "objects"),
+    [
+        (PAIRS, BASELINE, {}),
+        (item("-A", "-B"), BASELINE, {}),
+        (item("a-", "bB", "cA"), Settings(query="compound", track="caption"), {}),
+        (item("a-", "bB", "cA"), Settings(query="compound", caption_encoder="reader"), {}),
+        (item("a-", "bB", "cA"), BASELINE, {"encoder": one_space()}),
+    ],
+)
+def test_nobody_looks_where_captions_are_whole_or_something_was_chosen(
+    embedded, ranked, settings, objects
+):
+    rank([ranked], settings, **objects)
+    assert "sight" not in embedded
+
+
+@pytest.mark.parametrize("track", ["image", "caption"])
+def test_towers_of_two_widths_are_refused(track):
+    broken = one_space()
+    broken.vectors |= {"a.png": like(0.8, 0, 5), "b.png": like(0.8, 0, 5)}
+    if track == "caption":
+        broken.vectors |= {"A": like(0.8, 0, 5), "B": like(0.8, 0, 5)}
+    settings = Settings(query="compound", track=track)
+    with pytest.raises(UserError, match=r"'both' gives vectors of 3 and 5.*not of one space"):
+        rank([item("aA", "bB")], settings, encoder=broken)
+
+
+class SeerTowers(Reader):
+    """As Seer, with the two steps that the cache wants to be between."""
+
+    def prepare_image(self, path: Path) -> str:
+        return path.name
+
+    def encode_prepared(self, images: Sequence[str]) -> Vectors:
+        self.read += [("image", image) for image in images]
+        return np.array([self.vectors[image] for image in images], dtype=np.float32)
+
+
+def pictures(folder: Path) -> list[Item]:
+    """Two items with the same three images and captions; the images are there."""
+    for name in "abc":
+        (folder / f"{name}.png").write_text(name)
+    candidates = tuple(
+        Candidate(name, folder / f"{name}.png", name.upper()) for name in ("a", "b", "c")
+    )
+    return [Item("night owl", f"{k} night owl.", candidates=candidates) for k in ("One", "Two")]
+
+
+QUERIES = [("query", "night owl"), ("query", "late person")]
+CAPTIONS = [("document", "A"), ("document", "B"), ("document", "C")]
+IMAGES = [("image", "a.png"), ("image", "b.png"), ("image", "c.png")]
+
+
+def test_two_encoders_are_given_each_text_and_image_once(tmp_path):
+    see, read = eyes(), reader()
+    llms = [says("Idiomatic", "late person"), says("Literal", "late person")]
+    rank(
+        pictures(tmp_path),
+        Settings(sense="vote", meanings="gloss"),
+        llms=llms,
+        encoder=see,
+        caption_encoder=read,
+    )
+    assert sorted(see.read) == sorted(QUERIES + IMAGES)
+    assert sorted(read.read) == sorted(QUERIES + CAPTIONS)
+
+
+def test_one_cached_encoder_is_given_each_text_and_image_once(tmp_path):
+    towers = SeerTowers("towers", one_space().vectors)
+    llms = [says("Idiomatic", "late person"), says("Literal", "late person")]
+    for _ in range(2):
+        encoder = CachedTowers(towers)
+        rank(
+            pictures(tmp_path), Settings(sense="vote", meanings="gloss"), llms=llms, encoder=encoder
+        )
+    assert sorted(towers.read) == sorted(QUERIES + CAPTIONS + IMAGES)
+
+
+def test_one_encoder_of_ones_own_is_given_each_text_and_image_once(tmp_path):
+    see = Seer("both", one_space().vectors)
+    llms = [says("Idiomatic", "late person"), says("Literal", "late person")]
+    rank(pictures(tmp_path), Settings(sense="vote", meanings="gloss"), llms=llms, encoder=see)
+    assert sorted(see.read) == sorted(QUERIES + CAPTIONS + IMAGES)
+
+
+def test_a_missing_key_is_told_before_an_encoder_is_opened(opened):
+    with pytest.raises(UserError, match="set OPENAI_API_KEY"):
+        rank([PAIRS], Settings(llms=("openai:gpt-4o",), encoder="eyes"))
+    assert opened == []
+
+
+def test_a_caption_encoder_shares_no_vectors_with_the_image_encoder(tmp_path):
+    towers, read = SeerTowers("towers", one_space().vectors), reader()
+    run = rank(
+        pictures(tmp_path),
+        BASELINE,
+        encoder=CachedTowers(towers),
+        caption_encoder=CachedEncoder(read),
+    )
+    assert ("query", "night owl") in towers.read
+    assert ("query", "night owl") in read.read
+    captions = [part["caption_compound"] for part in run.rankings[0].parts]
+    assert captions == pytest.approx([0, 0.6, 0.6], abs=1e-6)
+
+
+def test_the_predicted_type_is_the_models_label_and_of_several_that_differ_the_votes():
+    def predicted(*senses: Sense) -> str | None:
+        readings = tuple(Interpretation("m", sense) for sense in senses)
+        return Ranking(OWL, readings, np.zeros(3), (), ()).predicted_type
+
+    sure = Sense("idiomatic", 0.6, idiomatic=2, literal=3)  # two of a detector's heads, but surer
+    assert predicted(sure) == "idiomatic"
+    assert predicted(sure, Sense("literal", 0.4, idiomatic=2, literal=3)) == "literal"
+    assert predicted(sure, Sense("literal", 0.4, idiomatic=3, literal=1)) == "idiomatic"
+    assert predicted() is None
+
+
+def votes(*senses: str) -> ScriptedChat:
+    """A chat model that votes so, one after the other."""
+    left = iter(senses)
+    return ScriptedChat(
+        lambda prompt: next(left) if "or literally" in prompt else "Awake late.",
+        name=" ".join(senses),
+    )
+
+
+@pytest.mark.parametrize(
+    ("chats", "below", "unsure"),
+    [
+        (["IIIIL"], 0.8, False),  # 0.8
+        (["IIIIL"], 0.81, True),
+        (["LLLLI"], 0.8, False),  # 1 - 0.2
+        (["IIIII"], 1.0, False),
+        (["????I"], 1.0, False),  # what could be read is all of one mind
+        (["?????"], 0.6, True),
+        (["IIIII", "LLLLL"], 0.6, True),  # both are sure, but of different senses
+        (["LLLLI", "LLLLI", "LLLLI"], 0.8, False),
+        (["IIIIL", "?????"], 0.8, False),
+        (["?????"], None, False),
+    ],
+)
+def test_an_item_is_unsure_where_the_mean_probability_is_below_and_ranked_all_the_same(
+    chats, below, unsure
+):
+    words = {"I": "Idiomatic", "L": "Literal", "?": "Hard to say."}
+    orders = []
+    for settings in (PAPER, replace(PAPER, abstain_below=below)):
+        models = [votes(*(words[letter] for letter in chat)) for chat in chats]
+        (ranking,) = rank([OWL], settings, llms=models, encoder=WordEncoder()).rankings
+        orders.append((ranking.order, ranking.predicted_type))
+    assert ranking.unsure == unsure
+    assert ranking.prediction.unsure == unsure
+    assert orders[0] == orders[1]
+
+
+def test_what_tells_no_sense_cannot_be_unsure_of_one():
+    with pytest.raises(UserError, match="no sense is told"):
+        Settings(query="sentence", abstain_below=0.8)
+    assert Settings(query="sentence", rankers=("listwise",), abstain_below=0.8).abstain_below

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from judges import Judge
+from toys import OWL, PAPER, WordEncoder, explains, says
+
+from admire import (
+    Candidate,
+    Item,
+    Scoring,
+    Settings,
+    UserError,
+    compare_runs,
+    rank,
+    read_items,
+    read_submission,
+    write_run,
+)
+from admire.runs.past_runs import read_run
+from admire.runs.tuning import tune
+from admire.scores.evaluation import score_items
+
+
+def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
+    portuguese = Item("pé frio", "Um pé frio.", "pt-br", OWL.candidates)
+    models = [says("Idiomatic"), says("Literal")]
+    source = tmp_path / "manifest.csv"
+    source.write_text("any")
+    run = rank([OWL, portuguese], PAPER, llms=models, encoder=WordEncoder(), source=tmp_path)
+    written = write_run(run, tmp_path / "run")
+
+    assert [path.name for path in written] == ["submission_en.tsv", "submission_pt-br.tsv"]
+    submission = read_submission(written[0])
+    assert [p.order for p in submission] == [run.rankings[0].order]
+    assert [p.sentence for p in submission] == [OWL.sentence]
+
+    scores = pd.read_csv(tmp_path / "run" / "scores.csv", keep_default_na=False)
+    assert len(scores) == 2 * 2 * 3  # items, models, candidates
+    owl = scores[(scores["item"] == 1) & (scores["candidate"] == "person.png")].set_index("llm")
+    idiomatic = owl.loc["says Idiomatic"]
+    # gloss: a person who is awake late; caption: a person awake late: 4 shared of 6 and 4 words
+    assert float(idiomatic["caption_gloss"]) == pytest.approx(4 / 24**0.5, abs=1e-6)
+    assert idiomatic["llm_score"] == float(idiomatic["caption_gloss"])
+    assert idiomatic["votes_idiomatic"] == 5
+    assert idiomatic["gloss"] == "A person who is awake late."
+    assert owl["score"].nunique() == 1
+    best = scores[(scores["item"] == 1) & (scores["rank"] == 1)]["candidate"].unique()
+    assert best.tolist() == [run.rankings[0].order[0]]
+
+    lines = (tmp_path / "run" / "items.jsonl").read_text(encoding="utf-8").splitlines()
+    first = json.loads(lines[0])
+    assert first["order"] == list(run.rankings[0].order)
+    assert first["expected_order"] == list(OWL.expected_order or ())
+    assert first["interpretations"][0]["sense"]["idiomatic"] == 5
+    assert "pé frio" in lines[1]
+
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["source"] == {
+        "path": str(tmp_path),
+        "sha256": hashlib.sha256(b"any").hexdigest(),
+    }
+    assert record["settings"]["scoring"]["gate"] == "hard"
+    assert record["settings"]["seed"] == 0
+    assert [m["name"] for m in record["models"]["llms"]] == ["says Idiomatic", "says Literal"]
+    assert {m["sense"] for m in record["models"]["llms"]} == {"vote"}
+    assert record["models"]["detector"] is None
+    assert record["models"]["encoders"]["caption"]["identity"] == "words:1"
+    assert set(record["prompts"]) >= {"sense_en.j2", "gloss_en.j2"}
+    assert set(record["versions"]) >= {"admire-idioms", "python", "numpy"}
+    assert set(record["seconds"]) == {"senses and meanings", "encoding and scores"}
+
+
+def test_a_run_folder_holds_every_wording_of_both_senses_and_its_cosines(tmp_path):
+    literal = replace(OWL, sentence="A night owl hooted.")
+    chat = explains("Idiomatic", literal="I'm sorry.")
+    run = rank(
+        [OWL, literal],
+        Settings(sense="vote", votes=1),
+        llms=[chat, explains("Literal")],
+        encoder=WordEncoder(),
+    )
+    write_run(run, tmp_path)
+    lines = (tmp_path / "items.jsonl").read_text(encoding="utf-8").splitlines()
+    silent, whole = json.loads(lines[0])["interpretations"]
+    said = {"definitions": ["person awake late", "late worker"], "scene": "a lamp at night"}
+    assert silent["idiomatic"] == whole["idiomatic"] == said
+    assert silent["literal"] == {"definitions": [], "scene": None}
+    assert whole["literal"] == {"definitions": ["bird with wings"], "scene": "an owl in a tree"}
+
+    scores = pd.read_csv(tmp_path / "scores.csv").set_index(["item", "llm", "candidate"])
+    shown = scores.loc[(1, "explains Literal", "person.png")]
+    # Its caption is "a person awake late"; the first definition has three of its four words.
+    assert shown["caption_gloss"] == pytest.approx(3 / sqrt(4 * 3))
+    assert shown["caption_gloss2"] == pytest.approx(1 / sqrt(4 * 2))
+    assert shown["caption_literal_scene"] == pytest.approx(1 / sqrt(4 * 5))  # "a"
+    assert shown["gloss"] == "person awake late"
+    missing = scores.loc[(1, "explains Idiomatic")]
+    assert missing[["caption_literal", "caption_literal_scene"]].isna().all(axis=None)
+    assert missing["caption_scene"].notna().all()
+    assert json.loads((tmp_path / "run.json").read_text())["settings"]["meanings"] == "both"
+
+
+def test_a_run_read_again_is_the_run_that_was_written(tmp_path):
+    half = replace(OWL, candidates=(*OWL.candidates[:2], Candidate("bike.png", Path("bike.png"))))
+    sequence = (Candidate("sequence1", caption="a desk"), Candidate("s2.png", caption="a clock"))
+    shown = replace(OWL, sentence="", sequence=sequence, expected_item="bird.png")
+    worths = {caption.caption or "": 0.5 for caption in OWL.candidates}
+    for item, rankers, llm in (
+        (half, ("embeddings",), explains("Literal")),
+        (shown, ("embeddings", "listwise", "pointwise"), Judge(worths)),
+    ):
+        settings = Settings(rankers=rankers, sense="vote", track="caption")
+        run = rank([item], settings, llms=[llm], encoder=WordEncoder())
+        write_run(run, tmp_path / "run")
+        found = read_run(tmp_path / "run")
+        assert found.record == json.loads(json.dumps(run.record))
+        (read,), (made,) = found.rankings, run.rankings
+        things = [replace(one, image=None) for one in item.candidates]
+        assert read.item == replace(item, candidates=tuple(things))
+        assert read.scores.tolist() == made.scores.tolist()
+        assert (read.order, read.interpretations) == (made.order, made.interpretations)
+        assert read.predicted_type == made.predicted_type
+        assert read.parts == tuple(
+            {name: cell for name, cell in part.items() if cell not in ("", None) and cell == cell}
+            for part in made.parts
+        )
+        for back, said in zip(read.judgements, made.judgements, strict=True):
+            assert back.row() == said.row()
+
+
+def test_a_run_folder_is_replaced_by_a_run_and_nothing_else_is(tmp_path):
+    run = rank([OWL], Settings(query="compound"), encoder=WordEncoder())
+    write_run(run, tmp_path / "run")
+    write_run(run, tmp_path / "run")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="thesis"):
+        write_run(run, tmp_path / "notes")
+    assert [path.name for path in (tmp_path / "notes").iterdir()] == ["thesis.txt"]
+
+
+# ------------------------------------------------------------------------------ Subtask B
+
+
+def test_a_run_of_subtask_b_leaves_its_submission_and_is_compared_but_not_tuned(tmp_path):
+    shown = Item(
+        "night owl",
+        "",
+        candidates=OWL.candidates,
+        sentence_type="idiomatic",
+        sequence=(Candidate("sequence1", caption="a person awake"),),
+        expected_item="person.png",
+    )
+    run = rank([shown], Settings(sense="vote"), llms=[explains("Literal")], encoder=WordEncoder())
+    (path,) = write_run(run, tmp_path / "run")
+    (prediction,) = read_submission(path)
+    assert (prediction.expected_item, prediction.sentence_type) == ("person.png", "literal")
+    row = json.loads((tmp_path / "run" / "items.jsonl").read_text())
+    assert (row["sequence"], row["expected_item"]) == (
+        [{"name": "sequence1", "caption": "a person awake"}],
+        "person.png",
+    )
+    assert row["predicted_type"] == "literal"
+    table = compare_runs([tmp_path / "run"])
+    figures = table[table["group"] == "all"].set_index("metric")["mean"].to_dict()
+    assert figures == {"item_accuracy": 1.0, "sense_accuracy": 0.0}
+    with pytest.raises(UserError, match="Subtask B"):
+        tune(tmp_path / "run")
+
+
+def test_a_blind_submission_is_filled_in_under_its_own_name(tmp_path):
+    source = tmp_path / "submission_Turkish.tsv"
+    source.write_text("any")
+    item = replace(OWL, compound="night owl 1", language="tr")
+    run = rank([item, item], Settings(query="compound"), encoder=WordEncoder(), source=source)
+    (path,) = write_run(run, tmp_path / "run")
+    assert path.name == "submission_Turkish.tsv"
+    assert [p.compound for p in read_submission(path)] == ["night owl 1", "night owl 1"]
+
+
+@pytest.mark.parametrize("language", ["Turkish", "Chinese"])
+def test_each_row_of_admire_2_is_ordered_in_its_place(shared, tmp_path, language):
+    source = shared / "admire2" / f"submission_{language}.tsv"
+    items = read_items(source)
+    run = rank(items, Settings(query="compound"), encoder=WordEncoder(), source=source)
+    (path,) = write_run(run, tmp_path / "run")
+    assert path.name == source.name
+    predictions = read_submission(path)
+    for item, prediction in zip(items, predictions, strict=True):
+        assert (prediction.compound, prediction.sentence) == (item.compound, item.sentence)
+        assert sorted(prediction.order) == sorted(one.name for one in item.candidates)
+    # Once there is gold, each row is scored against its own.
+    gold = [replace(i, expected_order=p.order) for i, p in zip(items, predictions, strict=True)]
+    assert score_items(gold, predictions, "mine")["top1"].mean() == 1.0
+
+
+# ------------------------------------------------------------------------------ many run folders
+
+CORUJA = Item(
+    "coruja",
+    "Ela é uma coruja.",
+    "pt",
+    (Candidate("a.png", caption="uma coruja"), Candidate("b.png", caption="uma pessoa")),
+    "idiomatic",
+    ("b.png", "a.png"),
+)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    """The compound as query finds the bird, the gloss the person."""
+    folders = [tmp_path / "baseline", tmp_path / "gloss"]
+    items = [replace(OWL, sentence_type="idiomatic"), CORUJA]
+    write_run(rank(items, Settings(query="compound"), encoder=WordEncoder()), folders[0])
+    chat = says("Idiomatic", "A person awake late, uma pessoa.")
+    settings = Settings(llms=("a", "b"), sense="vote", meanings="gloss", scoring=Scoring())
+    write_run(rank(items, settings, llms=[chat, chat], encoder=WordEncoder()), folders[1])
+    return folders
+
+
+def test_runs_are_compared_by_language_with_their_settings(runs: list[Path]):
+    table = compare_runs(runs)
+    shown = table[(table["metric"] == "top1") & (table["group"] == "all")]
+    columns = ["run", "language", "method", "llm", "encoder", "n", "mean", "scoring.contrast"]
+    assert shown[columns].to_numpy().tolist() == [
+        [str(runs[0]), "en", "compound", "–", "words", 1, 0.0, 1.0],
+        [str(runs[0]), "pt", "compound", "–", "words", 1, 0.0, 1.0],
+        [str(runs[1]), "en", "CC", "a + b", "words", 1, 1.0, 0.0],
+        [str(runs[1]), "pt", "CC", "a + b", "words", 1, 1.0, 0.0],
+    ]
+    assert set(table["metric"]) == {"top1", "dcg", "corr_official", "corr_rank"}
+    assert not {"llms", "scoring"} & set(table.columns)
+    assert {"seed", "head", "votes", "scoring.standardise"} <= set(table.columns)
+
+
+@pytest.mark.parametrize(
+    ("change", "method"),
+    [
+        ({"track": "image"}, "CI"),
+        ({"track": "image+caption"}, "CIC"),
+        ({"track": "image", "head": "h"}, "CI-F"),
+        ({"track": "image+caption", "head": "h"}, "CIC-F"),
+        ({"track": "caption", "head": "h"}, "CC-F"),
+        ({"query": "sentence", "track": "image"}, "sentence"),
+    ],
+)
+def test_a_method_has_the_papers_name(runs: list[Path], change: dict[str, str], method: str):
+    path = runs[1] / "run.json"
+    record = json.loads(path.read_text())
+    record["settings"].update(change)
+    path.write_text(json.dumps(record))
+    assert set(compare_runs(runs[1:])["method"]) == {method}
+
+
+def test_figures_are_those_of_the_orders_in_the_folder(runs: list[Path]):
+    path = runs[1] / "items.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[0]["order"] = ["bike.png", "person.png", "bird.png"]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = compare_runs(runs[1:])
+    english = table[(table["language"] == "en") & (table["group"] == "all")]
+    found = dict(zip(english["metric"], english["mean"], strict=True))
+    assert found["top1"] == 0
+    assert found["dcg"] == pytest.approx(3 / np.log2(3) + 1 / np.log2(4))
+
+
+@pytest.mark.parametrize("name", ["run.json", "items.jsonl"])
+def test_a_damaged_or_missing_file_of_a_run_is_named(runs: list[Path], name: str):
+    path = runs[1] / name
+    path.write_text(path.read_text()[:40])
+    with pytest.raises(UserError, match=f"{name}: is damaged. Run admire rank again"):
+        compare_runs(runs)
+    path.unlink()
+    with pytest.raises(UserError, match=f"{name}: cannot be read"):
+        compare_runs(runs)

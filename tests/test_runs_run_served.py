@@ -1,0 +1,268 @@
+"""Whole runs against a server that checks what it gets: nothing twice, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from commands import hide, run
+from conftest import admire_row
+from judges import pictured
+from served import CALLS, COMPOUNDS, ITEMS, answer, ranked, sums
+from strict_server import SLOW, Body, StrictServer, prompt_of
+from toys import WordEncoder
+
+from admire import Asking, Settings, UserError, Waiting, plan, rank
+from admire.base.storage import cache_dir
+
+FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SLOW)]
+
+
+def test_through_faults_each_question_is_asked_once_and_after_a_restart_none(
+    capsys, tmp_path: Path, monkeypatch, served: StrictServer, write_table
+):
+    served.faults = FAULTS
+    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / "cache"))
+    data = write_table(*(admire_row(compound) for compound in COMPOUNDS))
+    for name in ("one", "two"):
+        command = ["rank", data, "--out", tmp_path / name, "--llm", "openai:gpt-4o"]
+        code, out, err = run(capsys, *command)
+        assert code == 0, err
+        assert "sk-secret-123" not in out + err
+        assert len(served.requests) == CALLS
+    assert served.problems == []
+    assert set(served.answers.values()) == {1}
+    again = [fault for k in range(CALLS) for fault in FAULTS[k % len(FAULTS)] if fault != SLOW]
+    assert len(served.headers) == CALLS + len(again)
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"run.json", "replies.sqlite"} <= {path.name for path in written}
+    assert not [path for path in written if b"sk-secret-123" in path.read_bytes()]
+
+
+# ---------------------------------------------------------------------------------- accounts
+
+
+def test_a_run_tells_calls_tokens_and_prices_by_stage_and_model(served: StrictServer):
+    first = ranked()
+    assert sums(first, "stage") == ["senses", "meanings"]
+    assert sums(first, "llm") == ["openai:gpt-4o"] * 2
+    assert sums(first, "calls") == [20, 8]
+    assert sums(first, "from_cache") == [0, 0]
+    assert sums(first, "cached_tokens") == [4 * 20, 4 * 8]  # as the server tells
+    for one in first["asked"]:
+        fresh = one["prompt_tokens"] - one["cached_tokens"]
+        # gpt-4o: 2.50, 1.25 and 10 dollars a million tokens
+        price = 2.5 * fresh + 1.25 * one["cached_tokens"] + 10 * one["completion_tokens"]
+        assert one["price_usd"] == one["price_usd_now"] == pytest.approx(price / 1e6, abs=1e-6)
+        assert one["seconds"] > 0
+        assert one["price_is_at_most"] is False
+    again = ranked()
+    assert sums(again, "from_cache") == [20, 8]
+    assert sums(again, "price_usd") == sums(first, "price_usd")
+    assert sums(again, "price_usd_now") == [0, 0]
+    assert sums(again, "prompt_tokens") == sums(first, "prompt_tokens")
+
+
+def test_what_a_server_does_not_tell_is_unknown_and_never_nothing(served: StrictServer):
+    served.usage = False
+    (senses, meanings) = ranked()["asked"]
+    for one in (senses, meanings):
+        assert one["calls"] > 0
+        for name in ("prompt_tokens", "cached_tokens", "completion_tokens", "image_tokens"):
+            assert one[name] is None
+        assert (one["price_usd"], one["price_usd_now"]) == ("unknown", "unknown")
+        assert one["price_unknown_because"].startswith("not all replies came with the number")
+
+
+def test_a_model_without_a_price_has_an_unknown_one_and_its_tokens(served: StrictServer):
+    settings = Settings(llms=("openai:gemma-4",), llm_url=served.url)
+    record = rank(ITEMS, settings, encoder=WordEncoder()).record
+    assert sums(record, "price_usd") == ["unknown"] * 2
+    assert all(tokens > 0 for tokens in sums(record, "prompt_tokens"))
+
+
+def test_without_the_extra_prices_are_unknown(monkeypatch, served: StrictServer):
+    hide(monkeypatch, "genai_prices")
+    assert sums(ranked(), "price_usd") == ["unknown"] * 2
+    with pytest.raises(UserError, match=r"unknown \(.*'rankers': pip install") as caught:
+        ranked(budget=5.0)
+    assert caught.value.settings == ("budget",)
+
+
+def test_rank_ends_with_what_it_cost(capsys, tmp_path: Path, served: StrictServer, write_table):
+    command = ["rank", write_table(admire_row()), "--out", tmp_path / "run"]
+    code, out, err = run(capsys, *command, "--llm", "openai:gpt-4o")
+    assert code == 0, err
+    told = [line for line in err.splitlines() if "openai:gpt-4o" in line and "$" in line]
+    assert len(told) == 2  # senses and meanings
+    assert "$" not in out
+    code, out, err = run(capsys, *command, "--llm", "openai:gpt-4o")
+    assert "$" not in err  # nothing was asked
+
+
+# ------------------------------------------------------------------------------------- budget
+
+
+@pytest.mark.parametrize("parallel", [1, 8])
+def test_a_budget_is_not_exceeded_and_what_was_answered_is_kept(served, parallel: int):
+    whole = sum(sums(ranked(), "price_usd"))
+    (cache_dir() / "replies.sqlite").unlink()
+    served.requests.clear()
+    budget = whole / 2
+    with pytest.raises(UserError) as caught:
+        ranked(budget=budget, parallel=parallel)
+    assert f"the budget of ${budget:g} ends here" in str(caught.value)
+    assert "run the same command again" in str(caught.value)
+    assert caught.value.settings == ("budget",)
+    asked = len(served.requests)
+    assert 0 < asked < CALLS
+    record = ranked()
+    assert len(served.requests) == CALLS
+    spent = sum(sums(record, "price_usd")) - sum(sums(record, "price_usd_now"))
+    assert budget / 2 < spent <= budget
+
+
+def test_a_budget_that_suffices_changes_nothing(served: StrictServer):
+    ranked(budget=5.0, parallel=4)
+    assert len(served.requests) == CALLS
+    ranked(budget=1e-9)  # all is kept, and costs nothing
+
+
+@pytest.mark.parametrize("budget", ["0", "-1", "nan"])
+def test_a_budget_of_nothing_is_refused_before_anything_is_asked(
+    capsys, write_table, served, budget
+):
+    command = ["rank", write_table(admire_row()), "--llm", "openai:gpt-4o", "--budget", budget]
+    code, out, err = run(capsys, *command)
+    assert (code, out) == (2, "")
+    assert err.startswith("admire: budget cannot be")
+    assert err.endswith("(--budget)\n")
+    assert served.headers == []
+
+
+def test_a_budget_for_an_unknown_price_is_refused_before_anything_is_asked(
+    capsys, write_table, served
+):
+    local = ["--llm", "openai:gemma-4", "--llm-url", served.url, "--budget", "5"]
+    code, out, err = run(capsys, "rank", write_table(admire_row()), *local)
+    assert (code, out) == (2, "")
+    assert "admire: The price of openai:gemma-4 is unknown" in err
+    assert err.endswith("(--budget)\n")
+    assert served.headers == []
+
+
+# ----------------------------------------------------------------------------------- parallel
+
+
+def test_as_many_questions_as_wanted_are_under_way_at_once(served: StrictServer):
+    together = threading.Barrier(3, timeout=20)
+    first = threading.Lock()
+    met = [0]
+
+    def meeting(body: Body) -> str:
+        with first:
+            met[0] += 1
+            meets = met[0] <= 3
+        if meets:
+            together.wait()
+        return answer(body)
+
+    served.answer = meeting
+    parallel = ranked(parallel=3)
+    assert len(served.requests) == CALLS
+    assert parallel["settings"] == ranked(parallel=1)["settings"]
+
+
+# ------------------------------------------------------------------------------------- rankers
+
+WORTH = {"of best.png": 3, "of good.png": 2, "of dull.png": 1}
+
+
+def looked(body: Body) -> str | tuple[str, list[dict[str, float]]]:
+    """As :func:`answer`, of one who looks at candidates, too."""
+    prompt = prompt_of(body)
+    shown = re.findall(r'Candidate (\w), caption: "(.*?)"', prompt)
+    if body.get("logprobs"):
+        (caption,) = re.findall(r'Caption: "(.*?)"', prompt)
+        p = WORTH[caption] / 4
+        return "A", [{"A": math.log(p), "C": math.log(1 - p)}]
+    if "elements" in prompt:
+        best = [letter for letter, caption in sorted(shown, key=lambda one: -WORTH[one[1]])]
+        role = {"elements": "a lamp", "expresses": "late hours", "role": "meant"}
+        said = {"sense": "idiomatic", "literal_use": "x", "idiomatic_use": "y", "meaning": "z"}
+        return json.dumps(said | {"candidates": dict.fromkeys(best, role), "order": best})
+    if "better" in prompt:
+        (_, first), (_, second) = shown
+        better = "A" if WORTH[first] > WORTH[second] else "B"
+        return json.dumps({"reason": "a lamp", "better": better})
+    return answer(body)
+
+
+@pytest.mark.parametrize(
+    ("options", "ranking"),
+    [
+        (["--profile", "vision"], 5),
+        (["--profile", "vision-local"], 3),
+        (["--profile", "vision", "--ranker", "pairwise"], 6),
+    ],
+)
+def test_models_that_look_are_asked_with_pictures_and_once(
+    capsys, tmp_path: Path, monkeypatch, served: StrictServer, options, ranking: int
+):
+    served.answer, served.faults = looked, FAULTS
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *a, **k: WordEncoder())
+    item = pictured(tmp_path, ["dull.png", "good.png", "best.png"], captions=True)
+    row = {"compound": item.compound, "sentence": item.sentence}
+    row["candidates"] = [{"image": one.name, "caption": one.caption} for one in item.candidates]
+    data = tmp_path / "manifest.jsonl"
+    data.write_text(json.dumps(row))
+    if "vision-local" in options:
+        options = [*options, "--llm-url", served.url]
+    for name in ("one", "two"):
+        code, _, err = run(capsys, "rank", data, "--out", tmp_path / name, *options)
+        assert code == 0, err
+    assert served.problems == []
+    assert set(served.answers.values()) == {1}
+    seen = [body for body in served.requests if "image_url" in json.dumps(body)]
+    assert len(seen) == ranking
+    (told,) = map(json.loads, (tmp_path / "two" / "items.jsonl").read_text().splitlines())
+    (judgement,) = told["judgements"]
+    assert judgement["unread"] == 0
+    best = sorted(zip(judgement["scores"], item.candidates, strict=True), key=lambda one: -one[0])
+    assert [candidate.name for _, candidate in best] == ["best.png", "good.png", "dull.png"]
+    record = json.loads((tmp_path / "two" / "run.json").read_text())
+    stages = {one["stage"]: one for one in record["asked"]}
+    assert stages["ranking"]["calls"] == stages["ranking"]["from_cache"] == ranking
+    if "vision-local" not in options:
+        assert stages["ranking"]["price_usd"] > 0
+        assert stages["ranking"]["price_usd_now"] == 0
+
+
+def test_a_dry_run_counts_what_rankers_would_ask(capsys, tmp_path: Path, served: StrictServer):
+    item = pictured(tmp_path, ["dull.png", "good.png"], captions=True)
+    settings = Settings(
+        llms=("openai:gpt-4o",), rankers=("listwise", "pointwise", "pairwise"), shuffles=4
+    )
+    forecasts = {one.stage: one for one in plan([item], settings)}
+    assert forecasts["ranking"].questions == 4 + 2 + 2
+    assert forecasts["ranking"].price.dollars > 0
+    assert served.requests == []
+
+
+def test_rankers_go_by_batches_too(tmp_path: Path, served: StrictServer):
+    served.answer = looked
+    item = pictured(tmp_path, ["dull.png", "good.png", "best.png"], captions=True)
+    settings = Settings(llms=("openai:gpt-4o",), rankers=("pairwise", "listwise"))
+    for _ in ("the sense by listwise, and meanings", "pairs"):
+        with pytest.raises(Waiting):
+            rank([item], settings, asking=Asking(batch=True))
+        served.finish()
+    found = rank([item], settings, asking=Asking(batch=True))
+    assert found.rankings[0].order == ("best.png", "good.png", "dull.png")
+    assert set(served.answers.values()) == {1}
+    assert served.problems == []

@@ -1,0 +1,495 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
+
+from admire import SAMPLES, Candidate, Item, Run, Scoring, Settings, UserError, rank, write_run
+from admire.base.choices import Track
+from admire.cli import main
+from admire.runs.fusion import fuse
+from admire.runs.past_runs import read_cosines
+from admire.runs.tuning import (
+    WEIGHTS,
+    cross_validate_scoring,
+    gates,
+    rescore,
+    scorings,
+    sides,
+    tune_weights,
+    weightings,
+)
+from admire.scores.evaluation import score_items
+from admire.senses.meaning import TEXTS
+
+
+def owl(k: int) -> Item:
+    """The gloss and the compound want different candidates; gold agrees with the gloss."""
+    return Item(
+        f"owl{k}",
+        f"An owl{k}.",
+        candidates=(
+            Candidate("bird", caption=f"owl{k} owl{k} awake"),
+            Candidate("person", caption=f"person awake owl{k}"),
+            Candidate("bike", caption="a red bicycle"),
+        ),
+        sentence_type="idiomatic",
+        expected_order=("person", "bird", "bike"),
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    chat = ScriptedChat(lambda p: "Idiomatic" if "or literally" in p else "A person awake late.")
+    settings = Settings(sense="vote", meanings="gloss", scoring=Scoring())
+    run = rank([owl(k) for k in range(4)], settings, llms=[chat], encoder=WordEncoder())
+    write_run(run, tmp_path / "run")
+    return run, tmp_path / "run"
+
+
+def test_the_runs_own_scoring_gives_the_runs_own_orders(folder):
+    run, path = folder
+    items, parts, _ = read_cosines(path)
+    assert [rescore(part, Scoring()) for part in parts] == [r.order for r in run.rankings]
+    assert [item.expected_order for item in items] == [r.item.expected_order for r in run.rankings]
+
+
+def test_every_scoring_of_the_grid_agrees_with_a_run_made_with_it(folder):
+    _, path = folder
+    _, parts, _ = read_cosines(path)
+    chat = ScriptedChat(lambda p: "Idiomatic" if "or literally" in p else "A person awake late.")
+    for scoring in scorings():
+        settings = Settings(sense="vote", meanings="gloss", scoring=scoring)
+        run = rank([owl(k) for k in range(4)], settings, llms=[chat], encoder=WordEncoder())
+        assert [rescore(part, scoring) for part in parts] == [r.order for r in run.rankings]
+
+
+def test_an_item_has_no_say_in_how_it_is_scored(folder):
+    """One item wants what the others do not: held out, it gets what the others want."""
+    _, path = folder
+    items, parts, _ = read_cosines(path)
+    by_gloss, by_compound = Scoring(), Scoring(contrast=-2.0)
+    assert rescore(parts[0], by_gloss)[0] == "person"
+    assert rescore(parts[0], by_compound)[0] == "bird"
+    odd = replace(items[0], expected_order=("bird", "person", "bike"))
+    tried = (by_compound, by_gloss)
+    scored, best = cross_validate_scoring([odd, *items[1:]], parts, tried, folds=4, repeats=3)
+    assert scored["top1"].tolist() == pytest.approx([0, 1, 1, 1])
+    assert best == by_gloss
+
+
+def test_a_compounds_items_are_held_out_together(folder):
+    """Three of one compound want the odd scoring, but have no say for each other."""
+    _, path = folder
+    items, parts, _ = read_cosines(path)
+    odd = replace(items[0], expected_order=("bird", "person", "bike"))
+    scored, best = cross_validate_scoring(
+        [odd, odd, odd, *items[1:3]],
+        [parts[0], parts[0], parts[0], *parts[1:3]],
+        (Scoring(contrast=-2.0), Scoring()),
+        folds=3,
+        repeats=3,
+    )
+    assert scored["top1"].tolist()[:3] == pytest.approx([0, 0, 0])
+    assert best == Scoring(contrast=-2.0)
+
+
+def test_the_same_seed_deals_the_same_folds(folder):
+    _, path = folder
+    items, parts, _ = read_cosines(path)
+    one, two = (
+        cross_validate_scoring(items, parts, scorings(), folds=2, repeats=2, seed=3)[0]
+        for _ in range(2)
+    )
+    pd.testing.assert_frame_equal(one, two)
+
+
+def test_a_run_without_gold_or_of_few_compounds_cannot_be_tuned(folder):
+    _, path = folder
+    items, parts, _ = read_cosines(path)
+    with pytest.raises(UserError, match="5 folds need at least 5 compounds; there are 4"):
+        cross_validate_scoring(items, parts, scorings())
+    text = (path / "items.jsonl").read_text()
+    (path / "items.jsonl").write_text(text.replace('["person", "bird", "bike"]', "null"))
+    with pytest.raises(UserError, match=r"item 1 \('owl0'\) has no gold order"):
+        read_cosines(path)
+
+
+def test_a_baseline_run_has_no_models_to_tune(tmp_path):
+    run = rank([owl(0)], Settings(query="compound"), encoder=WordEncoder())
+    write_run(run, tmp_path)
+    with pytest.raises(UserError, match=r"scores\.csv: the column 'llm' is missing"):
+        read_cosines(tmp_path)
+    assert np.isfinite(run.rankings[0].scores).all()
+
+
+# --------------------------------------------------------------------- tracks and encoders
+
+
+def test_one_track_has_twelve_scorings_and_the_papers_goes_first():
+    tried = scorings()
+    assert tried[0] == Scoring()
+    assert len(tried) == len(set(tried)) == 12
+    assert {(s.gate, s.contrast, s.standardise) for s in tried} == {
+        (gate, contrast, standardise)
+        for gate in ("hard", "soft")
+        for contrast in (0.0, 0.5, 1.0)
+        for standardise in (False, True)
+    }
+    assert {(s.image_weight, s.caption_weight) for s in tried} == {(1.0, 1.0)}
+
+
+def test_with_two_tracks_each_scoring_is_tried_with_all_weights():
+    tried = scorings(2)
+    assert tried[0] == Scoring()
+    assert set(scorings()) <= set(tried)
+    expected = {
+        replace(scoring, image_weight=image, caption_weight=caption)
+        for scoring in scorings()
+        for image, caption in WEIGHTS
+    }
+    assert set(tried) == expected
+    assert len(tried) == len(expected) == 60
+    assert {(1.0, 0.0), (0.0, 1.0)} <= set(WEIGHTS)  # each track alone
+
+
+def test_with_two_encoders_no_plain_sum_is_tried():
+    tried = scorings(2, 2)
+    assert tried[0] == Scoring(standardise=True)
+    assert len(tried) == 30
+    assert set(tried) == {scoring for scoring in scorings(2) if scoring.standardise}
+
+
+class OtherWords(WordEncoder):
+    """As WordEncoder, of other dimensions: for captions, where images have another encoder."""
+
+    name = "other words"
+    identity = "other words:1"
+
+    def encode_texts(self, texts, *, role):
+        vectors = super().encode_texts(texts, role=role)[:, :300] + np.float32(0.01)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def pictured(folder: Path, k: int) -> Item:
+    """Captions agree with gold, pictures hardly; one of each is missing."""
+    captions = ("person awake late", f"owl{k} person awake", f"owl{k} awake", None, "red bicycle")
+    shown = (f"owl{k} at night", "red person", None, "person awake", f"late owl{k} person awake")
+    candidates = []
+    for name, caption, picture in zip("abcde", captions, shown, strict=True):
+        image = folder / f"{k}{name}.png"
+        if picture:
+            image.write_text(picture)
+        candidates.append(Candidate(name, image if picture else None, caption))
+    return Item(
+        f"owl{k}",
+        f"An owl{k}.",
+        candidates=tuple(candidates),
+        sentence_type="idiomatic" if k % 3 else "literal",
+        expected_order=tuple("abcde"),
+    )
+
+
+def chats() -> list[ScriptedChat]:
+    """Two models with glosses of their own, of which the first is never sure of the sense."""
+    votes = count()
+
+    def answer(prompt: str) -> str:
+        if "or literally" not in prompt:
+            return "A person awake late."
+        usual = ("Idiomatic", "Literal")["owl0" in prompt or "owl3" in prompt]
+        unusual = "Idiomatic" if usual == "Literal" else "Literal"
+        return unusual if next(votes) % 3 == 2 else usual
+
+    second = ScriptedChat(lambda p: "Idiomatic" if "or literally" in p else "Red, late.", "second")
+    return [ScriptedChat(answer), second]
+
+
+def pictured_run(folder: Path, track: Track | None, scoring: Scoring, encoders: int = 1) -> Run:
+    return rank(
+        [pictured(folder, k) for k in range(5)],
+        Settings(sense="vote", meanings="gloss", votes=3, track=track, scoring=scoring),
+        llms=chats(),
+        encoder=PictureEncoder(),
+        caption_encoder=OtherWords() if encoders == 2 else None,
+    )
+
+
+# Of a hard gate's run the glosses of literal items are not known, so the soft one is recorded.
+RECORDED = Scoring(gate="soft", standardise=True)
+
+
+@pytest.mark.parametrize(
+    ("track", "encoders", "tried"),
+    [
+        ("image", 1, scorings()),
+        ("image+caption", 1, scorings(2)[::7]),
+        (None, 2, scorings(2, 2)[::7]),
+    ],
+    ids=["images", "both", "two encoders"],
+)
+def test_rescoring_gives_what_a_run_with_that_scoring_gives(tmp_path, track, encoders, tried):
+    write_run(pictured_run(tmp_path, track, RECORDED, encoders), tmp_path / "run")
+    _, parts, known = read_cosines(tmp_path / "run")
+    assert known == encoders
+    orders = set()
+    for scoring in tried:
+        run = pictured_run(tmp_path, track, scoring, encoders)
+        rescored = [rescore(part, scoring) for part in parts]
+        assert rescored == [ranking.order for ranking in run.rankings]
+        orders.add(tuple(rescored))
+    assert len(orders) > 3  # else nothing would have been compared
+
+
+def described_run(folder: Path, scoring: Scoring) -> Run:
+    """Two models describe both senses; one of them says nothing of the idiomatic sense of owl1."""
+
+    def answer(prompt: str) -> str:
+        if "or literally" in prompt:
+            return "Literal" if "owl3" in prompt else "Idiomatic"
+        if "idiom of the sentence" not in prompt:
+            return '{"definitions": ["owl with wings"], "scene": "a tree at night"}'
+        return "" if "owl1" in prompt else "1. A person awake late.\n2. late\nScene: red bicycle"
+
+    return rank(
+        [pictured(folder, k) for k in range(5)],
+        Settings(sense="vote", votes=1, scoring=scoring),
+        llms=[ScriptedChat(answer), explains("Idiomatic")],
+        encoder=PictureEncoder(),
+    )
+
+
+def test_a_run_that_describes_both_senses_can_be_rescored_by_all_of_its_queries(tmp_path):
+    write_run(described_run(tmp_path, Scoring()), tmp_path / "run")
+    _, parts, _ = read_cosines(tmp_path / "run")
+    assert sides(parts) == (("gloss", "compound"), TEXTS)
+    assert gates(parts) == ("hard", "soft")
+    tried = scorings(2, 1, gates(parts), sides(parts))
+    assert len(tried) == len(set(tried)) == 120
+    assert set(scorings(2)) < set(tried)
+    orders = set()
+    for scoring in [
+        *tried[::17],
+        Scoring(contrast=1, texts=("scene", "literal2", "literal_scene")),
+    ]:
+        run = described_run(tmp_path, scoring)
+        rescored = [rescore(part, scoring) for part in parts]
+        assert rescored == [ranking.order for ranking in run.rankings]
+        orders.add(tuple(rescored))
+    assert len(orders) > 3
+
+
+def test_of_a_run_with_glosses_alone_the_papers_sides_are_tried(folder):
+    assert sides(read_cosines(folder[1])[1]) == (("gloss", "compound"),)
+
+
+def test_two_tracks_of_one_encoder_are_counted_as_one_encoder(tmp_path):
+    write_run(pictured_run(tmp_path, None, RECORDED), tmp_path / "run")
+    assert read_cosines(tmp_path / "run")[2] == 1
+
+
+@pytest.fixture
+def tune(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], str]:
+    """The options that ``admire tune`` chooses for a run folder."""
+
+    def tune(folder: Path) -> str:
+        with pytest.raises(SystemExit) as stopped:
+            main(["tune", str(folder)])
+        assert not stopped.value.code
+        output = capsys.readouterr()
+        assert "scored as other compounds choose" in " ".join(output.out.split())
+        found = re.search("All items together choose (.*)\n", output.err)
+        assert found
+        return found[1]
+
+    return tune
+
+
+@pytest.fixture
+def read_options(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Scoring]:
+    """The scoring that ``admire rank`` is given with some options."""
+    given: list[Settings] = []
+
+    def stop(data: Path, out: Path, settings: Settings, **_: object) -> list[Path]:
+        given.append(settings)
+        raise UserError("That is enough.")
+
+    monkeypatch.setattr("admire.runs.run_blocks.rank_file", stop)
+
+    def read_options(options: str) -> Scoring:
+        with pytest.raises(SystemExit):
+            main(["rank", str(SAMPLES), *options.split()])
+        return given.pop().scoring
+
+    return read_options
+
+
+def mean_dcg(run: Run) -> float:
+    items = [ranking.item for ranking in run.rankings]
+    return score_items(items, run.predictions(), "run")["dcg"].mean()
+
+
+@pytest.mark.parametrize(
+    ("track", "encoders"), [(None, 1), (None, 2), ("image", 1), ("caption", 1)]
+)
+def test_tune_prints_options_that_give_what_it_promises(
+    tmp_path, tune, read_options, track, encoders
+):
+    write_run(pictured_run(tmp_path, track, RECORDED, encoders), tmp_path / "run")
+    options = tune(tmp_path / "run")
+    assert ("--image-weight" in options) == (track is None)
+    assert ("--caption-weight" in options) == (track is None)
+    if encoders == 2:
+        assert " --standardise" in options
+
+    items, parts, _ = read_cosines(tmp_path / "run")
+    tried = scorings(1 if track else 2, encoders)
+    best = cross_validate_scoring(items, parts, tried)[1]
+    assert read_options(options) == best
+    run = pictured_run(tmp_path, track, best, encoders)
+    assert [rescore(part, best) for part in parts] == [r.order for r in run.rankings]
+    paper = pictured_run(tmp_path, track, tried[0], encoders)
+    assert mean_dcg(run) > mean_dcg(paper)
+
+
+def test_a_run_without_glosses_of_literal_uses_tells_nothing_of_the_soft_gate(
+    tmp_path, tune, read_options
+):
+    write_run(pictured_run(tmp_path, None, Scoring()), tmp_path / "run")
+    _, parts, _ = read_cosines(tmp_path / "run")
+    assert gates(parts) == ("hard",)
+    assert {scoring.gate for scoring in scorings(2, 1, gates(parts))} == {"hard"}
+    best = read_options(tune(tmp_path / "run"))
+    run = pictured_run(tmp_path, None, best)
+    assert [rescore(part, best) for part in parts] == [r.order for r in run.rankings]
+    write_run(pictured_run(tmp_path, None, RECORDED), tmp_path / "soft")
+    assert gates(read_cosines(tmp_path / "soft")[1]) == ("hard", "soft")
+
+
+def test_the_weights_that_suit_the_gold_are_chosen(tmp_path, tune, read_options):
+    write_run(pictured_run(tmp_path, None, RECORDED), tmp_path / "run")
+    best = read_options(tune(tmp_path / "run"))
+    assert best.image_weight < best.caption_weight  # the captions agree with gold
+
+
+def test_tune_prints_json_alone_on_stdout(tmp_path, capsys):
+    write_run(pictured_run(tmp_path, "caption", RECORDED), tmp_path / "run")
+    with pytest.raises(SystemExit) as stopped:
+        main(["tune", str(tmp_path / "run"), "--json"])
+    assert not stopped.value.code
+    figures = pd.DataFrame(json.loads(capsys.readouterr().out))
+    dcg = figures[figures["metric"] == "dcg"].set_index("group")
+    assert dcg["n"].to_dict() == {"all": 5, "idiomatic": 3, "literal": 2}
+    assert (dcg["low"] <= dcg["mean"]).all()
+
+
+# ------------------------------------------------------------------------------ weights of runs
+
+
+def test_equal_weights_are_tried_first_and_then_those_near_to_them():
+    assert weightings(2)[:3] == ((1, 1), (2, 3), (3, 2))
+    assert len(weightings(2)) == 11
+    assert {(1, 0), (0, 1), (9, 1)} < set(weightings(2))
+    assert weightings(3)[0] == (1, 1, 1)
+    assert len(weightings(3)) == 67  # thirds are no tenths
+    for runs in (4, 5, 6, 12, 50):
+        tried = weightings(runs)
+        assert tried[0] == (1,) * runs
+        assert len(tried) == len(set(tried)) <= 1002
+        assert all(len(weights) == runs and sum(weights) for weights in tried)
+        assert {tuple(int(k == one) for k in range(runs)) for one in range(runs)} <= set(tried)
+
+
+@pytest.fixture
+def two_runs(tmp_path: Path) -> list[Path]:
+    """Of five compounds the first run has three right, the second all."""
+    folders = [tmp_path / name for name in ("half", "right")]
+    words = ["person person awake", "person", "person", "bird bird bike", "bike"]
+    for folder, glosses in zip(folders, (words, ["person person"] * 5), strict=True):
+        said = {f"owl{k}": gloss for k, gloss in enumerate(glosses)}
+
+        def answer(prompt: str, said: dict[str, str] = said) -> str:
+            if "or literally" in prompt:
+                return "Idiomatic"
+            return next(gloss for compound, gloss in said.items() if compound in prompt)
+
+        settings = Settings(sense="vote", votes=1, meanings="gloss", scoring=Scoring())
+        items = [replace(owl(k), candidates=CANDIDATES) for k in range(5)]
+        write_run(rank(items, settings, llms=[ScriptedChat(answer)], encoder=WordEncoder()), folder)
+    return folders
+
+
+CANDIDATES = (
+    Candidate("bird", caption="a bird"),
+    Candidate("person", caption="a person"),
+    Candidate("bike", caption="a bike"),
+)
+
+
+def test_runs_are_weighed_as_other_compounds_choose(two_runs):
+    """Every way of ranking that is right about the others is right about the one left out."""
+    for method in ("scores", "borda", "rrf"):
+        scored, weights = tune_weights(two_runs, method)
+        half, right = weights
+        assert half < right
+        fused = fuse(two_runs, weights=weights, method=method)
+        items = [ranking.item for ranking in fused.rankings]
+        assert score_items(items, fused.predictions(), "fused")["top1"].tolist() == [1] * 5
+        assert scored["compound"].tolist() == [f"owl{k}" for k in range(5)]
+        equal = fuse(two_runs, method=method)
+        assert score_items(items, equal.predictions(), "equal")["top1"].mean() < 1
+
+
+def test_the_figures_of_fused_runs_are_of_items_that_had_no_say(two_runs):
+    """Two want opposite weights, the others any: held out, each gets what the other wants."""
+    for folder in two_runs:
+        rows = [json.loads(line) for line in (folder / "items.jsonl").open()]
+        rows[3]["expected_order"] = ["bird", "bike", "person"]
+        (folder / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scored, _ = tune_weights(two_runs)
+    assert scored["top1"].tolist() == pytest.approx([1, 1, 1, 0, 0])
+
+
+def test_tune_prints_the_command_that_fuses_with_the_weights(two_runs, capsys, tmp_path):
+    with pytest.raises(SystemExit) as stopped:
+        main(["tune", *map(str, two_runs), "--method", "borda", "--json"])
+    assert not stopped.value.code
+    output = capsys.readouterr()
+    figures = pd.DataFrame(json.loads(output.out))
+    assert figures.loc[figures["metric"] == "top1", "mean"].iloc[0] == pytest.approx(1)
+    found = re.search(
+        "All items together choose admire (fuse .* --method borda --weight .*)\n", output.err
+    )
+    assert found
+    with pytest.raises(SystemExit) as stopped:
+        main([*found[1].split(), "--out", str(tmp_path / "fused")])
+    assert not stopped.value.code
+    record = json.loads((tmp_path / "fused" / "run.json").read_text())
+    _, weights = tune_weights(two_runs, "borda")
+    assert tuple(one["weight"] for one in record["fused"]) == weights
+
+
+def test_runs_without_gold_or_of_few_compounds_cannot_be_weighed(two_runs, capsys):
+    for folder in two_runs:
+        path = folder / "items.jsonl"
+        path.write_text(path.read_text().replace('["person", "bird", "bike"]', "null", 1))
+    with pytest.raises(UserError, match=r"half: item 1 \('owl0'\) has no gold order"):
+        tune_weights(two_runs)
+    with pytest.raises(SystemExit) as stopped:
+        main(["tune", str(two_runs[0]), "--method", "rrf"])
+    assert stopped.value.code == 2
+    assert "there is one run. (--method)" in capsys.readouterr().err
+
+
+def test_a_fused_run_has_no_scoring_to_tune(two_runs, tmp_path):
+    write_run(fuse(two_runs), tmp_path / "fused")
+    with pytest.raises(UserError, match=r"fused: is fused\. Tune the runs that it is made of"):
+        read_cosines(tmp_path / "fused")

@@ -1,0 +1,298 @@
+"""The figures against hand-worked values, scipy, and what a file name must not change."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from admire.scores.metrics import (
+    METRICS,
+    bootstrap_interval,
+    bootstrap_intervals,
+    bootstrap_statistics,
+    brier,
+    calibration,
+    calibration_error,
+    corr_official,
+    corr_rank,
+    dcg,
+    mean,
+    risk_area,
+    risk_area_statistic,
+    risk_coverage,
+    top1,
+    wilson_interval,
+)
+
+ORDERS = list(itertools.permutations("abcde"))
+
+
+@st.composite
+def order_pairs(draw: st.DrawFn) -> tuple[list[str], list[str]]:
+    """An expected and a predicted order of 2 to 9 names, which need not be alphabetical."""
+    names = draw(st.lists(st.text(min_size=1, max_size=6), min_size=2, max_size=9, unique=True))
+    return names, draw(st.permutations(names))
+
+
+# Expected b a d c e, predicted d b a e c.
+# top1: d is not b, 0. dcg: b at 1, a at 2: 3 / log2(3) + 1 / log2(4) = 1.8928 + 0.5.
+# corr_rank: places b 0-1, a 1-2, d 2-0, c 3-4, e 4-3: d² = 1 + 1 + 4 + 1 + 1 = 8,
+#   1 - 6 * 8 / (5 * 24) = 0.6.
+# corr_official: alphabetical ranks, b a d c e is 1 0 3 2 4 and d b a e c is 3 1 0 4 2:
+#   d² = 4 + 1 + 9 + 4 + 4 = 22, 1 - 6 * 22 / 120 = -0.1.
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [(top1, 0.0), (dcg, 3 / math.log2(3) + 0.5), (corr_rank, 0.6), (corr_official, -0.1)],
+)
+def test_golden_values_worked_out_by_hand(metric, value):
+    assert metric(list("badce"), list("dbaec")) == pytest.approx(value, abs=1e-12)
+
+
+def test_the_four_figures_are_those_of_the_module():
+    assert METRICS == ("top1", "dcg", "corr_official", "corr_rank")
+
+
+@pytest.mark.parametrize(("predicted", "value"), [("abcde", 1.0), ("acbed", 1.0), ("bacde", 0.0)])
+def test_top1_asks_only_for_the_first(predicted, value):
+    assert top1("abcde", predicted) == value
+
+
+# The gains are 3 and 1, at places 0 to 4 divided by log2 of 2 to 6.
+@pytest.mark.parametrize(
+    ("predicted", "value"),
+    [
+        ("abcde", 3 + 1 / math.log2(3)),  # 3.631, the best
+        ("bacde", 3 / math.log2(3) + 1),  # 2.893
+        ("cdeba", 3 / math.log2(6) + 1 / math.log2(5)),  # 1.591, the worst
+    ],
+)
+def test_dcg_discounts_the_two_best_by_their_places(predicted, value):
+    assert dcg("abcde", predicted) == pytest.approx(value, abs=1e-12)
+
+
+def test_dcg_over_all_orders_has_the_published_best_mean_and_worst():
+    values = [dcg("abcde", order) for order in ORDERS]
+    assert max(values) == pytest.approx(3.631, abs=5e-4)
+    assert np.mean(values) == pytest.approx(2.359, abs=5e-4)
+    assert min(values) == pytest.approx(1.591, abs=5e-4)
+
+
+@given(order_pairs())
+def test_dcg_is_best_exactly_for_the_two_best_in_front(pair):
+    expected, predicted = pair
+    best = 3 + 1 / math.log2(3)
+    assert (dcg(expected, predicted) >= best - 1e-12) == (predicted[:2] == expected[:2])
+
+
+@given(order_pairs())
+def test_corr_rank_is_spearman_of_the_candidates_places(pair):
+    expected, predicted = pair
+    places = [predicted.index(name) for name in expected]
+    peer = stats.spearmanr(range(len(expected)), places).statistic
+    assert corr_rank(expected, predicted) == pytest.approx(peer, abs=1e-9)
+
+
+@given(order_pairs())
+def test_corr_official_is_spearman_of_the_names_arrays(pair):
+    """What AdMIRe's organisers compute: scipy ranks the two arrays of names alphabetically."""
+    expected, predicted = pair
+    # As objects, or numpy would cut off the NULs that names may end in.
+    names = [np.array(order, dtype=object) for order in pair]
+    assert corr_official(expected, predicted) == pytest.approx(
+        stats.spearmanr(*names).statistic, abs=1e-9
+    )
+    assert corr_official(expected, predicted) == pytest.approx(
+        np.corrcoef([stats.rankdata(order) for order in names])[0, 1], abs=1e-9
+    )
+
+
+@given(order_pairs())
+def test_correlations_are_in_range_symmetric_and_1_only_for_the_same_order(pair):
+    expected, predicted = pair
+    for metric in (corr_rank, corr_official):
+        value = metric(expected, predicted)
+        assert -1 <= value <= 1
+        assert value == pytest.approx(metric(predicted, expected), abs=1e-12)
+        assert (value > 1 - 1e-9) == (list(predicted) == list(expected))
+
+
+@given(order_pairs())
+def test_the_reversed_order_has_rank_correlation_minus_1(pair):
+    expected, _ = pair
+    assert corr_rank(expected, expected[::-1]) == pytest.approx(-1, abs=1e-12)
+
+
+@given(order_pairs(), st.randoms(use_true_random=False))
+def test_what_candidates_are_called_matters_only_to_corr_official(pair, random):
+    expected, predicted = pair
+    numbers = list(range(len(expected)))
+    random.shuffle(numbers)
+    called = {name: f"{number}.png" for name, number in zip(expected, numbers, strict=True)}
+    renamed = [called[name] for name in expected], [called[name] for name in predicted]
+    for metric in (top1, dcg, corr_rank):
+        assert metric(*renamed) == metric(expected, predicted)
+
+
+def test_corr_official_depends_on_what_candidates_are_called():
+    # Both times the first two change places. a b c and b a c are 0 1 2 and 1 0 2: d² = 2,
+    # 1 - 12 / 24. a c b and c a b are 0 2 1 and 2 0 1: d² = 8, 1 - 48 / 24.
+    assert corr_official("abc", "bac") == pytest.approx(0.5)
+    assert corr_official("acb", "cab") == pytest.approx(-1)
+    assert corr_rank("abc", "bac") == corr_rank("acb", "cab") == pytest.approx(0.5)
+
+
+def test_corr_official_equals_corr_rank_for_a_fifth_of_all_pairs_of_orders():
+    agree = {
+        expected: sum(
+            abs(corr_official(expected, p) - corr_rank(expected, p)) < 1e-9 for p in ORDERS
+        )
+        for expected in ORDERS
+    }
+    assert sum(agree.values()) == 3000  # of 120 * 120: 20.8 %
+    assert agree[tuple("abcde")] == 120  # where names are in alphabetical order, always
+    assert min(agree.values()) == 4
+
+
+VALUES = np.array([0.0, 1.0, 3.631, 2.359, 1.9, 3.631, 0.5, 2.2, 2.9, 1.1, 3.0, 2.0])
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
+def test_bootstrap_interval_agrees_with_scipys_percentile_interval(level):
+    peer = stats.bootstrap(
+        (VALUES,),
+        np.mean,
+        confidence_level=level,
+        n_resamples=10_000,
+        method="percentile",
+        rng=np.random.default_rng(1),
+    ).confidence_interval
+    # Both are random; at 10,000 resamples an end moves by about 0.01 (the mean's error is 0.3).
+    assert bootstrap_interval(VALUES, level=level) == pytest.approx(tuple(peer), abs=0.04)
+
+
+def test_bootstrap_interval_is_that_of_the_normal_law_for_many_values():
+    values = np.random.default_rng(5).normal(2.0, 1.0, 400)
+    error = values.std() / math.sqrt(len(values))
+    low, high = bootstrap_interval(values)
+    assert low == pytest.approx(values.mean() - 1.96 * error, abs=0.15 * error)
+    assert high == pytest.approx(values.mean() + 1.96 * error, abs=0.15 * error)
+
+
+def test_bootstrap_interval_is_95_percent_unless_told():
+    assert bootstrap_interval(VALUES) == bootstrap_interval(VALUES, level=0.95)
+    assert bootstrap_interval(VALUES) != bootstrap_interval(VALUES, level=0.9)
+
+
+@pytest.mark.parametrize("drawn", [1, 1000, 12_345])
+def test_intervals_do_not_depend_on_how_many_items_are_drawn_at_a_time(monkeypatch, drawn):
+    values = np.random.default_rng(0).random((2, 70))
+    rng = np.random.default_rng(3)
+    means = values[0][rng.integers(0, 70, size=(500, 70))].mean(axis=1)
+    monkeypatch.setattr("admire.scores.metrics.DRAWN", drawn)
+    both = bootstrap_intervals(values, resamples=500, seed=3)
+    assert both[0] == tuple(np.quantile(means, [(1 - 0.95) / 2, (1 + 0.95) / 2]))
+    assert both == [bootstrap_interval(one, resamples=500, seed=3) for one in values]
+
+
+def test_bootstrap_interval_follows_its_seed():
+    assert bootstrap_interval(VALUES, seed=3) == bootstrap_interval(VALUES, seed=3)
+    assert bootstrap_interval(VALUES, seed=3) != bootstrap_interval(VALUES, seed=4)
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=30))
+def test_bootstrap_interval_holds_the_mean_and_stays_within_the_values(values):
+    low, high = bootstrap_interval(values, level=0.99, resamples=500)
+    assert min(values) - 1e-9 <= low <= high <= max(values) + 1e-9
+    assert low - 1e-9 <= np.mean(values) <= high + 1e-9
+
+
+@given(st.floats(-5, 5), st.integers(1, 20))
+def test_bootstrap_interval_of_equal_values_is_that_value(value, n):
+    assert bootstrap_interval([value] * n, resamples=50) == pytest.approx((value, value))
+
+
+def test_the_calibration_error_is_worked_out_by_hand():
+    # Bin 0.6 to 0.7: told 0.6 and 0.68, one of two happened: |1.28 - 1| = 0.28.
+    # Bin 0.9 to 1: told 0.9 and 1, both happened: |1.9 - 2| = 0.1. In all 0.38 / 4.
+    error = calibration_error([0.6, 0.9, 0.68, 1.0], [True, True, False, True])
+    assert error == pytest.approx(0.38 / 4)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1))
+def test_the_calibration_error_is_at_most_one_and_nil_if_what_was_certain_happened(pairs):
+    told, happened = zip(*pairs, strict=True)
+    assert 0 <= calibration_error(told, happened) <= 1
+    assert calibration_error(np.array(happened, float), happened) == 0
+
+
+def test_the_risk_coverage_curve_and_its_area_are_worked_out_by_hand():
+    # Surest first, wrong are the second and the fourth: risks 0, 1/2, 1/3, 1/2.
+    told, taken, risks = risk_coverage([0.7, 0.6, 0.9, 0.8], [0, 1, 0, 1])
+    assert told.tolist() == [0.9, 0.8, 0.7, 0.6]
+    assert taken.tolist() == [1, 2, 3, 4]
+    assert risks == pytest.approx([0, 1 / 2, 1 / 3, 1 / 2])
+    assert risk_area([0.7, 0.6, 0.9, 0.8], [0, 1, 0, 1]) == pytest.approx(
+        (1 / 2 + 1 / 3 + 1 / 2) / 4
+    )
+    # The second and third are as sure as each other, and come as one step with the risk 1/3.
+    told, taken, risks = risk_coverage([0.8, 0.6, 0.9, 0.8], [0, 1, 0, 1])
+    assert (told.tolist(), taken.tolist()) == ([0.9, 0.8, 0.6], [1, 3, 4])
+    assert risks == pytest.approx([0, 1 / 3, 1 / 2])
+    assert risk_area([0.8, 0.6, 0.9, 0.8], [0, 1, 0, 1]) == pytest.approx((2 / 3 + 1 / 2) / 4)
+
+
+ANSWERED = st.lists(
+    st.tuples(st.integers(50, 100).map(lambda k: k / 100), st.booleans()), min_size=1, max_size=30
+)
+
+
+@given(ANSWERED, st.randoms(use_true_random=False))
+def test_the_risk_area_is_its_definition_whatever_the_order_and_the_scale(pairs, random):
+    confidences, wrong = (np.array(one, float) for one in zip(*pairs, strict=True))
+    area = risk_area(confidences, wrong)
+    # Geifman et al.: the mean, over the items, of the risk at the item's own threshold.
+    risks = [wrong[confidences >= threshold].mean() for threshold in confidences]
+    assert area == pytest.approx(np.mean(risks))
+    assert 0 <= area <= 1
+    random.shuffle(pairs)
+    shuffled, wrong_too = zip(*pairs, strict=True)
+    assert risk_area(shuffled, wrong_too) == pytest.approx(area)
+    assert risk_area(np.exp(5 * confidences), wrong) == pytest.approx(area)
+    assert risk_area(np.ones_like(wrong), wrong) == pytest.approx(wrong.mean())
+    _, taken, risks = risk_coverage(confidences, wrong)
+    assert (taken[-1], risks[-1]) == (len(pairs), pytest.approx(wrong.mean()))
+
+
+@given(ANSWERED, st.data())
+def test_a_statistic_of_a_sample_is_that_of_its_items(pairs, data):
+    told, wrong = (np.array(one, float) for one in zip(*pairs, strict=True))
+    place = st.integers(0, len(pairs) - 1)
+    items = data.draw(st.lists(place, min_size=len(pairs), max_size=len(pairs)))
+    draws = np.bincount(items, minlength=len(pairs))[None]
+    (area,) = risk_area_statistic(told, wrong)(draws)
+    assert area == pytest.approx(risk_area(told[items], wrong[items]))
+    (error,) = calibration(told, wrong)(draws)
+    assert error == pytest.approx(calibration_error(told[items], wrong[items]))
+
+
+def test_intervals_of_means_are_the_same_by_either_way():
+    values = np.random.default_rng(0).random(12)
+    both = bootstrap_statistics([mean(values), mean(1 - values)], 12, resamples=500, seed=3)
+    assert both[0] == pytest.approx(bootstrap_interval(values, resamples=500, seed=3))
+    assert both[1] == pytest.approx((1 - both[0][1], 1 - both[0][0]))
+
+
+@pytest.mark.parametrize(("right", "of"), [(14, 15), (0, 10), (10, 10), (57, 100)])
+def test_wilsons_interval_is_scipys(right, of):
+    peer = stats.binomtest(right, of).proportion_ci(method="wilson")
+    assert wilson_interval(right / of, of) == pytest.approx((peer.low, peer.high), abs=1e-12)
+
+
+def test_briers_score_is_the_squared_error():
+    assert brier([0.8, 0.4], [True, True]) == pytest.approx([0.04, 0.36])

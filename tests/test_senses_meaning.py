@@ -1,0 +1,364 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toys import ScriptedChat
+
+from admire.base.errors import UserError
+from admire.data.items import Item
+from admire.models.llm import Question, Reply
+from admire.prompts import Prompts
+from admire.senses.meaning import (
+    ATTEMPTS,
+    DEFINITIONS,
+    UNSAID,
+    Meaning,
+    clean_gloss,
+    copied,
+    gloss,
+    meaning,
+    read_meaning,
+)
+
+ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
+
+
+class Dictionary:
+    """Gives the replies in order and remembers with which settings it was asked."""
+
+    name = identity = "dictionary"
+    parallel = 1
+    sees = False
+
+    def __init__(self, *replies: str):
+        self.replies = list(replies)
+        self.asked: list[tuple[float, int]] = []
+
+    def ask(self, question: Question) -> Reply:
+        self.asked.append((question.temperature, question.seed))
+        return Reply(self.replies.pop(0))
+
+
+# --------------------------------------------------------------------------- cleaning replies
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "a person who stays up late",
+        "  a person who stays up late \n",
+        '"a person who stays up late"',
+        "“a person who stays up late”",
+        "**a person who stays up late**",
+        "*a person* who `stays up` late",
+        "night owl: a person who stays up late",
+        "**Night owl**: a person who stays up late",
+        "Night owl - a person who stays up late",
+        "Night Owl – a person who stays up late",
+        "Night owl — a person who stays up late",
+        "Night owl, a person who stays up late",
+        "Night owl means a person who stays up late",
+        "Night owl means: a person who stays up late",
+        "NIGHT OWL refers to a person who stays up late",
+        "A night owl is a person who stays up late",
+        "A 'night owl' is a person who stays up late",
+        'The "night owl" describes a person who stays up late',
+        'The idiom "night owl" means a person who stays up late',
+        "The phrase “night owl” is used to describe a person who stays up late",
+        'The idiomatic expression "night owl" means a person who stays up late',
+        "The term night owl refers to a person who stays up late",
+        "Definition: a person who stays up late",
+        "Meaning: a person who stays up late",
+        "**Definition:** a person who stays up late",
+        "Definition: night owl: a person who stays up late",
+        "Definition:\na person who stays up late",
+        "Night owl:\na person who stays up late\n\nExample: She is a night owl.",
+        "Night owl\na person who stays up late",
+        "### Night owl\n\na person who stays up late",
+        "Sure! Here is a definition:\n\n**Night owl**: a person who stays up late",
+        "a person who stays up late\nIt comes from the bird.",
+    ],
+)
+def test_only_the_definition_is_left(reply: str):
+    assert clean_gloss(reply, "night owl") == "a person who stays up late"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "alguém que traz azar",
+        "Pé-frio: alguém que traz azar",
+        "Pé-frio significa alguém que traz azar",
+        "Um pé-frio é alguém que traz azar",
+        "Uma pé-frio é alguém que traz azar",
+        "O pé-frio é alguém que traz azar",
+        "“Pé-frio” é alguém que traz azar",
+        'O termo "pé-frio" refere-se a alguém que traz azar',
+        "A expressão «pé-frio» significa alguém que traz azar",
+        'A expressão idiomática "pé-frio" significa alguém que traz azar',
+        "A expressão «pé-frio» é usada para descrever alguém que traz azar",
+        "Definição: alguém que traz azar",
+        "Significado: alguém que traz azar",
+    ],
+)
+def test_only_the_definition_is_left_in_portuguese(reply: str):
+    assert clean_gloss(reply, "pé-frio") == "alguém que traz azar"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        # The opening ends with a whole word: "is" is not the beginning of "island" or "isn't".
+        "Night owl island, a place where nobody sleeps",
+        "A night owl isn't asleep at midnight",
+        "Someone who is what a night owl is: awake at night",
+        "Definitions vary: someone awake at night",
+        "a sorry state of affairs",
+        "Means of staying awake",
+    ],
+)
+def test_what_is_no_opening_stays(reply: str):
+    assert clean_gloss(reply, "night owl") == reply
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        " \n\t\n ",
+        "**",
+        "...",
+        '""',
+        "night owl",
+        "Night owl.",
+        "**Night Owl**",
+        '"night owl"',
+        "A night owl.",
+        "The night owl",
+        "A night owl is",
+        "Night owl:",
+        "Definition:",
+        "Definition: night owl",
+        "I'm sorry, but I can't help with that.",
+        "I’m sorry, but I can’t help with that.",
+        "I am sorry.",
+        "Sorry, I do not know.",
+        "I cannot answer that.",
+        "I can’t answer that.",
+        "As an AI language model, I have no opinions.",
+        "Desculpe, não sei.",
+    ],
+)
+def test_a_reply_without_a_definition(reply: str):
+    assert clean_gloss(reply, "night owl") is None
+
+
+@pytest.mark.parametrize("compound", ["c++ (the)", "a.b", "[x", "what?", "50/50 ^$ | {2}", "\\d"])
+def test_signs_of_regular_expressions_in_a_compound_are_letters(compound: str):
+    assert clean_gloss(f"A {compound} means a thing of its own", compound) == "a thing of its own"
+    assert clean_gloss(compound, compound) is None
+
+
+def test_a_compound_is_no_pattern():
+    assert clean_gloss("axb means a thing", "a.b") == "axb means a thing"
+
+
+PIECES = ["night owl", "Night Owl", "A ", "The idiom ", " is ", " means ", ":", '"', "*", "\n", "é"]
+COMPOUNDS = st.sampled_from(["night owl", "pé-frio", "c++ ("]) | st.text(min_size=1)
+
+
+@given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join), COMPOUNDS)
+def test_every_reply_gives_a_text_or_none(reply: str, compound: str):
+    text = clean_gloss(reply, compound)
+    assert text is None or text.strip()
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join))
+def test_the_bare_compound_is_never_a_gloss(reply: str):
+    text = clean_gloss(reply, "night owl") or ""
+    assert text.strip(" .").casefold() != "night owl"
+
+
+# ------------------------------------------------------------------------- both senses at once
+
+OBJECT = '{"idiom": "night owl", "definitions": ["awake late", "up at night"], "scene": "a lamp"}'
+WHOLE = Meaning(("awake late", "up at night"), "a lamp")
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (OBJECT, WHOLE),
+        (f"```json\n{OBJECT}\n```", WHOLE),
+        (f"Sure! Here is the line:\n{OBJECT}\nI hope this helps.", WHOLE),
+        (OBJECT.replace("idiom", "phrase").replace("night owl", "Night Owl"), WHOLE),
+        (OBJECT.replace("], ", "}, "), WHOLE),  # seen: the list closed by a brace
+        # The examples written once more before the line that was asked for.
+        (f'{{"phrase": "red tape", "definitions": ["forms"], "scene": "a desk"}}\n{OBJECT}', WHOLE),
+        # Cut off within the scene, before it, and within the definitions.
+        (OBJECT[:-3], Meaning(("awake late", "up at night"), "a lam")),
+        (OBJECT[: OBJECT.index("scene")], Meaning(("awake late", "up at night"))),
+        (OBJECT[: OBJECT.index(" night")], Meaning(("awake late",))),
+        # One definition, which is no list; the same one twice; more than are kept.
+        ('{"definitions": "awake late", "scene": "a lamp"}', Meaning(("awake late",), "a lamp")),
+        ('{"definitions": ["Awake late.", "awake late"]}', Meaning(("Awake late.",))),
+        ('{"definitions": ["one", "two", "three"]}', Meaning(("one", "two"))),
+        (
+            '{"definitions": ["says \\"no\\"", "caf\\u00e9 guest"]}',
+            Meaning(("says no", "café guest")),
+        ),
+        # The compound's own words lead up to a definition; in a scene they are its subject.
+        (
+            '{"definitions": ["Night owl: someone awake late"], "scene": "a night owl is awake"}',
+            Meaning(("someone awake late",), "a night owl is awake"),
+        ),
+        # Lines, for templates and models that write no JSON.
+        ("1. awake late\n2. up at night\nScene: a lamp", WHOLE),
+        ("Here you are:\n\n1) **awake late**\n2) up at night\n**Scene:** a lamp", WHOLE),
+        ("- awake late\n- up at night\n\nCena: a lamp", WHOLE),
+        ("A night owl is someone awake late.", Meaning(("someone awake late.",))),
+    ],
+)
+def test_definitions_and_scene_are_read(reply: str, expected: Meaning):
+    assert read_meaning(reply, ITEM) == expected
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "{",
+        "{}",
+        '{"phrase": "night owl"}',
+        '{"phrase": "night owl", "definitions": []}',
+        '{"phrase": "night owl", "definitions": [], "scene": "a lamp"}',
+        '{"phrase": "night owl", "definitions": ["night owl", "A night owl."]}',
+        # Seen: another phrase, which the model finds more like an idiom.
+        '{"idiom": "old hat", "definitions": ["a person who is out of date"], "scene": "a mirror"}',
+        "I'm sorry, but I can't help with that.",
+        "No problem, but I need the JSON data for the next line.",  # seen
+        "Scene: a lamp",
+        # Copies of the sentence and of the prompt's examples.
+        '{"definitions": ["my sister is a night owl who writes at midnight"]}',
+        '{"definitions": ["a reckless person whom nobody can control"]}',
+    ],
+)
+def test_a_reply_without_a_usable_definition(reply: str):
+    assert read_meaning(reply, ITEM, Prompts().about(ITEM, "idiomatic")) == UNSAID
+
+
+def test_what_the_prompts_example_says_of_the_compound_itself_is_no_copy():
+    swan = Item("swan song", "")
+    prompt = Prompts().about(swan, "idiomatic")
+    reply = '{"definitions": ["the farewell of an artist", "too much bureaucracy"]}'
+    assert read_meaning(reply, swan, prompt) == Meaning(("the farewell of an artist",))
+
+
+def test_a_scene_that_copies_the_sentence_is_left_out():
+    reply = '{"definitions": ["awake late"], "scene": "my sister, who writes at midnight"}'
+    assert read_meaning(reply, ITEM) == Meaning(("awake late",))
+
+
+PARTS = [
+    *PIECES,
+    "{",
+    "}",
+    "[",
+    "]",
+    "\\",
+    '"definitions": ',
+    '"scene": ',
+    '"phrase": ',
+    "1. ",
+    ", ",
+]
+
+
+@given(st.text() | st.lists(st.sampled_from(PARTS), max_size=30).map("".join), COMPOUNDS)
+def test_every_reply_gives_a_meaning_or_none(reply: str, compound: str):
+    found = read_meaning(reply, Item(compound, f"This is {compound}."))
+    assert len(found.definitions) <= DEFINITIONS
+    assert all(text.strip() for text in found.definitions)
+    assert found.scene is None or found.scene.strip()
+    assert found.definitions or not found.scene
+
+
+SENTENCE = "The concentrate is then passed through a tower of hot air to dry it."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The concentrate is then passed through a tower", True),
+        ("It is what is then passed through a tower, as one says", True),  # five in a row
+        ("a tower of hot water", True),  # three of its five words and no more: a run of four
+        ("hot air to dry", True),
+        ("hot air", False),
+        ("air that is hot", False),
+        ("promises that come to nothing", False),
+        ("a tower in which wet things are dried by warm wind", False),
+        ("", False),
+    ],
+)
+def test_a_copy_of_the_sentence_is_told_by_its_runs_of_words(text: str, expected: bool):
+    assert copied(text, SENTENCE) == expected
+
+
+@pytest.mark.parametrize("sense", ["idiomatic", "literal"])
+def test_the_prompt_of_a_sense_is_asked_until_a_reply_can_be_used(sense):
+    llm = Dictionary("", "I'm sorry.", OBJECT)
+    assert meaning(ITEM, sense, llm, Prompts(), seed=7) == WHOLE
+    assert llm.asked == [(0.0, 7), (1.0, 8), (1.0, 9)]
+    chat = ScriptedChat(lambda _: "")
+    assert meaning(ITEM, sense, chat, Prompts()) == UNSAID
+    assert chat.prompts == [Prompts().about(ITEM, sense)] * ATTEMPTS
+
+
+# -------------------------------------------------------------------------------------- gloss
+
+
+def test_the_first_reply_is_the_likeliest_one():
+    llm = Dictionary("A night owl is someone awake at night.")
+    assert gloss(ITEM, llm, Prompts(), seed=7) == Meaning(("someone awake at night.",))
+    assert llm.asked == [(0.0, 7)]
+
+
+@pytest.mark.parametrize(
+    "useless",
+    ["", "night owl", "I'm sorry, I cannot help.", "**", "A night owl who writes at midnight"],
+)
+def test_a_useless_reply_is_asked_for_again_with_another_seed(useless: str):
+    # At temperature 0 the second reply would be the first one again.
+    llm = Dictionary(useless, useless, "someone awake at night")
+    assert gloss(ITEM, llm, Prompts(), seed=7) == Meaning(("someone awake at night",))
+    assert llm.asked == [(0.0, 7), (1.0, 8), (1.0, 9)]
+
+
+def test_after_the_attempts_there_is_no_gloss():
+    llm = Dictionary(*[""] * 9)
+    assert gloss(ITEM, llm, Prompts()) == UNSAID
+    assert len(llm.asked) == ATTEMPTS
+
+
+def test_the_gloss_prompt_of_the_item_is_asked():
+    chat = ScriptedChat(lambda _: "someone awake at night")
+    gloss(ITEM, chat, Prompts())
+    assert chat.prompts == [
+        Prompts().render("gloss", "en", compound=ITEM.compound, sentence=ITEM.sentence)
+    ]
+
+
+def test_the_prompt_is_in_the_language_of_the_item(tmp_path):
+    (tmp_path / "gloss_pt.j2").write_text("O que é {{ compound }}?")
+    chat = ScriptedChat(lambda _: "alguém que traz azar")
+    gloss(Item("pé-frio", "Ele é pé-frio.", "pt-br"), chat, Prompts(tmp_path))
+    assert chat.prompts == ["O que é pé-frio?"]
+
+
+def test_a_model_that_fails_is_not_a_missing_gloss():
+    def fail(_: str) -> str:
+        raise UserError("the server is down")
+
+    with pytest.raises(UserError, match="the server is down"):
+        gloss(ITEM, ScriptedChat(fail), Prompts())

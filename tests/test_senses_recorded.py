@@ -1,0 +1,351 @@
+"""Recorded replies in place of a chat model: from a file, and from a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from conftest import refused
+from toys import OWL, WordEncoder, explains, said
+
+from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
+from admire.models.llm import open_llm, open_llms
+from admire.prompts import Prompts
+from admire.senses.interpretation import interpret
+from admire.senses.meaning import Meaning
+from admire.senses.recorded import Recorded, open_replies
+from admire.senses.sense import Sense
+
+HOOTED = replace(OWL, sentence="A night owl hooted.", sentence_type="literal")
+LATE = Meaning(("person awake late", "late worker"), "a lamp at night")
+BIRD = Meaning(("bird with wings",), "an owl in a tree")
+MEANINGS = (
+    {"compound": "Night Owl", "sense": "idiomatic", "meaning": "Night owl: person awake late"},
+    {"compound": "night owl", "sense": "idiomatic", "meaning": "late worker", "scene": LATE.scene},
+    {"compound": "night owl", "sense": "idiomatic", "meaning": "a third one", "scene": "another"},
+    {
+        "compound": "night owl",
+        "sense": "literal",
+        "meaning": "bird with wings",
+        "scene": BIRD.scene,
+    },
+    {"compound": "cold feet", "sense": "Literal", "meaning": "feet that are cold"},
+)
+"""As the toys' chat model says them."""
+SENSE = {"compound": "night owl", "sentence": OWL.sentence, "sense": "idiomatic"}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write rows as a file of replies."""
+
+    def write(*rows: dict[str, object], name: str = "replies.csv") -> Path:
+        path = tmp_path / name
+        if path.suffix == ".jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        else:
+            table = pd.DataFrame(list(rows))
+            table.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+        return path
+
+    return write
+
+
+# ------------------------------------------------------------------------------------ what is read
+
+
+@pytest.mark.parametrize("name", ["replies.csv", "replies.tsv", "replies.jsonl"])
+def test_a_file_stands_for_the_chat_model_that_would_say_the_same(write, name: str):
+    path = write(*MEANINGS, SENSE, name=name)
+    recorded = rank([OWL], Settings(llms=(f"recorded:{path}",)), encoder=WordEncoder())
+    asked = rank(
+        [OWL], Settings(votes=1, sense="vote"), llms=[explains("Idiomatic")], encoder=WordEncoder()
+    )
+    (one,), (other,) = recorded.rankings, asked.rankings
+    assert (one.order, list(one.scores)) == (other.order, list(other.scores))
+    (reading,) = one.interpretations
+    assert (reading.idiomatic, reading.literal) == (LATE, BIRD)
+    (model,) = recorded.record["models"]["llms"]
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert model == {
+        "name": f"recorded:{path}",
+        "identity": f"recorded:{digest}",
+        "sense": "vote",
+    }
+
+
+def test_votes_are_the_probability_and_the_majority_is_the_sense(write):
+    row = {"compound": "night owl", "sentence": OWL.sentence}
+    for told, expected in (
+        ({"votes_idiomatic": 4, "votes_literal": 1}, Sense("idiomatic", 0.8, 4, 1)),
+        ({"votes_literal": "3.0"}, Sense("literal", 0.0, 0, 3)),
+        ({"votes_idiomatic": 2, "votes_literal": 2}, Sense("literal", 0.5, 2, 2)),
+        (
+            {"votes_idiomatic": 2, "votes_literal": 2, "sense": "idiomatic"},
+            Sense("idiomatic", 0.5, 2, 2),
+        ),
+        ({"sense": "idiomatic"}, Sense("idiomatic", 1.0, 1, 0)),
+        ({"sense": "LITERAL"}, Sense("literal", 0.0, 0, 1)),
+    ):
+        assert open_replies(write(row | told, name="replies.jsonl")).senses([OWL]) == [expected]
+
+
+def test_what_is_said_of_a_sentence_goes_before_what_is_said_of_the_compound(write):
+    row = SENSE | {"meaning": "someone who works late", "scene": "a lamp"}
+    model = open_replies(write(*MEANINGS, row))
+    other = replace(OWL, sentence="Night owls sleep late.")
+    assert model.meanings([OWL, other], "idiomatic") == {
+        OWL: Meaning(("someone who works late",), "a lamp"),
+        other: LATE,
+    }
+    assert model.meanings([OWL], "literal") == {OWL: BIRD}
+    assert model.meanings([OWL], "gloss") == {OWL: Meaning(("someone who works late",))}
+
+
+def test_rows_of_one_item_add_to_each_other_and_may_repeat(write):
+    order = ["person.png", "bird.png", "bike.png"]
+    rows = [SENSE, SENSE | {"sentence": f" {OWL.sentence} "}, SENSE | {"order": str(order)}]
+    rows.append({"compound": "NIGHT OWL", "sentence": OWL.sentence, "votes_idiomatic": 3})
+    model = open_replies(write(*rows))
+    assert model.senses([OWL]) == [Sense("idiomatic", 1.0, 3, 0)]
+    assert model.order(OWL) == tuple(order)
+
+
+def test_an_order_is_that_of_the_items_candidates(write):
+    """Items that differ in their candidates alone each have their own."""
+    pair = (Candidate("a", caption="a"), Candidate("b", caption="b"))
+    other = replace(OWL, candidates=pair)
+    row = {"compound": "night owl", "sentence": OWL.sentence}
+    orders = [["b", "a"], ["person.png", "bike.png", "bird.png"]]
+    path = write(*(row | {"order": order} for order in orders), name="replies.jsonl")
+    model = open_replies(path)
+    assert model.order(OWL) == tuple(orders[1])
+    assert model.order(other) == ("b", "a")
+    assert model.order(HOOTED) is None
+    triple = replace(OWL, candidates=(*pair, Candidate("c", caption="c")))
+    with pytest.raises(UserError, match=r"replies\.jsonl, row 1, order: has 2 names for 3 cand"):
+        model.order(triple)
+    alone = open_replies(write(row | {"order": ["a", "bird.png"]}, name="alone.jsonl"))
+    with pytest.raises(UserError, match=r"alone\.jsonl, row 1, order: names 'a', which is no cand"):
+        alone.order(OWL)
+
+
+# --------------------------------------------------------------------------------- what is missing
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_items_without_a_sense_are_named_and_the_data_or_a_detector_can_give_it(write):
+    path = write(*MEANINGS, SENSE)
+    items = [OWL, HOOTED, *(replace(OWL, sentence=f"A night owl {k}.") for k in range(6))]
+    settings = Settings(llms=(f"recorded:{path}",))
+    with pytest.raises(UserError) as caught:
+        rank(items, settings, encoder=WordEncoder())
+    message = str(caught.value)
+    assert f"recorded:{path} lacks the sense of 'night owl' in “A night owl hooted.”, " in message
+    assert OWL.sentence not in message
+    assert "“A night owl 1.” and 4 more." in message
+    assert caught.value.settings == ("llms", "sense")
+    (ranking,) = rank([HOOTED], replace(settings, sense="given"), encoder=WordEncoder()).rankings
+    assert ranking.predicted_type == "literal"
+    assert ranking.interpretations[0].idiomatic == LATE
+
+
+def test_an_item_that_the_file_does_not_know_is_named(write):
+    bike = Item("red tape", "Red tape.", "en", OWL.candidates, "idiomatic")
+    settings = Settings(llms=(f"recorded:{write(*MEANINGS)}",), sense="given")
+    with pytest.raises(UserError, match=r"says nothing of 'red tape' in “Red tape\.”\.$"):
+        rank([HOOTED, bike], settings, encoder=WordEncoder())
+
+
+def test_a_missing_meaning_of_one_sense_is_a_warning(write, caplog):
+    path = write(*MEANINGS)
+    feet = Item("cold feet", "Cold feet.", "en", OWL.candidates, "idiomatic")
+    settings = Settings(llms=(f"recorded:{path}",), sense="given")
+    (ranking,) = rank([feet], settings, encoder=WordEncoder()).rankings
+    assert warned(caplog) == [
+        f"recorded:{path} lacks the idiomatic meaning of 'cold feet' in “Cold feet.”."
+    ]
+    assert ranking.interpretations[0].literal.definitions == ("feet that are cold",)
+
+
+def test_recorded_replies_cannot_be_asked_anything(write):
+    from admire.senses import vote
+
+    llm = open_llm(f"recorded:{write(SENSE)}")
+    assert isinstance(llm, Recorded)
+    with pytest.raises(UserError, match="holds recorded replies, and answers no questions"):
+        said(llm, "Hello?")
+    with pytest.raises(UserError, match=r"holds recorded replies: .* cannot be asked for senses"):
+        vote([OWL], llm, Prompts(), votes=1)
+
+
+# ------------------------------------------------------------------------- what is refused
+
+ITEM = {"compound": "night owl", "sentence": "A night owl."}
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([{"compound": " ", "sense": "literal"}], ["row 1, compound: is empty"]),
+        ([ITEM | {"sense": "figurative"}], ["row 1 ('night owl'), sense: is 'figurative', not"]),
+        (
+            [ITEM, ITEM | {"votes_literal": -1}],
+            ["row 2 ('night owl'), votes_literal: is '-1', not"],
+        ),
+        ([ITEM | {"votes_literal": "many"}], ["votes_literal: is 'many', not a number of votes"]),
+        ([ITEM | {"votes_literal": True}], ["votes_literal: is 'True', not a number of votes"]),
+        ([ITEM | {"votes_literal": 10**400}], [", not a number of votes"]),
+        ([ITEM | {"votes_literal": 1.5}], ["votes_literal: is '1.5', not a number of votes"]),
+        ([ITEM | {"votes_idiomatic": [3]}], ["votes_idiomatic: is '[3]', not a number of votes"]),
+        ([ITEM | {"meaning": 3}], ["row 1, meaning: is not a text"]),
+        ([ITEM | {"meaning": "a bird"}], ["row 1 ('night owl'), sense: is empty. Say which sense"]),
+        ([ITEM | {"order": "a, b"}], ["row 1 ('night owl'), order: is not a list"]),
+        ([ITEM | {"order": ["a", "a"]}], ["row 1 ('night owl'), order: names 'a' more than once"]),
+        (
+            [{"compound": "night owl", "order": ["a", "b"]}],
+            ["row 1 ('night owl'), order: speaks of an item, but the row has no sentence"],
+        ),
+        (
+            [{"compound": "night owl", "sense": "literal", "votes_literal": 0}],
+            ["votes_literal: speaks of an item"],
+        ),
+        (
+            [ITEM | {"sense": "literal"}, {}, ITEM | {"sense": "idiomatic"}],
+            ["row 3 ('night owl'), sense: is idiomatic, but row 1 says literal of the same"],
+        ),
+        (
+            [ITEM | {"votes_literal": 3}, ITEM | {"votes_literal": 2}],
+            ["row 2 ('night owl'), votes_literal: is 2, but row 1 says 3"],
+        ),
+        (
+            [ITEM | {"order": ["a", "b"]}, ITEM | {"order": "['b', 'a']"}],
+            ["row 2 ('night owl'), order: is b, a, but row 1 says a, b"],
+        ),
+        (
+            [ITEM | {"sense": "literal", "votes_idiomatic": 4, "votes_literal": 1}],
+            ["row 1 ('night owl'), sense: is literal, but the votes are 4 idiomatic and 1 literal"],
+        ),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_named(write, rows, words):
+    rows = [row or {"compound": "cold feet"} for row in rows]
+    refused(write(*rows, name="replies.jsonl"), *words, read=open_replies)
+
+
+def test_a_file_that_is_no_file_of_replies_is_named(write, tmp_path):
+    refused(write({"word": "night owl"}), "the column 'compound' is missing", read=open_replies)
+    refused(tmp_path / "replies.txt", "expected a .csv, .tsv or .jsonl", read=open_replies)
+    refused(tmp_path / "none.csv", "cannot be read", read=open_replies)
+
+
+# -------------------------------------------------------------------------------------- of a run
+
+
+def hear(prompt: str) -> str:
+    return "Literal" if "hooted" in prompt else "Idiomatic"
+
+
+def test_a_run_ranked_again_from_its_own_replies_is_the_same(tmp_path):
+    """Two models, of which one says nothing of one sense and is not sure of another."""
+    first, second = explains("Idiomatic", literal="I'm sorry."), explains("Literal", "late worker")
+    votes = iter(["Literal", "Idiomatic", "Idiomatic"] * 2)
+    answer = first.answer
+    first.answer = lambda prompt: next(votes) if "or literally" in prompt else answer(prompt)
+    items = [replace(OWL, sentence_type="idiomatic"), HOOTED]
+    for scoring in (Settings().scoring, Scoring(gate="soft")):
+        settings = Settings(sense="vote", votes=3, scoring=scoring)
+        if scoring.gate == "hard":
+            write_run(
+                rank(items, settings, llms=[first, second], encoder=WordEncoder()), tmp_path / "one"
+            )
+            run_again = tmp_path / "again"
+        else:
+            run_again = tmp_path / "soft"
+        settings = replace(settings, llms=(f"run:{tmp_path / 'one'}",), sense="auto")
+        again = rank(items, settings, encoder=WordEncoder())
+        write_run(again, run_again)
+    one, again, soft = (tmp_path / name for name in ("one", "again", "soft"))
+    name = "submission_en.tsv"
+    assert (one / name).read_bytes() == (again / name).read_bytes()
+    scores = [pd.read_csv(run / "scores.csv") for run in (one, again, soft)]
+    named = scores[1].pop("llm").unique().tolist()
+    assert named == [f"run:{one}#1", f"run:{one}#2"]
+    assert scores[0].pop("llm").unique().tolist() == [first.name, second.name]
+    pd.testing.assert_frame_equal(scores[0], scores[1], check_exact=True)
+    assert scores[2]["score"].tolist() != scores[1]["score"].tolist()
+
+    (model, _), (kept, _) = (open_llms(f"run:{run}") for run in (one, again))
+    digest = hashlib.sha256((one / "items.jsonl").read_bytes()).hexdigest()
+    assert model.identity == f"run:{digest}:1:explains Idiomatic"
+    assert isinstance(model, Recorded)
+    assert isinstance(kept, Recorded)
+    assert model.senses(items) == kept.senses(items) == [Sense("idiomatic", 2 / 3, 2, 1)] * 2
+    orders = [row["order"] for row in map(json.loads, (one / "items.jsonl").open())]
+    assert [list(model.order(item) or ()) for item in items] == orders
+
+
+def test_a_run_of_several_models_is_not_one_model(tmp_path):
+    chats = [explains("Idiomatic"), explains("Literal")]
+    run = rank([OWL], Settings(sense="vote", votes=1), llms=chats, encoder=WordEncoder())
+    write_run(run, tmp_path / "run")
+    with pytest.raises(UserError, match="holds the replies of 2 chat models; here it can be one"):
+        open_llm(f"run:{tmp_path / 'run'}")
+
+
+def test_a_run_of_glosses_gives_glosses_and_says_what_it_lacks(tmp_path, caplog):
+    settings = Settings(sense="vote", votes=1, meanings="gloss", scoring=Scoring())
+    chat = explains("Idiomatic", "Idiomatic", "A person awake late.")
+    chat.answer = lambda p: hear(p) if "or literally" in p else "A person awake late."
+    items = [OWL, HOOTED]
+    write_run(rank(items, settings, llms=[chat], encoder=WordEncoder()), tmp_path / "run")
+    llm = open_llm(f"run:{tmp_path / 'run'}")
+    (same,) = interpret(items, [llm], Prompts(), meanings="gloss")
+    assert not warned(caplog)
+    assert [reading.gloss for reading in same] == ["A person awake late.", None]
+    interpret(items, [llm], Prompts(), meanings="both")
+    assert [text.partition(" lacks ")[2] for text in warned(caplog)] == [
+        "the idiomatic meaning of 'night owl' in “A night owl hooted.”.",
+        "the literal meaning of 'night owl' in “My sister is a night owl.”, 'night owl' in "
+        "“A night owl hooted.”.",
+    ]
+
+
+def test_a_run_without_a_chat_model_or_a_damaged_one_has_no_replies(tmp_path):
+    folder = tmp_path / "run"
+    write_run(rank([OWL], Settings(query="compound"), encoder=WordEncoder()), folder)
+    with pytest.raises(UserError, match="run: no chat model was asked in this run") as caught:
+        open_llm(f"run:{folder}")
+    assert caught.value.settings == ("llms",)
+    rows = (folder / "items.jsonl").read_text()
+    (folder / "items.jsonl").write_text(rows.replace("interpretations", "readings"))
+    with pytest.raises(UserError, match=r"run: is damaged\. Run admire rank again"):
+        open_llm(f"run:{folder}")
+    with pytest.raises(UserError, match=r"none/scores\.csv: cannot be read"):
+        open_llm(f"run:{tmp_path / 'none'}")
+
+
+# -------------------------------------------------------------------------------------- real data
+
+
+def test_published_replies_for_admire_cover_every_item(shared):
+    from admire import read_items
+
+    model = open_replies(shared / "recorded" / "meanings_en.csv")
+    items = [
+        item
+        for part in ("train", "dev")
+        for item in read_items(shared / "admire_en" / part / f"subtask_a_{part}.tsv")
+    ]
+    for label in ("idiomatic", "literal"):
+        found = model.meanings(items, label)
+        assert all(len(found[item].definitions) == 1 for item in items)
+        assert sum(found[item].scene is not None for item in items) == 70

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmarks import told
+from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
+
+import admire
+from admire.base.errors import UserError
+from admire.data.items import Candidate, Item
+from admire.rankers.scorer import Scoring
+from admire.rankers.settings import OURS, Settings
+from admire.tasks.collections import (
+    SearchSettings,
+    index_texts,
+    read_texts,
+    search_index,
+    write_index,
+)
+from admire.tasks.collections.index import Exact, Index
+from admire.tasks.collections.shards import Moments
+
+LATE = ["Someone who works late at night.", "A bird on a branch.", "A night owl on a branch."]
+IDIOMATIC = "A Night Owl codes this."
+LITERAL = "The night owl flew off."
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    rows = [{"id": name, "text": text} for name, text in zip("abc", LATE, strict=True)]
+    path = tmp_path / "texts.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def toys() -> dict[str, Any]:
+    return {"llm": ScriptedChat(told), "encoder": WordEncoder()}
+
+
+# ------------------------------------------------------------------------------------- searching
+
+
+@pytest.mark.parametrize(
+    ("text", "sense", "best"), [(IDIOMATIC, "idiomatic", "a"), (LITERAL, "literal", "c")]
+)
+def test_a_search_answers_in_the_sense_that_is_meant(file, text, sense, best):
+    found = search_index(text, "night owl", file, **toys())
+    assert found.reading is not None
+    assert (found.reading.sense.label, found.reading.gloss) == (sense, "someone who works late")
+    assert found.things[0][0].name == best
+    scores = [score for _, score in found.things]
+    assert scores == sorted(scores, reverse=True)
+    assert len(scores) == 3
+
+
+def test_a_search_is_rank_with_the_texts_as_candidates(file):
+    found = search_index(IDIOMATIC, "night owl", file, SearchSettings(contrast=0.5), **toys())
+    item = Item("night owl", IDIOMATIC, "en", candidates=tuple(read_texts(file)))
+    scoring = Scoring(gate="soft", contrast=0.5, standardise=True)
+    (peer,) = admire.rank(
+        [item],
+        Settings(track="caption", scoring=scoring),
+        llms=[ScriptedChat(told)],
+        encoder=WordEncoder(),
+    ).rankings
+    assert [text.name for text, _ in found.things] == list(peer.order)
+    scores = dict(zip("abc", peer.scores, strict=True))
+    assert {text.name: score for text, score in found.things} == pytest.approx(scores, abs=1e-6)
+
+
+SHOWN = {
+    "bird.png": ("a bird with wings", "a night owl"),
+    "late.png": ("a person awake late", "a lamp at night"),
+    "owl.png": ("an owl in a tree", None),
+    "red.png": ("a red bicycle", None),
+}
+"""What pictures show, and their captions."""
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name, (shows, caption) in SHOWN.items():
+        (folder / name).write_text(shows)
+        if caption:
+            (folder / name).with_suffix(".txt").write_text(caption)
+    return folder
+
+
+@pytest.mark.parametrize("sense", ["Idiomatic", "Literal"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"contrast": 0.3, "image_weight": 0.5, "texts": ("gloss", "scene", "compound")}]
+)
+def test_pictures_are_found_as_rank_would_order_them(pictures, tmp_path, sense, changes):
+    write_index(pictures, PictureEncoder(), tmp_path / "index")
+    found = search_index(
+        "My sister is a night owl.",
+        "night owl",
+        tmp_path / "index",
+        SearchSettings(**changes),
+        llm=explains(sense),
+        encoder=PictureEncoder(),
+    )
+    candidates = tuple(
+        Candidate(name, pictures / name, caption) for name, (_, caption) in SHOWN.items()
+    )
+    (peer,) = admire.rank(
+        [Item("night owl", "My sister is a night owl.", "en", candidates=candidates)],
+        Settings(scoring=replace(OURS, **changes)),
+        llms=[explains(sense)],
+        encoder=PictureEncoder(),
+    ).rankings
+    assert found.pictures
+    assert [one.name for one, _ in found.things] == list(peer.order)
+    scores = dict(zip(SHOWN, peer.scores, strict=True))
+    assert {one.name: score for one, score in found.things} == pytest.approx(scores, abs=1e-6)
+
+
+def test_what_sight_sees_counts_half_beside_captions():
+    def scoring(name: str, *tracks: str, **changes: Any) -> Scoring:
+        known = dict.fromkeys(tracks, Moments(1, np.zeros(1), np.zeros((1, 1))))
+        index = Index({"name": name}, known, [], Exact([]))
+        return SearchSettings(**changes).scoring_for(index)
+
+    assert scoring("sight", "image", "caption") == replace(OURS, image_weight=0.5)
+    assert scoring("sight", "image", "caption", image_weight=2.0).image_weight == 2
+    assert scoring("sight", "image") == scoring("mclip:x", "image", "caption") == OURS
+    assert scoring("e5", "caption") == Scoring(gate="soft", standardise=True)
+
+
+@pytest.mark.parametrize(("query", "best"), [("compound", "c"), ("sentence", "c")])
+def test_plain_cosine_asks_no_chat_model(file, query, best):
+    models = toys()
+    settings = SearchSettings(query=query, top=1)
+    found = search_index("Night owl on a branch", "Night owl", file, settings, **models)
+    assert found.reading is None
+    assert [text.name for text, _ in found.things] == [best]
+    assert models["llm"].prompts == []
+
+
+def test_an_index_is_searched_like_its_file_but_only_with_its_encoder(file, tmp_path):
+    write_index(file, WordEncoder(), tmp_path / "index")
+    wanted = search_index(IDIOMATIC, "night owl", file, **toys()).things
+    for index in (tmp_path / "index", index_texts(read_texts(file), WordEncoder())):
+        found = search_index(IDIOMATIC, "night owl", index, **toys()).things
+        assert [text for text, _ in found] == [text for text, _ in wanted]
+    other = WordEncoder()
+    other.name, other.identity = "others", "others:1"
+    message = (
+        r"index: was made with the encoder 'words' \(words:1\), not with 'others' \(others:1\)"
+    )
+    with pytest.raises(UserError, match=message):
+        search_index(IDIOMATIC, "night owl", tmp_path / "index", encoder=other)
+
+
+def test_a_folder_that_is_no_index_is_named(tmp_path):
+    with pytest.raises(UserError, match="is no index, or damaged"):
+        search_index(IDIOMATIC, "night owl", tmp_path, **toys())
+
+
+@pytest.mark.parametrize("span", ["early bird", ""])
+def test_a_span_that_is_not_in_the_text_is_named(file, span):
+    with pytest.raises(UserError) as caught:
+        search_index(IDIOMATIC, span, file, **toys())
+    assert str(caught.value) == f"span: '{span}' is not in it: “{IDIOMATIC}”."
+    assert caught.value.settings == ("span",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"query": "compund"}, "Did you mean 'compound'?"),
+        ({"top": 0}, "top cannot be 0: it is a whole number of at least 1"),
+        ({"contrast": -1.0}, "contrast cannot be -1.0"),
+        ({"sense": "votes"}, "Did you mean 'vote'?"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(changes, message):
+    with pytest.raises(UserError, match=message.replace("?", r"\?")):
+        SearchSettings(**changes)

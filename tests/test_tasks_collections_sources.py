@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import os
+import sys
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import hide
+from toys import PictureEncoder
+
+from admire.base.errors import UserError
+from admire.data.items import Candidate
+from admire.tasks.collections import (
+    add_to_index,
+    open_index,
+    read_picture,
+    read_texts,
+    read_things,
+    write_index,
+)
+from admire.tasks.collections import shards as sharding
+
+LATE = ["Someone who works late at night.", "A bird on a branch.", "A night owl on a branch."]
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    if path.suffix == ".jsonl":
+        path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
+    elif path.suffix == ".parquet":
+        table = pytest.importorskip("pyarrow").Table.from_pylist(list(rows))
+        pytest.importorskip("pyarrow.parquet").write_table(table, path, row_group_size=2)
+    elif path.suffix in (".txt", ".lst"):
+        path.write_text("\n\n".join(next(iter(row.values())) for row in rows))
+    else:
+        with path.open("w", newline="") as file:
+            kind = csv.excel_tab if path.suffix == ".tsv" else csv.excel
+            writer = csv.DictWriter(file, list(rows[0]), dialect=kind)
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
+
+
+def shard(path: Path, members: dict[str, str]) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content.encode()))
+    return path
+
+
+def read(source: Path, unpacked: Path) -> list[Candidate]:
+    unpacked.mkdir(exist_ok=True)
+    return [Candidate(one.name, one.image, one.caption) for one in read_things(source, unpacked)]
+
+
+# ----------------------------------------------------------------------------------------- texts
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".csv", ".tsv"])
+def test_texts_of_every_kind_are_read_and_numbered_where_they_have_no_ids(tmp_path, suffix):
+    path = write(tmp_path / f"texts{suffix}", [{"text": text} for text in LATE])
+    numbers = "135" if suffix == ".txt" else "123"  # lines, some of them blank
+    assert read_texts(path) == [
+        Candidate(name, caption=text) for name, text in zip(numbers, LATE, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv"])
+def test_ids_are_kept(tmp_path, suffix):
+    rows = [{"id": "x 1", "text": "An owl.", "more": "y"}, {"id": "", "text": "A bat.", "more": ""}]
+    found = read_texts(write(tmp_path / f"texts{suffix}", rows))
+    assert found == [Candidate("x 1", caption="An owl."), Candidate("2", caption="A bat.")]
+
+
+def test_ids_may_be_numbered_from_zero(tmp_path):
+    path = write(tmp_path / "texts.jsonl", [{"id": k, "text": f"Owl {k}."} for k in range(3)])
+    assert [one.name for one in read_texts(path)] == ["0", "1", "2"]
+
+
+def test_lines_are_those_that_python_tells_apart(tmp_path):
+    text = "\ufeffa\u2028b\rc\r\n\nd\x0be"
+    (tmp_path / "t.txt").write_bytes(text.encode())
+    lines = text.removeprefix("\ufeff").splitlines()
+    expected = [(str(k), line) for k, line in enumerate(lines, start=1) if line]
+    assert [(one.name, one.caption) for one in read_texts(tmp_path / "t.txt")] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("t.json", "[]", ": expected a .txt, .lst, .jsonl, .csv, .tsv, .parquet or .tar file, or"),
+        ("t.txt", "\n \n", ": the file is empty"),
+        ("t.csv", "", ": the file is empty"),
+        ("t.csv", "text\n", ": holds no texts"),
+        ("t.jsonl", '{"text": "a"}\n{"text": ""}', ", row 2, text: is missing or empty"),
+        ("t.jsonl", '{"text": "a"}\n\n{"id": 3}', ", row 3, text: is missing or empty"),
+        ("t.jsonl", '{"text": 7}', ", row 1, text: is missing or empty"),
+        ("t.jsonl", '{"text": "a"}\n[]', ", row 2: is not a JSON object"),
+        ("t.jsonl", '{"text": "a"}\n{', ", row 2: is not JSON"),
+        ("t.jsonl", '{"text": "\\ud800"}', ", row 1: holds half a surrogate pair"),
+        ("t.jsonl", '{"id": "x", "text": "a"}\n' * 2, ", row 2, id: 'x' stands in two rows"),
+        ("t.csv", "id,text\nx,a\ny, \n", ", row 2, text: is missing or empty"),
+        ("t.csv", "text\na,b\n", ", row 1: has more cells than the header has columns"),
+        ("t.csv", "id,text\na,b\nc,d,e\n", ": is not a well-formed table"),
+        ("t.csv", "id,sentence\nx,a\n", ": the column 'text' is missing. The file has: id, sen"),
+        ("t.jsonl", '{"image": "", "caption": ""}', ", row 1, image: is missing or empty"),
+        ("t.jsonl", '{"image": "a.png", "caption": 3}', ", row 1, caption: is not a text"),
+        ("t.jsonl", '{"image": "a.png"}', ": holds pictures. Index them first: admire index"),
+        ("t.lst", "a.png", ": holds pictures. Index them first"),
+    ],
+)
+def test_file_row_and_column_of_what_cannot_be_used_are_named(tmp_path, name, content, words):
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(UserError) as caught:
+        read_texts(path)
+    assert f"{path}{words}" in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", ["txt", "jsonl", "csv"])
+def test_a_file_that_is_not_utf_8_is_named(tmp_path, suffix):
+    (tmp_path / f"t.{suffix}").write_bytes(b"text\nabc\n\xff\n"[5 * (suffix != "csv") :])
+    with pytest.raises(UserError, match=rf"t\.{suffix}.* is not (UTF-8 text|JSON)"):
+        read_texts(tmp_path / f"t.{suffix}")
+
+
+# -------------------------------------------------------------------------------------- pictures
+
+
+def test_a_folder_gives_its_pictures_in_order_with_captions(tmp_path, caplog):
+    root, out = tmp_path / "pictures", tmp_path / "elsewhere"
+    for folder in (root / "b/deep", root / ".hidden", out):
+        folder.mkdir(parents=True)
+    for file in ("a.PNG", "b/deep/z.jpg", "b/y.webp", "b/note.md", ".hidden/h.png", "._a.png"):
+        (root / file).write_text("x")
+    (root / "b/y.txt").write_text(" a caption\nin two lines\n")
+    (root / "c.txt").write_text("of nothing")
+    (root / "👩\u200d💻\n.png").write_text("x")
+    (root / os.fsdecode(b"\xff.png")).write_text("x")
+    (out / "far.png").write_text("x")
+    (root / "near.png").symlink_to(root / "a.PNG")
+    (root / "far.png").symlink_to(out / "far.png")
+    (root / "out").symlink_to(out)
+    (root / "round").symlink_to(root)
+    assert read(root, tmp_path / "unpacked") == [
+        Candidate("a.PNG", root / "a.PNG"),
+        Candidate("b/deep/z.jpg", root / "b/deep/z.jpg"),
+        Candidate("b/y.webp", root / "b/y.webp", "a caption in two lines"),
+        Candidate("near.png", root / "near.png"),
+        Candidate("👩\u200d💻\n.png", root / "👩\u200d💻\n.png"),
+    ]
+    warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert [one.partition(": ")[2] for one in sorted(warnings, key=len)] == [
+        "has a name that is not UTF-8; 1 left out.",
+        "is a link that leads out of the folder; 2 left out.",
+    ]
+
+
+@pytest.mark.parametrize("suffix", [".lst", ".jsonl", ".csv", ".tsv", ".parquet"])
+def test_tables_and_lists_name_pictures_from_their_folder(tmp_path, suffix):
+    rows = [{"image": "a.png", "caption": "An owl."}, {"image": "sub/b.png", "caption": ""}]
+    rows += [{"image": str(tmp_path / "c.png"), "caption": "A bat."}]
+    found = read(write(tmp_path / f"list{suffix}", rows), tmp_path / "unpacked")
+    images = [tmp_path / "a.png", tmp_path / "sub/b.png", tmp_path / "c.png"]
+    captions = [None] * 3 if suffix == ".lst" else ["An owl.", None, "A bat."]
+    names = [row["image"] for row in rows]
+    assert found == [Candidate(*one) for one in zip(names, images, captions, strict=True)]
+
+
+Make = Callable[[Path], Path]
+
+
+def packed_rows(as_struct: bool) -> Make:
+    def make(path: Path) -> Path:
+        rows: list[dict[str, Any]] = []
+        for k in range(5):
+            content = f"owl {k}".encode()
+            image = {"bytes": content, "path": None} if as_struct else content
+            rows.append({"image": image, "caption": f"caption {k}" if k % 2 else None})
+        return write(path / "some.parquet", rows)
+
+    return make
+
+
+def tars(path: Path) -> Path:
+    folder = path / "shards"
+    folder.mkdir()
+    members = {}
+    for k in range(5):
+        members |= {f"x/{k}.json": "{}", f"x/{k}.jpg": f"owl {k}"}
+        members |= {f"x/{k}.txt": f"caption {k}"} if k % 2 else {}
+    for number, part in enumerate((list(members.items())[:8], list(members.items())[8:])):
+        shard(folder / f"{number}.tar", dict(part))
+    return folder
+
+
+@pytest.mark.parametrize("make", [packed_rows(True), packed_rows(False), tars])
+def test_pictures_inside_files_are_indexed_and_can_be_read_again(monkeypatch, tmp_path, make):
+    monkeypatch.setattr(sharding, "SHARD", 2)
+    source = make(tmp_path)
+    left: list[int] = []
+
+    class Watching(PictureEncoder):
+        def encode_images(self, images):
+            left.append(len(list(images[0].parent.iterdir())))
+            return super().encode_images(images)
+
+    write_index(source, Watching(), tmp_path / "index")
+    assert max(left) <= 3  # copies of one shard, not of all
+    opened = open_index(tmp_path / "index")
+    query = PictureEncoder().encode_texts(["owl"], role="query")[0]
+    found = sorted(
+        (one for one, _ in opened.search({"x": query}, {"x": 1.0}, 9)), key=lambda c: c.name
+    )
+    assert [one.caption for one in found] == [None, "caption 1", None, "caption 3", None]
+    assert [read_picture(one.image) for one in found] == [b"owl %d" % k for k in range(5)]
+    names = {"some.parquet/3", "0.tar/x/2.jpg"} & {one.name for one in found}
+    assert len(names) == 1
+    assert not list(tmp_path.rglob("unpacked"))
+    assert add_to_index(source, Watching(), tmp_path / "index").new == 0
+
+
+def test_a_tar_that_was_cut_off_is_named_and_what_was_encoded_stays(monkeypatch, tmp_path):
+    monkeypatch.setattr(sharding, "SHARD", 1)
+    source = tars(tmp_path)
+    last = source / "1.tar"
+    whole = last.read_bytes()
+    for size in (0, 512, 700, 1024):
+        last.write_bytes(whole[:size])
+        with pytest.raises(UserError, match=r"1\.tar: is no tar file, or damaged .*Copy or"):
+            write_index(source, PictureEncoder(), tmp_path / "index")
+    assert len(list((tmp_path / "index.unfinished/shards").iterdir())) == 3
+    last.write_bytes(whole)
+    assert write_index(source, PictureEncoder(), tmp_path / "index").things == 5
+
+
+def test_what_is_wrong_with_a_parquet_file_is_named(tmp_path):
+    path = write(tmp_path / "t.parquet", [{"id": "a", "sentence": "b"}])
+    message = "the column 'text' is missing. The file has: id, sentence. A collection of pictures"
+    with pytest.raises(UserError, match=rf"t\.parquet: {message}"):
+        read(path, tmp_path / "unpacked")
+    write(path, [{"id": "a", "text": "An owl."}, {"id": "b", "text": ""}])
+    with pytest.raises(UserError, match=r"t\.parquet, row 2, text: is missing or empty"):
+        read_texts(path)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(UserError, match=r"t\.parquet: is no Parquet file, or damaged \("):
+        read_texts(path)
+    content = write(tmp_path / "t.parquet", [{"id": "a", "text": "b"}]).read_bytes()
+    path.write_bytes(content.replace(b"text", b"te\xc2t"))
+    with pytest.raises(UserError, match=r"damaged \(a text in it is not UTF-8\)"):
+        read_texts(path)
+
+
+def test_parquet_needs_its_extra(tmp_path, monkeypatch):
+    (tmp_path / "t.parquet").write_bytes(b"")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pyarrow"]:
+        monkeypatch.delitem(sys.modules, name)
+    hide(monkeypatch, "pyarrow")
+    with pytest.raises(UserError, match=r"Parquet needs pyarrow, of the extra 'parquet': pip inst"):
+        read_texts(tmp_path / "t.parquet")

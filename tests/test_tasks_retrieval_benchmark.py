@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from benchmarks import FILLERS, MWES, both_senses, semeval, table
+
+from admire.base.errors import UserError
+from admire.tasks.retrieval.benchmark import (
+    KINDS,
+    SENSES,
+    build_benchmark,
+    count_benchmark,
+    write_benchmark,
+)
+from admire.tasks.retrieval.modes import SPLITS, USAGES
+from admire.tasks.retrieval.passages import Passage, Split, read_split, relevant
+from admire.tasks.sts.pairs import read_pairs
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    return semeval(tmp_path / "task2", *both_senses())
+
+
+def all_documents(splits: dict[str, Split]) -> list[Passage]:
+    return [document for split in splits.values() for document in split.documents]
+
+
+def test_no_mwe_stands_in_two_splits_and_each_is_in_one(small):
+    splits = build_benchmark(small, "en")
+    assert tuple(splits) == SPLITS
+    of = [{one.idiom for one in split.queries} for split in splits.values()]
+    assert of == [{one.idiom for one in split.documents} for split in splits.values()]
+    assert Counter(mwe for mwes in of for mwe in mwes) == Counter(MWES)
+    assert [len(mwes) for mwes in of] == [4, 1, 2]  # of 7: 50, 15 and 35 percent, rounded
+
+
+def test_senses_are_those_of_the_labels_and_no_query_nor_its_paraphrase_is_a_document(small):
+    _, pairs = both_senses()
+    for split in build_benchmark(small, "en").values():
+        for one in split.queries + split.documents:
+            kind = {"distractor": "number", "simplification": "idiomatic"}.get(one.usage, one.usage)
+            assert kind in one.sentence
+        asked = {query.sentence for query in split.queries}
+        told = {paraphrase for _, sentence, paraphrase, _ in pairs if sentence in asked}
+        assert len(told) == 2 * len(asked)
+        assert not {document.sentence for document in split.documents} & (asked | told)
+        for query in split.queries:
+            assert any(relevant(query, document) for document in split.documents)
+
+
+def test_a_paraphrase_that_a_query_shares_with_a_document_is_left_out(tmp_path):
+    ends = ("owl.", "Owl.")
+    uses = [("night owl", f"He is a night {end}", "0") for end in ends]
+    uses += [("night owl", f"It flew, this night owl, {k}.", "1") for k in range(2)]
+    pairs = [("night owl", f"He is a night {end}", "He is a late riser.", True) for end in ends]
+    splits = build_benchmark(semeval(tmp_path, uses + FILLERS, pairs), "en")
+    assert "He is a late riser." not in {one.sentence for one in all_documents(splits)}
+
+
+@pytest.mark.parametrize(("queries", "each", "asked"), [(2, 6, 2), (9, 6, 3), (3, 5, 2)])
+def test_queries_are_so_many_at_most_and_at_most_half(tmp_path, queries, each, asked):
+    splits = build_benchmark(semeval(tmp_path, *both_senses(each=each)), "en", queries=queries)
+    counted = Counter(
+        (query.idiom, query.usage) for split in splits.values() for query in split.queries
+    )
+    assert counted == {(mwe, usage): asked for mwe in MWES for usage in SENSES}
+    indexed = Counter((one.idiom, one.usage) for one in all_documents(splits))
+    for mwe in MWES:
+        left = each - asked
+        assert [indexed[mwe, usage] for usage in USAGES] == [left, left, left, 0, 2 * left]
+
+
+def test_there_must_be_at_least_one_query(tmp_path):
+    with pytest.raises(UserError, match="queries cannot be 0: it is a whole number of at least 1"):
+        build_benchmark(tmp_path, "en", queries=0)
+
+
+def test_right_paraphrases_of_idiomatic_documents_simplify_and_wrong_ones_distract(small):
+    documents = all_documents(build_benchmark(small, "en"))
+    for usage, of, spans in (
+        ("simplification", {"idiomatic"}, {"true idiomatic"}),
+        ("distractor", set(SENSES), {"wrong idiomatic", "wrong literal"}),
+    ):
+        whole = {one.sentence for one in documents if one.usage in of}
+        found = [one for one in documents if one.usage == usage]
+        assert {one.span for one in found} == spans
+        assert {one.sentence.replace(one.span, one.idiom) for one in found} == whole
+
+
+def test_what_is_right_of_one_pair_is_no_distractor_by_another(tmp_path):
+    uses, pairs = both_senses()
+    pairs = [(mwe, s, p.replace("wrong", "true"), right) for mwe, s, p, right in pairs]
+    documents = all_documents(build_benchmark(semeval(tmp_path, uses, pairs), "en"))
+    assert not any(one.usage == "distractor" for one in documents)
+
+
+def test_a_benchmark_is_written_and_read_and_nothing_foreign_is_replaced(small, tmp_path):
+    splits = build_benchmark(small, "en", seed=3)
+    assert splits == build_benchmark(small, "en", seed=3)
+    assert splits != build_benchmark(small, "en", seed=4)
+    passages = [one for split in splits.values() for one in split.queries + split.documents]
+    assert len({one.id for one in passages}) == len(passages)
+    out = tmp_path / "built"
+    for _ in range(2):  # its own folder is replaced
+        write_benchmark(out, splits)
+        assert {name: read_split(str(out), name) for name in SPLITS} == splits
+    (out / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match=r"thesis\.txt"):
+        write_benchmark(out, splits)
+    assert (out / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_benchmark_is_counted_by_split_and_usage(small):
+    splits = build_benchmark(small, "en", queries=2)
+    found = count_benchmark(splits)
+    assert list(found.columns) == ["split", "MWEs", "queries", *KINDS]
+    assert found.iloc[0].tolist() == ["train", 4, 16, 16, 16, 16, 32]
+
+
+@pytest.mark.parametrize("labels", ["000000", "111111", "000001", "011111"])
+def test_an_mwe_that_is_not_used_in_both_senses_twice_is_left_out(tmp_path, labels):
+    uses, pairs = both_senses()
+    uses += [("green light", f"A green light at {k}.", label) for k, label in enumerate(labels)]
+    splits = build_benchmark(semeval(tmp_path, uses, pairs), "en")
+    assert {one.idiom for one in all_documents(splits)} == set(MWES)
+
+
+def test_case_makes_no_other_mwe_and_a_sentence_in_two_files_is_used_once(tmp_path):
+    uses, _ = both_senses()
+    cased = [(mwe.title() if k % 2 else mwe, s, label) for k, (mwe, s, label) in enumerate(uses)]
+    splits = build_benchmark(semeval(tmp_path, cased + uses), "en")
+    assert {one.idiom for one in all_documents(splits)} == set(MWES)
+    passages = [one for split in splits.values() for one in split.queries + split.documents]
+    assert sorted(one.sentence for one in passages) == sorted(s for _, s, _ in uses)
+
+
+def test_a_sentence_that_lacks_the_mwe_is_left_out_and_counted(tmp_path, caplog):
+    uses, pairs = both_senses()
+    uses += [("night owl", f"An owl of the night, number {k}.", "0") for k in range(3)]
+    with caplog.at_level("INFO", logger="admire"):
+        splits = build_benchmark(semeval(tmp_path, uses, pairs), "en")
+    assert not any("owl of the night" in one.sentence for one in all_documents(splits))
+    assert "Left out 3 sentences" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("written", "span"),
+    [("Home Run", "Home Run"), ("home run-like", "home run"), ("home runs!", "home runs")],
+)
+def test_the_mwe_is_marked_as_it_is_written_and_to_the_end_of_the_word(tmp_path, written, span):
+    uses = [
+        ("home run", f"He saw the {written} of {k} {label}.", label)
+        for k in range(4)
+        for label in "01"
+    ]
+    splits = build_benchmark(semeval(tmp_path, uses + FILLERS), "en")
+    found = [p for s in splits.values() for p in s.queries + s.documents if p.idiom == "home run"]
+    assert {one.span for one in found} == {one.sentence[slice(*one.place)] for one in found}
+    assert {one.span for one in found} == {span}
+
+
+def test_a_span_that_stands_in_the_sentence_before_gets_the_right_occurrence(tmp_path):
+    uses, pairs = [], []
+    for label in "01":
+        for k in range(4):
+            sentence = f"A person met the night owl {k} {label}."
+            uses.append(("night owl", sentence, label))
+            pairs.append(("night owl", sentence, sentence.replace("night owl", "person"), True))
+    splits = build_benchmark(semeval(tmp_path, uses + FILLERS, pairs), "en")
+    found = [one for one in all_documents(splits) if one.usage == "simplification"]
+    assert len(found) == 2
+    for one in found:
+        assert (one.span, one.occurrence) == ("person", 2)
+        assert one.sentence[: one.place[0]] == "A person met the "
+
+
+@pytest.mark.parametrize(
+    ("sentence", "paraphrase", "span"),
+    [
+        ("He hit a home run, then left.", "He hit a big success, then left.", "big success"),
+        ("Um pé-frio chegou.", "Um azarado chegou.", "azarado"),
+        ("He felt blue about it.", "He felt very blue about it.", "very"),
+        ("Full of hot air.", "Full of.", None),  # there is nothing to mark
+    ],
+)
+def test_the_words_that_a_paraphrase_has_in_place_of_others_are_marked(
+    tmp_path, sentence, paraphrase, span
+):
+    mwe = "the mwe"
+    uses = [(mwe, f"{sentence} {k} the mwe {label}", label) for k in range(2) for label in "01"]
+    pairs = [(mwe, use, use.replace(sentence, paraphrase), True) for _, use, _ in uses]
+    splits = build_benchmark(semeval(tmp_path, uses + FILLERS, pairs), "en")
+    found = [one for one in all_documents(splits) if one.usage == "simplification"]
+    assert [one.span for one in found] == ([span] if span else [])
+    assert [one.sentence[slice(*one.place)] for one in found] == ([span] if span else [])
+
+
+def test_only_sentences_of_the_language_are_taken_and_mwes_must_be_three(tmp_path):
+    semeval(tmp_path, *both_senses(), language="PT")
+    assert {one.idiom for one in all_documents(build_benchmark(tmp_path, "pt"))} == set(MWES)
+    with pytest.raises(UserError, match=r"has no sentences in 'en'. There are: pt\.") as caught:
+        build_benchmark(tmp_path, "en")
+    assert str(tmp_path) in str(caught.value)
+    few = semeval(tmp_path / "few", [("night owl", f"A night owl {k}.", "0") for k in range(6)])
+    with pytest.raises(UserError, match="few: has 0 MWEs that are used in both senses in 'en'"):
+        build_benchmark(few, "en")
+
+
+@pytest.mark.parametrize(
+    "name", ["subtask_a/train_one_shot.csv", "subtask_a/dev_gold.csv", "subtask_b/dev.csv"]
+)
+def test_a_missing_or_damaged_file_is_named(small, name):
+    (small / name).write_text("some,other\ntable,here\n")
+    with pytest.raises(UserError, match=rf"{re.escape(name)}: the column '\w+' is missing"):
+        build_benchmark(small, "en")
+    (small / name).unlink()
+    with pytest.raises(UserError, match=rf"{re.escape(name)}: cannot be read"):
+        build_benchmark(small, "en")
+
+
+@pytest.mark.parametrize("gold", [[], [("2", "", "EN", "?")]])
+def test_a_dev_sentence_without_a_label_is_named(small, gold):
+    table(small / "subtask_a/dev_gold.csv", "ID DataID Language Label", gold)
+    with pytest.raises(UserError, match=r"dev\.csv, row 1, ID: '2' has no label in .*dev_gold"):
+        build_benchmark(small, "en")
+
+
+@pytest.mark.parametrize("language", ["en", "pt"])
+def test_the_benchmark_of_the_real_files_is_sound(shared: Path, language):
+    task = shared / "semeval2022_task2"
+    splits = build_benchmark(task, language)
+    b = task / "subtask_b"
+    pairs = read_pairs(b / "train_data.csv") + read_pairs(b / "dev.csv", b / "dev.gold.csv")
+    seen: set[str] = set()
+    for split in splits.values():
+        asked = {query.sentence for query in split.queries}
+        told = {pair.second for pair in pairs if pair.gold and pair.first in asked}
+        assert not {document.sentence for document in split.documents} & (asked | told)
+        mwes = {query.idiom for query in split.queries}
+        assert mwes
+        assert mwes == {document.idiom for document in split.documents}
+        assert not mwes & seen
+        seen |= mwes
+        assert {one.usage for one in split.documents} == set(KINDS)
+        of_mwe = Counter((query.idiom, query.usage) for query in split.queries)
+        kept = Counter((document.idiom, document.usage) for document in split.documents)
+        for (mwe, usage), count in of_mwe.items():
+            assert 1 <= count <= min(3, kept[mwe, usage])
+        for one in split.queries + split.documents:
+            assert one.sentence[slice(*one.place)] == one.span == one.span.strip()
+            if one.usage in SENSES:
+                assert one.span.casefold().startswith(one.idiom)
+    counts = count_benchmark(splits).set_index("split").loc["test"]
+    wanted = {"en": (30, 150, 1054), "pt": (9, 49, 270)}[language]
+    assert (counts["MWEs"], counts["queries"], counts[list(KINDS)].sum()) == wanted

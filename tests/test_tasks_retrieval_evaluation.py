@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks import OWLS, passage
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from admire.base.errors import UserError
+from admire.scores.metrics import ndcg, r_precision
+from admire.tasks.retrieval.evaluation import ranked, score_queries, summarise_queries, write_trec
+from admire.tasks.retrieval.passages import Split, relevant
+
+# ------------------------------------------------------------------------------------ the figures
+
+
+def at(ranks: Sequence[int], length: int = 20) -> list[bool]:
+    """Relevance of a ranking that has its relevant documents at these ranks."""
+    return [rank in ranks for rank in range(1, length + 1)]
+
+
+# 1 / log2(1 + rank): at 1 to 3 it is 1, 0.6309, 0.5; at 3, 7 and 9 it is 1/2, 1/3, 0.3010.
+def test_the_figures_of_the_papers_examples_by_hand():
+    assert r_precision(at([1, 2, 4, 7, 8])) == pytest.approx(0.6, abs=1e-12)
+    assert ndcg(at([1, 2, 3])) == pytest.approx(1, abs=1e-12)
+    best = 1 + 1 / math.log2(3) + 1 / 2
+    late = 1 / 2 + 1 / 3 + 1 / math.log2(10)
+    assert ndcg(at([3, 7, 9])) == pytest.approx(late / best, abs=1e-12)
+    assert ndcg(at([3, 7, 9])) == pytest.approx(0.53233, abs=1e-5)
+
+
+FLAGS = st.lists(st.booleans(), min_size=1, max_size=30).filter(any)
+
+
+@given(FLAGS, st.integers(1, 15))
+def test_figures_are_what_the_definitions_say(flags, k):
+    wanted = sum(flags)
+    assert r_precision(flags) == pytest.approx(sum(flags[:wanted]) / wanted, abs=1e-12)
+    gain = sum(1 / math.log2(1 + rank) for rank, flag in enumerate(flags[:k], 1) if flag)
+    best = sum(1 / math.log2(1 + rank) for rank in range(1, min(wanted, k) + 1))
+    assert ndcg(flags, k) == pytest.approx(gain / best, abs=1e-12)
+
+
+@given(FLAGS, st.data())
+def test_moving_a_relevant_document_up_never_lowers_a_figure(flags, data):
+    place = data.draw(st.sampled_from([k for k, flag in enumerate(flags) if flag]))
+    up = data.draw(st.integers(0, place))
+    moved = [*flags[:up], True, *flags[up:place], *flags[place + 1 :]]
+    assert 1 >= r_precision(moved) >= r_precision(flags) >= 0
+    assert 1 + 1e-12 >= ndcg(moved) >= ndcg(flags) - 1e-12
+    if moved[:10] != flags[:10]:
+        assert ndcg(moved) > ndcg(flags)
+
+
+# --------------------------------------------------------------------------- ranking and scoring
+
+
+def test_equal_scores_go_by_document_in_descending_order_and_those_written_alike_are_equal():
+    ids = ["d10", "d9", "d1", "D2", "é"]
+    found = ranked(np.array([[0, 0, 0, 0, 0], [0.1, 0.5000004, 0.5, 0.500001, 0]]), ids)
+    assert [ids[place] for place in found[0]] == ["é", "d9", "d10", "d1", "D2"]
+    assert [ids[place] for place in found[1]] == ["D2", "d9", "d1", "d10", "é"]
+
+
+def test_each_query_is_scored_by_the_rank_of_what_is_relevant_to_it():
+    scores = np.array([[6.0, 5, 4, 3, 2, 1], [1.0, 5, 4, 3, 2, 6]])
+    found = score_queries(OWLS, scores)
+    # q1 wants d1, d3 and d4, at ranks 1, 3 and 4; q2 wants d2, at 2: d6 is of another PIE.
+    assert list(found.columns) == ["id", "idiom", "usage", "subject", "r_precision", "ndcg"]
+    first, second = found.to_dict("records")
+    assert (first["id"], first["usage"], first["subject"]) == ("q1", "idiomatic", "Technology")
+    assert first["r_precision"] == pytest.approx(2 / 3)
+    assert first["ndcg"] == pytest.approx(
+        (1 + 1 / 2 + 1 / math.log2(5)) / (1 + 1 / math.log2(3) + 1 / 2)
+    )
+    assert (second["id"], second["idiom"], second["r_precision"]) == ("q2", "night owl", 0)
+    assert second["ndcg"] == pytest.approx(1 / math.log2(3))
+
+
+def test_queries_without_a_relevant_document_are_left_out_and_counted(caplog):
+    split = replace(OWLS, documents=tuple(d for d in OWLS.documents if d.id != "d2"))
+    assert score_queries(split, np.zeros((2, 5)))["id"].tolist() == ["q1"]
+    assert "1 of 2 queries have no relevant document in the index" in caplog.text
+    with pytest.raises(UserError, match="No query has a relevant document in the index"):
+        score_queries(replace(OWLS, documents=OWLS.documents[4:]), np.zeros((2, 2)))
+
+
+def test_a_summary_has_means_in_percent_over_all_by_usage_and_by_subject():
+    queries = [
+        passage(f"q{k}", "A night owl.", usage, subject=subject)
+        for k, (usage, subject) in enumerate(
+            [("literal", "Food"), ("idiomatic", "Food"), ("idiomatic", "")]
+        )
+    ]
+    documents = (OWLS.documents[0], OWLS.documents[1])
+    scores = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    found = summarise_queries(score_queries(Split(tuple(queries), documents), scores))
+    rows = {row["group"]: row for row in found.to_dict("records")}
+    wanted = {"all": 3, "idiomatic": 2, "literal": 1, "Food": 2}
+    assert {name: row["n"] for name, row in rows.items()} == wanted
+    assert rows["all"]["r_precision"] == pytest.approx(100 / 3)
+    assert rows["idiomatic"]["r_precision"] == pytest.approx(50)
+    assert rows["literal"]["ndcg"] == pytest.approx(100 / math.log2(3))
+
+
+# -------------------------------------------------------------------------- files for other tools
+
+NAMES = st.text("abZ19_-é. ", min_size=1, max_size=4).filter(str.strip)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[Split, np.ndarray]:
+    """A split and scores, many of them equal or all different; ids hold spaces too."""
+    ids = draw(st.lists(NAMES, min_size=1, max_size=40, unique=True))
+    idioms = st.sampled_from(["owl", "bat", "cat"])
+    usages = st.sampled_from(["literal", "idiomatic", "sense", "distractor"])
+    documents = [passage(name, "owl", draw(usages), idiom=draw(idioms)) for name in ids]
+    asked = st.sampled_from(["literal", "idiomatic"])
+    queries = [
+        passage(f"q {k}", "owl", draw(asked), idiom=draw(idioms))
+        for k in range(draw(st.integers(1, 4)))
+    ]
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    shape = len(queries), len(documents)
+    ties = draw(st.booleans())
+    scores = rng.integers(-2, 3, shape) / 4 if ties else rng.uniform(-1, 1, shape)
+    return Split(tuple(queries), tuple(documents)), scores
+
+
+def assert_agrees(split: Split, scores: np.ndarray, name: str = "toy") -> None:
+    """Our figures are those that ir_measures has of the files that we write."""
+    ir_measures = pytest.importorskip("ir_measures")
+    with tempfile.TemporaryDirectory() as folder:
+        write_trec(Path(folder), split, scores, name)
+        values = ir_measures.iter_calc(
+            [ir_measures.Rprec, ir_measures.nDCG @ 10],
+            list(ir_measures.read_trec_qrels(f"{folder}/qrels.trec")),
+            list(ir_measures.read_trec_run(f"{folder}/run.trec")),
+        )
+        theirs = {(value.query_id, str(value.measure)): value.value for value in values}
+    ours = {
+        (row["id"].replace(" ", "%20"), measure): row[column]
+        for row in score_queries(split, scores).to_dict("records")
+        for column, measure in (("r_precision", "Rprec"), ("ndcg", "nDCG@10"))
+    }
+    assert ours == pytest.approx(theirs, abs=1e-9)
+
+
+@given(runs())
+def test_figures_are_those_of_ir_measures_on_the_written_files(case):
+    split, scores = case
+    assume(any(relevant(q, d) for q in split.queries for d in split.documents))
+    assert_agrees(split, scores)
+
+
+HALF = next(k / 1e6 + 5e-7 for k in range(10**6) if float(f"{k / 1e6 + 5e-7:.6f}") < k / 1e6 + 4e-7)
+"""Written with six decimals it is rounded down, by numpy up."""
+
+
+@pytest.mark.parametrize(
+    ("scores", "ids", "name"),
+    [
+        ([40.000001, 40.0], "ab", "toy"),  # equal in single precision
+        ([HALF, float(f"{HALF:.6f}")], "ab", "toy"),
+        ([1, 2], "ab", "my model-sentence"),
+        ([2, 1], ("a b", "a_b"), "toy"),  # they stay two
+    ],
+)
+def test_edge_cases_are_ranked_as_by_ir_measures(scores, ids, name):
+    first, second = ids
+    documents = (passage(first, "A night owl.", "literal"), passage(second, "A night owl."))
+    split = Split((passage("q", "A night owl."),), documents)
+    assert_agrees(split, np.array([scores], dtype=float), name)
+
+
+def test_files_are_in_trecs_format(tmp_path):
+    scores = np.array([[0.5, 0.25, 0.5, -1, 0, 0.1], [1, 2, 3, 4, 5, 6.0]])
+    split = replace(OWLS, queries=(replace(OWLS.queries[0], id="q 1"), OWLS.queries[1]))
+    write_trec(tmp_path / "new", split, scores, "words-sentence")
+    lines = (tmp_path / "new/run.trec").read_text().splitlines()
+    assert lines[:3] == [
+        "q%201 Q0 d3 1 0.500000 words-sentence",
+        "q%201 Q0 d1 2 0.500000 words-sentence",
+        "q%201 Q0 d2 3 0.250000 words-sentence",
+    ]
+    assert lines[5] == "q%201 Q0 d4 6 -1.000000 words-sentence"
+    assert lines[6] == "q2 Q0 d6 1 6.000000 words-sentence"
+    assert (tmp_path / "new/qrels.trec").read_text().splitlines() == [
+        "q%201 0 d1 1",
+        "q%201 0 d3 1",
+        "q%201 0 d4 1",
+        "q2 0 d2 1",
+    ]
+
+
+def test_a_run_holds_the_100_best_of_each_query(tmp_path):
+    documents = tuple(passage(f"d{k}", "A night owl.") for k in range(150))
+    scores = np.array([np.arange(150.0), -np.arange(150.0)])
+    write_trec(tmp_path, replace(OWLS, documents=documents), scores, "toy")
+    rows = [line.split() for line in (tmp_path / "run.trec").read_text().splitlines()]
+    assert Counter(row[0] for row in rows) == {"q1": 100, "q2": 100}
+    assert [row[2] for row in rows[:100]] == [f"d{k}" for k in range(149, 49, -1)]
+    assert len((tmp_path / "qrels.trec").read_text().splitlines()) == 150

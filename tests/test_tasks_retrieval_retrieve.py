@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmarks import OWLS, Listener, scattered, told
+from toys import ScriptedChat, WordEncoder
+
+from admire.base.errors import UserError
+from admire.rankers.scorer import Scoring
+from admire.senses.interpretation import Interpretation
+from admire.senses.meaning import Meaning
+from admire.senses.sense import Sense
+from admire.tasks.retrieval.evaluation import score_queries, write_trec
+from admire.tasks.retrieval.modes import MODES
+from admire.tasks.retrieval.passages import Split, write_split
+from admire.tasks.retrieval.retrieve import RetrieveSettings, retrieve_split
+from admire.tasks.retrieval.retrievers import bm25, by_meaning, dense, tune_bm25
+from admire.tasks.retrieval.run_folder import write_retrieval
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    write_split(tmp_path / "data", "test", OWLS)
+    write_split(tmp_path / "data", "val", scattered(1))
+    return str(tmp_path / "data")
+
+
+def bm25_settings(**changes: Any) -> RetrieveSettings:
+    return RetrieveSettings(**{"encoder": "bm25", "k1": 1.2, "b": 0.6} | changes)
+
+
+def assert_scores(found: Any, scores: np.ndarray, split: Split = OWLS) -> None:
+    np.testing.assert_allclose(found.similarities, scores, atol=1e-12)
+    assert found.split == split
+    assert found.scored.equals(score_queries(split, found.similarities))
+
+
+def test_bm25_with_given_settings_on_another_split_or_an_index_of_some_usages(data):
+    found = retrieve_split(data, bm25_settings(split="val"))
+    assert_scores(found, bm25(scattered(1), k1=1.2, b=0.6), scattered(1))
+    found = retrieve_split(data, bm25_settings(usage=("sense", "literal")))
+    kept = tuple(d for d in OWLS.documents if d.usage in ("sense", "literal"))
+    split = replace(OWLS, documents=kept)
+    assert_scores(found, bm25(split, k1=1.2, b=0.6), split)
+    assert found.record["usage"] == ["sense", "literal"]
+
+
+@pytest.mark.parametrize("of", ["sentence", "span"])
+def test_bm25_is_tuned_on_val(data, of, caplog):
+    with caplog.at_level("INFO", "admire"):
+        found = retrieve_split(data, RetrieveSettings(encoder="bm25", query=of))
+    k1, b = tune_bm25(scattered(1), of)
+    assert f"k1 = {k1:g}, b = {b:g}" in caplog.text
+    assert_scores(found, bm25(OWLS, of, k1=k1, b=b))
+    assert (found.record["k1"], found.record["b"], found.record["query"]) == (k1, b, of)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_vectors_are_compared_in_the_four_modes(data, mode):
+    settings = RetrieveSettings(query=mode, instruction_format="instruct")
+    found = retrieve_split(data, settings, encoder=Listener("some/listener"))
+    assert_scores(found, dense(OWLS, Listener("listener"), mode, "instruct"))
+    assert found.record["encoder"] == "some/listener"
+    assert (found.record["identity"], found.record["query"]) == ("words:1", mode)
+    assert found.record["instruction_format"] == "instruct"
+    assert found.name == f"listener-{mode}"
+
+
+@pytest.mark.parametrize(("sense", "first"), [("auto", "idiomatic"), ("given", "literal")])
+def test_by_meaning_a_chat_model_or_the_data_tells_the_senses(data, sense, first):
+    usages = ("literal", "idiomatic") if sense == "given" else ("idiomatic", "literal")
+    queries = tuple(replace(q, usage=u) for q, u in zip(OWLS.queries, usages, strict=True))
+    split = replace(OWLS, queries=queries)
+    write_split(Path(data), "test", split)
+    settings = RetrieveSettings(query="meaning", sense=sense, contrast=0.5)
+    found = retrieve_split(data, settings, llm=ScriptedChat(told), encoder=WordEncoder())
+    readings = [
+        Interpretation(
+            "toy", Sense(usage, float(usage == "idiomatic")), Meaning(("someone who works late",))
+        )
+        for usage in usages
+    ]
+    assert usages[0] == first
+    scoring = Scoring(gate="soft", contrast=0.5, standardise=True)
+    assert_scores(found, by_meaning(split, WordEncoder(), readings, scoring), split)
+    assert (
+        found.record | {"llm": "embedded", "sense": sense, "contrast": 0.5, "lang": "en"}
+        == found.record
+    )
+
+
+def test_a_run_folder_has_runs_figures_and_a_record_and_replaces_only_its_own(data, tmp_path):
+    found = retrieve_split(data, bm25_settings())
+    out = tmp_path / "run"
+    for _ in range(2):
+        write_retrieval(found, out)
+    assert json.loads((out / "run.json").read_text()) == {
+        "data": data,
+        "split": "test",
+        "usage": None,
+        "gold": False,
+        "encoder": "bm25",
+        "query": "sentence",
+        "k1": 1.2,
+        "b": 0.6,
+    }
+    rows = list(csv.DictReader((out / "queries.csv").open(encoding="utf-8")))
+    assert [float(row["ndcg"]) for row in rows] == pytest.approx(found.scored["ndcg"].tolist())
+    write_trec(tmp_path / "expected", OWLS, found.similarities, "bm25-sentence")
+    for name in ("run.trec", "qrels.trec"):
+        assert (out / name).read_text() == (tmp_path / "expected" / name).read_text()
+    (out / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match=r"thesis\.txt"):
+        write_retrieval(found, out)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message", "settings"),
+    [
+        ({"query": "meaning"}, "BM25 cannot compare by 'meaning'. Use 'sen", ("query",)),
+        ({"k1": None}, "Give both k1 and b, or neither", ("k1", "b")),
+        ({"b": 2.0}, "b cannot be 2.0: it is a number of at least 0 and of at most 1", ("b",)),
+        ({"query": "spans"}, "query cannot be 'spans'. Did you mean 'span'", ("query",)),
+        ({"split": "dev"}, "split cannot be 'dev'", ("split",)),
+        ({"instruction_format": "instrct"}, "Did you mean 'instruct'", ("instruction_format",)),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(changes, message, settings):
+    with pytest.raises(UserError) as caught:
+        bm25_settings(**changes)
+    assert message in str(caught.value)
+    assert caught.value.settings == settings
+
+
+def test_retrieval_by_span_needs_an_encoder_with_spans(data):
+    with pytest.raises(UserError, match="'words' has no vectors of spans"):
+        retrieve_split(data, RetrieveSettings(query="span"), encoder=WordEncoder())

@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from benchmarks import OWLS, Listener, passage, scattered, told
+from hypothesis import given
+from hypothesis import strategies as st
+from rank_bm25 import BM25Okapi
+from toys import ScriptedChat, WordEncoder
+
+import admire
+from admire.base.errors import UserError
+from admire.data.items import Candidate, Item
+from admire.models.encoders import Query
+from admire.prompts import Prompts
+from admire.rankers.scorer import Scoring
+from admire.rankers.settings import Settings
+from admire.senses.interpretation import Interpretation, interpret
+from admire.senses.meaning import Meaning
+from admire.senses.sense import Sense
+from admire.tasks.retrieval.evaluation import ranked, score_queries
+from admire.tasks.retrieval.modes import MODES
+from admire.tasks.retrieval.passages import Split
+from admire.tasks.retrieval.retrievers import (
+    BM25_GRID,
+    INSTRUCTION,
+    as_query,
+    bm25,
+    by_meaning,
+    dense,
+    encode_queries,
+    tune_bm25,
+    words,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Don't stop", ["don't", "stop"]),
+        ("Don’t stop", ["don’t", "stop"]),
+        ("the owls' night", ["the", "owls", "night"]),
+        ("'quoted' words", ["quoted", "words"]),
+        ("rock'n'roll", ["rock'n", "roll"]),
+        ("night-owl, 24/7!", ["night", "owl", "24", "7"]),
+        ("É PÉ-FRIO", ["é", "pé", "frio"]),
+        ("snake_case", ["snake_case"]),
+        ("… – !", []),
+        ("", []),
+    ],
+)
+def test_words_are_lower_case_and_keep_an_apostrophe_inside(text, found):
+    assert words(text) == found
+
+
+TOKENS = [
+    tokens.split()
+    for tokens in (
+        "she is a night owl who codes",
+        "a night owl flew over the barn",
+        "she codes late into the night",
+        "some people work best after midnight",
+        "she is a dark bird who codes",
+        "it got cold feet",
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("of", "asked"),
+    [
+        ("sentence", ["a night owl codes late", "the night owl flew off"]),
+        ("span", ["night owl", "night owl"]),
+    ],
+)
+def test_bm25_is_rank_bm25_of_the_words(of, asked):
+    for options in ({}, {"k1": 1.5, "b": 0.75}):
+        index = BM25Okapi(TOKENS, **({"k1": 0.9, "b": 0.4} | options))
+        peer = [index.get_scores(query.split()) for query in asked]
+        np.testing.assert_array_equal(bm25(OWLS, of, **options), peer)
+
+
+def test_bm25_of_one_word_by_hand():
+    """idf = ln((N - n + 0.5) / (n + 0.5)), of "flew" in one of the six documents."""
+    split = replace(OWLS, queries=(passage("q", "night owl flew", span="flew"),))
+    lengths = [len(tokens) for tokens in TOKENS]
+    norm = 0.9 * (1 - 0.4 + 0.4 * lengths[1] / np.mean(lengths))
+    expected = np.zeros(6)
+    expected[1] = math.log(5.5 / 1.5) * 1.9 / (1 + norm)
+    np.testing.assert_allclose(bm25(split, "span"), [expected], atol=1e-12)
+
+
+def test_the_grid_is_the_papers():
+    assert {k1 for k1, _ in BM25_GRID} == {0.6, 0.9, 1.2, 1.5, 2.0}
+    assert {b for _, b in BM25_GRID} == {0.2, 0.4, 0.6, 0.75, 0.9}
+    assert len(set(BM25_GRID)) == len(BM25_GRID) == 25
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_tuning_takes_the_best_of_the_grid_and_the_first_of_equals(seed):
+    split = scattered(seed)
+    quality = [
+        round(score_queries(split, bm25(split, k1=k1, b=b))["ndcg"].mean(), 9)
+        for k1, b in BM25_GRID
+    ]
+    assert len(set(quality)) > 3
+    assert tune_bm25(split) == BM25_GRID[int(np.argmax(quality))]
+
+
+def test_where_nothing_matters_tuning_takes_the_first():
+    split = replace(OWLS, queries=OWLS.queries[:1], documents=OWLS.documents[:1])
+    assert tune_bm25(split) == tune_bm25(split, "span") == (0.6, 0.2)
+
+
+def test_documents_without_words_have_nothing_in_common_with_a_query():
+    signs = Split((passage("q", "★ owl", span="owl"),), (passage("d", "★ ★", span="★"),))
+    assert bm25(signs).tolist() == [[0.0]]
+
+
+def test_tuning_is_for_what_is_asked():
+    split = scattered(0)
+    quality = [
+        score_queries(split, bm25(split, "span", k1=k, b=b))["ndcg"].mean() for k, b in BM25_GRID
+    ]
+    assert tune_bm25(split, "span") == BM25_GRID[int(np.argmax(np.round(quality, 9)))]
+    assert tune_bm25(split, "span") != tune_bm25(split, "sentence")
+
+
+TEXT = "An owl met an owl."
+
+
+SECOND = passage("q", TEXT, span="owl", occurrence=2)
+
+
+TOLD = (
+    "Based on the literal/idiomatic usage of the span owl in the query, retrieve documents that "
+    "contain a span conveying the same conceptual meaning."
+)
+
+
+@pytest.mark.parametrize("style", ["instruct", "prompt", "plain"])
+def test_without_instruction_a_query_is_its_sentence_in_every_format(style):
+    assert as_query(SECOND, "sentence", style) == Query(TEXT)
+    assert as_query(SECOND, "span", style) == Query(TEXT, None, (14, 17))
+
+
+@pytest.mark.parametrize(
+    ("style", "prompt"),
+    [("instruct", f"Instruct: {TOLD}\nQuery: "), ("prompt", f"{TOLD} ")],
+)
+def test_an_instruction_is_a_prompt_and_moves_no_span(style, prompt):
+    assert as_query(SECOND, "instruction+sentence", style) == Query(TEXT, prompt)
+    assert as_query(SECOND, "instruction+span", style) == Query(TEXT, prompt, (14, 17))
+
+
+def test_a_plain_instruction_is_part_of_the_text_and_moves_the_span():
+    assert as_query(SECOND, "instruction+sentence", "plain") == Query(f"{TOLD} {TEXT}")
+    asked = as_query(SECOND, "instruction+span", "plain")
+    assert (asked.text, asked.prompt) == (f"{TOLD} {TEXT}", None)
+    # The instruction has the span's words too: those of the sentence are meant.
+    assert asked.span == (len(TOLD) + 1 + 14, len(TOLD) + 1 + 17)
+
+
+@given(
+    st.text("oOwl é{}", max_size=8),
+    st.text("owlé{}", min_size=1, max_size=4).filter(str.strip),
+    st.text("oOwl é{}", max_size=8),
+    st.sampled_from(MODES),
+    st.sampled_from(["instruct", "prompt", "plain"]),
+)
+def test_the_marked_words_stay_the_same_in_every_mode_and_format(before, span, after, mode, style):
+    query = passage("q", before + span + after, span=span)
+    asked = as_query(query, mode, style)
+    whole = (asked.prompt or "") + asked.text
+    assert whole.endswith(query.sentence)
+    assert (asked.span is not None) == mode.endswith("span")
+    if asked.span:
+        assert asked.text[slice(*asked.span)] == span
+        assert asked.span[0] == asked.text.rindex(query.sentence) + query.place[0]
+    told = INSTRUCTION.replace("{span}", span)
+    assert (told in whole) == mode.startswith("instruction")
+
+
+@pytest.mark.parametrize(
+    ("name", "style"),
+    [
+        ("sbert:hkunlp/instructor-large", "prompt"),
+        ("sbert:intfloat/multilingual-e5-large-instruct", "instruct"),
+        ("sbert:intfloat/E5-Mistral-7B-Instruct", "instruct"),
+        ("sbert:Qwen/Qwen3-Embedding-0.6B", "instruct"),
+        ("sbert:vec-ai/lychee-embed", "instruct"),
+        ("sbert:sentence-transformers/all-MiniLM-L6-v2", "plain"),
+        ("e5", "plain"),
+    ],
+)
+def test_the_format_goes_by_the_models_name_unless_it_is_given(name, style):
+    for mode in MODES:
+        encoder = Listener(name)
+        encode_queries(OWLS.queries, encoder, mode)
+        assert encoder.asked == [as_query(query, mode, style) for query in OWLS.queries]
+    encoder = Listener(name)
+    encode_queries(OWLS.queries, encoder, "instruction+span", "prompt")
+    assert encoder.asked == [as_query(q, "instruction+span", "prompt") for q in OWLS.queries]
+
+
+def bags(texts: Sequence[str]) -> np.ndarray:
+    return WordEncoder().encode_texts(texts, role="query").astype(float)
+
+
+SENTENCES = [document.sentence for document in OWLS.documents]
+
+
+def test_dense_is_the_cosines_of_whole_sentences():
+    found = dense(OWLS, WordEncoder())
+    expected = bags([query.sentence for query in OWLS.queries]) @ bags(SENTENCES).T
+    assert found.shape == (2, 6)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_documents_are_whole_sentences_without_instruction_in_every_mode(mode):
+    encoder = Listener()
+    dense(OWLS, encoder, mode)
+    assert encoder.texts == [(sentence, "document") for sentence in SENTENCES]
+
+
+def test_dense_by_span_is_the_cosines_of_the_spans_vectors():
+    found = dense(OWLS, Listener(), "span")
+    np.testing.assert_allclose(found, bags(["night owl"] * 2) @ bags(SENTENCES).T, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("style", "before"),
+    [
+        ("auto", f"{INSTRUCTION.format(span='night owl')} "),
+        ("plain", f"{INSTRUCTION.format(span='night owl')} "),
+        ("prompt", f"{INSTRUCTION.format(span='night owl')} "),
+        ("instruct", f"Instruct: {INSTRUCTION.format(span='night owl')}\nQuery: "),
+    ],
+)
+def test_an_encoder_of_plain_texts_reads_the_instruction_before_the_query(style, before):
+    found = dense(OWLS, WordEncoder(), "instruction+sentence", style)
+    expected = bags([before + query.sentence for query in OWLS.queries]) @ bags(SENTENCES).T
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["span", "instruction+span"])
+def test_an_encoder_without_spans_says_what_to_use_instead(mode):
+    with pytest.raises(UserError) as caught:
+        dense(OWLS, WordEncoder(), mode)
+    assert str(caught.value) == (
+        "The encoder 'words' has no vectors of spans. Use the query 'sentence' or "
+        "'instruction+sentence', or an encoder sbert:REPOSITORY."
+    )
+
+
+def wavering() -> Callable[[str], str]:
+    """Answers of which every third vote is another one."""
+    votes = itertools.cycle(["Idiomatic", "Literal", "Idiomatic"])
+    return lambda prompt: next(votes) if "or literally" in prompt else "someone who works late"
+
+
+def silent(prompt: str) -> str:
+    return "Idiomatic" if "or literally" in prompt else ""
+
+
+@pytest.mark.parametrize(
+    "scoring",
+    [
+        Scoring(gate="soft", standardise=True),
+        Scoring(gate="soft", contrast=1.0, standardise=True),
+        Scoring(gate="soft", contrast=0.5),
+        Scoring(gate="hard", contrast=0.5, standardise=True),
+        Scoring(),
+        Scoring(caption_weight=2.0),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("chat", [lambda: told, wavering, lambda: silent])
+def test_by_meaning_is_rank_with_the_documents_as_candidates(chat, scoring):
+    candidates = tuple(Candidate(d.id, caption=d.sentence) for d in OWLS.documents)
+    items = [
+        Item(query.idiom, query.sentence, "en", candidates=candidates) for query in OWLS.queries
+    ]
+    peers = admire.rank(
+        items,
+        Settings(track="caption", scoring=scoring),
+        llms=[ScriptedChat(chat())],
+        encoder=WordEncoder(),
+    ).rankings
+    glosses = "all" if scoring.gate == "soft" else "idiomatic"
+    (readings,) = interpret(items, [ScriptedChat(chat())], Prompts(), glosses=glosses)
+    found = by_meaning(OWLS, WordEncoder(), readings, scoring)
+    assert found.shape == (2, 6)
+    np.testing.assert_allclose(found, [peer.scores for peer in peers], atol=1e-9)
+    orders = ranked(found, [d.id for d in OWLS.documents])
+    for peer, order, row in zip(peers, orders, found, strict=True):
+        if len(set(np.round(row, 6))) == len(row):  # rank has ties in ascending order
+            assert [OWLS.documents[place].id for place in order] == list(peer.order)
+
+
+def test_without_a_gloss_documents_are_compared_with_the_pie_alone():
+    readings = [Interpretation("toy", Sense("idiomatic", 0.9))] * 2
+    found = by_meaning(OWLS, WordEncoder(), readings, Scoring(gate="soft", contrast=1.0))
+    np.testing.assert_allclose(found, bags(["night owl"] * 2) @ bags(SENTENCES).T, atol=1e-12)
+
+
+def test_a_probability_weighs_the_gloss_against_the_pie():
+    readings = [
+        Interpretation("toy", Sense("idiomatic", 0.75), Meaning(("she codes",))),
+        Interpretation("toy", Sense("literal", 0.25), Meaning(("she codes",))),
+    ]
+    found = by_meaning(OWLS, WordEncoder(), readings, Scoring(gate="soft"))
+    gloss, pie = bags(["she codes", "night owl"]) @ bags(SENTENCES).T
+    np.testing.assert_allclose(
+        found, [0.75 * gloss + 0.25 * pie, 0.25 * gloss + 0.75 * pie], atol=1e-12
+    )

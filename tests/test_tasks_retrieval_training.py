@@ -1,0 +1,521 @@
+"""Fine-tuning for retrieval: equations 1 and 2, and that training sees what evaluation compares.
+
+What any training does (resuming, seeds, the best epoch) is tested with the shared trainer."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmarks import PIES, pies
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admire.base.errors import UserError
+from admire.models.encoders import open_encoder
+from admire.models.encoders.placement import Placement
+from admire.models.encoders.sentence import E5_PROMPTS, SentenceEncoder
+from admire.tasks.retrieval import evaluation, retrievers
+from admire.tasks.retrieval.modes import Format, Mode
+from admire.tasks.retrieval.passages import Split, relevant
+
+torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
+pytest.importorskip("sentence_transformers", reason="needs the extra 'finetune'")
+pytest.importorskip("datasets", reason="needs the extra 'finetune'")
+pytest.importorskip("accelerate", reason="needs the extra 'finetune'")
+
+from sentence_transformers import SentenceTransformer  # noqa: E402
+from sentence_transformers.base.modules import Router  # noqa: E402
+from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
+    Dense,
+    Normalize,
+    Pooling,
+    Transformer,
+)
+from towers import distance, save_sentence_transformer  # noqa: E402
+
+from admire.models.trainer import FitSettings  # noqa: E402
+from admire.tasks.retrieval import training as retrieval_training  # noqa: E402
+from admire.tasks.retrieval.training import (  # noqa: E402
+    RetrieverTraining,
+    contrastive_loss,
+    examples,
+    train_retriever,
+    train_retrievers,
+)
+
+pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
+
+QUICK = FitSettings(batch_size=6, learning_rate=5e-3, epochs=2)
+SMALL = RetrieverTraining(soft_negatives=2, hard_negatives=2, fit=QUICK)
+CPU = Placement("cpu")
+TRAIN = pies()
+VAL = pies(PIES[:4], "the {} of a bird")
+TEST = pies(PIES[2:], "a {} is at the lamp")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose vectors have any length."""
+    return save_sentence_transformer(tmp_path_factory.mktemp("models") / "plain")
+
+
+def save(folder: Path, plain: Path, *after: torch.nn.Module, **pooling: Any) -> Path:
+    parts = Transformer(f"{plain}-parts", max_seq_length=64)
+    modules = [parts, Pooling(32, **pooling), *after]
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(plain: Path) -> Path:
+    """A model whose vectors have unit length."""
+    return save(plain.with_name("unit"), plain, Normalize())
+
+
+@pytest.fixture
+def with_config(folder: Path, tmp_path: Path) -> Callable[..., Path]:
+    """A copy of the model with other settings in its config_sentence_transformers.json."""
+
+    def copy(name: str = "model", **changes: object) -> Path:
+        copied = Path(shutil.copytree(folder, tmp_path / "models" / name))
+        path = copied / "config_sentence_transformers.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+        return copied
+
+    return copy
+
+
+def opened(folder: Path) -> SentenceEncoder:
+    return SentenceEncoder(str(folder), None, CPU)
+
+
+def figure(folder: Path, split: Split, mode: Mode = "sentence", style: Format = "auto") -> float:
+    """nDCG@10 of the model that the folder holds."""
+    encoder = open_encoder(f"sbert:{folder}", device="cpu")
+    similarities = retrievers.dense(split, encoder, mode, style)
+    return float(evaluation.score_queries(split, similarities)["ndcg"].mean())
+
+
+@pytest.mark.parametrize("mode", ["sentence", "instruction+span"])
+def test_training_is_validated_like_evaluation(folder, tmp_path, mode):
+    settings = replace(SMALL, query=mode, instruction_format="instruct", temperature=0.1)
+    found = train_retriever(opened(folder), TRAIN, VAL, settings, tmp_path / "out")
+    assert len(found) == 3
+    assert found[0] == pytest.approx(figure(folder, VAL, mode, "instruct"), abs=1e-6)
+    assert max(found[1:]) == pytest.approx(
+        figure(tmp_path / "out", VAL, mode, "instruct"), abs=1e-6
+    )
+
+
+def equation_2(
+    positives: Sequence[float],
+    negatives: Sequence[Sequence[float]],
+    temperature: float = 1,
+    positive_in_denominator: bool = False,
+) -> float:
+    losses = []
+    for positive, others in zip(positives, negatives, strict=True):
+        above = math.exp(positive / temperature)
+        below = 0.0
+        for other in others:
+            below += math.exp(other / temperature)
+        if positive_in_denominator:
+            below += above
+        losses.append(-math.log(above / below))
+    return sum(losses) / len(losses)
+
+
+COSINES = st.floats(-1, 1)
+
+
+@st.composite
+def cosines(draw: st.DrawFn) -> tuple[list[float], list[list[float]]]:
+    batch, width = draw(st.integers(1, 5)), draw(st.integers(1, 6))
+    rows = st.lists(COSINES, min_size=width, max_size=width)
+    return (
+        draw(st.lists(COSINES, min_size=batch, max_size=batch)),
+        draw(st.lists(rows, min_size=batch, max_size=batch)),
+    )
+
+
+def double(values: object) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@given(cosines())
+def test_the_loss_is_equation_2_as_it_is_printed(given_cosines):
+    positives, negatives = given_cosines
+    found = contrastive_loss(double(positives), double(negatives))
+    assert found.shape == ()
+    assert float(found) == pytest.approx(equation_2(positives, negatives), abs=1e-9)
+
+
+@given(cosines(), st.floats(0.02, 3), st.booleans())
+def test_temperature_and_the_positive_below_the_line_are_as_written_out(
+    given_cosines, temperature, positive_in_denominator
+):
+    positives, negatives = given_cosines
+    found = contrastive_loss(
+        double(positives),
+        double(negatives),
+        temperature=temperature,
+        positive_in_denominator=positive_in_denominator,
+    )
+    wanted = equation_2(positives, negatives, temperature, positive_in_denominator)
+    assert float(found) == pytest.approx(wanted, abs=1e-9)
+
+
+@given(cosines(), st.floats(0.02, 3))
+def test_with_the_positive_below_the_line_it_is_cross_entropy(given_cosines, temperature):
+    positives, negatives = double(given_cosines[0]), double(given_cosines[1])
+    logits = torch.cat([positives[:, None], negatives], dim=1) / temperature
+    first = torch.zeros(len(positives), dtype=torch.long)
+    found = contrastive_loss(
+        positives, negatives, temperature=temperature, positive_in_denominator=True
+    )
+    assert float(found) == pytest.approx(
+        float(torch.nn.functional.cross_entropy(logits, first)), abs=1e-9
+    )
+
+
+@pytest.mark.parametrize("positive_in_denominator", [False, True])
+@pytest.mark.parametrize("temperature", [0.05, 1.0])
+def test_gradients_of_the_loss_are_right(temperature, positive_in_denominator):
+    drawn = torch.Generator().manual_seed(0)
+    positives = 2 * torch.rand(3, generator=drawn, dtype=torch.float64) - 1
+    negatives = 2 * torch.rand(3, 4, generator=drawn, dtype=torch.float64) - 1
+    assert torch.autograd.gradcheck(
+        lambda p, n: contrastive_loss(
+            p, n, temperature=temperature, positive_in_denominator=positive_in_denominator
+        ),
+        (positives.requires_grad_(), negatives.requires_grad_()),
+    )
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("soft", "hard"), [(3, 2), (1, 1), (0, 2), (4, 0)])
+def test_positives_soft_and_hard_negatives_are_what_the_paper_says(seed, soft, hard):
+    settings = RetrieverTraining(
+        soft_negatives=soft, hard_negatives=hard, fit=replace(QUICK, seed=seed)
+    )
+    for one in examples(TRAIN, settings):
+        assert relevant(one.query, one.positive)
+        assert len(one.negatives) == soft + hard
+        assert all(d.idiom != one.query.idiom for d in one.negatives[:soft])
+        assert all(d.idiom == one.query.idiom for d in one.negatives[soft:])
+        assert not any(relevant(one.query, d) for d in one.negatives[soft:])
+        assert len(set(one.negatives)) == soft + hard  # there are enough, so none comes twice
+
+
+def test_the_case_of_a_pie_does_not_make_two_of_it():
+    documents = tuple(
+        replace(d, idiom=d.idiom.upper()) if d.idiom == PIES[0] else d for d in TRAIN.documents
+    )
+    for one in examples(replace(TRAIN, documents=documents), SMALL)[:2]:
+        assert one.positive.idiom == "NIGHT OWL"
+        assert {d.idiom for d in one.negatives[2:]} == {"NIGHT OWL"}
+        assert "NIGHT OWL" not in {d.idiom for d in one.negatives[:2]}
+
+
+def test_every_positive_and_negative_is_drawn_at_times():
+    positives: set[str] = set()
+    hard: set[str] = set()
+    soft: set[str] = set()
+    for seed in range(100):
+        one = examples(pies(PIES[:3]), replace(SMALL, fit=replace(QUICK, seed=seed)))[1]
+        positives.add(one.positive.id)
+        soft |= {d.id for d in one.negatives[:2]}
+        hard |= {d.id for d in one.negatives[2:]}
+    assert positives == {"d0i1", "d0i2", "d0s", "d0m"}
+    assert hard == {"d0l1", "d0l2"}
+    assert soft == {d.id for d in pies(PIES[:3]).documents if d.idiom != PIES[0]}
+
+
+def test_the_same_seed_draws_the_same_examples_and_another_seed_others():
+    def drawn(seed: int) -> list[Any]:
+        return examples(TRAIN, replace(SMALL, fit=replace(QUICK, seed=seed)))
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
+
+
+def without(usages: Sequence[str], pie: str = PIES[0]) -> Split:
+    """The benchmark without documents of these usages of a PIE."""
+    kept = tuple(d for d in TRAIN.documents if d.idiom != pie or d.usage not in usages)
+    return replace(TRAIN, documents=kept)
+
+
+def test_a_query_without_hard_negatives_is_left_out():
+    found = examples(without(["literal"]), SMALL)
+    # Without literal documents the literal query has no positive, the idiomatic no hard negative.
+    assert [one.query for one in found] == list(TRAIN.queries[2:])
+
+
+def test_where_no_hard_negatives_are_wanted_none_are_needed():
+    settings = replace(SMALL, hard_negatives=0)
+    found = examples(without(["literal"]), settings)
+    assert [one.query for one in found] == list(TRAIN.queries[1:])
+
+
+def test_a_query_without_a_positive_is_left_out():
+    found = examples(without(["idiomatic", "simplification", "sense"]), SMALL)
+    assert [one.query for one in found] == list(TRAIN.queries[2:])
+
+
+def test_each_of_few_hard_negatives_is_taken_before_any_comes_again():
+    for seed in range(10):
+        settings = replace(SMALL, hard_negatives=3, fit=replace(QUICK, seed=seed))
+        for one in examples(TRAIN, settings):
+            if one.query.usage == "idiomatic":  # it has two hard negatives
+                assert sorted(Counter(d.id for d in one.negatives[2:]).values()) == [1, 2]
+
+
+def test_too_few_documents_of_other_pies_are_an_error():
+    few = pies(PIES[:2])
+    assert len(examples(few, replace(SMALL, soft_negatives=6))) == 4
+    with pytest.raises(UserError, match=r"7 soft negatives.*only 6 documents.*'night owl'"):
+        examples(few, replace(SMALL, soft_negatives=7))
+
+
+@pytest.mark.parametrize("kept", ["literal", "idiomatic"])
+def test_nothing_to_learn_from_is_an_error(kept):
+    documents = tuple(d for d in TRAIN.documents if d.usage == kept)
+    with pytest.raises(UserError, match="No query has a positive and a hard negative"):
+        examples(replace(TRAIN, documents=documents), SMALL)
+
+
+def test_a_span_beyond_the_models_limit_is_named(folder, tmp_path):
+    long = replace(TRAIN.queries[0], sentence="big " * 70 + TRAIN.queries[0].sentence)
+    train = replace(TRAIN, queries=(*TRAIN.queries, replace(long, id="long")))
+    with pytest.raises(UserError, match="'night owl' lies beyond its limit of 64 tokens"):
+        train_retriever(opened(folder), train, VAL, replace(SMALL, query="span"), tmp_path / "out")
+
+
+def steady(encoder: SentenceEncoder) -> SentenceEncoder:
+    """The encoder without dropout, so that it gives in training what it gives else."""
+    for module in encoder.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return encoder
+
+
+def unit(vectors: Any) -> np.ndarray:
+    array = np.asarray(vectors, dtype=float)
+    return array / np.linalg.norm(array, axis=-1, keepdims=True)
+
+
+def seen_by_the_loss(
+    encoder: SentenceEncoder, settings: RetrieverTraining, out: Path, patch: pytest.MonkeyPatch
+) -> np.ndarray:
+    """Cosines of each example's query with its positive and its negatives, in the first step."""
+    steps: list[np.ndarray] = []
+
+    def listen(positives: torch.Tensor, negatives: torch.Tensor, **options: Any) -> torch.Tensor:
+        both = torch.cat([positives[:, None], negatives], dim=1)
+        steps.append(both.detach().numpy().copy())
+        return contrastive_loss(positives, negatives, **options)
+
+    patch.setattr(retrieval_training, "contrastive_loss", listen)
+    one_step = replace(settings, fit=replace(QUICK, epochs=1, batch_size=len(TRAIN.queries)))
+    train_retriever(encoder, TRAIN, VAL, one_step, out)
+    assert len(steps) == 1
+    return steps[0]
+
+
+def of_evaluation(
+    encoder: SentenceEncoder, settings: RetrieverTraining, style: Format
+) -> np.ndarray:
+    """The same cosines from the encoder's own vectors."""
+    rows = []
+    for one in examples(TRAIN, replace(settings, fit=QUICK)):
+        asked = encoder.encode_queries([retrievers.as_query(one.query, settings.query, style)])
+        texts = [document.sentence for document in (one.positive, *one.negatives)]
+        documents = encoder.encode_texts(texts, role="document")
+        rows.append(unit(documents) @ unit(asked[0]))
+    return np.array(rows)
+
+
+def in_order(rows: np.ndarray) -> np.ndarray:
+    """The trainer shuffles examples; they go by the positive's cosine."""
+    return rows[np.argsort(rows[:, 0])]
+
+
+def assert_trained_as_evaluated(
+    encoder: SentenceEncoder,
+    settings: RetrieverTraining,
+    out: Path,
+    patch: pytest.MonkeyPatch,
+    style: Format = "plain",
+) -> None:
+    wanted = of_evaluation(steady(encoder), settings, style)
+    found = seen_by_the_loss(encoder, settings, out, patch)
+    assert found.shape == wanted.shape
+    assert np.allclose(in_order(found), in_order(wanted), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mode", "style"),
+    [
+        ("sentence", "plain"),
+        ("span", "plain"),
+        ("instruction+sentence", "prompt"),
+        ("instruction+span", "instruct"),
+        ("instruction+span", "plain"),
+    ],
+)
+def test_the_loss_sees_what_evaluation_compares(folder, tmp_path, monkeypatch, mode, style):
+    settings = replace(SMALL, query=mode, instruction_format=style)
+    assert_trained_as_evaluated(opened(folder), settings, tmp_path / "out", monkeypatch, style)
+
+
+@pytest.mark.parametrize("mode", ["sentence", "instruction+span"])
+def test_models_named_e5_are_trained_with_its_prompts(with_config, tmp_path, monkeypatch, mode):
+    encoder = opened(with_config("tiny-e5"))
+    assert encoder.model.prompts == E5_PROMPTS
+    settings = replace(SMALL, query=mode)
+    bare = opened(with_config("tiny"))
+    gap = of_evaluation(steady(bare), settings, "plain") - of_evaluation(
+        steady(encoder), settings, "plain"
+    )
+    assert np.abs(gap).max() > 1e-3  # the prompts do make a difference
+    assert_trained_as_evaluated(encoder, settings, tmp_path / "out", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("mode", "prompts", "default"),
+    [
+        ("sentence", {"query": "who is ", "document": "the "}, None),
+        ("span", {"query": "who is ", "document": "the "}, None),
+        ("span", {"other": "a green ", "document": "the "}, "other"),
+        ("sentence", {"query": "who is ", "passage": "a real "}, None),
+        ("span", {"other": "a green ", "query": "who is "}, "other"),
+    ],
+)
+def test_models_with_prompts_are_trained_with_them(
+    with_config, tmp_path, monkeypatch, mode, prompts, default
+):
+    encoder = opened(with_config(prompts=prompts, default_prompt_name=default))
+    settings = replace(SMALL, query=mode)
+    assert_trained_as_evaluated(encoder, settings, tmp_path / "out", monkeypatch)
+
+
+@pytest.mark.parametrize("mode", ["sentence", "span"])
+def test_what_comes_after_the_pooling_is_trained_too(plain, tmp_path, monkeypatch, mode):
+    torch.manual_seed(1)
+    made = save(tmp_path / "dense", plain, Dense(32, 12), Normalize())
+    settings = replace(SMALL, query=mode)
+    assert_trained_as_evaluated(opened(made), settings, tmp_path / "out", monkeypatch)
+
+
+def test_a_model_that_leaves_instructions_out_of_its_pooling_is_not_trained_to_pool_them(
+    plain, tmp_path, monkeypatch
+):
+    """As INSTRUCTOR has it."""
+    made = save(tmp_path / "tiny-instructor", plain, Normalize(), include_prompt=False)
+    assert_trained_as_evaluated(opened(made), SMALL, tmp_path / "out", monkeypatch, "prompt")
+    settings = replace(SMALL, query="instruction+sentence")
+    with pytest.raises(
+        UserError, match=r"cannot be trained with the query 'instruction\+sentence'"
+    ):
+        train_retriever(opened(made), TRAIN, VAL, settings, tmp_path / "other")
+
+
+@pytest.mark.parametrize("mode", ["sentence", "span"])
+def test_vectors_that_are_cut_are_so_in_training(with_config, tmp_path, monkeypatch, mode):
+    encoder = opened(with_config(truncate_dim=8))
+    settings = replace(SMALL, query=mode)
+    assert_trained_as_evaluated(encoder, settings, tmp_path / "out", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "sentence",
+        "span",
+    ],
+)
+def test_each_of_two_towers_is_trained_on_its_texts(plain, tmp_path, monkeypatch, mode):
+    routes = []
+    for seed in (4, 5):
+        tower = Transformer(f"{plain}-parts", max_seq_length=64)
+        torch.manual_seed(seed)
+        for weight in tower.parameters():
+            weight.data += 0.05 * torch.randn_like(weight)
+        routes.append([tower, Pooling(32)])
+    both = SentenceTransformer(modules=[Router.for_query_document(*routes)], device="cpu")
+    both.save(str(tmp_path / "both"), create_model_card=False)
+    settings = replace(SMALL, query=mode)
+    encoder = opened(tmp_path / "both")
+    assert_trained_as_evaluated(encoder, settings, tmp_path / "out", monkeypatch)
+
+
+# ------------------------------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"soft_negatives": -1}, "soft_negatives cannot be -1"),
+        ({"soft_negatives": 0, "hard_negatives": 0}, "must be negatives"),
+        ({"temperature": 0.0}, r"temperature cannot be 0\.0: it is a number above 0"),
+        ({"temperature": math.nan}, "temperature cannot be nan"),
+        ({"query": "spn"}, "Did you mean 'span'"),
+    ],
+)
+def test_training_settings_that_mean_nothing_are_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        RetrieverTraining(**changes)
+
+
+# ------------------------------------------------------------------------------- several seeds
+
+
+def summary(folder: Path, mode: Mode) -> dict[str, dict[str, float]]:
+    """Figures on the test split, by group."""
+    encoder = open_encoder(f"sbert:{folder}", device="cpu")
+    found = evaluation.summarise_queries(
+        evaluation.score_queries(TEST, retrievers.dense(TEST, encoder, mode))
+    )
+    return {row["group"]: row for row in found.to_dict("records")}
+
+
+def test_models_with_several_seeds_have_a_mean_and_a_deviation(plain, tmp_path):
+    # Vectors before and after training must be compared with unit length.
+    uneven = save(tmp_path / "uneven", plain, Dense(32, 32, activation_function=None))
+    splits = {"train": TRAIN, "val": VAL, "test": TEST}
+    settings = replace(SMALL, query="span", fit=replace(QUICK, epochs=1, seed=7))
+    out = tmp_path / "out"
+    found = train_retrievers(f"sbert:{uneven}", splits, settings, out, seeds=2, device="cpu")
+    assert sorted(path.name for path in out.iterdir()) == ["seed-7", "seed-8"]
+    assert distance(out / "seed-7", out / "seed-8") > 1e-4
+    before = summary(uneven, "span")
+    after = [summary(out / name, "span") for name in ("seed-7", "seed-8")]
+    rows = found.to_dict("records")
+    assert [(row["model"], row["group"]) for row in rows] == [
+        (model, group) for model in ("before", "after") for group in before
+    ]
+    for row in rows:
+        for name in ("r_precision", "ndcg"):
+            runs = [before] if row["model"] == "before" else after
+            values = [one[row["group"]][name] for one in runs]
+            assert row[name] == pytest.approx(np.mean(values), abs=1e-6)
+            assert row[f"{name}_deviation"] == pytest.approx(np.std(values), abs=1e-6)
+
+
+def test_what_cannot_be_trained_is_refused_before_a_model_is_opened(tmp_path):
+    splits = {"train": TRAIN, "val": VAL, "test": TEST}
+    with pytest.raises(UserError, match="seeds cannot be 0"):
+        train_retrievers("sbert:x", splits, SMALL, tmp_path / "out", seeds=0)
+    (tmp_path / "out/seed-1").mkdir(parents=True)
+    (tmp_path / "out/seed-1/thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match=r"thesis\.txt"):
+        train_retrievers("sbert:x", splits, SMALL, tmp_path / "out", seeds=2)

@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+from sentences import pair
+from toys import WordEncoder
+
+from admire.base.errors import UserError
+from admire.models.llm import Question, Reply
+from admire.prompts import Prompts
+from admire.tasks.sts.evaluation import (
+    compare,
+    correlate,
+    rate,
+    read_rating,
+    spearman,
+    write_similarities,
+)
+from admire.tasks.sts.pairs import Pair, read_pairs
+
+
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.floats(-1, 1).map(lambda x: round(x, 1))), min_size=2)
+)
+def test_the_correlation_is_scipys_ties_included(values):
+    one, other = zip(*values, strict=True)
+    found = spearman(one, other)
+    if len(set(one)) < 2 or len(set(other)) < 2:
+        assert math.isnan(found)
+    else:
+        assert found == pytest.approx(spearmanr(one, other).statistic, abs=1e-12)
+
+
+PREDICTED = {
+    ("a1", "a2"): 0.9,
+    ("b1", "b2"): 0.3,
+    ("b3", "b2"): 0.6,
+    ("c1", "c2"): 0.5,
+    ("d1", "d2"): 0.4,
+    ("e1", "e2"): 0.7,
+    ("f1", "f2"): 0.2,
+    ("g1", "g2"): 0.8,
+}
+
+
+WORKED = [
+    Pair("1", "en", "a1", "a2", 1.0, None, "x"),
+    Pair("2", "en", "b1", "b2", None, ("b3", "b2"), "x"),
+    Pair("3", "en", "b3", "b2", None, None, "x"),
+    Pair("4", "en", "c1", "c2", 1.0, None, "y"),
+    Pair("5", "en", "d1", "d2", 0.2),
+    Pair("6", "en", "e1", "e2", 0.8),
+    Pair("7", "pt", "f1", "f2", 1.0, None, "z"),
+    Pair("8", "pt", "g1", "g2", 0.5, None, "z"),
+]
+
+
+BY_HAND = [
+    ("en", "all", 5, 7 / math.sqrt(10 * 9.5)),
+    ("en", "idiom", 3, 1.5 / math.sqrt(2 * 1.5)),
+    ("en", "sts", 2, 1.0),
+    ("pt", "all", 2, -1.0),
+    ("pt", "idiom", 2, -1.0),
+    ("all", "all", 7, 1 / math.sqrt(28 * 26)),
+    ("all", "idiom", 5, -1 / math.sqrt(10 * 8)),
+    ("all", "sts", 2, 1.0),
+]
+
+
+def rows(scored: pd.DataFrame) -> list[tuple]:
+    return list(scored.itertuples(index=False, name=None))
+
+
+def assert_figures(found: Sequence[tuple], wanted: Sequence[tuple]) -> None:
+    assert [row[:3] for row in found] == [row[:3] for row in wanted]
+    assert [row[3] for row in found] == pytest.approx([row[3] for row in wanted], nan_ok=True)
+
+
+def test_figures_are_those_worked_out_by_hand():
+    scored = correlate(WORKED, PREDICTED)
+    assert list(scored.columns) == ["language", "subset", "n", "spearman"]
+    assert_figures(rows(scored), BY_HAND)
+
+
+def test_the_gold_of_a_pair_with_a_reference_follows_the_prediction():
+    moved = PREDICTED | {("b3", "b2"): 0.1}  # now it is below all other golds
+    found = {row[:2]: row[3] for row in rows(correlate(WORKED, moved))}
+    golds = [1, 0.1, 1, 0.2, 0.8]
+    assert found["en", "all"] == pytest.approx(
+        spearmanr([0.9, 0.3, 0.5, 0.4, 0.7], golds).statistic
+    )
+    assert found["en", "all"] != pytest.approx(BY_HAND[0][3])
+
+
+@given(st.permutations(WORKED))
+def test_the_order_of_pairs_does_not_matter(pairs):
+    assert_figures(rows(correlate(pairs, PREDICTED)), BY_HAND)
+
+
+def test_one_language_alone_has_no_rows_for_all_together():
+    found = rows(correlate(WORKED[:6], PREDICTED))
+    assert_figures(found, BY_HAND[:3])
+
+
+def test_pairs_that_were_not_rated_or_have_no_gold_are_left_out():
+    rated = {asked: value for asked, value in PREDICTED.items() if asked != ("b3", "b2")}
+    counts = {row[:2]: row[2] for row in rows(correlate(WORKED, rated))}
+    assert counts["en", "all"] == 4, "the gold of the second pair is not known"
+    del rated["a1", "a2"]
+    counts = {row[:2]: row[2] for row in rows(correlate(WORKED, rated))}
+    assert (counts["en", "all"], counts["en", "idiom"], counts["en", "sts"]) == (3, 1, 2)
+    assert correlate(WORKED, {}).empty
+    assert correlate([WORKED[2]], PREDICTED).empty
+
+
+def test_constant_predictions_have_no_correlation():
+    scored = correlate(WORKED, dict.fromkeys(PREDICTED, 0.5))
+    assert len(scored) == len(BY_HAND)
+    assert scored["spearman"].isna().all()
+
+
+def test_constant_golds_have_no_correlation():
+    pairs = [replace(one, similarity=1.0, reference=None) for one in WORKED]
+    assert correlate(pairs, PREDICTED)["spearman"].isna().all()
+
+
+class Vectors:
+    """An encoder with the vectors that it is given."""
+
+    name = identity = "vectors"
+    batch = 8
+
+    def __init__(self, vectors: Mapping[str, Sequence[float]]):
+        self.vectors = vectors
+        self.asked: list[tuple[list[str], str]] = []
+
+    def encode_texts(self, texts: Sequence[str], *, role: str) -> np.ndarray:
+        self.asked.append((list(texts), role))
+        return np.array([self.vectors[text] for text in texts], dtype=np.float32)
+
+
+def test_similarities_are_cosines_of_pairs_and_of_their_references_each_encoded_once():
+    encoder = Vectors({"A": (1, 0), "B": (0, 1), "C": (0.6, 0.8), "D": (-1, 0)})
+    pairs = [pair("a", "b"), pair("a", "c", reference=("d", "c")), pair("b", "c"), pair("a", "b")]
+    found = compare(pairs, encoder, str.upper)
+    wanted = {("a", "b"): 0, ("a", "c"): 0.6, ("b", "c"): 0.8, ("d", "c"): -0.6}
+    assert found == pytest.approx(wanted)
+    ((texts, role),) = encoder.asked
+    assert (sorted(texts), role) == (["A", "B", "C", "D"], "query")
+
+
+def test_a_submission_has_a_row_for_each_pair_in_their_order(tmp_path):
+    path = tmp_path / "deep" / "submission.csv"
+    pairs = [WORKED[7], *WORKED[:7]]
+    write_similarities(path, pairs, PREDICTED | {("g1", "g2"): -0.12345678}, "pre_train")
+    assert path.read_bytes().decode().split("\n") == [
+        "ID,Language,Setting,Sim",
+        "8,PT,pre_train,-0.123457",
+        "1,EN,pre_train,0.900000",
+        "2,EN,pre_train,0.300000",
+        "3,EN,pre_train,0.600000",
+        "4,EN,pre_train,0.500000",
+        "5,EN,pre_train,0.400000",
+        "6,EN,pre_train,0.700000",
+        "7,PT,pre_train,0.200000",
+        "",
+    ]
+    assert [one.name for one in path.parent.iterdir()] == ["submission.csv"]
+
+
+def test_a_submission_with_missing_ratings_is_not_written(tmp_path):
+    path = tmp_path / "submission.csv"
+    path.write_text("the one before")
+    rated = {asked: value for asked, value in PREDICTED.items() if asked[0] not in ("c1", "e1")}
+    with pytest.raises(UserError, match=r"submission\.csv: is not written.* 2 pairs.*such as 4"):
+        write_similarities(path, WORKED, rated, "fine_tune")
+    assert path.read_text() == "the one before"
+    assert [one.name for one in tmp_path.iterdir()] == ["submission.csv"]
+    with pytest.raises(UserError, match=r"Did you mean 'fine_tune'"):
+        write_similarities(path, WORKED, PREDICTED, "finetune")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("reply", "rating"),
+    [
+        ("0.75", 0.75),
+        ("0,8", 0.8),
+        ("Similarity: 1", 1.0),
+        ("0", 0.0),
+        (" **0.30**\n", 0.3),
+        ("It is 0.5.", 0.5),
+        ("1.0", 1.0),
+        ("85%", None),
+        ("1%", None),
+        ("0.5%", None),
+        ("between 0.2 and 0.4", None),
+        ("0.2-0.4", None),
+        ("8/10", None),
+        ("7", None),
+        ("1.01", None),
+        ("-0.1", None),
+        ("-1", None),
+        ("", None),
+        ("Very similar.", None),
+    ],
+)
+def test_a_reply_is_a_rating_if_it_has_one_number_from_0_to_1(reply, rating):
+    assert read_rating(reply) == rating
+
+
+@pytest.mark.parametrize("reply", [".1", "Similarity: .01"])
+def test_a_number_may_begin_with_its_point(reply):
+    assert read_rating(reply) in (None, float(reply.split()[-1]))
+
+
+@pytest.mark.parametrize("reply", ["1 %", "0.9 %", "\u22120.5"])
+def test_a_percentage_with_a_space_or_a_printed_minus_is_no_rating(reply):
+    assert read_rating(reply) is None
+
+
+@settings(max_examples=50)
+@given(
+    st.one_of(
+        st.text(),
+        st.text("0123456789.,-% eE/\u0661\u22122"),
+        st.floats().map(repr),
+        st.floats(0, 1).map(lambda x: f"Similarity: {x:.2f}"),
+    )
+)
+def test_a_rating_is_never_outside_0_to_1(reply):
+    rating = read_rating(reply)
+    assert rating is None or 0 <= rating <= 1
+
+
+class Moody:
+    """A chat model with the replies that it is given, which remembers how it was asked."""
+
+    name = identity = "moody"
+    parallel = 1
+    sees = False
+
+    def __init__(self, *replies: str):
+        self.replies = iter(replies)
+        self.asked: list[tuple[str, float, int]] = []
+
+    def ask(self, question: Question) -> Reply:
+        self.asked.append((question.text, question.temperature, question.seed))
+        return Reply(next(self.replies))
+
+
+def test_a_reply_without_a_rating_is_asked_for_again_with_another_seed_and_temperature():
+    llm = Moody("Hm.", "7", "0.4")
+    found = rate([pair("An owl.", "A bird.")], llm, Prompts(), seed=5)
+    assert found == {("An owl.", "A bird."): 0.4}
+    prompts, temperatures, seeds = zip(*llm.asked, strict=True)
+    assert len(set(prompts)) == 1
+    assert temperatures == (0.0, 1.0, 1.0)
+    assert seeds == (5, 6, 7)
+    last = prompts[0].rindex("Sentence 1")
+    assert '"An owl."' in prompts[0][last:]
+    assert prompts[0].index('"An owl."') < prompts[0].index('"A bird."')
+
+
+def test_a_pair_without_a_rating_after_three_tries_has_none():
+    llm = Moody("Hm.", "7", "", "0.5")
+    found = rate([pair("a", "b"), pair("c", "d")], llm, Prompts())
+    assert found == {("c", "d"): 0.5}
+    assert [seed for _, _, seed in llm.asked] == [0, 1, 2, 0]
+
+
+def test_references_are_rated_too_and_equal_pairs_once():
+    llm = Moody("0.1", "0.2", "0.3")
+    pairs = [pair("a", "b"), pair("c", "d", reference=("e", "d")), pair("a", "b")]
+    assert rate(pairs, llm, Prompts()) == {("a", "b"): 0.1, ("c", "d"): 0.2, ("e", "d"): 0.3}
+    assert len(llm.asked) == 3
+
+
+def test_an_error_names_the_pair_and_says_how_to_go_on():
+    class Broken(Moody):
+        def ask(self, question: Question) -> Reply:
+            raise UserError("The server is gone.")
+
+    wanted = "'An owl.': The server is gone. The answers so far are kept"
+    with pytest.raises(UserError, match=re.escape(wanted)):
+        rate([pair("An owl.", "A bird.")], Broken(), Prompts())
+
+
+def test_sentences_go_into_the_prompt_as_json_strings():
+    llm = Moody("1")
+    rate([pair('{{ "x" }} & <b>', "“são” 朝三暮四")], llm, Prompts())
+    assert r'"{{ \"x\" }} & \u003cb>"' in llm.asked[0][0]
+    assert "“são” 朝三暮四" in llm.asked[0][0]
+
+
+def test_the_real_dev_file_is_scored_on_the_pairs_that_the_organisers_score(shared):
+    task = shared / "semeval2022_task2" / "subtask_b"
+    pairs = read_pairs(task / "dev.csv", task / "dev.gold.csv")
+    scored = correlate(pairs, compare(pairs, WordEncoder()))
+    found = {(r["language"], r["subset"]): r["n"] for r in scored.to_dict("records")}
+    assert found == {
+        ("en", "all"): 921,
+        ("en", "idiom"): 521,
+        ("en", "sts"): 400,
+        ("pt", "all"): 854,
+        ("pt", "idiom"): 454,
+        ("pt", "sts"): 400,
+        ("all", "all"): 1775,
+        ("all", "idiom"): 975,
+        ("all", "sts"): 800,
+    }
+    assert scored["spearman"].between(-1, 1).all()
+    by_subset = scored.set_index(["language", "subset"])["spearman"]
+    assert by_subset["en", "sts"] > 0.4, "words in common tell something of plain pairs"
+    assert sum(pair.reference is not None for pair in pairs) == 217 + 189

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from commands import hide
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admire.base.errors import UserError
+
+torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
+for package in ("sentence_transformers", "pytorch_metric_learning"):
+    pytest.importorskip(package, reason="needs the extra 'finetune'")
+
+from formulas import by_loops, consistency  # noqa: E402
+
+from admire.tasks.sts.losses import AdaptiveTripletLoss, ConsistencyLoss, WeightedLoss  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def double(values: object) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def drawn(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+TABLE_1 = torch.tensor([1, 1, 2, 3, 3, 4, 5])
+
+
+IDENTITY = torch.nn.Identity()
+
+
+def adaptive(**options: Any) -> AdaptiveTripletLoss:
+    return AdaptiveTripletLoss(IDENTITY, **options)  # type: ignore[arg-type]
+
+
+def mined(loss: AdaptiveTripletLoss, found: torch.Tensor, labels: torch.Tensor) -> set[tuple]:
+    return set(zip(*(part.tolist() for part in loss.miner(found, labels)), strict=True))
+
+
+def far_groups() -> torch.Tensor:
+    """Vectors of table 1, of any length: those of a group are near, the groups are not."""
+    found = 0.03 * drawn(0, 7, 4)
+    found[:3, 0] += 1
+    found[3:, 1] += 1
+    return found * double([1, 2, 3, 0.5, 1, 4, 1])[:, None]
+
+
+def test_the_miner_finds_the_triplets_that_the_paper_counts_in_table_1():
+    first = {(0, 1, 2), (1, 0, 2)}
+    second = {(3, 4, 5), (3, 4, 6), (4, 3, 5), (4, 3, 6)}
+    assert mined(adaptive(), far_groups(), TABLE_1) == first | second
+
+
+def test_sentences_of_other_groups_are_negatives_where_they_are_near():
+    near = double([[1.0, 0.05 * k] for k in range(7)])
+    found = mined(adaptive(), near, TABLE_1)
+    assert len(found) == 2 * 5 + 2 * 5
+    assert {(0, 1, 3), (4, 3, 2)} <= found
+
+
+def at(*degrees: float) -> torch.Tensor:
+    return double([[math.cos(math.radians(d)), math.sin(math.radians(d))] for d in degrees])
+
+
+@pytest.mark.parametrize(("beyond", "count"), [(-1e-4, 1), (1e-4, 0)])
+@pytest.mark.parametrize("margin", [0.4, 0.1])
+def test_the_miner_keeps_negatives_that_are_not_farther_by_its_margin(margin, beyond, count):
+    apart = 2 * math.sin(math.radians(20)) + margin + beyond
+    angle = math.degrees(2 * math.asin(apart / 2))
+    found = mined(adaptive(miner_margin=margin), at(0, -40, angle), torch.tensor([1, 1, 2]))
+    assert len(found & {(0, 1, 2)}) == count
+    assert (1, 0, 2) not in found
+
+
+def test_the_loss_of_one_triplet_is_that_worked_out_by_hand():
+    labels = torch.tensor([7, 7, 3])
+    # d(p, n) = 2 sin 15° < d(p, a) = 1, so (p, a, n) is mined; d(a, n) − d(a, p) = 0.414 is not.
+    wanted = math.cos(math.radians(30)) - 0.5 + 0.3
+    for found in (at(0, 60, 90), at(0, 60, 90) * double([[2], [5], [0.1]])):
+        assert float(adaptive().of(found, labels)) == pytest.approx(wanted, abs=1e-9)
+        assert float(adaptive(multi_negative=True).of(found, labels)) == pytest.approx(wanted)
+    assert float(adaptive(margin=0.1).of(at(0, 60, 90), labels)) == pytest.approx(wanted - 0.2)
+    # With a wider margin both are mined, and the loss of the other one is 0.
+    wide = adaptive(miner_margin=0.5).of(at(0, 60, 90), labels)
+    assert float(wide) == pytest.approx(wanted, abs=1e-9), "a mean of those above 0"
+    both = adaptive(miner_margin=0.5, multi_negative=True).of(at(0, 60, 90), labels)
+    assert float(both) == pytest.approx(wanted / 2, abs=1e-9), "a mean of (a, p)"
+
+
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.integers(0, 3), min_size=2, max_size=8),
+    st.sampled_from((0.0, 0.4, 3.0)),
+    st.sampled_from((0.0, 0.3, 1.0)),
+)
+def test_both_triplet_losses_are_their_equations_by_literal_loops(seed, labels, near, margin):
+    found = drawn(seed, len(labels), 3)
+    losses = by_loops(found, labels, near, margin)
+    options = {"miner_margin": near, "margin": margin}
+    above = [hinge for each in losses.values() for hinge in each if hinge > 0]
+    one = adaptive(**options).of(found, torch.tensor(labels))
+    assert float(one) == pytest.approx(sum(above) / max(len(above), 1), abs=1e-6)
+    sums = [sum(each) for each in losses.values()]
+    several = adaptive(**options, multi_negative=True).of(found, torch.tensor(labels))
+    assert float(several) == pytest.approx(sum(sums) / max(len(sums), 1), abs=1e-6)
+
+
+@pytest.mark.parametrize("multi_negative", [False, True])
+@pytest.mark.parametrize(
+    ("found", "labels"),
+    [(at(0, 1, 180), [1, 1, 2]), (at(0, 1, 2), [1, 2, 3]), (at(0, 9, 2), [1, 1, 1])],
+    ids=["far", "no positive", "no negative"],
+)
+def test_without_mined_triplets_the_loss_is_0_and_has_a_gradient(found, labels, multi_negative):
+    found = found.clone().requires_grad_()
+    loss = adaptive(multi_negative=multi_negative).of(found, torch.tensor(labels))
+    assert loss.item() == 0
+    loss.backward()
+    assert found.grad is not None
+    assert not found.grad.any()
+
+
+@pytest.mark.parametrize("multi_negative", [False, True])
+def test_gradients_of_the_triplet_losses_are_right(multi_negative):
+    loss = adaptive(multi_negative=multi_negative)
+    found = drawn(3, 7, 4).requires_grad_()
+    assert loss.of(found, TABLE_1).item() > 0
+    assert torch.autograd.gradcheck(lambda v: loss.of(v, TABLE_1), found)
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 5),
+    st.sampled_from((1.0, 5.0, 20.0)),
+    st.sampled_from((0.0, 0.2)),
+)
+def test_the_consistency_loss_is_what_its_words_say(seed, count, scale, margin):
+    parts = [drawn(seed + k, count, 3) for k in range(3)]
+    found = ConsistencyLoss(IDENTITY, scale, margin).of(*parts)  # type: ignore[arg-type]
+    assert float(found) == pytest.approx(consistency(*parts, scale, margin), rel=1e-6)
+
+
+def test_gradients_of_the_consistency_loss_are_right():
+    loss = ConsistencyLoss(IDENTITY, 5.0, 0.1)  # type: ignore[arg-type]
+    parts = tuple(drawn(k, 4, 3).requires_grad_() for k in range(3))
+    assert torch.autograd.gradcheck(loss.of, parts)
+
+
+def test_a_weight_multiplies_a_loss():
+    loss = WeightedLoss(torch.nn.L1Loss(), 3.0)
+    assert float(loss(torch.tensor([1.0]), torch.tensor([3.0]))) == 6.0
+
+
+def test_without_its_package_the_triplet_loss_says_what_to_install(monkeypatch):
+    hide(monkeypatch, "pytorch_metric_learning")
+    with pytest.raises(UserError, match="needs pytorch_metric_learning, of the extra 'finetune'"):
+        adaptive()

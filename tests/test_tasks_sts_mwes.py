@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from admire.tasks.sts import mwes
+
+
+@pytest.mark.parametrize(
+    ("mwe", "wanted"),
+    [
+        ("home run", "IDhomerunID"),
+        ("small fry", "IDsmallfryID"),
+        ("Home-Run", "IDhomerunID"),
+        ("pão duro", "IDpãoduroID"),
+        ("devil's advocate", "IDdevilsadvocateID"),
+        ("朝三暮四", "ID朝三暮四ID"),
+        ("nine_to 5", "IDnineto5ID"),
+    ],
+)
+def test_a_token_is_of_the_form_that_the_paper_prints(mwe, wanted):
+    assert mwes.token(mwe) == wanted
+
+
+@pytest.mark.parametrize(
+    ("sentence", "wanted"),
+    [
+        ("a night owl.", "a IDnightowlID."),
+        ("Night Owl, NIGHT OWL", "IDnightowlID, IDnightowlID"),
+        ("the night-owl’s lamp", "the IDnightowlID’s lamp"),
+        ("“night  owl”", "“IDnightowlID”"),
+        ("night\nowl", "IDnightowlID"),
+        ("a night owls’ club", "a night owls’ club"),
+        ("midnight owl", "midnight owl"),
+        ("a nightowl", "a nightowl"),
+        ("owl night", "owl night"),
+        ("night owlé", "night owlé"),
+    ],
+)
+def test_each_use_is_marked_and_no_part_of_a_longer_word(sentence, wanted):
+    assert mwes.mark(sentence, "night owl") == wanted
+    assert mwes.mark(sentence, "Night-Owl") == wanted
+
+
+def test_letters_beyond_ascii_and_characters_with_a_meaning_in_patterns_are_marked():
+    assert mwes.mark("Um PÃO-DURO, um pão duro.", "pão duro") == "Um IDpãoduroID, um IDpãoduroID."
+    assert mwes.mark("a c++ (d.) e", "c++ (d.)") == "a IDcdID e"
+    assert mwes.mark("Two cat's  eyes.", "cat's eyes") == "Two IDcatseyesID."
+    assert mwes.mark("abd", "a.d") == "abd"
+
+
+def test_a_chinese_idiom_is_marked_within_its_sentence():
+    found = mwes.mark("这些规定朝三暮四，叫人无所适从。", "朝三暮四")
+    assert found == "这些规定ID朝三暮四ID，叫人无所适从。"
+
+
+@pytest.mark.parametrize("sentence", ["It was night. Owl and cat", "at night, owl by owl"])
+def test_words_of_two_clauses_are_no_expression(sentence):
+    assert mwes.mark(sentence, "night owl") == sentence
+
+
+def owning(*names: str) -> Any:
+    """A model that has these tokens."""
+    vocabulary = {mwes.token(name): k for k, name in enumerate(names)}
+    return SimpleNamespace(tokenizer=SimpleNamespace(get_added_vocab=lambda: vocabulary))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_longest_of_overlapping_expressions_is_marked_first(order):
+    names = ("night", "big night owl", "night owl")[::order]
+    read = mwes.reader(owning(*names), names)
+    found = read("a big night owl, a night owl, a night")
+    assert found == "a IDbignightowlID, a IDnightowlID, a IDnightID"
+
+
+def test_only_expressions_that_the_model_has_tokens_of_are_marked():
+    read = mwes.reader(owning("night owl"), ["night owl", "big fish"])
+    assert read("a big fish, a night owl") == "a big fish, a IDnightowlID"
+    unasked = mwes.reader(owning("night owl"), ["big fish"])
+    assert unasked("a night owl") == "a night owl"
+
+
+ORDER = """
+from types import SimpleNamespace
+from admire.tasks.sts import mwes
+names = [f"{a} {b}" for a, b in ("ab", "bc", "cd", "de", "ef")]
+have = {mwes.token(name): 0 for name in names}
+model = SimpleNamespace(tokenizer=SimpleNamespace(get_added_vocab=lambda: have))
+print(mwes.reader(model, names)("a b c d e f"))
+"""
+
+
+def test_overlapping_expressions_of_one_length_are_marked_alike_in_every_process(monkeypatch):
+    found = set()
+    for seed in ("1", "2", "3", "4"):
+        monkeypatch.setenv("PYTHONHASHSEED", seed)
+        done = subprocess.run(
+            [sys.executable, "-c", ORDER], capture_output=True, text=True, check=True
+        )
+        found.add(done.stdout)
+    assert len(found) == 1, found
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    for package in ("torch", "sentence_transformers", "open_clip"):
+        pytest.importorskip(package, reason="needs the extra 'clip'")
+    from towers import save_sentence_transformer
+
+    return save_sentence_transformer(tmp_path_factory.mktemp("models") / "plain")
+
+
+@pytest.fixture
+def tiny(saved: Path) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(saved), device="cpu")
+
+
+def embeddings(model: Any) -> np.ndarray:
+    return model[0].model.get_input_embeddings().weight.detach().numpy().copy()
+
+
+def ids(model: Any, text: str) -> list[int]:
+    return list(model.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+OTHERS = ["a big bird in the tree", "my sister writes at midnight", "night", "the owl, the lamp"]
+
+
+def test_each_expression_becomes_one_token_that_begins_as_the_mean_of_its_parts(tiny):
+    before, size = embeddings(tiny), len(tiny.tokenizer)
+    mwes.extend(tiny, ["night owl", "big red bird", "night owl"])
+    assert len(tiny.tokenizer) == size + 2
+    after = embeddings(tiny)
+    assert len(after) == size + 2
+    assert np.array_equal(after[:size], before)
+    for mwe in ("night owl", "big red bird"):
+        (one,) = ids(tiny, mwes.token(mwe))
+        parts = ids(tiny, mwe)
+        assert one >= size
+        assert len(parts) == len(mwe.split()), "the words alone are still read as words"
+        assert np.allclose(after[one], before[parts].mean(axis=0), atol=1e-7)
+    marked = mwes.mark("a night owl writes", "night owl")
+    assert len(ids(tiny, marked)) == len(ids(tiny, "a night owl writes")) - 1
+
+
+def test_a_token_begins_the_same_whatever_the_order_of_its_spellings(saved):
+    from sentence_transformers import SentenceTransformer
+
+    begun = []
+    for names in (["night owl", "Night Owl"], ["Night Owl", "night owl"]):
+        model = SentenceTransformer(str(saved), device="cpu")
+        mwes.extend(model, names)
+        begun.append(embeddings(model)[-1])
+    assert np.allclose(*begun, atol=1e-7)
+
+
+def test_encodings_of_other_sentences_are_as_before(tiny):
+    before = tiny.encode(OTHERS)
+    mwes.extend(tiny, ["night owl", "big red bird"])
+    assert np.allclose(tiny.encode(OTHERS), before, atol=1e-6)
+
+
+def test_a_token_that_the_model_has_keeps_what_it_has_learned(tiny):
+    import torch
+
+    mwes.extend(tiny, ["night owl"])
+    (one,) = ids(tiny, "IDnightowlID")
+    with torch.no_grad():
+        tiny[0].model.get_input_embeddings().weight[one] = 7.0
+    size = len(tiny.tokenizer)
+    mwes.extend(tiny, ["night owl", "red lamp"])
+    assert len(tiny.tokenizer) == size + 1
+    assert (embeddings(tiny)[one] == 7).all()
+    (other,) = ids(tiny, "IDredlampID")
+    wanted = embeddings(tiny)[ids(tiny, "red lamp")].mean(axis=0)
+    assert np.allclose(embeddings(tiny)[other], wanted, atol=1e-7)
+
+
+def test_a_model_that_is_saved_and_opened_again_has_its_tokens(tiny, tmp_path):
+    from admire.models.encoders import open_encoder
+
+    mwes.extend(tiny, ["night owl"])
+    texts = [*OTHERS, "a IDnightowlID"]
+    wanted = tiny.encode(texts, normalize_embeddings=True)
+    tiny.save(str(tmp_path / "out"), create_model_card=False)
+    again = open_encoder(f"sbert:{tmp_path / 'out'}", device="cpu")
+    assert np.allclose(again.encode_texts(texts, role="query"), wanted, atol=1e-6)
+    read = mwes.reader(again.encoder.model, ["night owl", "red lamp"])
+    assert read("a night owl, a red lamp") == "a IDnightowlID, a red lamp"
+
+
+def test_a_model_without_tokens_reads_sentences_as_they_are(tiny):
+    read = mwes.reader(tiny, ["night owl"])
+    assert [read(text) for text in (*OTHERS, "a night owl")] == [*OTHERS, "a night owl"]

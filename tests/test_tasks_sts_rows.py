@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentences import GROUPS, PAIRS, asked, benchmark, dev, gold, sentences, training_rows
+
+from admire.base.errors import UserError
+from admire.tasks.sts.pairs import Group, Pair, read_groups, read_pairs
+from admire.tasks.sts.rows import (
+    ONE_SHOT,
+    as_pairs,
+    dealt,
+    filled_triples,
+    hold_out_groups,
+    hold_out_pairs,
+    labelled,
+    mixed,
+    read_training_data,
+    repeated,
+    triples,
+)
+
+
+def test_labels_are_those_of_table_1():
+    groups = [
+        Group("s1", ("c1",), ("i1",), "en", "home run"),
+        Group("s2", ("c2",), ("i2", "i3"), "en", "small fry"),
+        Group("s3", ("c3", "c4"), (), "en", "small fry"),
+        Group("s4", ("c5",), ("i4",), "en"),
+    ]
+    rows = labelled(groups)
+    assert [row["sentence"] for row in rows] == [
+        "s1", "c1", "i1", "s2", "c2", "i2", "i3", "s3", "c3", "c4", "s4", "c5", "i4",
+    ]  # fmt: skip
+    assert [row["label"] for row in rows] == [0, 0, 1, 2, 2, 3, 4, 5, 5, 5, 6, 6, 7]
+
+
+def test_a_group_that_is_there_again_has_the_labels_that_it_had():
+    one = Group("s1", ("c1",), ("i1", "i2"), "en", "home run")
+    other = Group("s2", ("c2",), ("i3",), "en", "small fry")
+    assert [row["label"] for row in labelled([one, other, one, other])] == [
+        0, 0, 1, 2, 3, 3, 4, 0, 0, 1, 2, 3, 3, 4,
+    ]  # fmt: skip
+
+
+def test_groups_of_rare_expressions_are_repeated_and_no_other():
+    rare = Group("s1", ("c1",), (), "en", "home run")
+    same = replace(rare, sentence="s2", mwe="Home Run")
+    portuguese = replace(rare, language="pt")
+    plain = Group("s3", ("c3",), (), "en")
+    many = [Group(f"m{k}", ("c",), (), "en", "small fry") for k in range(5)]
+    found = Counter(repeated([rare, plain, *many, same, portuguese], 4))
+    assert found == {rare: 2, same: 2, portuguese: 4, plain: 1, **dict.fromkeys(many, 1)}
+    assert Counter(repeated([rare, plain, *many], 1)) == Counter([rare, plain, *many])
+
+
+def test_triples_are_each_correct_with_each_incorrect_paraphrase():
+    groups = [Group("s", ("a", "b"), ("x", "y"), "en"), Group("t", ("c",), (), "en")]
+    assert [tuple(row.values()) for row in triples(groups)] == [
+        ("s", "a", "x"), ("s", "a", "y"), ("s", "b", "x"), ("s", "b", "y"),
+    ]  # fmt: skip
+    assert list(triples(groups)[0]) == ["anchor", "positive", "negative"]
+    with pytest.raises(UserError, match="No group has both"):
+        triples(groups[1:])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_triple_lacks_is_the_sentence_itself_or_one_of_another_group(seed):
+    groups = [
+        Group("s", (), ("x",), "zh"),
+        Group("t", ("c", "d"), (), "zh"),
+        Group("u", (), (), "zh"),
+        Group("v", ("e",), ("y", "z"), "zh"),
+    ]
+    rows = [tuple(row.values()) for row in filled_triples(groups, np.random.default_rng(seed))]
+    assert rows[0] == ("s", "s", "x")
+    assert [row[:2] for row in rows] == [
+        ("s", "s"), ("t", "c"), ("t", "d"), ("u", "u"), ("v", "e"), ("v", "e"),
+    ]  # fmt: skip
+    assert [row[2] for row in rows[4:]] == ["y", "z"]
+    assert rows[1][2] in ("s", "u", "v")
+    assert rows[2][2] in ("s", "u", "v")
+    assert rows[3][2] in ("s", "t", "v")
+
+
+def test_every_sentence_of_another_group_is_drawn_at_times():
+    groups = [Group(name, ("c",), (), "zh") for name in "stuv"]
+    found = {
+        (row["anchor"], row["negative"])
+        for seed in range(40)
+        for row in filled_triples(groups, np.random.default_rng(seed))
+    }
+    assert found == {(a, b) for a in "stuv" for b in "stuv" if a != b}
+
+
+def test_a_group_alone_has_no_sentence_of_another():
+    with pytest.raises(UserError, match="One group alone"):
+        filled_triples([Group("s", ("c",), (), "zh")], np.random.default_rng(0))
+    assert filled_triples([Group("s", ("c",), ("x",), "zh")], np.random.default_rng(0))
+
+
+MANY = [
+    Group(f"{m} {k}", (f"{m} {k} right",), (f"{m} {k} wrong",), "en", m if k % 2 else m.upper())
+    for k in range(5)
+    for m in (f"mwe {name}" for name in "abcdefghij")
+] + [Group(f"plain {k}", (f"plain {k} right",), (), "en") for k in range(10)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_each_expression_that_is_held_out_one_group_stays(seed):
+    kept, held = hold_out_groups(MANY, 0.3, seed)
+    assert not sentences(kept) & asked(held)
+    assert sentences(kept) | asked(held) == sentences(MANY)
+    names = {pair.mwe.casefold() for pair in held if pair.mwe}
+    for name in {g.mwe.casefold() for g in MANY if g.mwe}:
+        count = sum(bool(g.mwe) and g.mwe.casefold() == name for g in kept)
+        assert count == (ONE_SHOT if name in names else 5)
+    single = {pair.first for pair in held if not pair.mwe}
+    assert len(names) + len(single) == 6, "3 of 10 of either, together"
+    assert ONE_SHOT == 1
+
+
+def test_groups_without_an_expression_are_dealt_singly():
+    kept, held = hold_out_groups(MANY[-10:], 0.3)
+    assert (len(kept), len(held)) == (7, 3)
+
+
+def test_the_same_seed_holds_out_the_same_and_another_seed_others():
+    assert hold_out_groups(MANY, 0.3, 1) == hold_out_groups(MANY, 0.3, 1)
+    assert hold_out_groups(MANY, 0.3, 1) != hold_out_groups(MANY, 0.3, 2)
+    assert hold_out_groups(MANY, 0.0) == (hold_out_groups(MANY, 0.0)[0], [])
+
+
+def test_a_paraphrase_of_two_groups_is_not_on_both_sides():
+    groups = [
+        Group(f"{name} {k}", ("The same.",), (f"{name} {k} wrong",), "en", name)
+        for name in ("a b", "c d", "e f")
+        for k in range(4)
+    ]
+    kept, held = hold_out_groups(groups, 0.4)
+    assert held
+    assert not sentences(kept) & asked(held)
+
+
+def test_held_out_groups_become_the_pairs_of_the_task():
+    groups = [
+        Group("s", ("c", "d"), ("x",), "pt", "pão duro"),
+        Group("t", (), ("y",), "zh", None),
+    ]
+    assert [replace(pair, name="") for pair in as_pairs(groups)] == [
+        Pair("", "pt", "s", "c", 1.0, None, "pão duro"),
+        Pair("", "pt", "s", "d", 1.0, None, "pão duro"),
+        Pair("", "pt", "s", "x", None, ("c", "x"), "pão duro"),
+        Pair("", "zh", "t", "y", 0.0, None, None),
+    ]
+
+
+def test_held_out_pairs_share_no_sentence_with_those_to_train_on():
+    pairs = [Pair(f"{k}", "en", f"a{k}", f"b{k // 2}", 0.5) for k in range(40)]
+    for seed in range(5):
+        kept, held = hold_out_pairs(pairs, 0.2, seed)
+        assert len(held) == 8
+        assert not asked(kept) & asked(held)
+        alone = [pair for pair in pairs if pair not in held and not asked([pair]) & asked(held)]
+        assert kept == alone
+    assert hold_out_pairs(pairs, 0.2, 1) == hold_out_pairs(pairs, 0.2, 1)
+    assert hold_out_pairs(pairs, 0.2, 1) != hold_out_pairs(pairs, 0.2, 2)
+
+
+def test_the_real_training_file_is_held_out_without_overlap(shared):
+    path = shared / "semeval2022_task2" / "subtask_b" / "train_data.csv"
+    if not path.is_file():
+        pytest.skip(f"needs {path}")
+    groups = read_groups(path)
+    kept, held = hold_out_groups(groups)
+    assert not sentences(kept) & asked(held)
+    assert len(held) > 300
+    assert len(kept) > 0.8 * len(groups)
+
+
+def test_groups_of_like_length_stand_together_and_none_is_lost():
+    count = 2500
+    groups = [Group(f"{k} " + "a " * (k * 7919 % 101), (f"c{k}",), (), "en") for k in range(count)]
+    found = dealt(groups, np.random.default_rng(0))
+    assert set(found) == set(groups)
+    assert len(found) == count
+    lengths = [len(group.sentence) for group in found]
+    assert sum(b < a for a, b in pairwise(lengths)) == 2
+    assert dealt(groups, np.random.default_rng(0)) == found
+    assert dealt(groups, np.random.default_rng(1)) != found
+
+
+def test_each_batch_of_mixed_pairs_has_short_and_long_ones():
+    long = [{"first": f"{number} " * 40, "kind": 1} for number in range(900)]
+    short = [{"first": f"{number}", "kind": 0} for number in range(900)]
+    rows = mixed(short, long, np.random.default_rng(0))
+    shares = [sum(row["kind"] for row in rows[k : k + 60]) / 60 for k in range(0, 1800, 60)]
+    assert min(shares) > 0.2
+    assert max(shares) < 0.8
+    # In each thousand, neighbours are of like length within their kind.
+    lengths = [len(row["first"]) for row in rows[:900] if row["kind"]]
+    assert lengths == sorted(lengths)
+
+
+# ---------------------------------------------------------------------- reading what to learn from
+
+
+@pytest.fixture
+def data(write_table: Callable[..., Path]) -> Path:
+    groups = [
+        replace(g, mwe=f"{g.mwe} {name}", sentence=f"{g.sentence} {name}")
+        for name in ("owl", "bird", "tree")
+        for g in GROUPS
+    ]
+    return write_table(*training_rows(groups), name="train.csv")
+
+
+@pytest.fixture
+def stsb(tmp_path: Path) -> Path:
+    path = tmp_path / "sts.tsv"
+    rows = [
+        ("train" if k < 12 else "dev", f"{5 * (p.similarity or 0)}", p.first, p.second)
+        for k, p in enumerate(PAIRS)
+    ]
+    path.write_text(benchmark(*rows))
+    return path
+
+
+def test_groups_are_held_out_where_no_validation_is_given(data):
+    found = read_training_data([data], "adaptive", seed=3)
+    assert (found.groups, found.validation) == hold_out_groups(read_groups(data), seed=3)
+    assert found.validation
+    assert found.pairs == []
+
+
+def test_pairs_are_mixed_in_but_for_those_of_files_to_leave_out(data, stsb, write_table):
+    pairs = write_table(dev("1"), dev("2"), name="dev.csv")
+    told = write_table(gold("1"), gold("2", "0"), name="gold.csv")
+    left = write_table(dev(sentence1=PAIRS[0].first, sentence2="x"), name="left.csv")
+    found = read_training_data(
+        [data], "adaptive", sts=[stsb], leave_out=[left], validation=pairs, validation_gold=told
+    )
+    assert found.groups == read_groups(data)
+    assert found.validation == read_pairs(pairs, told)
+    assert [p.first for p in found.pairs] == [p.first for p in PAIRS[1:12]], "of the split train"
+
+
+def test_objectives_of_pairs_learn_from_several_files_and_hold_some_out(stsb, write_table):
+    row = training_rows(GROUPS[:1])[0] | {"sim": "0.5"}
+    more = [row | {"sentence_1": f"the {k}", "sentence_2": f"my {k}"} for k in range(4)]
+    found = read_training_data([stsb, write_table(*more, name="more.csv")], "cosent", seed=1)
+    assert found.groups == []
+    assert len(found.validation) == 2  # a tenth of 12 of the split train and 4
+    assert not asked(found.pairs) & asked(found.validation)
+    assert len(found.pairs) >= 10
+
+
+def test_what_cannot_be_learned_from_is_named(data, stsb, write_table):
+    with pytest.raises(UserError, match="'cosent' learns from pairs") as caught:
+        read_training_data([stsb], "cosent", sts=[stsb])
+    assert caught.value.settings == ("sts",)
+    few = write_table(*training_rows(GROUPS[:4]), name="few.csv")
+    with pytest.raises(UserError, match="nothing to validate on"):
+        read_training_data([few], "adaptive")
+    with pytest.raises(UserError, match="nothing to validate on"):
+        read_training_data([data], "adaptive", validation=write_table(dev(), name="dev.csv"))

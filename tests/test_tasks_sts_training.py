@@ -1,0 +1,423 @@
+"""Training of sentence encoders: each objective's rows and loss, layers, tokens, validation.
+
+What any training does (resuming, seeds, the best epoch) is tested with the shared trainer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentences import GROUPS, PAIRS, SENSES, sentences
+
+from admire.base.errors import UserError
+from admire.models.encoders import open_encoder
+from admire.models.encoders.placement import Placement
+from admire.models.encoders.sentence import SentenceEncoder
+from admire.tasks.sts.evaluation import compare, correlate
+from admire.tasks.sts.objectives import FROM_PAIRS, OBJECTIVES
+from admire.tasks.sts.pairs import Group, Pair
+from admire.tasks.sts.rows import TrainingData, as_pairs
+
+torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
+for package in ("sentence_transformers", "datasets", "accelerate", "pytorch_metric_learning"):
+    pytest.importorskip(package, reason="needs the extra 'finetune'")
+
+import transformers  # noqa: E402
+from formulas import by_loops, consistency, contrasted, cos, cosent  # noqa: E402
+from sentence_transformers import SentenceTransformer  # noqa: E402
+from sentence_transformers.sentence_transformer.modules import Pooling  # noqa: E402
+from towers import distance, save_sentence_transformer  # noqa: E402
+
+from admire.models.trainer import FitSettings  # noqa: E402
+from admire.tasks.sts import mwes, training  # noqa: E402
+from admire.tasks.sts.training import SentenceTraining, average_last_two, train_sentences  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
+
+CPU = Placement("cpu")
+QUICK = FitSettings(batch_size=8, learning_rate=3e-3, epochs=1)
+TRAIN, VAL = GROUPS[:12], as_pairs(GROUPS[12:])
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_sentence_transformer(tmp_path_factory.mktemp("models") / "plain")
+
+
+def opened(folder: Path) -> SentenceEncoder:
+    return SentenceEncoder(str(folder), None, CPU)
+
+
+@pytest.fixture
+def encoder(plain: Path) -> SentenceEncoder:
+    return opened(plain)
+
+
+@pytest.fixture
+def model(encoder: SentenceEncoder) -> SentenceTransformer:
+    return encoder.model.eval()
+
+
+def vectors(model: SentenceTransformer, texts: Sequence[str]) -> torch.Tensor:
+    return model(model.preprocess(list(texts)))["sentence_embedding"].double()
+
+
+def figure(folder: Path, pairs: Sequence[Pair] = VAL) -> float:
+    """Spearman's correlation of the model that the folder holds, with the tokens that it has."""
+    encoder = open_encoder(f"sbert:{folder}", device="cpu")
+    read = mwes.reader(encoder.encoder.model, {pair.mwe for pair in pairs if pair.mwe})
+    scored = correlate(pairs, compare(pairs, encoder, read))
+    return float(scored[scored["subset"] == "all"]["spearman"].iloc[-1])
+
+
+# -------------------------------------------------------- the losses that the objectives build
+
+Built = dict[str, tuple[list[dict[str, Any]], torch.nn.Module]]
+
+
+@pytest.fixture
+def built(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Built]:
+    """Rows and loss of each task that the trainer would be given."""
+
+    def build(objective: Any, *, mixed: bool = False, pairs: Any = PAIRS, **changes: Any) -> Built:
+        caught: Built = {}
+
+        def catch(model: Any, losses: Any, rows: Any, *_: Any, **options: Any) -> list[float]:
+            caught.update({name: (rows[name], losses[name]) for name in rows})
+            return [0.0, 0.0]
+
+        monkeypatch.setattr(training, "fine_tune", catch)
+        from_pairs = objective in FROM_PAIRS
+        data = TrainingData([] if from_pairs else TRAIN, pairs if from_pairs or mixed else [], VAL)
+        settings = SentenceTraining(objective=objective, fit=QUICK, **changes)
+        train_sentences(encoder, data, settings, Path("nowhere"))
+        return caught
+
+    return build
+
+
+def computed(
+    model: SentenceTransformer, rows: Sequence[dict[str, Any]], loss: torch.nn.Module
+) -> tuple[float, list[torch.Tensor], list[float]]:
+    """The loss of rows, and what it is a function of: vectors of each column, and labels."""
+    names = [name for name in rows[0] if name != "label"]
+    texts = [[row[name] for row in rows] for name in names]
+    labels = [row["label"] for row in rows] if "label" in rows[0] else []
+    with torch.no_grad():
+        found = loss(
+            [model.preprocess(column) for column in texts], torch.tensor(labels) if labels else None
+        )
+        return float(found), [vectors(model, column) for column in texts], labels
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.2])
+def test_cosent_is_ynu_hpccs_equation_1_with_lambda_20(built, model, temperature):
+    ((name, (rows, loss)),) = built("cosent", temperature=temperature).items()
+    assert name == "pairs"
+    found, parts, labels = computed(model, rows, loss)
+    assert found == pytest.approx(cosent(*parts, labels, 1 / temperature), abs=1e-5)
+    assert {(r["first"], r["second"], r["label"]) for r in rows} == {
+        (p.first, p.second, p.similarity) for p in PAIRS
+    }
+
+
+@pytest.mark.parametrize("objective", sorted(set(OBJECTIVES) - set(FROM_PAIRS)))
+def test_correct_paraphrases_join_the_pairs_that_are_mixed_in(built, model, objective):
+    rows, loss = built(objective, mixed=True, sts_weight=3.0)["pairs"]
+    told = Counter((row["first"], row["second"], row["label"]) for row in rows)
+    correct = [(group.sentence, one, 1.0) for group in TRAIN for one in group.correct]
+    assert told == Counter([(p.first, p.second, p.similarity) for p in PAIRS] + correct)
+    # Where batches are of neighbours, one of correct paraphrases alone would say nothing.
+    ours = [(row["first"], row["second"], row["label"]) in correct for row in rows]
+    assert ours not in (sorted(ours), sorted(ours, reverse=True))
+    found, parts, labels = computed(model, rows, loss)
+    assert found == pytest.approx(3 * cosent(*parts, labels, 20), abs=1e-4)
+    assert "pairs" not in built(objective)
+
+
+@pytest.mark.parametrize(("margin", "wanted"), [(None, 0.1), (0.7, 0.7)])
+def test_the_triplet_loss_is_ynu_hpccs_equation_2_with_euclidean_distance(
+    built, model, margin, wanted
+):
+    rows, loss = built("triplet+ranking", margin=margin)["triples"]
+    found, (anchors, positives, negatives), _ = computed(model, rows, loss)
+    hinges = [
+        max(float((a - p).norm() - (a - n).norm()) + wanted, 0)
+        for a, p, n in zip(anchors, positives, negatives, strict=True)
+    ]
+    assert 0 < found == pytest.approx(sum(hinges) / len(hinges), abs=1e-5)
+
+
+def test_ranking_takes_positives_of_other_rows_for_negatives(built, model):
+    tasks = built("triplet+ranking")
+    assert list(tasks) == ["triples", "positives"]
+    rows, loss = tasks["positives"]
+    assert {(r["anchor"], r["positive"]) for r in rows} == {
+        (g.sentence, c) for g in TRAIN for c in g.correct
+    }
+    found, parts, _ = computed(model, rows[:5], loss)
+    assert found == pytest.approx(contrasted(*parts, tau=0.05), abs=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.5])
+def test_simcse_is_equation_2_of_chengyusts(built, model, temperature):
+    ((_, (rows, loss)),) = built("simcse", temperature=temperature).items()
+    found, parts, _ = computed(model, rows[:5], loss)
+    assert len(parts) == 3
+    assert found == pytest.approx(contrasted(*parts, tau=temperature), abs=1e-5)
+
+
+def test_regression_is_the_squared_error_of_the_cosine(built, model):
+    ((_, (rows, loss)),) = built("regression").items()
+    found, (first, second), labels = computed(model, rows, loss)
+    errors = [(cos(a, b) - y) ** 2 for a, b, y in zip(first, second, labels, strict=True)]
+    assert found == pytest.approx(sum(errors) / len(errors), abs=1e-5)
+
+
+def test_classification_is_of_u_v_and_their_difference_into_six_classes(built, model):
+    ((_, (rows, loss)),) = built("classification").items()
+    found, (u, v), labels = computed(model, rows, loss)
+    layer = loss.classifier
+    assert tuple(layer.weight.shape) == (6, 3 * 32)
+    features = torch.cat([u, v, (u - v).abs()], dim=1)
+    with torch.no_grad():
+        logits = features @ layer.weight.double().T + layer.bias.double()
+    picked = logits.log_softmax(dim=1)[range(len(labels)), labels]
+    assert found == pytest.approx(-float(picked.mean()), abs=1e-5)
+    assert all(isinstance(label, int) for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("margin", "temperature", "wanted"), [(None, 0.05, (20, 0)), (0.2, 0.1, (10, 0.2))]
+)
+def test_the_consistency_loss_is_built_with_the_settings(built, model, margin, temperature, wanted):
+    settings = {"margin": margin, "temperature": temperature}
+    ((_, (rows, loss)),) = built("consistent", **settings).items()
+    found, parts, _ = computed(model, rows[:6], loss)
+    assert found == pytest.approx(consistency(*parts, *wanted), rel=1e-5)
+
+
+@pytest.mark.parametrize("objective", ["adaptive", "multi-negative"])
+@pytest.mark.parametrize(("changes", "margins"), [
+    ({}, (0.4, 0.3)), ({"miner_margin": 0.9, "margin": 0.05}, (0.9, 0.05)),
+    ({"margin": 0.0}, (0.4, 0.0)),
+])  # fmt: skip
+def test_the_triplet_losses_are_built_with_the_papers_margins_or_given_ones(
+    built, model, objective, changes, margins
+):
+    ((_, (rows, loss)),) = built(objective, **changes).items()
+    found, (texts,), labels = computed(model, rows, loss)
+    losses = by_loops(texts, labels, *margins)
+    sums = [sum(each) for each in losses.values()]
+    above = [hinge for each in losses.values() for hinge in each if hinge > 0]
+    wanted = sums if objective == "multi-negative" else above
+    assert found == pytest.approx(sum(wanted) / len(wanted), abs=1e-4)
+
+
+TEXTS = ["a night owl", "my sister is the real bird in the tree", "owl"]
+
+
+def pooled(plain: Path) -> np.ndarray:
+    """The mean over tokens of the mean of the last two hidden states, by transformers alone."""
+    folder = f"{plain}-parts"
+    inner = transformers.AutoModel.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    rows = []
+    for text in TEXTS:
+        with torch.no_grad():
+            states = inner(
+                **tokenizer(text, return_tensors="pt"), output_hidden_states=True
+            ).hidden_states
+        rows.append(((states[-1] + states[-2]) / 2)[0].mean(dim=0).numpy())
+    return np.array(rows)
+
+
+def test_a_saved_model_still_averages_its_last_two_layers(plain, model, tmp_path):
+    average_last_two(model)
+    model.save(str(tmp_path / "out"), create_model_card=False)
+    found = open_encoder(f"sbert:{tmp_path / 'out'}", device="cpu").encode_texts(
+        TEXTS, role="query"
+    )
+    wanted = pooled(plain)
+    assert np.allclose(found, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
+    again = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert np.allclose(again.encode(TEXTS), wanted, atol=1e-6)
+    with pytest.raises(UserError, match="can only be averaged"):
+        average_last_two(again)
+
+
+def test_layers_are_not_averaged_twice_nor_where_there_is_no_transformer(model):
+    average_last_two(model)
+    with pytest.raises(UserError, match="can only be averaged"):
+        average_last_two(model)
+    with pytest.raises(UserError, match="can only be averaged"):
+        average_last_two(SentenceTransformer(modules=[Pooling(32)], device="cpu"))
+
+
+def test_the_class_of_a_similarity_is_its_nearest_of_0_to_5(built):
+    similarities = (0, 0.09, 0.2, 0.29, 0.31, 0.6, 0.89, 0.91, 1)
+    pairs = [Pair(f"{k}", "en", f"{k}", "b", float(s)) for k, s in enumerate(similarities)]
+    rows, _ = built("classification", pairs=pairs)["pairs"]
+    of = {row["first"]: row["label"] for row in rows}
+    assert [of[f"{k}"] for k in range(len(pairs))] == [0, 0, 1, 1, 2, 3, 4, 5, 5]
+
+
+def test_sentences_are_learned_with_the_models_prompt_and_their_tokens(built, encoder):
+    size = len(encoder.model.tokenizer)
+    rows, _ = built("adaptive")["sentences"]
+    assert {row["sentence"] for row in rows} == sentences(TRAIN)
+    assert len(encoder.model.tokenizer) == size, "tokens are made on demand only"
+    encoder.model.prompts = {"query": "query ", "document": "passage "}
+    pair = Pair("1", "en", "the red lamp", "my lamp", 0.5)
+    tasks = built("adaptive", mixed=True, pairs=[pair], mwe_tokens=True)
+    assert {row["sentence"] for row in tasks["sentences"][0]} == {
+        "query " + text.replace(f"is a {g.mwe}", f"is a {mwes.token(str(g.mwe))}")
+        for g in TRAIN
+        for text in (g.sentence, *g.correct, *g.incorrect)
+    }
+    mixed = [row for row in tasks["pairs"][0] if row["label"] != 1]
+    assert mixed == [{"first": "query the IDredlampID", "second": "query my lamp", "label": 0.5}]
+
+
+def test_groups_of_rare_expressions_are_repeated(built):
+    once, often = (built("simcse", repeat=times)["triples"][0] for times in (1, 6))
+    assert len(often) == 2 * len(once) == 24
+
+
+# -------------------------------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objective": "adaptiv"}, "Did you mean 'adaptive'"),
+        ({"temperature": 0.0}, "temperature cannot be 0.0: it is a number above 0"),
+        ({"sts_weight": float("nan")}, "sts_weight cannot be nan"),
+        ({"miner_margin": -0.1}, "miner_margin cannot be -0.1"),
+        ({"margin": -0.1}, "margin cannot be -0.1"),
+        ({"max_length": 7}, "max_length cannot be 7: it is a whole number of at least 8"),
+        ({"last_layers": 3}, "last_layers cannot be 3"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(changes, message):
+    with pytest.raises(UserError) as caught:
+        SentenceTraining(**changes)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("groups", "pairs", "validation", "objective", "message"),
+    [
+        (TRAIN, PAIRS, VAL, "cosent", "'cosent' learns from pairs with similarities alone"),
+        ([], [], VAL, "cosent", "'cosent' needs pairs with similarities"),
+        ([], PAIRS, VAL, "adaptive", "'adaptive' needs groups with paraphrases"),
+        (TRAIN, VAL, VAL, "adaptive", "need similarities of their own"),
+        ([Group("s", ("c",), (), "en")], [], VAL, "consistent", "No group has both"),
+        ([Group("s", ("c",), (), "en")], [], VAL, "simcse", "One group alone"),
+        (TRAIN, [], [Pair("1", "en", "a", "b")], "adaptive", "nothing to validate on"),
+    ],
+)
+def test_there_must_be_something_to_learn_from_and_to_validate_on(
+    encoder, tmp_path, groups, pairs, validation, objective, message
+):
+    settings = SentenceTraining(objective=objective, fit=QUICK)
+    data = TrainingData(groups, pairs, validation)
+    with pytest.raises(UserError, match=message):
+        train_sentences(encoder, data, settings, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+# -------------------------------------------------------------------------------------- training
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_each_objective_trains_and_is_validated_as_sts_scores(plain, tmp_path, objective):
+    from_pairs = objective in FROM_PAIRS
+    validation = PAIRS[12:] if from_pairs else VAL
+    data = TrainingData(
+        [] if from_pairs else TRAIN,
+        PAIRS[:12] if from_pairs or objective == "triplet+ranking" else [],
+        validation,
+    )
+    settings = SentenceTraining(objective=objective, fit=QUICK)
+    before, after = train_sentences(opened(plain), data, settings, tmp_path / "out")
+    assert before == pytest.approx(figure(plain, validation), abs=1e-6)
+    assert after == pytest.approx(figure(tmp_path / "out", validation), abs=1e-6)
+    assert distance(tmp_path / "out", plain) > 1e-4
+
+
+def test_a_separable_task_is_learned_with_tokens_and_two_layers(plain, tmp_path):
+    out = tmp_path / "out"
+    settings = SentenceTraining(
+        objective="consistent",
+        mwe_tokens=True,
+        last_layers=2,
+        max_length=16,
+        fit=replace(QUICK, epochs=5, patience=5),
+    )
+    encoder = opened(plain)
+    history = train_sentences(encoder, TrainingData(TRAIN, [], VAL), settings, out)
+    assert max(history[1:]) > history[0] + 0.1
+    assert figure(out) == pytest.approx(max(history[1:]), abs=1e-6)
+    again = SentenceTransformer(str(out), device="cpu")
+    kinds = [type(one).__name__ for one in again]
+    assert kinds == ["Transformer", "WeightedLayerPooling", "Pooling"]
+    assert again[1].layer_weights.tolist() == [1, 1], "these are not learned"
+    assert again.max_seq_length == 16
+    assert {mwes.token(mwe) for mwe in SENSES} <= set(again.tokenizer.get_added_vocab())
+    before = opened(plain).model
+    known = len(before.tokenizer)
+    mwes.extend(before, SENSES)
+    (one,) = again.tokenizer("IDnightowlID", add_special_tokens=False)["input_ids"]
+    weights = (m[0].model.get_input_embeddings().weight.detach() for m in (again, before))
+    moved = torch.sub(*weights).abs().max(dim=1).values
+    assert moved[one] > 1e-3, "tokens are learned"
+    assert (moved[:known] <= 1e-3 * moved[one]).all(), "others only decay"
+
+
+def test_tokens_have_a_learning_rate_of_their_own(plain, tmp_path):
+    moved = []
+    for rate in (1e-6, 1e-2):
+        out = tmp_path / str(rate)
+        settings = SentenceTraining(mwe_tokens=True, token_rate=rate, fit=QUICK)
+        train_sentences(opened(plain), TrainingData(TRAIN, [], VAL), settings, out)
+        before, after = opened(plain).model, SentenceTransformer(str(out), device="cpu")
+        mwes.extend(before, SENSES)
+        weights = (m[0].model.get_input_embeddings().weight.detach() for m in (after, before))
+        moved.append(torch.sub(*weights)[-len(SENSES) :].abs().max().item())
+    assert moved[0] < 1e-4
+    assert moved[1] > 1e-3
+
+
+def test_the_figure_is_that_of_all_pairs_of_all_languages_and_undefined_is_worst(plain, tmp_path):
+    both = [replace(pair, language="pt") if k % 3 else pair for k, pair in enumerate(VAL)]
+    both += [replace(pair, mwe=None) for pair in PAIRS[:4]]
+    settings = SentenceTraining(fit=QUICK)
+    data = TrainingData(TRAIN, [], both)
+    history = train_sentences(opened(plain), data, settings, tmp_path / "out")
+    assert history[0] == pytest.approx(figure(plain, both), abs=1e-6)
+    same = [Pair(f"{k}", "en", "a bird", "a bird", s) for k, s in enumerate((0.1, 0.9))]
+    data = TrainingData(TRAIN, [], same)
+    assert train_sentences(opened(plain), data, settings, tmp_path / "same") == [-1.0, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("objective", "batches"),
+    [
+        *((one, "neighbours") for one in ("adaptive", "multi-negative", "consistent")),
+        *((one, "no duplicates") for one in ("triplet+ranking", "simcse")),
+        *((one, "like lengths") for one in FROM_PAIRS),
+    ],
+)
+def test_batches_are_made_as_the_objective_needs_them(encoder, monkeypatch, objective, batches):
+    caught: list[Any] = []
+    monkeypatch.setattr(training, "fine_tune", lambda *_, **options: caught.append(options))
+    from_pairs = objective in FROM_PAIRS
+    data = TrainingData([] if from_pairs else TRAIN, PAIRS if from_pairs else [], VAL)
+    train_sentences(encoder, data, SentenceTraining(objective=objective), Path("nowhere"))
+    assert caught[0]["batches"] == batches

@@ -1,0 +1,469 @@
+"""Training a head: its loss against equation 1, what it learns from, and when it stops."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, replace
+from decimal import Decimal, localcontext
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="needs the extra 'train'")
+
+from heads import SETTINGS, fresh, made, projected, same, unit, weights  # noqa: E402 - after the skip
+from toys import WordEncoder  # noqa: E402
+
+from admire.base.errors import UserError  # noqa: E402
+from admire.models.projection import Head  # noqa: E402
+from admire.training.heads import TripletLoss, fit_head, info_nce, top1_share, train_head  # noqa: E402
+from admire.training.triplets import Triplets, draw_soft_negatives, split_compounds  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+STILL = replace(SETTINGS, learning_rate=1e-30, dropout=0.0)
+"""With these the weights stay as they are, so losses differ only by what is drawn."""
+
+
+# --------------------------------------------------------------------------------- equation 1
+
+
+def equation_1(positives, negatives, there, negatives_there, temperature) -> float:
+    """The paper's equation, word for word, with as many digits and as large powers as it takes."""
+    with localcontext() as context:
+        context.prec = 40
+
+        def f(cosine: float) -> Decimal:
+            return (Decimal(float(cosine)) / Decimal(temperature)).exp()
+
+        total = Decimal(0)
+        for s in range(len(positives)):
+            logarithms = []
+            for m in range(len(positives[s])):
+                if not there[s][m]:
+                    continue
+                p = f(positives[s][m])
+                everything = p
+                for n in range(len(negatives[s])):
+                    if negatives_there[s][n][m]:
+                        everything += f(negatives[s][n][m])
+                logarithms.append((p / everything).ln())
+            total += -sum(logarithms) / len(logarithms)
+        return float(total / len(positives))
+
+
+@given(
+    st.integers(1, 5),
+    st.integers(0, 6),
+    st.integers(1, 4),
+    st.sampled_from([0.001, 0.01, 0.08, 0.1, 1.0, 7.0]),
+    st.sampled_from([0.0, 0.4, 1.0]),
+    st.integers(0, 2**32 - 1),
+)
+def test_the_loss_is_equation_1(samples, number, modalities, temperature, share, seed):
+    rng = np.random.default_rng(seed)
+    positives = rng.uniform(-1, 1, (samples, modalities))
+    negatives = rng.uniform(-1, 1, (samples, number, modalities))
+    there = rng.random(positives.shape) < share
+    there[np.arange(samples), rng.integers(modalities, size=samples)] = True
+    negatives_there = rng.random(negatives.shape) < share
+    expected = equation_1(positives, negatives, there, negatives_there, temperature)
+    # What is not there says nothing.
+    positives[~there] = 50.0
+    negatives[~negatives_there] = 60.0
+    tensors = [torch.from_numpy(a) for a in (positives, negatives, there, negatives_there)]
+    assert info_nce(*tensors, temperature).item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def masked(*shape: int) -> Any:
+    return torch.ones(shape, dtype=torch.bool)
+
+
+def test_the_least_temperature_does_not_overflow():
+    positives = torch.tensor([[-1.0], [1.0]])
+    negatives = torch.tensor([[[1.0], [1.0]], [[-1.0], [-1.0]]])
+    positives.requires_grad_()
+    loss = info_nce(positives, negatives, masked(2, 1), masked(2, 2, 1), 1e-4)
+    assert loss.item() == pytest.approx((20000 + math.log(2)) / 2)
+    loss.backward()
+    assert torch.isfinite(positives.grad).all()
+
+
+@given(st.floats(-1, 1), st.floats(-1, 1), st.floats(0.02, 5))
+def test_of_one_negative_it_is_the_logistic_loss(p, n, temperature):
+    cosines = torch.tensor([[p]], dtype=torch.float64), torch.tensor([[[n]]], dtype=torch.float64)
+    loss = info_nce(*cosines, masked(1, 1), masked(1, 1, 1), temperature).item()
+    assert loss == pytest.approx(math.log1p(math.exp((n - p) / temperature)), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.1, 1.0])
+@pytest.mark.parametrize("modalities", [1, 3])
+def test_it_agrees_with_pytorch_metric_learning(temperature, modalities):
+    losses = pytest.importorskip("pytorch_metric_learning.losses")
+    rng = torch.Generator().manual_seed(7)
+    samples, number, width = 4, 5, 8
+    vectors = torch.randn(
+        samples, 1 + modalities * (1 + number), width, generator=rng, dtype=torch.float64
+    )
+    unit = torch.nn.functional.normalize(vectors, dim=2)
+    anchors, rest = unit[:, 0], unit[:, 1:].reshape(samples, 1 + number, modalities, width)
+    cosines = torch.einsum("sd,snmd->snm", anchors, rest)
+    mine = info_nce(
+        cosines[:, 0],
+        cosines[:, 1:],
+        masked(samples, modalities),
+        masked(samples, number, modalities),
+        temperature,
+    )
+    theirs = []
+    place = torch.arange(vectors.shape[0] * vectors.shape[1]).reshape(vectors.shape[:2])
+    for m in range(modalities):
+        own = place[:, 1:].reshape(samples, 1 + number, modalities)[:, :, m]
+        pairs = place[:, 0], own[:, 0], place[:, 0].repeat_interleave(number), own[:, 1:].flatten()
+        loss = losses.NTXentLoss(temperature=temperature)
+        theirs.append(loss(vectors.reshape(-1, width), indices_tuple=pairs).item())
+    assert mine.item() == pytest.approx(np.mean(theirs), rel=1e-9)
+
+
+def test_its_gradient_is_its_derivative_also_beside_what_is_missing():
+    rng = torch.Generator().manual_seed(1)
+    positives = torch.rand(3, 2, generator=rng, dtype=torch.float64).requires_grad_()
+    negatives = torch.rand(3, 4, 2, generator=rng, dtype=torch.float64).requires_grad_()
+    there = torch.tensor([[True, True], [False, True], [True, False]])
+    negatives_there = torch.rand(3, 4, 2, generator=rng) < 0.6
+    negatives_there[0, :, 0] = False
+    masks = there, negatives_there
+
+    def loss(p, n):
+        return info_nce(p, n, *masks, 0.3)
+
+    assert torch.autograd.gradcheck(loss, (positives, negatives))
+    loss(positives, negatives).backward()
+    assert (positives.grad[~there] == 0).all()
+    assert (negatives.grad[~negatives_there] == 0).all()
+
+
+def literal_loss(data, head, batch, samples, candidates, temperature) -> float:
+    """The loss of a batch with one loop for each index of equation 1."""
+    sums = []
+    for row, s in enumerate(batch):
+        anchor = projected(head, data.anchors[s])
+        others = [(s, c) for c in range(data.present.shape[1]) if c != data.positive[s]]
+        others += list(zip(samples[row], candidates[row], strict=True))
+        losses = []
+        for m in range(data.present.shape[2]):
+            if not data.present[s, data.positive[s], m]:
+                continue
+            p = anchor @ projected(head, data.documents[s, data.positive[s], m])
+            n = [anchor @ projected(head, data.documents[k][c][m]) for k, c in others
+                 if data.present[k, c, m]]  # fmt: skip
+            f = np.exp(np.array([p, *n], dtype=np.float64) / temperature)
+            losses.append(-math.log(f[0] / f.sum()))
+        sums.append(sum(losses) / len(losses))
+    return sum(sums) / len(sums)
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 9), st.integers(0, 999), st.booleans())
+def test_the_loss_of_a_batch_is_equation_1_of_its_documents(c, m, k, seed, residual):
+    data = made(candidates=c, modalities=m, seed=seed)
+    rng = np.random.default_rng(seed)
+    head = fresh(8, replace(SETTINGS, residual=residual, seed=seed))
+    batch = rng.permutation(24)[:7]
+    # Few to draw from, so that soft negatives are shared, and are positives of others in the batch.
+    pool = np.arange(24)[: k + 8]
+    drawn = draw_soft_negatives(data, batch, pool, min(k, 5), rng)
+    loss = TripletLoss(data)(head, batch, *drawn, 0.2).item()
+    assert loss == pytest.approx(literal_loss(data, head, batch, *drawn, 0.2), rel=1e-4, abs=1e-6)
+
+
+def test_a_positive_without_negatives_costs_nothing():
+    """Counted among its own negatives, it would cost log 2."""
+    data = made(candidates=1)
+    none = np.zeros((5, 0), dtype=np.int64)
+    loss = TripletLoss(data)(fresh(8), np.arange(5), none, none, 0.1)
+    assert loss.item() == pytest.approx(0, abs=1e-6)
+
+
+# ----------------------------------------------------------------------------------- training
+
+GLOSSES = replace(SETTINGS, glosses_only=True)
+
+
+@pytest.fixture(scope="module")
+def data() -> Triplets:
+    return made(compounds=20)
+
+
+@pytest.fixture(scope="module")
+def parts(data: Triplets) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return split_compounds(data.compounds)
+
+
+def test_the_loss_falls_and_the_head_learns_what_counts(data, parts):
+    training, validation, test = parts
+    wanted = replace(SETTINGS, learning_rate=1e-2, hidden=64, epochs=30, patience=30)
+    head, history = fit_head(data, training, validation, wanted, watched=test)
+    assert [epoch.epoch for epoch in history] == list(range(1, 31))
+    assert history[-1].training < 0.7 * history[0].training
+    assert min(epoch.validation for epoch in history) < history[0].validation
+    assert top1_share(data, training, head) > top1_share(data, training) + 0.2
+
+
+def test_the_validation_loss_does_not_depend_on_how_a_head_is_trained(data, parts):
+    training, validation, _ = parts
+    wanted = replace(SETTINGS, learning_rate=5e-2, hidden=64, dropout=0.0, epochs=80, patience=4)
+    head, history = fit_head(data, training, validation, wanted)
+    losses = [epoch.validation for epoch in history]
+    best = int(np.argmin(losses))
+    assert len(losses) == best + 1 + 4 < 80  # it stopped by itself, and not at its best
+    # Another K and temperature than in training: losses have to be comparable.
+    every = np.random.default_rng(wanted.seed)
+    drawn = draw_soft_negatives(data, validation, training, len(training), every)
+    with torch.no_grad():
+        loss = TripletLoss(data)(head, validation, *drawn, 0.1)
+    assert loss.item() == pytest.approx(losses[best], rel=1e-6)
+    assert not head.training
+
+
+@pytest.fixture
+def heard(monkeypatch) -> list[tuple]:
+    """What the loss is asked for, before it answers."""
+    calls: list[tuple] = []
+    compute = TripletLoss.__call__
+
+    def listen(self: TripletLoss, head: Head, *arguments: Any) -> torch.Tensor:
+        calls.append((head.training, *arguments))
+        return compute(self, head, *arguments)
+
+    monkeypatch.setattr(TripletLoss, "__call__", listen)
+    return calls
+
+
+@pytest.mark.parametrize(("patience", "epochs", "seen"), [(2, 7, 6), (3, 7, 7), (3, 5, 5)])
+def test_patience_counts_epochs_without_a_lower_loss_and_the_best_comes_back(
+    monkeypatch, data, parts, patience, epochs, seen
+):
+    script = [3.0, 2.0, 2.0, 1.5, 4.0, 1.5, 0.0]
+    states = []
+    compute = TripletLoss.__call__
+
+    def scripted(self, head, *arguments):
+        loss = compute(self, head, *arguments)
+        if head.training:
+            return loss
+        states.append(weights(head))
+        return loss * 0 + script[len(states) - 1]
+
+    monkeypatch.setattr(TripletLoss, "__call__", scripted)
+    wanted = replace(SETTINGS, patience=patience, epochs=epochs)
+    head, history = fit_head(data, *parts[:2], wanted)
+    assert [epoch.validation for epoch in history] == script[:seen]
+    found = weights(head)
+    best = int(np.argmin(script[:seen]))
+    for k, state in enumerate(states):
+        assert all(np.array_equal(state[name], found[name]) for name in found) == (k == best)
+
+
+def test_a_seed_fixes_the_weights_and_others_give_others(data, parts):
+    state = np.random.get_state()[1].copy()
+    found = []
+    quick = replace(SETTINGS, epochs=2)
+    for outside in (1, 2):  # whatever the surroundings have drawn
+        torch.manual_seed(outside)
+        before = torch.get_rng_state()
+        found.append(fit_head(data, *parts[:2], quick))
+        assert torch.equal(torch.get_rng_state(), before)
+    assert (np.random.get_state()[1] == state).all()
+    assert same(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
+    other = fit_head(data, *parts[:2], replace(quick, seed=1))
+    assert not same(found[0][0], other[0])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"dropout": 0.5}, {"weight_decay": 0.3}, {"temperature": 0.3}, {"soft_negatives": 9},
+     {"batch_size": 5}, {"learning_rate": 2e-3}, {"residual": True}],
+)  # fmt: skip
+def test_each_setting_makes_a_difference(data, parts, change):
+    one, other = (
+        fit_head(data, *parts[:2], replace(SETTINGS, epochs=2, **extra))[0]
+        for extra in ({}, change)
+    )
+    assert not all(
+        np.array_equal(a, b)
+        for a, b in zip(weights(one).values(), weights(other).values(), strict=True)
+    )
+
+
+def disturbed(data: Triplets, samples: np.ndarray) -> Triplets:
+    """Other vectors and another positive for these samples."""
+    rng = np.random.default_rng(9)
+    anchors, documents, positive = data.anchors.copy(), data.documents.copy(), data.positive.copy()
+    anchors[samples] = unit(rng.normal(size=anchors[samples].shape))
+    documents[samples] = unit(rng.normal(size=documents[samples].shape))
+    positive[samples] = (positive[samples] + 1) % documents.shape[1]
+    present = data.present.copy()
+    present[samples] = True
+    return replace(data, anchors=anchors, documents=documents, positive=positive, present=present)
+
+
+def test_the_test_samples_have_no_influence(data, parts):
+    training, validation, test = parts
+    head, history = fit_head(data, training, validation, SETTINGS, watched=test)
+    alone, unwatched = fit_head(data, training, validation, SETTINGS)
+    assert same(head, alone)
+    assert [replace(epoch, top1=None) for epoch in history] == list(unwatched)
+
+    other, others = fit_head(disturbed(data, test), training, validation, SETTINGS, watched=test)
+    assert same(head, other)
+    assert [(e.training, e.validation) for e in others] == [
+        (e.training, e.validation) for e in history
+    ]
+    changed = disturbed(data, training[:1])  # whereas each training sample has some
+    assert not same(head, fit_head(changed, training, validation, SETTINGS)[0])
+
+
+def test_the_validation_samples_choose_but_do_not_teach(data, parts):
+    training, validation, _ = parts
+    wanted = replace(SETTINGS, epochs=1)  # nothing to choose from
+    head, history = fit_head(data, training, validation, wanted)
+    other, others = fit_head(disturbed(data, validation), training, validation, wanted)
+    assert same(head, other)
+    assert history[0].training == others[0].training
+    assert history[0].validation != others[0].validation
+
+
+def test_what_is_watched_is_the_accuracy_of_each_epochs_head(data, parts):
+    training, validation, test = parts
+    _, history = fit_head(data, training, validation, replace(SETTINGS, epochs=3), watched=test)
+    head, shorter = fit_head(data, training, validation, replace(SETTINGS, epochs=1), watched=test)
+    assert shorter == history[:1]
+    assert history[0].top1 == top1_share(data, test, head)
+
+
+def test_draws_are_new_for_training_and_the_same_for_validation(data, parts):
+    _, history = fit_head(data, *parts[:2], replace(STILL, epochs=4))
+    assert len({epoch.validation for epoch in history}) == 1
+    assert len({round(epoch.training, 5) for epoch in history}) == 4
+
+
+def test_dropout_is_for_training_alone(data, parts):
+    still = fit_head(data, *parts[:2], replace(STILL, epochs=1))[1][0]
+    dropped = fit_head(data, *parts[:2], replace(STILL, epochs=1, dropout=0.5))[1][0]
+    assert dropped.validation == pytest.approx(still.validation, rel=1e-6)
+    assert dropped.training != pytest.approx(still.training, rel=1e-3)
+
+
+def test_every_training_sample_is_seen_once_an_epoch_in_a_new_order(heard, data, parts):
+    training, validation, _ = parts
+    fit_head(data, training, validation, replace(SETTINGS, epochs=2, batch_size=9))
+    batches = [(batch, soft) for in_training, batch, soft, *_ in heard if in_training]
+    for batch, soft in batches:
+        for sample, row in zip(batch, soft, strict=True):
+            # Each anchor's soft negatives have moved with it, and are of the training set.
+            assert data.compounds[sample] not in {data.compounds[k] for k in row}
+            assert set(row.tolist()) <= set(training.tolist())
+    seen = [batch.tolist() for batch, _ in batches]
+    assert [len(batch) for batch in seen] == [9, 9, 9, 1] * 2
+    first, second = (list(chain(*some)) for some in (seen[:4], seen[4:]))
+    assert sorted(first) == sorted(second) == training.tolist()
+    assert first != second
+
+
+def test_the_training_loss_is_of_samples_however_they_are_batched(data, parts):
+    still = replace(STILL, soft_negatives=0, epochs=1)
+    losses = [
+        fit_head(data, *parts[:2], replace(still, batch_size=size))[1][0].training
+        for size in (1, 9, 28, 1000)
+    ]
+    none = np.zeros((len(parts[0]), 0), dtype=np.int64)
+    with torch.no_grad():
+        whole = TripletLoss(data)(fresh(8, still), parts[0], none, none, 0.2)
+    assert losses == pytest.approx([whole.item()] * 4, rel=1e-5)
+
+
+def test_a_head_for_glosses_does_not_learn_from_compounds(data, parts):
+    """What is the best of a literal item does not matter; that of an idiomatic one does."""
+    training, validation, _ = parts
+    quick = replace(GLOSSES, epochs=3)
+
+    def after(of: np.ndarray) -> Head:
+        changed = replace(data, positive=data.positive.copy())
+        changed.positive[of] = (changed.positive[of] + 1) % data.documents.shape[1]
+        changed = replace(changed, present=np.ones_like(data.present))
+        return fit_head(changed, training, validation, quick)[0]
+
+    both = np.concatenate([training, validation])
+    untouched = after(both[:0])
+    assert same(after(both[~data.gloss[both]]), untouched)
+    assert not same(after(training[data.gloss[training]]), untouched)
+
+
+def test_soft_negatives_of_glosses_are_also_drawn_from_literal_items(data, parts):
+    training, validation, _ = parts
+    changed = replace(data, documents=data.documents.copy())
+    literal = training[~data.gloss[training]]
+    changed.documents[literal] = -changed.documents[literal]
+    quick = replace(GLOSSES, epochs=3)
+    one, other = (fit_head(d, training, validation, quick)[0] for d in (data, changed))
+    assert not same(one, other)
+
+
+def test_without_glosses_there_is_nothing_to_learn_for_them(data, parts):
+    training, validation, _ = parts
+    for part in (training, validation):
+        none = replace(data, gloss=data.gloss.copy())
+        none.gloss[part] = False
+        with pytest.raises(UserError, match="no glosses to train and to validate on"):
+            fit_head(none, training, validation, GLOSSES)
+
+
+def test_too_many_soft_negatives_are_refused(data, parts):
+    with pytest.raises(UserError, match="31 soft negatives are asked for") as raised:
+        fit_head(data, *parts[:2], replace(SETTINGS, soft_negatives=31))
+    assert raised.value.settings == ("soft_negatives",)
+
+
+def test_a_loss_beyond_all_bounds_is_not_taken_for_a_head(data, parts):
+    with pytest.raises(UserError, match="lower learning rate") as raised:
+        fit_head(data, *parts[:2], replace(SETTINGS, learning_rate=1e30))
+    assert raised.value.settings == ("learning_rate",)
+
+
+@pytest.mark.parametrize(
+    "least",
+    [{"dropout": 0.0}, {"soft_negatives": 0}, {"patience": 1, "epochs": 1},
+     {"hidden": 1, "output": 1, "batch_size": 1}],
+)  # fmt: skip
+def test_the_least_that_a_setting_may_be_trains(least):
+    data = made(compounds=5)
+    wanted = replace(SETTINGS, **{"epochs": 2, "soft_negatives": 2, **least})
+    _, history = fit_head(data, *split_compounds(data.compounds)[:2], wanted)
+    assert all(math.isfinite(epoch.training + epoch.validation) for epoch in history)
+
+
+def test_the_card_tells_how_the_head_was_made(data):
+    wanted = replace(SETTINGS, seed=3, epochs=3)
+    trained = train_head(data, wanted, WordEncoder())
+    card = trained.card
+    assert card["encoder"] == {"name": "words", "identity": "words:1"}
+    assert card["width"] == 8
+    assert card["modalities"] == ["image", "caption"]
+    assert card["settings"] == asdict(wanted)
+    training, validation, test = split_compounds(data.compounds, 3)
+    for name, part in (("training", training), ("validation", validation), ("test", test)):
+        assert card["compounds"][name] == sorted({data.compounds[k] for k in part})
+    head, history = fit_head(data, training, validation, wanted, watched=test)
+    assert same(trained.head, head)
+    assert trained.history == history
+    best = min(history, key=lambda epoch: epoch.validation)
+    assert (card["epoch"], card["validation_loss"]) == (best.epoch, best.validation)
+    assert card["test_top1"] == {"head": best.top1, "none": top1_share(data, test)}
+    assert json.loads(json.dumps(card)) == card

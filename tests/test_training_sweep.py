@@ -1,0 +1,291 @@
+"""Many heads: grids, a sweep that goes on where it was stopped, cross-validation."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra 'train'")
+
+from heads import made
+
+from admire.base.errors import UserError
+from admire.data.items import Candidate, Item
+from admire.data.submission import Prediction
+from admire.models.head_settings import HeadTraining
+from admire.training import (
+    PAPER_AXES,
+    Triplets,
+    compare_heads,
+    cross_validate_heads,
+    fit_and_test_head,
+    head_grid,
+    split_compounds,
+    sweep_heads,
+)
+from admire.training import sweep as sweep_module
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SMALL = HeadTraining(hidden=8, output=8, soft_negatives=2, epochs=3, batch_size=4)
+
+
+@pytest.fixture(scope="module")
+def data() -> Triplets:
+    return made(compounds=12, each=1, modalities=1)
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch):
+    """Only results that are there already can be had."""
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("a head was trained")
+
+    monkeypatch.setattr(sweep_module, "fit_and_test_head", refuse)
+
+
+def test_the_papers_grid_has_162_settings_and_keeps_what_it_does_not_name():
+    settings = head_grid(HeadTraining(hidden=5, residual=True, seed=9))
+    assert len(settings) == len(set(settings)) == 162
+    assert {(one.hidden, one.residual, one.seed) for one in settings} == {(5, True, 9)}
+    assert HeadTraining() in head_grid(HeadTraining())
+    for axis, values in PAPER_AXES.items():
+        assert {getattr(one, axis) for one in settings} == set(values)
+
+
+def test_a_grid_of_ones_own_keeps_the_rest_of_the_base():
+    settings = head_grid(SMALL, {"dropout": (0.2, 0.4), "soft_negatives": (1, 2)})
+    found = [(one.dropout, one.soft_negatives) for one in settings]
+    assert found == [(0.2, 1), (0.2, 2), (0.4, 1), (0.4, 2)]
+    assert {(one.hidden, one.epochs) for one in settings} == {(8, 3)}
+
+
+def test_each_result_is_that_of_training_alone(data: Triplets, tmp_path: Path):
+    settings = [SMALL, replace(SMALL, learning_rate=0.01), replace(SMALL, seed=4)]
+    found = sweep_heads(data, settings, tmp_path / "sweep.jsonl", processes=1)
+    assert found["learning_rate"].tolist() == [1e-4, 0.01, 1e-4]
+    for one, (_, row) in zip(settings, found.iterrows(), strict=True):
+        _, history, outcome = fit_and_test_head(
+            data, one, split_compounds(data.compounds, one.seed)
+        )
+        assert dict(row[list(outcome)]) == pytest.approx(outcome)
+        assert row["history"] == [asdict(epoch) for epoch in history]
+
+
+def test_a_sweep_that_was_stopped_goes_on_where_it_was(
+    data: Triplets, tmp_path: Path, request: pytest.FixtureRequest
+):
+    out = tmp_path / "sweep.jsonl"
+    settings = [SMALL, replace(SMALL, dropout=0.1), replace(SMALL, dropout=0.5)]
+    whole = sweep_heads(data, settings, out, processes=1)
+    lines = out.read_text().splitlines(keepends=True)
+    assert len(lines) == 3
+    out.write_text("".join(lines[:1]) + lines[1][:40])  # killed while it wrote the second
+    again = sweep_heads(data, settings, out, processes=1)
+    assert again.equals(whole)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(rows) == 3
+    assert json.dumps(rows[0]) == lines[0].strip()
+    request.getfixturevalue("no_training")
+    assert sweep_heads(data, settings, out, processes=1).equals(again)
+
+
+def test_results_of_other_data_do_not_count_and_stay(data: Triplets, tmp_path: Path):
+    out = tmp_path / "sweep.jsonl"
+    sweep_heads(data, [SMALL], out, processes=1)
+    other = replace(data, anchors=data.anchors + np.float32(1))
+    sweep_heads(other, [SMALL], out, processes=1)
+    assert len(out.read_text().splitlines()) == 2
+    assert len({json.loads(line)["data"] for line in out.read_text().splitlines()}) == 2
+
+
+@pytest.mark.parametrize("line", ["hello\n", "{}\n", "[1]\n"])
+def test_a_file_that_is_no_sweep_is_left_alone(data: Triplets, tmp_path: Path, line: str):
+    out = tmp_path / "notes.txt"
+    out.write_text(line)
+    with pytest.raises(UserError, match=r"notes\.txt: is not the file of a sweep"):
+        sweep_heads(data, [SMALL], out, processes=1)
+    assert out.read_text() == line
+
+
+def test_a_k_beyond_the_pool_is_told_and_nothing_is_lost(data: Triplets, tmp_path: Path):
+    out = tmp_path / "sweep.jsonl"
+    with pytest.raises(UserError, match="11 soft negatives are asked for"):
+        sweep_heads(data, [SMALL, replace(SMALL, soft_negatives=11)], out, processes=1)
+    assert len(out.read_text().splitlines()) <= 1
+    assert len(sweep_heads(data, [SMALL], out, processes=1)) == 1
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_place_that_cannot_be_written_is_named_before_anything_is_trained(
+    data: Triplets, tmp_path: Path
+):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"file.sweep\.jsonl: cannot be written"):
+        sweep_heads(data, [SMALL], tmp_path / "file" / "sweep.jsonl", processes=1)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no process groups to interrupt")
+def test_ctrl_c_leaves_whole_lines_and_the_sweep_goes_on(
+    tmp_path: Path, request: pytest.FixtureRequest
+):
+    """As at a terminal, which interrupts the workers as well. The only test with real workers."""
+    out, script = tmp_path / "sweep.jsonl", tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import os, signal, sys
+            from dataclasses import replace
+            from pathlib import Path
+            sys.path[:0] = sys.argv[1:3]
+            from heads import made
+            from admire.training import (sweep, sweep_heads)
+            from admire.models.head_settings import (HeadTraining)
+
+            def interrupted(results, *arguments):
+                for number, result in enumerate(results, start=1):
+                    yield result
+                    if number == 2:
+                        os.killpg(0, signal.SIGINT)
+
+            if __name__ == "__main__":
+                # Shells start background jobs with SIGINT ignored, and CI may be one.
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                sweep.show_progress = interrupted
+                quick = HeadTraining(hidden=8, soft_negatives=5, epochs=5)
+                every = [replace(quick, seed=seed) for seed in range(20)]
+                sweep_heads(made(40), every, Path(sys.argv[3]), processes=2)
+            """
+        )
+    )
+    tests = Path(__file__).parent
+    command = [sys.executable, str(script), str(tests.parent), str(tests), str(out)]
+    stopped = subprocess.run(command, capture_output=True, text=True, start_new_session=True)
+    assert stopped.returncode in (-signal.SIGINT, 130)
+    assert "KeyboardInterrupt" in stopped.stderr
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(rows) == 2
+    settings = [HeadTraining(**json.loads(row["job"])[0]) for row in rows]
+    alone = sweep_heads(made(40), settings, tmp_path / "alone.jsonl", processes=1)
+    request.getfixturevalue("no_training")
+    found = sweep_heads(made(40), settings, out, processes=1)
+    assert found["validation_loss"].tolist() == pytest.approx(alone["validation_loss"].tolist())
+
+
+# -------------------------------------------------------------------------- cross-validation
+
+
+def pictures_of(data: Triplets) -> list[Item]:
+    """Items whose gold orders begin with the positive."""
+    items = []
+    for compound, best in zip(data.compounds, data.positive, strict=True):
+        names = [f"{c}.png" for c in range(data.documents.shape[1])]
+        order = (names[best], *(name for name in names if name != names[best]))
+        shown = tuple(Candidate(name, caption=name) for name in names)
+        items.append(Item(compound, f"{compound}?", "en", shown, "literal", order))
+    return items
+
+
+def best(predictions: Sequence[Prediction]) -> list[str]:
+    return [prediction.order[0] for prediction in predictions]
+
+
+def test_the_tables_are_those_of_the_orders_without_and_with_heads(data: Triplets):
+    items = pictures_of(data)
+    without, having = cross_validate_heads(items, data, [SMALL], folds=3, processes=1)
+    cosines = np.einsum("sd,scmd->sc", data.anchors, data.documents)
+    cosines[~data.present.any(axis=2)] = -np.inf
+    assert best(without) == [f"{c}.png" for c in cosines.argmax(axis=1)]
+    tables = compare_heads(items, data, [SMALL], folds=3, processes=1)
+    assert list(tables) == ["without a head", "in the head's space", "second minus first"]
+    means = {
+        title: table[(table["group"] == "all") & (table["metric"] == "top1")]["mean"].item()
+        for title, table in tables.items()
+    }
+    wanted = [
+        np.mean([b == i.expected_order[0] for i, b in zip(items, best(some), strict=True)])
+        for some in (without, having)
+    ]
+    assert list(means.values()) == pytest.approx([*wanted, wanted[1] - wanted[0]])
+
+
+def test_a_folds_items_have_no_say_in_the_heads_that_rank_them(data: Triplets):
+    """Their gold orders may be anything: what ranks them stays the same."""
+    items = pictures_of(data)
+    quick = replace(SMALL, learning_rate=0.05)
+    _, before = cross_validate_heads(items, data, [quick], folds=4, seed=1, processes=1)
+    changed = replace(data, positive=data.positive.copy())
+    changed.positive[5] = (changed.positive[5] + 1) % 3
+    _, after = cross_validate_heads(items, changed, [quick], folds=4, seed=1, processes=1)
+    assert after[5].order == before[5].order
+    assert [p.order for p in after] != [p.order for p in before]  # others do learn of it
+
+
+def test_two_samples_of_a_compound_are_in_one_fold(data: Triplets, tmp_path: Path):
+    """Else a head would have seen the compound that it ranks: each one's other sample tells it."""
+    twice = replace(data, compounds=tuple(f"compound {k // 2}" for k in range(12)))
+    quick = replace(SMALL, learning_rate=0.05)
+    _, before = cross_validate_heads(pictures_of(twice), twice, [quick], folds=3, processes=1)
+    changed = replace(twice, positive=twice.positive.copy())
+    changed.positive[4] = (changed.positive[4] + 1) % 3
+    _, after = cross_validate_heads(pictures_of(twice), changed, [quick], folds=3, processes=1)
+    assert [after[k].order for k in (4, 5)] == [before[k].order for k in (4, 5)]
+    assert [p.order for p in after] != [p.order for p in before]
+
+
+def test_of_several_settings_the_one_that_validates_best_ranks_the_fold(
+    data: Triplets, tmp_path: Path
+):
+    items = pictures_of(data)
+    pair = [replace(SMALL, learning_rate=0.02, seed=seed) for seed in (0, 8)]
+    alone, losses = [], []
+    for number, one in enumerate(pair):
+        out = tmp_path / f"{number}.jsonl"
+        alone.append(cross_validate_heads(items, data, [one], out, folds=4, processes=1)[1])
+        rows = [json.loads(line) for line in out.read_text().splitlines()]
+        losses.append([row["outcome"]["validation_loss"] for row in rows])
+    _, both = cross_validate_heads(items, data, pair, folds=4, processes=1)
+    dealt = np.random.default_rng(0).permutation(12) % 4
+    names = np.unique(np.array(data.compounds))
+    fold = dict(zip(names, dealt, strict=True))
+    chosen = np.argmin(losses, axis=0)
+    assert set(chosen) == {0, 1}  # else nothing would have been chosen
+    for k, compound in enumerate(data.compounds):
+        assert both[k].order == alone[chosen[fold[compound]]][k].order
+    assert [p.order for p in alone[0]] != [p.order for p in alone[1]]
+
+
+def test_a_cross_validation_that_was_stopped_goes_on(
+    data: Triplets, tmp_path: Path, request: pytest.FixtureRequest
+):
+    items, out = pictures_of(data), tmp_path / "folds.jsonl"
+    whole = cross_validate_heads(items, data, [SMALL], out, folds=3, processes=1)
+    lines = out.read_text().splitlines(keepends=True)
+    out.write_text("".join(lines[:2]))
+    assert cross_validate_heads(items, data, [SMALL], out, folds=3, processes=1) == whole
+    assert len(out.read_text().splitlines()) == 3
+    request.getfixturevalue("no_training")
+    assert cross_validate_heads(items, data, [SMALL], out, folds=3, processes=1) == whole
+
+
+@pytest.mark.parametrize(
+    ("folds", "says"),
+    [
+        (13, "13 folds need at least 13 compounds; there are 12"),
+        (1, "folds cannot be 1: it is a whole number of at least 2"),
+    ],
+)
+def test_folds_that_cannot_be_are_refused(data: Triplets, folds: int, says: str):
+    with pytest.raises(UserError, match=says) as raised:
+        cross_validate_heads(pictures_of(data), data, [SMALL], folds=folds, processes=1)
+    assert raised.value.settings == ("folds",)

@@ -1,0 +1,482 @@
+"""Triplets: what is an anchor, a positive and a negative, and which samples meet in training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toys import PictureEncoder, ScriptedChat, WordEncoder
+
+from admire.base.errors import UserError
+from admire.data.items import Candidate, Item
+from admire.models.llm import Reply
+from admire.prompts import Prompts
+from admire.training import (
+    Triplets,
+    caption_modalities,
+    draw_soft_negatives,
+    encode_triplets,
+    image_modalities,
+    open_triplets,
+    read_triplets,
+    split_compounds,
+)
+
+
+def captioned(compound: str, captions: Sequence[str | None], best: int = 0) -> Item:
+    """An item whose candidates are a, b, c, … in this order, and whose gold order is rotated."""
+    names = tuple("abcdefgh"[: len(captions)])
+    candidates = [Candidate(n, caption=text) for n, text in zip(names, captions, strict=True)]
+    order = names[best:] + names[:best]
+    return Item(compound, f"A {compound}.", "en", tuple(candidates), "idiomatic", order)
+
+
+def pictured(folder: Path, compound: str, shown: Sequence[str], best: int = 0) -> Item:
+    """As captioned, with pictures a.png, b.png, … in the folder of the compound, no captions."""
+    item = captioned(compound, [None] * len(shown), best)
+    candidates = []
+    for candidate, words in zip(item.candidates, shown, strict=True):
+        image = folder / compound / f"{candidate.name}.png"
+        image.parent.mkdir(parents=True, exist_ok=True)
+        image.write_text(words)
+        candidates.append(replace(candidate, image=image))
+    return replace(item, candidates=tuple(candidates))
+
+
+def words(text: str) -> np.ndarray:
+    return WordEncoder().encode_texts([text], role="document")[0]
+
+
+# --------------------------------------------------------------------------------- triplets
+
+
+def test_each_candidate_has_its_place_and_the_gold_order_names_the_positive():
+    items = [
+        captioned("Night Owl", ["a bird", "a late worker", "a lamp"], best=1),
+        captioned("bad apple", ["a red fruit", "a rogue"], best=1),
+        captioned("NIGHT OWL", ["a bird", "an owl", "a lamp", "a moon"], best=3),
+    ]
+    queries = ["a late worker", "someone bad", "night owl"]
+    found = encode_triplets(items, queries, WordEncoder(), captions=caption_modalities(items, None))
+    assert found.compounds == ("night owl", "bad apple", "night owl")
+    assert found.modalities == ("caption",)
+    assert found.positive.tolist() == [1, 1, 3]
+    assert found.anchors.shape == (3, 512)
+    assert found.documents.shape == (3, 4, 1, 512)
+    assert found.documents.dtype == found.anchors.dtype == np.float32
+    for s, item in enumerate(items):
+        assert found.anchors[s] == pytest.approx(words(queries[s]))
+        for c in range(4):
+            there = c < len(item.candidates)
+            assert found.present[s, c, 0] == there
+            expected = words(item.candidates[c].caption or "") if there else np.zeros(512)
+            assert found.documents[s, c, 0] == pytest.approx(expected)
+
+
+def test_queries_and_candidates_are_encoded_as_what_they_are():
+    asked = []
+
+    class Roles(WordEncoder):
+        def encode_texts(self, texts, *, role):
+            asked.append((role, list(texts)))
+            return super().encode_texts(texts, role=role)
+
+    items = [captioned("night owl", ["one", "two"])]
+    encode_triplets(items, ["late worker"], Roles(), captions=caption_modalities(items, None))
+    assert asked == [("query", ["late worker"]), ("document", ["one", "two"])]
+
+
+def test_what_is_missing_is_zero_and_marked_in_each_modality(tmp_path):
+    pictures = pictured(tmp_path, "night owl", ["bird", "desk", "lamp"])
+    a, b, c = pictures.candidates
+    item = replace(
+        pictures,
+        candidates=(replace(a, caption="a bird"), replace(b, image=None, caption="a desk"), c),
+    )
+    variant = tmp_path / "variant.png"
+    variant.write_text("lamp reversed")
+    images = {"image": {x.image: x.image for x in (a, c)}, "augmented image 1": {c.image: variant}}
+    captions = {"caption": {"a bird": "a bird", "a desk": "a desk"}, "new": {"a desk": "a table"}}
+    found = encode_triplets([item], ["bird"], PictureEncoder(), images=images, captions=captions)
+    assert found.modalities == ("image", "augmented image 1", "caption", "new")
+    shown = [
+        ["bird", None, "a bird", None],
+        [None, None, "a desk", "a table"],
+        ["lamp", "lamp reversed", None, None],
+    ]
+    for candidate, row in enumerate(shown):
+        for m, text in enumerate(row):
+            assert found.present[0, candidate, m] == (text is not None)
+            expected = np.zeros(512) if text is None else words(text)
+            assert found.documents[0, candidate, m] == pytest.approx(expected)
+
+
+def test_a_modality_of_no_candidate_is_left_out(tmp_path):
+    item = pictured(tmp_path, "night owl", ["bird", "desk"])
+    found = encode_triplets(
+        [item],
+        ["bird"],
+        PictureEncoder(),
+        images=image_modalities([item], None),
+        captions=caption_modalities([item], None),
+    )
+    assert found.modalities == ("image",)
+    assert found.documents.shape == (1, 2, 1, 512)
+
+
+def test_a_modality_that_only_a_negative_has_stays(tmp_path):
+    item = captioned("night owl", ["a bird", "a desk"])
+    captions = caption_modalities([item], None) | {"new": {"a desk": "a table"}}
+    found = encode_triplets([item], ["bird"], WordEncoder(), captions=captions)
+    assert found.present[0].tolist() == [[True, False], [True, True]]
+
+
+def complaint(items: Sequence[Item], encoder=None, **sources) -> str:
+    with pytest.raises(UserError) as raised:
+        encode_triplets(items, ["q"] * len(items), encoder or WordEncoder(), **sources)
+    return str(raised.value)
+
+
+def test_what_cannot_be_learnt_from_is_named(tmp_path):
+    good = captioned("bad apple", ["one", "two"])
+    captions = {"caption": {"one": "one", "two": "two"}}
+    assert complaint([], captions=captions) == "There are no items to train on."
+
+    unknown = replace(captioned("night owl", ["one", "two"]), expected_order=None)
+    message = complaint([good, unknown], captions=captions)
+    assert message == "Item 2 ('night owl') has no expected_order to learn."
+
+    for best in ([None, "two"], ["three", "two"]):  # no caption, or none in the modality
+        message = complaint([good, captioned("night owl", best)], captions=captions)
+        assert message == (
+            "Item 2 ('night owl'): its best candidate 'a' has no image or caption of the track to "
+            "train on."
+        )
+    elsewhere = replace(good, expected_order=("z", "a"))
+    assert "Item 1 ('bad apple'): its best candidate 'z'" in complaint(
+        [elsewhere], captions=captions
+    )
+
+    nothing = "No candidate has an image or caption of the track to train on."
+    assert complaint([good]) == nothing
+    assert complaint([good], images=image_modalities([good], None)) == nothing
+
+
+def test_an_encoder_without_images_is_refused(tmp_path):
+    item = pictured(tmp_path, "night owl", ["bird", "desk"])
+    message = complaint([item], images=image_modalities([item], None))
+    assert message == "The encoder 'words' reads no images. Use the track caption."
+
+
+@pytest.mark.parametrize("width", [1, 256, 1024])
+def test_towers_of_different_widths_are_refused(tmp_path, width):
+    class Apart(PictureEncoder):
+        def encode_images(self, images):
+            return np.ones((len(images), width), dtype=np.float32)
+
+    item = pictured(tmp_path, "night owl", ["bird", "desk"])
+    message = complaint([item], Apart(), images=image_modalities([item], None))
+    assert message == "The encoder 'pictures' has no common space for images."
+
+
+# -------------------------------------------------------------------------------- modalities
+
+
+def write(path: Path, text: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_kth_variants_of_pictures_are_found_in_folders_of_the_same_name(tmp_path):
+    data, out = tmp_path / "data", tmp_path / "out"
+    items = [pictured(data, name, ["x", "y"]) for name in ("night owl", "bad apple")]
+    owl_a, owl_b = (c.image for c in items[0].candidates)
+    apple_a, apple_b = (c.image for c in items[1].candidates)
+    assert image_modalities(items, None) == {
+        "image": {image: image for image in (owl_a, owl_b, apple_a, apple_b)}
+    }
+    one = write(out / "night owl" / "a_1.png")
+    other = write(out / "train" / "bad apple" / "a_1.png")  # deeper down
+    two = write(out / "night owl" / "a_2.png")
+    write(out / "red tape" / "b_1.png")  # of another compound
+    write(out / "night owl" / "b_12.png")
+    write(out / "night owl" / "bb_1.png")
+    write(out / "night owl" / "b_1.jpg")
+    write(out / "night owl" / "a_4.png")  # there is no third
+    found = image_modalities(items, out)
+    assert list(found) == ["image", "augmented image 1", "augmented image 2"]
+    assert found["augmented image 1"] == {owl_a: one, apple_a: other}
+    assert found["augmented image 2"] == {owl_a: two}
+
+
+def test_variants_beside_each_other_stand_for_pictures_beside_each_other(tmp_path):
+    image = write(tmp_path / "data" / "owl[1]*.png")
+    item = Item("night owl", "A night owl.", "en", (Candidate("a", image), Candidate("b", None)))
+    variant = write(tmp_path / "out" / "owl[1]*_1.png")
+    write(tmp_path / "out" / "owl1x_1.png")  # a pattern would find it
+    found = image_modalities([item], tmp_path / "out")
+    assert found["augmented image 1"] == {image: variant}
+    write(tmp_path / "elsewhere" / "deep" / "owl[1]*_1.png")
+    with pytest.raises(UserError) as raised:
+        image_modalities([item], tmp_path / "elsewhere")
+    assert str(raised.value) == (
+        f"{tmp_path / 'elsewhere'}: holds no augmented image of these candidates."
+    )
+    with pytest.raises(UserError, match="nowhere: holds no augmented image"):
+        image_modalities([item], tmp_path / "nowhere")
+
+
+def test_captions_in_other_words_are_a_modality_for_each_maker(tmp_path):
+    rewriting = pytest.importorskip("admire.augment.captions")
+    items = [captioned("night owl", ["a bird\nin a tree", "a desk", None])]
+    plain = {"caption": {"a bird\nin a tree": "a bird\nin a tree", "a desk": "a desk"}}
+    assert caption_modalities(items, None) == plain
+
+    path = tmp_path / "captions.csv"
+    rows = [
+        ("a bird\nin a tree", "back-translation", "opus:de", "a bird on a tree"),
+        ("a desk", "back-translation", "opus:de", "a table"),
+        ("a desk", "paraphrase", "t5:base", "some desk"),
+        ("a lamp", "paraphrase", "openai:x", "some lamp"),  # of no candidate
+    ]
+    rewriting.write_rewritten(path, [rewriting.Rewritten(*row) for row in rows])
+    assert caption_modalities(items, path) == plain | {
+        "back-translation by opus:de": {
+            "a bird\nin a tree": "a bird on a tree",
+            "a desk": "a table",
+        },
+        "paraphrase by t5:base": {"a desk": "some desk"},
+    }
+    with pytest.raises(UserError) as raised:
+        caption_modalities([captioned("bad apple", ["x", "y"])], path)
+    assert str(raised.value) == f"{path}: holds no rewritten caption of these candidates."
+
+
+# ------------------------------------------------------------------------------ read_triplets
+
+
+@pytest.fixture
+def chat() -> ScriptedChat:
+    return ScriptedChat(lambda prompt: "a late worker")
+
+
+def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(chat):
+    literal = replace(captioned("bad apple", ["one", "two"]), sentence_type="literal")
+    items = [captioned("night owl", ["one", "two"]), literal]
+    found = read_triplets(items, WordEncoder(), "caption", llm=chat, prompts=Prompts())
+    assert found.anchors[0] == pytest.approx(words("a late worker"))
+    assert found.anchors[1] == pytest.approx(words("bad apple"))
+    assert len(chat.prompts) == 1
+
+    unknown = [replace(items[0], sentence_type=None)]
+    with pytest.raises(UserError, match="'night owl': no sentence_type"):
+        read_triplets(unknown, WordEncoder(), "caption", llm=chat, prompts=Prompts())
+
+
+@pytest.mark.parametrize(
+    ("track", "modalities"),
+    [
+        ("image", ("image", "augmented image 1")),
+        ("caption", ("caption",)),
+        ("image+caption", ("image", "augmented image 1", "caption")),
+    ],
+)
+def test_the_track_says_what_is_learnt_from(tmp_path, chat, track, modalities):
+    item = pictured(tmp_path / "data", "night owl", ["bird", "desk"])
+    said = tuple(replace(c, caption=f"caption of {c.name}") for c in item.candidates)
+    write(tmp_path / "out" / "night owl" / "b_1.png", "desk again")
+    items = [replace(item, candidates=said)]
+    images = tmp_path / "out" if "image" in track else None
+    found = read_triplets(
+        items, PictureEncoder(), track, llm=chat, prompts=Prompts(), images=images
+    )
+    assert found.modalities == modalities
+
+
+@pytest.mark.parametrize(("track", "kind"), [("caption", "images"), ("image", "captions")])
+def test_what_a_track_does_not_use_is_refused(tmp_path, chat, track, kind):
+    items = [pictured(tmp_path / "data", "night owl", ["bird", "desk"])]
+    with pytest.raises(UserError, match=rf": the track {track} does not use {kind}\. ") as raised:
+        read_triplets(
+            items, PictureEncoder(), track, llm=chat, prompts=Prompts(), **{kind: tmp_path}
+        )
+    assert raised.value.settings == ("track",)
+
+
+def test_models_are_opened_by_their_names(tmp_path, chat, monkeypatch):
+    asked = []
+
+    def opened(model):
+        def open_model(*names, **options):
+            asked.append((*names, options))
+            return model
+
+        return open_model
+
+    monkeypatch.setattr("admire.training.triplets.open_encoder", opened(WordEncoder()))
+    monkeypatch.setattr("admire.training.triplets.open_llm", opened(chat))
+    write(tmp_path / "prompts" / "gloss_en.j2", "My template about {{ compound }}.")
+    items = [captioned("night owl", ["one", "two"])]
+    found, encoder = open_triplets(
+        items, "words", "caption", llm="chat", llm_url="http://x", device="cpu",
+        prompts=tmp_path / "prompts",
+    )  # fmt: skip
+    assert asked == [("words", {"device": "cpu"}), ("chat", {"url": "http://x"})]
+    assert encoder.name == "words"
+    assert found.anchors[0] == pytest.approx(words("a late worker"))
+    assert [prompt.strip() for prompt in chat.prompts] == ["My template about night owl."]
+
+
+def test_the_seed_is_that_of_the_replies_that_are_asked_for_again():
+    class Hesitant(ScriptedChat):
+        seeds: tuple[int, ...] = ()
+
+        def ask(self, question):
+            self.seeds += (question.seed,)
+            return Reply("" if len(self.seeds) == 1 else "a late worker")
+
+    hesitant = Hesitant(str)
+    items = [captioned("night owl", ["one", "two"])]
+    read_triplets(items, WordEncoder(), "caption", llm=hesitant, prompts=Prompts(), seed=5)
+    assert hesitant.seeds == (5, 6)
+
+
+# ------------------------------------------------------------------------------------- split
+
+
+@st.composite
+def repeated(draw: st.DrawFn, least: int = 3) -> list[str]:
+    """Compounds with one to four samples each, in any order."""
+    counts = draw(st.lists(st.integers(1, 4), min_size=least, max_size=40))
+    return draw(st.permutations([f"c{k}" for k, n in enumerate(counts) for _ in range(n)]))
+
+
+@given(repeated(), st.integers(0, 2**32))
+def test_no_compound_is_on_two_sides_and_no_sample_is_lost(compounds, seed):
+    parts = split_compounds(compounds, seed)
+    assert sorted(k for part in parts for k in part.tolist()) == list(range(len(compounds)))
+    training, validation, test = ({compounds[k] for k in part} for part in parts)
+    assert training
+    assert validation
+    assert test
+    assert not training & validation | training & test | validation & test
+    number = len(set(compounds))
+    assert abs(len(test) - number / 5) <= 1
+    assert abs(len(validation) - 0.1 * (number - len(test))) <= 1
+    again = split_compounds(compounds, seed)
+    assert all((a == b).all() for a, b in zip(parts, again, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("number", "sizes"), [(70, (50, 6, 14)), (32, (23, 3, 6)), (3, (1, 1, 1)), (4, (2, 1, 1))]
+)
+@pytest.mark.parametrize("samples", [1, 3])
+def test_the_papers_numbers(number, sizes, samples):
+    compounds = [f"c{k}" for k in range(number)] * samples
+    found = tuple(len(part) for part in split_compounds(compounds, seed=5))
+    assert found == tuple(samples * size for size in sizes)
+
+
+def test_other_seeds_split_otherwise():
+    compounds = [f"c{k}" for k in range(70)]
+    tests = {tuple(split_compounds(compounds, seed)[2].tolist()) for seed in range(10)}
+    assert len(tests) == 10
+    drawn = {k for seed in range(40) for k in split_compounds(compounds, seed)[2].tolist()}
+    assert drawn == set(range(70))
+
+
+@pytest.mark.parametrize("compounds", [[], ["a"], ["a", "b", "a", "b"]])
+def test_fewer_than_three_compounds_are_refused(compounds):
+    with pytest.raises(UserError) as raised:
+        split_compounds(compounds)
+    assert str(raised.value) == (
+        f"Training, validation and test need at least three compounds; there are "
+        f"{len(set(compounds))}."
+    )
+
+
+# ---------------------------------------------------------------------------- soft negatives
+
+
+def gappy(compounds: Sequence[str], candidates: int, modalities: int, seed: int) -> Triplets:
+    """Triplets of these compounds, each with one candidate at least."""
+    rng = np.random.default_rng(seed)
+    present = rng.random((len(compounds), candidates, modalities)) < 0.5
+    positive = rng.integers(candidates, size=len(compounds))
+    present[np.arange(len(compounds)), positive, 0] = True
+    return Triplets(
+        tuple(compounds),
+        np.zeros((len(compounds), 2), dtype=np.float32),
+        np.zeros((*present.shape, 2), dtype=np.float32),
+        present,
+        positive,
+        tuple(f"m{k}" for k in range(modalities)),
+        np.ones(len(compounds), dtype=bool),
+    )
+
+
+@given(repeated(least=2), st.integers(1, 5), st.integers(1, 3), st.integers(0, 999), st.data())
+def test_soft_negatives_are_candidates_of_other_compounds(compounds, c, m, seed, draw):
+    data = gappy(compounds, c, m, seed)
+    everyone = list(range(len(compounds)))
+    chosen = st.lists(st.sampled_from(everyone), unique=True, min_size=1)
+    anchors = np.array(draw.draw(chosen))
+    pool = np.array(draw.draw(chosen))
+    others = [sum(compounds[k] != compounds[a] for k in pool) for a in anchors]
+    k = draw.draw(st.integers(0, min(others)) | st.just(min(others)))
+    samples, candidates = draw_soft_negatives(data, anchors, pool, k, np.random.default_rng(seed))
+    assert samples.shape == candidates.shape == (len(anchors), k)
+    for anchor, row, chosen_candidates in zip(anchors, samples, candidates, strict=True):
+        assert set(row.tolist()) <= set(pool.tolist())
+        assert len(set(row.tolist())) == k
+        for sample, candidate in zip(row, chosen_candidates, strict=True):
+            assert compounds[sample] != compounds[anchor]
+            assert data.present[sample, candidate].any()
+    again = draw_soft_negatives(data, anchors, pool, k, np.random.default_rng(seed))
+    assert (again[0] == samples).all()
+    assert (again[1] == candidates).all()
+
+
+def test_more_soft_negatives_than_there_are_is_refused_with_the_numbers():
+    compounds = ["a"] * 3 + ["b", "c", "d"]
+    data = gappy(compounds, 2, 1, 0)
+    everyone, rng = np.arange(6), np.random.default_rng(0)
+    samples, _ = draw_soft_negatives(data, everyone[:3], everyone, 3, rng)
+    assert [sorted(row.tolist()) for row in samples] == [[3, 4, 5]] * 3
+    with pytest.raises(UserError) as raised:  # b, c and d could have them, a could not
+        draw_soft_negatives(data, everyone, everyone, 4, rng)
+    assert str(raised.value) == (
+        "4 soft negatives are asked for, but there are only 3 samples of other compounds to draw "
+        "from. Use fewer."
+    )
+    assert draw_soft_negatives(data, everyone[3:], everyone, 5, rng)[0].shape == (3, 5)
+
+
+def test_every_candidate_that_is_there_can_be_drawn_and_about_as_often():
+    data = gappy(["a", "b", "c", "d", "d"], 4, 2, seed=3)
+    rng = np.random.default_rng(1)
+    counts = np.zeros((5, 4), dtype=int)
+    for _ in range(2000):
+        samples, candidates = draw_soft_negatives(data, np.array([0]), np.arange(5), 2, rng)
+        counts[samples[0], candidates[0]] += 1
+    there = data.present.any(axis=2)
+    there[0] = False  # the anchor's own
+    assert ((counts > 0) == there).all()
+    assert counts.sum(axis=1)[1:] == pytest.approx(1000, rel=0.1)  # 2 of 4 others each time
+    for row, mask in zip(counts[1:], there[1:], strict=True):
+        assert row[mask] == pytest.approx(1000 / mask.sum(), rel=0.15)
+
+
+def test_another_generator_draws_others_and_each_anchor_its_own():
+    data = gappy([f"c{k}" for k in range(30)], 3, 1, 0)
+    everyone = np.arange(30)
+    rng = np.random.default_rng(0)
+    first, second = (draw_soft_negatives(data, everyone, everyone, 8, rng)[0] for _ in range(2))
+    assert (first != second).any()
+    assert len({frozenset(row.tolist()) for row in first}) > 25

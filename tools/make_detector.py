@@ -1,0 +1,124 @@
+"""Makes ``detector.json``, the light detector that comes with admire, from its three sources.
+
+The library never imports this file. It is kept so that the detector can be made again:
+
+    pip install '.[embedded,train]' wordninja
+    python tools/make_detector.py ../shared/data
+
+The folder holds ``semeval2022_task2/subtask_a``, ``senses`` and ``leave_out_compounds.txt``, whose
+compounds are kept unseen. Every text is read once and then cached.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import wordninja
+
+from admire.base.files import read_table, read_text
+from admire.data.items import Item
+from admire.scores.cards import brief
+from admire.senses.detector import BUILT_IN
+from admire.senses.light import (
+    DetectorTraining,
+    find_compound,
+    open_context_encoder,
+    train_detector,
+)
+from admire.senses.uses import LABELS, read_compounds, read_idiomaticity
+
+SOURCES = {
+    "SemEval-2022 Task 2A": "Tayyar Madabushi et al. 2022, the task's own release; English and "
+    "Portuguese compounds",
+    "Geometry of Compositionality": "Gong et al. 2017, no licence stated; English compounds",
+    "MAGPIE": "Haagsma et al. 2020, CC-BY-4.0; English idioms that occur in both senses",
+}
+SETTINGS = DetectorTraining(per_compound=3)
+REACH = 100
+"""Characters that are kept on either side of a compound in texts of several sentences."""
+
+
+def read_bicontext(path: Path) -> Iterator[Item]:
+    """A literal and an idiomatic use of each compound: ``compound<TAB>text``, literal first."""
+    seen: dict[str, int] = defaultdict(int)
+    for line in read_text(path).splitlines():
+        compound, _, text = (part.strip() for part in line.partition("\t"))
+        if not text:
+            continue  # some lines are damaged
+        seen[compound] += 1
+        if seen[compound] <= 2:
+            text = _window(text, compound)
+            yield Item(compound, text, sentence_type=LABELS[seen[compound] == 1])
+
+
+def _window(text: str, compound: str) -> str:
+    """The words around the compound; these texts have no full stops to cut at."""
+    text = " ".join(text.split())
+    start, end = find_compound(text, compound)
+    first = text.rfind(" ", 0, max(0, start - REACH)) + 1
+    last = text.find(" ", end + REACH)
+    return text[first : last if last >= 0 else None]
+
+
+def read_magpie(*paths: Path) -> list[Item]:
+    """Sentences of MAGPIE's idioms that occur in both senses, with the idiom's words put back."""
+    found = defaultdict(list)
+    for path in paths:
+        for row in read_table(path, ("sentence_0", "label")).to_dict("records"):
+            marked = re.search(r"\bID(\S+?)ID(?!\w)", row["sentence_0"])
+            if marked is None:
+                continue
+            idiom = " ".join(wordninja.split(marked[1]))
+            sentence = row["sentence_0"].replace(marked[0], idiom)
+            item = Item(idiom, sentence, sentence_type=LABELS[int(row["label"])])
+            found[marked[1].casefold()].append(item)
+    return [
+        item
+        for items in found.values()
+        if len({item.sentence_type for item in items}) == 2
+        for item in items
+        if len(item.sentence) < 400
+    ]
+
+
+def is_name(item: Item) -> bool:
+    """Whether the sentence writes the compound as a name, like "the band Silver Spoon"."""
+    start, end = find_compound(item.sentence, item.compound)
+    words = item.sentence[start:end].split()
+    return len(words) > 1 and all(word[0].isupper() for word in words)
+
+
+def read_sources(data: Path) -> list[Item]:
+    """The labelled sentences of all sources, without names, which Task 2A counts as literal."""
+    task, senses = data / "semeval2022_task2" / "subtask_a", data / "senses"
+    items = [
+        *read_idiomaticity(task / "train_zero_shot.csv"),
+        *read_idiomaticity(task / "train_one_shot.csv"),
+        *read_bicontext(senses / "bicontext_English.txt"),
+        *read_magpie(*(senses / f"magpie_typebased_{part}.csv" for part in ("dev", "test"))),
+    ]
+    return [item for item in items if not is_name(item)]
+
+
+def main(data: Path) -> None:
+    """Train on the sources below the folder, and write the detector beside this file."""
+    detector = train_detector(
+        read_sources(data),
+        open_context_encoder("embedded-state"),
+        SETTINGS,
+        leave_out=read_compounds(data / "leave_out_compounds.txt"),
+    )
+    detector = replace(detector, card=detector.card | {"sources": SOURCES}, identity="")
+    detector.save(BUILT_IN)
+    print(brief(detector.card))
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    main(Path(sys.argv[1]))

