@@ -52,7 +52,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             )
         ]
 
-    for module in ("head.triplets", "rankers.embeddings"):
+    for module in ("training.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
     monkeypatch.setattr("admire.training.triplets.open_llm", lambda *a, **k: open_llms(*a, **k)[0])
     monkeypatch.setattr("admire.runs.run.open_llms", open_llms)

@@ -359,7 +359,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         server.answer = answer
         patch.setenv("ADMIRE_CACHE", str(folder / "cache"))
         patch.setenv("OPENAI_API_KEY", "x")
-        for place in ("rankers.embeddings", "encoders", "collections.search"):
+        for place in ("rankers.embeddings", "models.encoders", "tasks.collections.search"):
             patch.setattr(f"admire.{place}.open_encoder", lambda *_, **__: WordEncoder())
         patch.setattr("admire.senses.light.open_encoder", lambda *_: ContextEncoder())
         llm = ["--llm", "openai:[red]<img src=x onerror=hacked=1>", "--llm-url", server.url]

@@ -120,14 +120,14 @@ def test_the_identity_tells_heads_apart():
 @pytest.mark.parametrize(
     ("module", "package", "what"),
     [
-        ("projection", "torch", "A projection head"),
-        ("projection", "safetensors.torch", "A projection head"),
-        ("training", "torch", "A projection head"),
-        ("sweep", "joblib", "A sweep"),
+        ("models.projection", "torch", "A projection head"),
+        ("models.projection", "safetensors.torch", "A projection head"),
+        ("training.heads", "torch", "A projection head"),
+        ("training.sweep", "joblib", "A sweep"),
     ],
 )
 def test_a_missing_package_is_told_with_its_extra(monkeypatch, module, package, what):
-    loaded = sys.modules[f"admire.training.{module}"]
+    loaded = sys.modules[f"admire.{module}"]
     hide(monkeypatch, package)
     with pytest.raises(UserError, match=f"^{what} needs {package}, of the extra 'train': pip"):
         reload(loaded)

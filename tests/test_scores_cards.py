@@ -54,7 +54,7 @@ def other_files(row: dict[str, str]) -> dict[str, str]:
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Toys in place of the models."""
     llm = ScriptedChat(lambda prompt: "Idiomatic" if "or literally" in prompt else "a late woman")
-    for module in ("head.triplets", "rankers.embeddings"):
+    for module in ("training.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", lambda *_, **__: WordEncoder())
     monkeypatch.setattr("admire.training.triplets.open_llm", lambda *_, **__: llm)
     monkeypatch.setattr("admire.runs.run.open_llms", lambda *_, **__: [llm])
