@@ -3,16 +3,61 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lazy_loader
+
+if TYPE_CHECKING:
+    from admire.base.errors import UserError, Waiting
+    from admire.data.items import SAMPLES, Candidate, Item, read_items
+    from admire.data.submission import read_submission
+    from admire.rankers.scorer import Scoring
+    from admire.rankers.settings import PROFILES, Asking, Settings
+    from admire.runs.forecast import Forecast, plan
+    from admire.runs.past_runs import compare_runs
+    from admire.runs.run import Run, rank
+    from admire.runs.run_folder import write_run
+
+    __version__: str
+
+__all__ = [
+    "PROFILES",
+    "SAMPLES",
+    "Asking",
+    "Candidate",
+    "Forecast",
+    "Item",
+    "Run",
+    "Scoring",
+    "Settings",
+    "UserError",
+    "Waiting",
+    "compare_runs",
+    "plan",
+    "rank",
+    "read_items",
+    "read_submission",
+    "write_run",
+]
 
 # The hub's package reads it when it is imported, whichever part of admire does that.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
-# The names stand in __init__.pyi. pandas and the rest are imported when they are used, so that
-# `import admire` is instant.
-_public, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
+# pandas and the rest are imported when they are used, so that `import admire` is instant.
+_public, _, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "base.errors": ["UserError", "Waiting"],
+        "data.items": ["SAMPLES", "Candidate", "Item", "read_items"],
+        "data.submission": ["read_submission"],
+        "rankers.scorer": ["Scoring"],
+        "rankers.settings": ["PROFILES", "Asking", "Settings"],
+        "runs.forecast": ["Forecast", "plan"],
+        "runs.past_runs": ["compare_runs"],
+        "runs.run": ["Run", "rank"],
+        "runs.run_folder": ["write_run"],
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -125,7 +125,7 @@ class Demo:
 
 
 def run_demo(folder: Path, cache: Path) -> Demo:
-    command = [sys.executable, "-m", "admire", "demo", "--out", str(folder)]
+    command = [sys.executable, "-m", "admire.cli", "demo", "--out", str(folder)]
     started = time.monotonic()
     done = subprocess.run(
         command,

@@ -143,7 +143,7 @@ def _begin(door: socket.socket, told: Mapping[str, Any]) -> int:
     os.close(listener)
     door.close()
     if told["afresh"]:
-        os.execv(sys.executable, [sys.executable, "-m", "admire", *told["argv"]])
+        os.execv(sys.executable, [sys.executable, "-m", "admire.cli", *told["argv"]])
     from admire.cli import main
 
     try:

@@ -253,7 +253,7 @@ def test_a_folder_of_which_only_its_marker_was_begun_is_written_to(tmp_path: Pat
 @slow
 @needs("starlette", "uvicorn")
 def test_the_files_of_a_server_that_was_killed_are_removed_at_the_next_start(tmp_path: Path):
-    command = [sys.executable, "-m", "admire", "serve", "--port", "0", "--llm", "openai:x"]
+    command = [sys.executable, "-m", "admire.cli", "serve", "--port", "0", "--llm", "openai:x"]
     for _ in range(2):
         started = subprocess.Popen(
             command, stderr=subprocess.PIPE, env=os.environ | {"TMPDIR": str(tmp_path)}
@@ -308,7 +308,7 @@ def test_a_run_with_a_server_survives_twenty_kills(killed, data, counting: Count
 
 @slow
 def test_a_run_in_processes_of_their_own_survives_kills(killed, data, counting: Counting):
-    """As the test before, with ``python -m admire`` for each start."""
+    """As the test before, with ``python -m admire.cli`` for each start."""
     options = ("--query", "sentence", "--ranker", "listwise", "--shuffles", 2, "--track", "caption")
     counting.answer = listed
     command = partial(ranking, data)

@@ -62,7 +62,7 @@ def test_a_missing_extra_is_named(capsys, monkeypatch):
 
 
 def test_the_command_starts_without_models_and_ends_at_once_with_nothing_left(tmp_path):
-    command = [sys.executable, "-m", "admire", "serve", "--port", "0", "--token", "s3cret"]
+    command = [sys.executable, "-m", "admire.cli", "serve", "--port", "0", "--token", "s3cret"]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     started = subprocess.Popen(
         [*command, "--llm", "openai:x"], stderr=subprocess.PIPE, text=True, env=environment
