@@ -51,7 +51,7 @@ def no_leaks(
     clean_surroundings: None, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """A test with a server has a key, which is found nowhere afterwards."""
-    if not {"strict", "httpserver", "raw"} & set(request.fixturenames):
+    if not {"strict", "httpserver"} & set(request.fixturenames):
         yield
         return
     from leaks import KEY, Watch

@@ -16,7 +16,7 @@ folder, until there were as many kills as wanted; the last start is left alone.
 
 To start Python and to import torch takes seconds. So one process, the nursery, imports all that the
 command needs, while it has but one thread, and each start is a fork of it. To the kernel these are
-processes like any other; ``afresh`` starts a new Python in place of the fork.
+processes like any other.
 """
 
 from __future__ import annotations
@@ -142,8 +142,6 @@ def _begin(door: socket.socket, told: Mapping[str, Any]) -> int:
     socket.send_fds(door, [str(os.getpid()).encode()], [listener])
     os.close(listener)
     door.close()
-    if told["afresh"]:
-        os.execv(sys.executable, [sys.executable, "-m", "admire.cli", *told["argv"]])
     from admire.cli import main
 
     try:
@@ -207,11 +205,9 @@ class Nursery:
         environ: Mapping[str, str],
         log: Path,
         moment: Moment | None = None,
-        *,
-        afresh: bool = False,
     ) -> Start:
         """Start a command, and kill it at a moment if it comes to it; None leaves it alone."""
-        told = {"argv": list(map(str, argv)), "environ": dict(environ), "afresh": afresh}
+        told = {"argv": list(map(str, argv)), "environ": dict(environ)}
         self._door.send(json.dumps(told | {"log": str(log)}).encode())
         message, (listener, *_), *_ = socket.recv_fds(self._door, 64, 1)
         group = int(message)
@@ -281,14 +277,11 @@ def kill_until_done(
     *,
     left: Callable[[Path], dict[str, object]],
     whole: str = "",
-    piecewise: bool = False,
     kills: int = 20,
     seed: int = 0,
     environ: Callable[[], Mapping[str, str]] = dict,
     ended: Callable[[Start], None] = lambda start: None,
     finished: Callable[[], None] = lambda: None,
-    waits: Callable[[], None] | None = None,
-    afresh: bool = False,
 ) -> Told:
     """Kill a command so many times, start it until it finishes, and compare what it leaves.
 
@@ -299,13 +292,10 @@ def kill_until_done(
         left: what lies below a folder, by relative path, to be compared with an undisturbed run.
         whole: what is written, by its name in the folder: whenever the command is killed, it is not
             there, or it is as it is in the end.
-        piecewise: whether that holds for each of its files, but not for the folder.
         seed: of the moments.
         environ: gives what a start finds in its environment besides.
         ended: called after each start, before the next.
         finished: called after each run.
-        waits: called where the command ends with exit code 3 (it waits for a batch); it is then
-            started again.
 
     Raises:
         AssertionError: it leaves something else than undisturbed, fails, hangs, or comes to no end.
@@ -322,26 +312,18 @@ def kill_until_done(
     def start(moment: Moment | None = None) -> Start:
         log = root / f"{told.starts}.log"
         around = {**environ(), **places}
-        done = nursery.start(command(folder), around, log, moment, afresh=afresh)
+        done = nursery.start(command(folder), around, log, moment)
         ended(done)
         return done
 
-    def end(done: Start) -> bool:
-        """Whether a start has ended the run."""
-        if done.code == 3 and waits:
-            waits()
-            return False
+    def finish(done: Start) -> None:
         assert done.code == 0, done.said
         finished()
-        return True
 
-    calls: list[str] = []
     begin()
     done = start()
-    calls += done.calls
-    while not end(done):
-        done = start()
-        calls += done.calls
+    calls = done.calls
+    finish(done)
     wanted, known = left(folder), Counter(calls)
     end_state = left(folder / whole)
     rng = random.Random(seed)
@@ -362,10 +344,9 @@ def kill_until_done(
                 outlived += 1
                 if whole and (folder / whole).exists():
                     found = left(folder / whole)
-                    if piecewise:
-                        found = end_state | {k: v for k, v in found.items() if k in end_state}
                     assert found == end_state, _difference(end_state, found)
-            elif end(done):
+            else:
+                finish(done)
                 break
         told.runs += 1
         told.deepest = max(told.deepest, outlived)

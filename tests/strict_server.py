@@ -9,8 +9,6 @@ assert set(server.answers.values()) == {1}
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import re
 import threading
@@ -22,7 +20,6 @@ from functools import cache
 from typing import Any
 
 import jsonschema
-from PIL import Image
 from werkzeug import Request, Response
 from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -51,8 +48,6 @@ class StrictServer:
         faults: the k-th question that is new to the server meets the k-th of these, again and again
             from the start, before it is answered: statuses, or SLOW.
         refuses: options that it answers with 400, as a model does that lacks them.
-        honours: whether an answer fits the schema that was asked for; where the function's does
-            not, the simplest that does is sent.
         usage: whether replies tell what they took.
         requests: the bodies that were asked and found valid, one by one or in batches.
         headers: of all requests.
@@ -65,7 +60,6 @@ class StrictServer:
     answer: Callable[[Body], Answer] = lambda body: "Literal"
     faults: Sequence[Sequence[int]] = ()
     refuses: set[str] = field(default_factory=set)
-    honours: bool = False
     usage: bool = True
     requests: list[Body] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
@@ -88,10 +82,6 @@ class StrictServer:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-
-    def prompts(self) -> list[str]:
-        """The texts of the requests, without their images."""
-        return [prompt_of(body) for body in self.requests]
 
     def finish(
         self, status: str = "completed", only: Callable[[Body], bool] = lambda body: True
@@ -175,9 +165,6 @@ class StrictServer:
             self.requests.append(body)
         answered = self.answer(body)
         text, likely = answered if isinstance(answered, tuple) else (answered, [])
-        asked = body.get("response_format", {}).get("json_schema", {}).get("schema")
-        if self.honours and asked and not _fits(text, asked):
-            text = json.dumps(simplest(asked))
         with self._lock:
             self.answers[json.dumps(body, sort_keys=True)] += 1
         choice: Body = {
@@ -270,7 +257,8 @@ def problems(body: Body) -> list[str]:
     if "max_tokens" in body and "max_completion_tokens" in body:
         found.append("max_tokens and max_completion_tokens exclude each other")
     for address in images_of(body):
-        found += _image_problems(address)
+        if not re.match("data:image/(jpeg|png);base64,", address):
+            found.append(f"an image's address is {address[:40]!r}")
     answer = body.get("response_format", {}).get("json_schema")
     if answer:
         if not re.fullmatch(r"[\w-]{1,64}", answer["name"]):
@@ -300,23 +288,6 @@ def images_of(body: Body) -> list[str]:
     contents = [message["content"] for message in body["messages"]]
     parts = [part for content in contents if isinstance(content, list) for part in content]
     return [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
-
-
-def simplest(schema: Body) -> Any:
-    """The simplest value that fits a schema."""
-    for keyword in ("enum", "anyOf"):
-        if keyword in schema:
-            first = schema[keyword][0]
-            return first if keyword == "enum" else simplest(first)
-    kind = schema["type"]
-    if isinstance(kind, list):
-        return None if "null" in kind else simplest(schema | {"type": kind[0]})
-    if kind == "object":
-        return {name: simplest(one) for name, one in schema["properties"].items()}
-    if kind == "array":
-        return [simplest(schema["items"])] * schema.get("minItems", 0)
-    plain = {"string": "", "boolean": False, "null": None}
-    return plain[kind] if kind in plain else schema.get("minimum", 0)
 
 
 @cache
@@ -366,25 +337,6 @@ def _schema_problems(schema: Any, where: str) -> list[str]:
     for name, part in parts.items():
         found += _schema_problems(part, f"{where}.{name}")
     return found
-
-
-def _image_problems(address: str) -> list[str]:
-    form = re.fullmatch(r"data:image/(jpeg|png);base64,([\w+/=]+)", address)
-    if not form:
-        return [f"an image's address is {address[:40]!r}"]
-    try:
-        with Image.open(io.BytesIO(base64.b64decode(form[2], validate=True))) as image:
-            image.load()
-    except (OSError, ValueError) as error:
-        return [f"an image cannot be read: {error}"]
-    return [] if image.format == form[1].upper() else [f"an image is {image.format}, not {form[1]}"]
-
-
-def _fits(text: str, schema: Body) -> bool:
-    try:
-        return bool(jsonschema.Draft202012Validator(schema).is_valid(json.loads(text)))
-    except ValueError:
-        return False
 
 
 def _place(likely: Mapping[str, float], most: int) -> Body:
