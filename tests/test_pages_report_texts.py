@@ -103,34 +103,12 @@ def test_runs_stand_side_by_side_with_what_a_model_understood(tmp_path, data):
     assert ("Chat model", "–", "embedded") in settings.rows
 
 
-def test_runs_of_older_versions_are_read_with_their_benchmark_or_without(tmp_path, data):
-    folder = retrieved(tmp_path / "run", data)
-    whole = retrieval_report([folder]).data
-    (folder / "texts.jsonl").unlink()
-    old = retrieval_report([folder])
-    assert [card["runs"] for card in old.data["items"]] == [card["runs"] for card in whole["items"]]
-    shutil.rmtree(data)
-    old = retrieval_report([folder])
-    card = old.data["items"][0]
-    assert (card["sentence"], card["compound"], card["language"]) == ([], "night owl", "en")
-    assert [one["id"] for one in card["runs"][0]["documents"]] == [
-        one["id"] for one in whole["items"][0]["runs"][0]["documents"]
-    ]
-    assert card["runs"][0]["documents"][0]["text"] == []
-    assert "older version" in old.tables[-1].note
-
-
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
         ("run.json", None, r"run\.json: cannot be read"),
-        ("run.json", "{}", "is damaged"),
-        ("run.json", '{"data": "x", "split": 1}', "is damaged"),
-        ("run.trec", "q1 Q0 d1 1 high x\n", "is damaged"),
-        ("qrels.trec", "q1 d1\n", "is damaged"),
-        ("queries.csv", "id,idiom\nq1,x\n", "column 'usage' is missing"),
+        ("run.json", '{"version": 2}', "is damaged, or of another version"),
         ("texts.jsonl", '{"query": {"id": "q1"}, "reading": null}\n', "is damaged"),
-        ("texts.jsonl", "[1]\n", "is not a JSON object"),
     ],
 )
 def test_a_damaged_folder_is_named(tmp_path, data, name, text, message):

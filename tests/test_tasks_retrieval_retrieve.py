@@ -101,6 +101,7 @@ def test_a_run_folder_has_runs_figures_and_a_record_and_replaces_only_its_own(da
     for _ in range(2):
         write_retrieval(found, out)
     assert json.loads((out / "run.json").read_text()) == {
+        "version": 1,
         "data": data,
         "split": "test",
         "usage": None,

@@ -2,53 +2,57 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import pytest
 from benchmarks import OWLS, passage, told
 from toys import ScriptedChat, WordEncoder
 
 from admire.tasks.retrieval import RetrieveSettings, read_retrieval, retrieve_split, write_retrieval
-from admire.tasks.retrieval.passages import write_split
+from admire.tasks.retrieval.passages import Split, write_split
+from admire.tasks.retrieval.retrieve import Retrieval
+from admire.tasks.retrieval.run_folder import RetrievalRun
+
+BM25 = RetrieveSettings(encoder="bm25", k1=1.2, b=0.6)
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "texts.jsonl").read_text().splitlines()]
+def retrieved(
+    folder: Path, settings: RetrieveSettings = BM25, split: Split = OWLS
+) -> tuple[Retrieval, RetrievalRun]:
+    """What was retrieved, and the same written and read."""
+    write_split(folder / "data", "test", split)
+    encoder = None if settings.encoder == "bm25" else WordEncoder()
+    found = retrieve_split(str(folder / "data"), settings, llm=ScriptedChat(told), encoder=encoder)
+    write_retrieval(found, folder / "run")
+    return found, read_retrieval(folder / "run")
 
 
-def test_texts_are_those_of_queries_relevant_documents_and_the_ten_best(tmp_path):
+def test_each_query_has_its_figures_and_the_texts_of_the_ten_best(tmp_path):
     # The twelve that share a word with the query come first; the relevant one shares none.
-    near = [passage(f"n {k}", "A night owl codes.", idiom="other") for k in range(12)]
-    far = [passage(f"f{k}", "Something else.", idiom="other", span="else") for k in range(5)]
+    near = [passage(f"n {k}", f"Night\u2028owl {k} codes.", span="owl") for k in range(12)]
+    near = [replace(one, idiom="other") for one in near]
+    far = [passage(f"f{k}", "Something else.", idiom="other", span="else") for k in range(30)]
     wanted = passage("w", "Some people work best.", "sense", span="people")
     split = replace(OWLS, queries=OWLS.queries[:1], documents=(*near, *far, wanted))
-    write_split(tmp_path / "data", "test", split)
-    found = retrieve_split(str(tmp_path / "data"), RetrieveSettings(encoder="bm25", k1=1.2, b=0.6))
-    write_retrieval(found, tmp_path / "run")
-    query, *documents = rows(tmp_path / "run")
-    assert query == {"query": asdict(OWLS.queries[0]), "reading": None}
-    kept = {one["document"]["id"] for one in documents}
-    assert len(documents) == len(kept) == 11
-    assert kept < {"w", *(one.id for one in near)}
-    read = read_retrieval(tmp_path / "run")
+    found, read = retrieved(tmp_path, split=split)
     (answered,) = read.queries
-    assert [one.passage.id for one in answered.documents] == [  # ids with spaces come back
-        one.id for one in answered.documents
-    ]
-    assert {one.id for one in answered.documents} == kept - {"w"}
-    assert (answered.relevant, read.complete) == (1, True)
+    assert (answered.query, answered.relevant, answered.reading) == (OWLS.queries[0], 1, None)
+    assert [one.passage for one in answered.documents] == sorted(
+        near, key=lambda one: one.id, reverse=True
+    )[:10]  # of equal scores, in descending order of ids
+    assert not any(one.relevant for one in answered.documents)
+    best = found.similarities[0].max()
+    assert [one.score for one in answered.documents] == pytest.approx([best] * 10, abs=1e-6)
+    assert answered.figures == {
+        "r_precision": found.scored["r_precision"][0],
+        "ndcg": found.scored["ndcg"][0],
+    }
 
 
 def test_what_a_model_understood_is_kept(tmp_path):
-    write_split(tmp_path / "data", "test", OWLS)
     settings = RetrieveSettings(encoder="words", query="meaning", sense="vote", lang="pt")
-    found = retrieve_split(
-        str(tmp_path / "data"), settings, llm=ScriptedChat(told), encoder=WordEncoder()
-    )
-    write_retrieval(found, tmp_path / "run")
-    read = read_retrieval(tmp_path / "run")
+    found, read = retrieved(tmp_path, settings)
     assert [one.reading for one in read.queries] == [
         {"sense": one.sense.label, "probability": one.sense.probability, "gloss": one.gloss}
         for one in found.readings
@@ -57,10 +61,8 @@ def test_what_a_model_understood_is_kept(tmp_path):
 
 
 def test_queries_that_nothing_is_relevant_to_have_no_figures(tmp_path):
-    write_split(tmp_path / "data", "test", OWLS)
-    settings = RetrieveSettings(encoder="bm25", k1=1.2, b=0.6, usage=("literal",))
-    write_retrieval(retrieve_split(str(tmp_path / "data"), settings), tmp_path / "run")
-    idiomatic, literal = read_retrieval(tmp_path / "run").queries
-    assert (idiomatic.relevant, idiomatic.figures, idiomatic.usage) == (0, None, "idiomatic")
+    _, read = retrieved(tmp_path, replace(BM25, usage=("literal",)))
+    idiomatic, literal = read.queries
+    assert (idiomatic.relevant, idiomatic.figures) == (0, None)
     assert literal.relevant == 1
     assert literal.figures is not None

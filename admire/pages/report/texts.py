@@ -33,7 +33,8 @@ def retrieval_report(folders: Sequence[Path]) -> Report:
     """
     names, runs = run_names(folders), [read_retrieval(folder) for folder in folders]
     found: list[dict[Hashable, Answered]] = [
-        {(query.id, query.idiom.casefold()): query for query in run.queries} for run in runs
+        {(query.query.id, query.query.idiom.casefold()): query for query in run.queries}
+        for run in runs
     ]
     cards = []
     for number, key in enumerate(dict.fromkeys(key for one in found for key in one), start=1):
@@ -48,7 +49,7 @@ def retrieval_report(folders: Sequence[Path]) -> Report:
     scored = [_scored(run) for run in runs]
     tables = [
         *figure_tables(scored, names, ("r_precision", "ndcg"), "Queries"),
-        _what_was_retrieved(runs, names),
+        _settings_table([_retrieval_settings(run) for run in runs], names),
     ]
     title = " · ".join(names)
     return Report(title, "retrieval", tuple(tables), tuple(retrieval_plots(data)), data)
@@ -57,18 +58,17 @@ def retrieval_report(folders: Sequence[Path]) -> Report:
 def _query_card(
     number: int, answered: Sequence[Answered | None], records: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    there = [one for one in answered if one]
-    first = next((one for one in there if one.passage), there[0])
+    first = next(one for one in answered if one)
     known = next(record for one, record in zip(answered, records, strict=True) if one)
     language = _language(known)
     return {
         "number": number,
-        "compound": first.idiom,
-        "sentence": _pieces(first.passage),
+        "compound": first.query.idiom,
+        "sentence": _pieces(first.query),
         "language": language,
         "lang": base_language(language),
-        "sense": first.usage or None,
-        "subject": first.subject,
+        "sense": first.query.usage,
+        "subject": first.query.subject,
         "relevant": first.relevant,
         "agreement": None,
         "runs": [_query_result(one) if one else None for one in answered],
@@ -83,21 +83,19 @@ def _query_result(query: Answered) -> dict[str, Any]:
         "reading": query.reading,
         "documents": [
             {
-                "id": one.id,
+                "id": one.passage.id,
                 "text": _pieces(one.passage),
                 "score": one.score,
                 "relevant": one.relevant,
-                "idiom": one.passage.idiom if one.passage else None,
-                "usage": one.passage.usage if one.passage else None,
+                "idiom": one.passage.idiom,
+                "usage": one.passage.usage,
             }
             for one in query.documents
         ],
     }
 
 
-def _pieces(passage: Passage | None) -> Pieces:
-    if passage is None:
-        return []
+def _pieces(passage: Passage) -> Pieces:
     text, (start, end) = passage.sentence, passage.place
     pieces = [(text[:start], False), (text[start:end], True), (text[end:], False)]
     return [piece for piece in pieces if piece[0]]
@@ -112,25 +110,15 @@ def _scored(run: RetrievalRun) -> pd.DataFrame:
     """As :func:`figure_tables` takes it; a query's id is its sentence."""
     return pd.DataFrame(
         {
-            "compound": query.idiom,
-            "sentence": query.id,
-            "sentence_type": query.usage,
+            "compound": query.query.idiom,
+            "sentence": query.query.id,
+            "sentence_type": query.query.usage,
             "language": _language(run.record),
             **query.figures,
         }
         for query in run.queries
         if query.figures
     )
-
-
-def _what_was_retrieved(runs: Sequence[RetrievalRun], names: Sequence[str]) -> Table:
-    note = ""
-    if not all(run.complete for run in runs):
-        note = (
-            "Some texts are not known, because the run is of an older version and its benchmark "
-            "is not where it was. Run admire retrieve again to see them."
-        )
-    return _settings_table([_retrieval_settings(run) for run in runs], names, note)
 
 
 def _retrieval_settings(run: RetrievalRun) -> dict[str, str]:
@@ -151,15 +139,13 @@ def _retrieval_settings(run: RetrievalRun) -> dict[str, str]:
     }
 
 
-def _settings_table(
-    columns: Sequence[Mapping[str, str]], names: Sequence[str], note: str = ""
-) -> Table:
+def _settings_table(columns: Sequence[Mapping[str, str]], names: Sequence[str]) -> Table:
     rows = tuple(
         (row, *(column.get(row) or NOTHING for column in columns))
         for row in dict.fromkeys(name for column in columns for name in column)
         if any(column.get(row) for column in columns)
     )
-    return Table("What was run", ("", *names), rows, note)
+    return Table("What was run", ("", *names), rows)
 
 
 def senses_report(paths: Sequence[Path]) -> Report:

@@ -134,17 +134,20 @@ def bm25(
 ) -> Similarities:
     """BM25 scores, shape (queries, documents). The defaults are the paper's.
 
+    The variant is Robertson's: a word that more than half of the documents have counts nothing.
+
     Args:
         of: what of a query is compared with whole documents.
     """
-    from rank_bm25 import BM25Okapi
+    import bm25s
 
     documents = [words(d.sentence) for d in split.documents]
-    if not any(documents):  # BM25Okapi divides by their mean length
+    if not any(documents):  # bm25s needs a vocabulary
         return np.zeros((len(split.queries), len(documents)))
-    index = BM25Okapi(documents, k1=k1, b=b)
-    asked = [words(getattr(query, of)) for query in split.queries]
-    return np.array([index.get_scores(query) for query in asked])
+    index = bm25s.BM25(k1=k1, b=b, method="robertson", dtype="float64")
+    index.index(documents, show_progress=False)
+    queries = [index.get_tokens_ids(words(getattr(query, of))) for query in split.queries]
+    return np.array([index.get_scores_from_ids(query) for query in queries])
 
 
 def tune_bm25(split: Split, of: Literal["sentence", "span"] = "sentence") -> tuple[float, float]:
