@@ -11,9 +11,9 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from admire.base.choices import Number, check_setting
 from admire.base.errors import UserError, needs_extra
 from admire.base.progress import show_progress
+from admire.base.schema import Count, check_setting
 from admire.base.storage import (
     MARKER,
     check_addition,
@@ -98,7 +98,7 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
     albumentations = _albumentations()
     from PIL.PngImagePlugin import PngInfo
 
-    check_setting("seed", seed, Number(whole=True))
+    check_setting("seed", seed, int)
     plan = _plan(folder, out, per_image)
     with only_writer(out):
         check_addition(out, WHAT)
@@ -149,7 +149,7 @@ def contact_sheet(folder: Path, out: Path, per_image: int, *, most: int = 12) ->
     """
     from PIL import Image
 
-    check_setting("most", most, Number(1, whole=True))
+    check_setting("most", most, Count)
     plan = list(_plan(folder, out, per_image).items())
     count = min(most, len(plan))
     chosen = [plan[place * len(plan) // count] for place in range(count)]
@@ -196,7 +196,7 @@ def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
     """Each picture below the folder, by path, with the paths of its variants."""
     from PIL import Image
 
-    check_setting("per_image", per_image, Number(1, whole=True))
+    check_setting("per_image", per_image, Count)
     if not folder.is_dir():
         raise UserError(f"{folder}: is not a folder of pictures.")
     suffixes = {

@@ -485,7 +485,7 @@ def test_other_files_among_the_variants_stay(pictures: Path, tmp_path: Path):
 @pytest.mark.parametrize("per_image", [0, -3])
 def test_too_few_variants(pictures: Path, tmp_path: Path, per_image: int):
     message = refused(pictures, tmp_path / "out", per_image=per_image)
-    assert message == f"per_image cannot be {per_image}: it is a whole number of at least 1."
+    assert message == f"per_image cannot be {per_image}: it should be greater than or equal to 1."
 
 
 def test_no_folder_and_no_picture(tmp_path: Path):

@@ -241,7 +241,7 @@ def test_commands_tell_what_workers_need(
     code, _, err = run(capsys, *shared, "--workers", 0)
     assert (code, err) == (
         2,
-        "admire: workers cannot be 0: it is a whole number of at least 1. (--workers)\n",
+        "admire: workers cannot be 0: it should be greater than or equal to 1. (--workers)\n",
     )
     hide(monkeypatch, "ray")
     code, _, err = run(capsys, *shared, "--workers", 2)

@@ -194,7 +194,7 @@ def test_a_folder_that_is_no_run_and_a_place_that_is_a_folder_are_refused(capsys
 def test_a_negative_seed_is_refused(capsys, order):
     code, out, err = run(capsys, "audit", SAMPLES, order, "--seed", "-1")
     assert (code, out) == (2, "")
-    assert err.endswith("seed cannot be -1: it is a whole number of at least 0. (--seed)\n")
+    assert err.endswith("seed cannot be -1: it should be greater than or equal to 0. (--seed)\n")
 
 
 def test_pictures_that_cannot_be_read_and_files_that_are_missing_are_counted(

@@ -122,9 +122,9 @@ def test_trains_defaults_are_the_librarys(capsys, opened, table):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--learning-rate", "inf"], "learning_rate cannot be inf: it is a number above 0."
+        (["--learning-rate", "inf"], "learning_rate cannot be inf: it should be a finite number."
          " (--learning-rate)"),
-        (["--folds", "1"], "folds cannot be 1: it is a whole number of at least 2. (--folds)"),
+        (["--folds", "1"], "folds cannot be 1: it should be greater than or equal to 2. (--folds)"),
         (["--track", "captions"], "track cannot be 'captions'. Did you mean 'caption'? There are: "
          "image, caption, image+caption. (--track)"),
         (["--track", "image"], "No candidate has an image or caption of the track to train on. "

@@ -148,9 +148,9 @@ def test_train_retriever_writes_models_and_prints_mean_and_deviation(capsys, tmp
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--temperature", 0], "temperature cannot be 0.0: it is a number above 0. (--temp"),
-        (["--epochs", 0], "epochs cannot be 0: it is a whole number of at least 1. (--epochs)"),
-        (["--seeds", 0], "seeds cannot be 0: it is a whole number of at least 1. (--seeds)"),
+        (["--temperature", 0], "temperature cannot be 0.0: it should be greater than 0. (--temp"),
+        (["--epochs", 0], "epochs cannot be 0: it should be greater than"),
+        (["--seeds", 0], "seeds cannot be 0: it should be greater than or equal to 1. (--seeds)"),
         (["--query", "meaning"], "query cannot be 'meaning'. "),
         ([], "'e5' cannot be fine-tuned"),
     ],

@@ -238,7 +238,7 @@ def test_the_command_gives_a_fine_tuned_model_the_tokens_that_it_has(
         (dev(), gold("1", "", "9"), [], "gold.csv, row 1, otherID: '9' is not in"),
         (train(), gold(), [], "dev.csv: has its own similarities"),
         (dev(), gold(), ["--setting", "finetune"], "Did you mean 'fine_tune'? "),
-        (dev(), gold(), ["--seed", -1], "seed cannot be -1: it is a whole number of at least 0."),
+        (dev(), gold(), ["--seed", -1], "seed cannot be -1: it should be greater"),
     ],
 )
 def test_bad_input_ends_the_command_before_a_model_is_loaded(
@@ -366,7 +366,7 @@ def test_simcse_learns_the_chinese_samples_from_end_to_end(capsys, tmp_path, fin
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--temperature", 0], "temperature cannot be 0.0: it is a number above 0. (--temp"),
+        (["--temperature", 0], "temperature cannot be 0.0: it should be greater than 0. (--temp"),
         (["--objective", "adaptiv"], "Did you mean 'adaptive'?"),
         (["--last-layers", 3], "last_layers cannot be 3"),
         (["--batch-size", 0], "batch_size cannot be 0"),

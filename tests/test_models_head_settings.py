@@ -27,6 +27,6 @@ from admire.models.head_settings import HeadTraining
     ],
 )
 def test_a_setting_that_means_nothing_is_refused(name, bad):
-    with pytest.raises(UserError, match=rf"^{name} cannot be {bad}: it is ") as raised:
+    with pytest.raises(UserError, match=rf"^{name} cannot be {bad}: it should be ") as raised:
         HeadTraining(**{name: bad})
     assert raised.value.settings == (name,)

@@ -34,17 +34,17 @@ from admire.senses.meaning import TEXTS
         (
             lambda: Settings(votes=0),
             ("--votes", "0"),
-            "votes cannot be 0: it is a whole number of at least 1.",
+            "votes cannot be 0: it should be greater than or equal to 1.",
         ),
         (
             lambda: Settings(abstain_below=0.5),
             ("--abstain-below", "0.5"),
-            "abstain_below cannot be 0.5: it is a number above 0.5 and of at most 1.",
+            "abstain_below cannot be 0.5: it should be greater than 0.5.",
         ),
         (
             lambda: Scoring(contrast=math.inf),
             ("--contrast", "inf"),
-            "contrast cannot be inf: it is a number, and finite.",
+            "contrast cannot be inf: it should be a finite number.",
         ),
         (
             lambda: Scoring(texts=("gloss", "sceen")),
@@ -65,7 +65,7 @@ def test_python_and_the_command_line_say_the_same(capsys, tmp_path, make, option
 
 @pytest.mark.parametrize("llms", ["openai:gpt-4o", ("embedded", 7)])
 def test_chat_models_are_a_tuple_of_names(llms):
-    with pytest.raises(UserError, match="tuple of"):
+    with pytest.raises(UserError, match="llms cannot be"):
         Settings(llms=llms)
 
 

@@ -176,7 +176,7 @@ def test_a_span_that_is_not_in_the_text_is_named(file, span):
     ("changes", "message"),
     [
         ({"query": "compund"}, "Did you mean 'compound'?"),
-        ({"top": 0}, "top cannot be 0: it is a whole number of at least 1"),
+        ({"top": 0}, "top cannot be 0: it should be greater than or equal to 1"),
         ({"contrast": -1.0}, "contrast cannot be -1.0"),
         ({"sense": "votes"}, "Did you mean 'vote'?"),
     ],

@@ -75,7 +75,7 @@ def test_queries_are_so_many_at_most_and_at_most_half(tmp_path, queries, each, a
 
 
 def test_there_must_be_at_least_one_query(tmp_path):
-    with pytest.raises(UserError, match="queries cannot be 0: it is a whole number of at least 1"):
+    with pytest.raises(UserError, match="queries cannot be 0"):
         build_benchmark(tmp_path, "en", queries=0)
 
 

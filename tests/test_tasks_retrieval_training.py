@@ -466,7 +466,7 @@ def test_each_of_two_towers_is_trained_on_its_texts(plain, tmp_path, monkeypatch
     [
         ({"soft_negatives": -1}, "soft_negatives cannot be -1"),
         ({"soft_negatives": 0, "hard_negatives": 0}, "must be negatives"),
-        ({"temperature": 0.0}, r"temperature cannot be 0\.0: it is a number above 0"),
+        ({"temperature": 0.0}, r"temperature cannot be 0\.0: it should be greater than 0"),
         ({"temperature": math.nan}, "temperature cannot be nan"),
         ({"query": "spn"}, "Did you mean 'span'"),
     ],

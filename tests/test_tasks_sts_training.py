@@ -296,11 +296,11 @@ def test_groups_of_rare_expressions_are_repeated(built):
     ("changes", "message"),
     [
         ({"objective": "adaptiv"}, "Did you mean 'adaptive'"),
-        ({"temperature": 0.0}, "temperature cannot be 0.0: it is a number above 0"),
+        ({"temperature": 0.0}, "temperature cannot be 0.0: it should be greater than 0"),
         ({"sts_weight": float("nan")}, "sts_weight cannot be nan"),
         ({"miner_margin": -0.1}, "miner_margin cannot be -0.1"),
         ({"margin": -0.1}, "margin cannot be -0.1"),
-        ({"max_length": 7}, "max_length cannot be 7: it is a whole number of at least 8"),
+        ({"max_length": 7}, "max_length cannot be 7: it should be greater than or equal to 8"),
         ({"last_layers": 3}, "last_layers cannot be 3"),
     ],
 )

@@ -282,7 +282,7 @@ def test_a_cross_validation_that_was_stopped_goes_on(
     ("folds", "says"),
     [
         (13, "13 folds need at least 13 compounds; there are 12"),
-        (1, "folds cannot be 1: it is a whole number of at least 2"),
+        (1, "folds cannot be 1: it should be greater than or equal to 2"),
     ],
 )
 def test_folds_that_cannot_be_are_refused(data: Triplets, folds: int, says: str):

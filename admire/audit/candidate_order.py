@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from admire.base.choices import Number, RankQuery, check_setting
+from admire.base.choices import RankQuery
 from admire.base.errors import UserError
+from admire.base.schema import Seed, check_setting
 from admire.data.items import Item, item_keys
 from admire.models.encoders import TextEncoder
 from admire.rankers.scorer import Scoring
@@ -88,7 +89,7 @@ def check_order(
         UserError: the folder is no run, it is damaged, or it is a run of other items; or the seed
             is negative.
     """
-    check_setting("seed", seed, Number(0, whole=True))
+    check_setting("seed", seed, Seed)
     if run:
         return _check_run(items, run, encoder, seed)
     query: RankQuery = "compound" if any(item.sequence for item in items) else "sentence"

@@ -15,9 +15,9 @@ from itertools import islice
 from math import ceil
 from typing import Any, Generic, TypeVar, cast
 
-from admire.base.choices import Number, check_setting
 from admire.base.errors import UserError, needs_extra
 from admire.base.machine import cores
+from admire.base.schema import Count, check_setting
 
 log = logging.getLogger("admire")
 
@@ -64,7 +64,7 @@ class Workers:
     gpus: bool = True
 
     def __post_init__(self) -> None:
-        check_setting("workers", self.count, Number(1, whole=True))
+        check_setting("workers", self.count, Count)
 
 
 def over_workers(

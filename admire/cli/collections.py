@@ -6,7 +6,7 @@ import json as jsonlib
 import logging
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -87,7 +87,7 @@ def search(
         encoder=encoder,
         query=query,
         top=top,
-        texts=tuple(texts.split(",")) if texts else None,
+        texts=cast(Any, tuple(texts.split(",")) if texts else None),
         image_weight=image_weight,
         caption_weight=caption_weight,
         llm=llm,

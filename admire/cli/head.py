@@ -64,10 +64,10 @@ def train_head(
     seed: Seed = 0,
 ) -> None:
     """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %."""
-    from admire.base.choices import check_setting
+    from admire.base.schema import check_setting
     from admire.base.storage import check_folder
     from admire.data.items import read_items
-    from admire.models.head_settings import FOLDS, HeadTraining
+    from admire.models.head_settings import Folds, HeadTraining
     from admire.scores.cards import brief
     from admire.training import compare_heads, open_triplets
     from admire.training import train_head as train
@@ -90,7 +90,7 @@ def train_head(
     if folds is None:
         check_folder(out, "head")
     else:
-        check_setting("folds", folds, FOLDS)
+        check_setting("folds", folds, Folds)
     items = read_items(data, lang)
     triplets, opened = open_triplets(
         items,
@@ -156,9 +156,9 @@ def sweep(
     json: Json = False,
 ) -> None:
     """Train heads over a grid, the paper's 162 settings, and show the ten that validate best."""
-    from admire.base.choices import check_setting
+    from admire.base.schema import check_setting
     from admire.data.items import read_items
-    from admire.models.head_settings import FOLDS, HeadTraining
+    from admire.models.head_settings import Folds, HeadTraining
     from admire.training import PAPER_AXES, compare_heads, head_grid, open_triplets, sweep_heads
 
     given = {
@@ -172,7 +172,7 @@ def sweep(
     axes = PAPER_AXES | {name: values for name, values in given.items() if values}
     settings = head_grid(base, axes)
     if folds is not None:
-        check_setting("folds", folds, FOLDS)
+        check_setting("folds", folds, Folds)
     items = read_items(data, lang)
     triplets, _ = open_triplets(
         items,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from admire.base.choices import Device, SenseMethod, Track, check_setting
+from admire.base.choices import Device, SenseMethod, Track, not_among
 from admire.base.errors import UserError, check_extra
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ def choice(setting: str, choices: Iterable[str], help: str) -> Any:
     words = tuple(choices)
 
     def parse(word: str) -> str:
-        check_setting(setting, word, words)
+        if word not in words:
+            raise UserError(f"{setting} {not_among(word, words)}", setting)
         return word
 
     return typer.Option(

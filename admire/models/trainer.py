@@ -10,18 +10,18 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from errno import EDQUOT, EFBIG, EIO, ENOSPC, EROFS
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from admire.base.choices import Number, check_settings
 from admire.base.errors import UserError, needs_extra
 from admire.base.progress import SECONDS_BETWEEN_LINES
 from admire.base.storage import check_folder, only_writer, replace_folder, unwritable, write_whole
 from admire.models.encoders.hub import from_disk
+from admire.models.head_settings import FitSettings as FitSettings
 
 with needs_extra("finetune", "Fine-tuning"):
     import datasets
@@ -65,43 +65,6 @@ Batches = Literal["random", "like lengths", "no duplicates", "neighbours"]
 - ``no duplicates``: no text twice in a batch, for losses that use other rows' texts as negatives.
 - ``neighbours``: in the order in which the rows are given.
 """
-
-
-@dataclass(frozen=True)
-class FitSettings:
-    """How an encoder is fine-tuned.
-
-    Attributes:
-        batch_size, learning_rate, weight_decay: of AdamW, with a linear schedule.
-        warmup: the share of the steps in which the learning rate rises.
-        epochs: how many there are at most.
-        patience: training stops after this many epochs without a better figure on validation.
-        precision: of the matrix products. bfloat16 takes about 0.6 of the time on processors that
-            support it.
-        seed: of everything that is drawn.
-    """
-
-    batch_size: int = 16
-    learning_rate: float = 2e-5
-    weight_decay: float = 0.01
-    warmup: float = 0.1
-    epochs: int = 10
-    patience: int = 3
-    precision: Literal["float32", "bfloat16"] = "float32"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_settings(
-            self,
-            batch_size=Number(1, whole=True),
-            learning_rate=Number(0, above=True),
-            weight_decay=Number(0),
-            warmup=Number(0, 1, below=True),
-            epochs=Number(1, whole=True),
-            patience=Number(1, whole=True),
-            precision=("float32", "bfloat16"),
-            seed=Number(0, whole=True),
-        )
 
 
 def fine_tune(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from admire.base.choices import Fusion, Gate, Number, check_setting, check_settings
+from admire.base.choices import Fusion, Gate
+from admire.base.schema import Weight, settings
 from admire.data.items import Candidate
 from admire.models.encoders import Vectors
-from admire.senses.meaning import IDIOMATIC, LITERAL, TEXTS
+from admire.senses.meaning import IDIOMATIC, LITERAL, TextRole
 from admire.senses.sense import Sense
 
 Vector = npt.NDArray[np.float32]
@@ -23,7 +22,7 @@ RRF_K = 60
 """What reciprocal rank fusion adds to each rank (Cormack, Clarke and Büttcher 2009)."""
 
 
-@dataclass(frozen=True)
+@settings(frozen=True)
 class Scoring:
     """How similarities become a score.
 
@@ -52,25 +51,12 @@ class Scoring:
             without any text is C, and nothing is subtracted.
     """
 
-    image_weight: float = 1.0
-    caption_weight: float = 1.0
+    image_weight: Weight = 1.0
+    caption_weight: Weight = 1.0
     gate: Gate = "hard"
     contrast: float = 0.0
     standardise: bool = False
-    texts: tuple[str, ...] = ("gloss", "compound")
-
-    def __post_init__(self) -> None:
-        check_settings(
-            self,
-            image_weight=Number(0),
-            caption_weight=Number(0),
-            gate=get_args(Gate),
-            contrast=Number(),
-            standardise=bool,
-            texts=tuple,
-        )
-        for role in self.texts:
-            check_setting("texts", role, TEXTS)
+    texts: tuple[TextRole, ...] = ("gloss", "compound")
 
 
 def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dict[str, float]:
@@ -78,7 +64,7 @@ def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dic
     counted = [role for role in scoring.texts if role in roles]
     idiomatic = [role for role in counted if role in IDIOMATIC]
     literal = [role for role in counted if role in LITERAL]
-    weights = dict.fromkeys([*counted, "compound"], 0.0)
+    weights: dict[str, float] = dict.fromkeys([*counted, "compound"], 0.0)
     if "sequence" in roles:
         weights["sequence"] = 1.0
     if not idiomatic:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
+from typing import Annotated
+
+from pydantic import Field
 
 from admire.base.choices import (
     Device,
     Meanings,
-    Number,
     Precision,
     ProfileName,
     Ranker,
     RankQuery,
     SenseMethod,
     Track,
-    check_setting,
-    check_settings,
 )
 from admire.base.errors import UserError
+from admire.base.schema import Count, Positive, Seed, settings
 from admire.models.llm.chat import IMAGE_SIDE
 from admire.rankers.scorer import Scoring
 from admire.senses.meaning import TEXTS
@@ -27,7 +26,7 @@ from admire.senses.meaning import TEXTS
 OURS = Scoring(contrast=1.0, standardise=True, texts=TEXTS)
 
 
-@dataclass(frozen=True)
+@settings(frozen=True)
 class Settings:
     """What a run is made with. The defaults are the embedded profile.
 
@@ -60,8 +59,8 @@ class Settings:
     """
 
     rankers: tuple[Ranker, ...] = ("embeddings",)
-    shuffles: int = 5
-    image_side: int = IMAGE_SIDE
+    shuffles: Count = 5
+    image_side: Annotated[int, Field(ge=32)] = IMAGE_SIDE
     llms: tuple[str, ...] = ("embedded",)
     encoder: str = "e5"
     caption_encoder: str | None = None
@@ -69,45 +68,18 @@ class Settings:
     precision: Precision = "float32"
     query: RankQuery = "meaning"
     sense: SenseMethod = "auto"
-    votes: int = 5
-    abstain_below: float | None = None
+    votes: Count = 5
+    abstain_below: Annotated[float, Field(gt=0.5, le=1)] | None = None
     meanings: Meanings = "both"
     track: Track | None = None
-    scoring: Scoring = field(default=OURS)
+    scoring: Scoring = OURS
     head: str | Path | None = None
     prompts: str | Path | None = None
     detector: str | Path | None = None
     llm_url: str | None = None
-    seed: int = 0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        check_settings(
-            self,
-            rankers=tuple,
-            shuffles=Number(1, whole=True),
-            image_side=Number(32, whole=True),
-            llms=tuple,
-            encoder=str,
-            caption_encoder=str | None,
-            device=get_args(Device),
-            precision=get_args(Precision),
-            query=get_args(RankQuery),
-            sense=get_args(SenseMethod),
-            votes=Number(1, whole=True),
-            abstain_below=Number(0.5, 1, above=True, optional=True),
-            meanings=get_args(Meanings),
-            track=(*get_args(Track), None),
-            scoring=Scoring,
-            head=str | Path | None,
-            prompts=str | Path | None,
-            detector=str | Path | None,
-            llm_url=str | None,
-            seed=Number(0, whole=True),
-        )
-        if not all(isinstance(name, str) for name in self.llms):
-            raise UserError(f"llms cannot be {self.llms!r}: it is a tuple of names.", "llms")
-        for ranker in self.rankers:
-            check_setting("rankers", ranker, get_args(Ranker))
         if not self.rankers or len(set(self.rankers)) < len(self.rankers):
             raise UserError(
                 f"rankers cannot be {self.rankers!r}: it names one or more, each once.", "rankers"
@@ -125,7 +97,7 @@ class Settings:
         return any(ranker != "embeddings" for ranker in self.rankers)
 
 
-@dataclass(frozen=True)
+@settings(frozen=True)
 class Asking:
     """How chat models are asked, which changes no result.
 
@@ -137,17 +109,9 @@ class Asking:
             is answered, see :class:`admire.models.llm.batches.Desk`.
     """
 
-    parallel: int | None = None
-    budget: float | None = None
+    parallel: Count | None = None
+    budget: Positive | None = None
     batch: bool = False
-
-    def __post_init__(self) -> None:
-        check_settings(
-            self,
-            parallel=Number(1, whole=True, optional=True),
-            budget=Number(0, above=True, optional=True),
-            batch=bool,
-        )
 
 
 PROFILES: dict[ProfileName, Settings] = {

@@ -12,8 +12,9 @@ from typing import get_args
 import numpy as np
 
 from admire.scores.cards import merged
-from admire.base.choices import Fusion, Number, check_setting
+from admire.base.choices import Fusion
 from admire.base.errors import UserError
+from admire.base.schema import Weight, check_setting
 from admire.senses.interpretation import Interpretation
 from admire.data.items import Item, SenseLabel
 from admire.senses.meaning import UNSAID, Meaning
@@ -48,7 +49,7 @@ def fuse(
     started = datetime.now(UTC).isoformat(timespec="seconds")
     paths = [Path(folder) for folder in folders]
     weights = [1.0] * len(paths) if weights is None else weights
-    check_setting("method", method, get_args(Fusion))
+    check_setting("method", method, Fusion)
     runs = read_same(paths)
     _check_weights(weights, len(paths))
     fused = [_fuse_item(rankings, paths, weights, method) for rankings in zip(*runs, strict=True)]
@@ -133,7 +134,7 @@ def _known(rankings: Sequence[Ranking]) -> Item:
 
 def _check_weights(weights: Sequence[float], runs: int) -> None:
     for weight in weights:
-        check_setting("weight", weight, Number(0))
+        check_setting("weight", weight, Weight)
     if len(weights) != runs:
         raise UserError(f"{runs} runs need {runs} weights, not {len(weights)}.", "weight")
     if not any(weights):

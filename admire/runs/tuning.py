@@ -18,10 +18,10 @@ from admire.runs.fusion import read_same
 from admire.data.items import Item
 from admire.runs.past_runs import read_cosines
 from admire.rankers.scorer import (Scores, Scoring, comparable, ensemble, query_weights, rank_names, score)
-from admire.senses.meaning import TEXTS
+from admire.senses.meaning import TEXTS, TextRole
 from admire.senses.sense import Sense
 
-GLOSS = ("gloss", "compound")
+GLOSS: tuple[TextRole, ...] = ("gloss", "compound")
 GATES: tuple[Gate, ...] = ("hard", "soft")
 WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
 """Weights of images and captions that are tried where both are there."""
@@ -104,7 +104,7 @@ def gates(parts: Sequence[pd.DataFrame]) -> tuple[Gate, ...]:
     return GATES if literal.empty or (literal["gloss"] != "").any() else ("hard",)
 
 
-def sides(parts: Sequence[pd.DataFrame]) -> tuple[tuple[str, ...], ...]:
+def sides(parts: Sequence[pd.DataFrame]) -> tuple[tuple[TextRole, ...], ...]:
     """The texts that can be tried on a run's rows: the paper's, and all if there are more."""
     columns = set(parts[0].columns)
     there = [role for role in TEXTS if any(f"{track}_{role}" in columns for track in TRACKS)]
@@ -115,7 +115,7 @@ def scorings(
     tracks: int = 1,
     encoders: int = 1,
     gates: Sequence[Gate] = GATES,
-    sides: Sequence[tuple[str, ...]] = (GLOSS,),
+    sides: Sequence[tuple[TextRole, ...]] = (GLOSS,),
 ) -> tuple[Scoring, ...]:
     """The scorings to try, the paper's first where it is among them.
 
@@ -153,7 +153,7 @@ class _Recorded:
 
     names: list[str]
     sense: Sense
-    roles: list[str]
+    roles: list[TextRole]
     cosines: dict[str, Scores]
 
 

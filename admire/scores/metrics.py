@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from admire.base.choices import Number, check_setting
+from admire.base.schema import Seed, check_setting
 
 METRICS = ("top1", "dcg", "corr_official", "corr_rank")
 SEQUENCE_METRICS = ("item_accuracy", "sense_accuracy")
@@ -285,7 +285,7 @@ def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int 
     Raises:
         UserError: the seed is negative.
     """
-    check_setting("seed", seed, Number(0, whole=True))
+    check_setting("seed", seed, Seed)
     sizes: Counter[int] = Counter()
     taken: Counter[int] = Counter()
     for place, count in places:

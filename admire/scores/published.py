@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pandas as pd
 
-from admire.base.choices import PublishedSet, check_setting
+from admire.base.choices import PublishedSet
 from admire.base.errors import UserError
+from admire.base.schema import check_setting
 from admire.data.items import Item
 from admire.scores.metrics import wilson_interval
 
@@ -69,7 +70,7 @@ def published_systems(name: PublishedSet) -> pd.DataFrame:
     Raises:
         UserError: there is no such set.
     """
-    check_setting("published", name, get_args(PublishedSet))
+    check_setting("published", name, PublishedSet)
     data = _data()
     rows = []
     for one in data["systems"]:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import numpy as np
+from pydantic import Field
 
-from admire.base.choices import Number, check_settings
 from admire.base.errors import UserError, needs_extra
 from admire.base.files import parse_json, read_text
+from admire.base.schema import settings
 from admire.base.storage import check_folder, write_whole
 from admire.data.overlap import digests
 from admire.models.encoders.hub import folder_digest, load_cached_first, resolve_source
 from admire.models.encoders.placement import Placement
+from admire.models.head_settings import FitSettings
 from admire.scores.cards import SAW, check_saw, read_by_detectors
 from admire.senses.sense import Sense, majority
 from admire.senses.uses import LABELS, Setting, Use, context_columns, macro_f1
@@ -31,7 +33,6 @@ with needs_extra("clip", "A fine-tuned detector"):
 if TYPE_CHECKING:
     from admire.data.items import SenseLabel
     from admire.models.encoders import Device
-    from admire.models.trainer import FitSettings
 
 log = logging.getLogger("admire")
 
@@ -195,15 +196,13 @@ def paper_fit(setting: Setting) -> FitSettings:
     Raises:
         UserError: the extra ``finetune`` is missing.
     """
-    from admire.models.trainer import FitSettings
-
     size = {"zero_shot": 32, "one_shot": 4}[setting]
     return FitSettings(
         batch_size=size, learning_rate=2e-5, warmup=0.05, epochs=10, patience=10, seed=4
     )
 
 
-@dataclass(frozen=True)
+@settings(frozen=True)
 class ClassifierTraining:
     """How a classifier is trained; the defaults are the paper's (section 3.3).
 
@@ -214,18 +213,8 @@ class ClassifierTraining:
     """
 
     setting: Setting
-    max_length: int = 128
+    max_length: Annotated[int, Field(ge=8)] = 128
     fit: FitSettings | None = None
-
-    def __post_init__(self) -> None:
-        from admire.models.trainer import FitSettings
-
-        check_settings(
-            self,
-            setting=get_args(Setting),
-            max_length=Number(8, whole=True),
-            fit=FitSettings | None,
-        )
 
 
 def train_classifier(

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from admire.base.choices import Number, check_settings
 from admire.base.errors import UserError, needs_extra
 from admire.base.files import parse_json, read_text
+from admire.base.schema import Count, Positive, Seed, settings
 from admire.base.storage import write_whole
 from admire.data.overlap import digests
 from admire.models.encoders import Query, QueryEncoder, open_encoder
@@ -255,7 +255,7 @@ def open_light_detector(path: Path) -> LightDetector:
 # ------------------------------------------------------------------------------------- training
 
 
-@dataclass(frozen=True)
+@settings(frozen=True)
 class DetectorTraining:
     """How a light detector is trained.
 
@@ -268,19 +268,10 @@ class DetectorTraining:
         seed: of the sample and of the folds.
     """
 
-    per_compound: int = 4
+    per_compound: Count = 4
     neutral: bool = True
-    strength: float = 1e-3
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_settings(
-            self,
-            per_compound=Number(1, whole=True),
-            neutral=bool,
-            strength=Number(0, above=True),
-            seed=Number(0, whole=True),
-        )
+    strength: Positive = 1e-3
+    seed: Seed = 0
 
 
 def sample_items(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Literal, get_args
 
 from admire.data.items import Item, SenseLabel
 from admire.models.llm import ChatModel, Question
@@ -20,10 +21,10 @@ ATTEMPTS = 3
 DEFINITIONS = 2
 """How many definitions of a sense are kept."""
 
-IDIOMATIC = ("gloss", "gloss2", "scene")
-LITERAL = ("literal", "literal2", "literal_scene", "compound")
-TEXTS = IDIOMATIC + LITERAL
+TextRole = Literal["gloss", "gloss2", "scene", "literal", "literal2", "literal_scene", "compound"]
+TEXTS: tuple[TextRole, ...] = get_args(TextRole)
 """What candidates are compared with, by role: definitions and scene of each sense, the compound."""
+IDIOMATIC, LITERAL = TEXTS[:3], TEXTS[3:]
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,15 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from admire.base.choices import check_setting
 from admire.base.errors import UserError, needs_extra
 from admire.base.files import parse_json, regular
 from admire.base.machine import cores
 from admire.base.progress import show_progress
+from admire.base.schema import check_setting
 from admire.base.storage import only_writer, unwritable, write_whole
 from admire.data.items import Item
 from admire.data.submission import Prediction
-from admire.models.head_settings import FOLDS, HeadTraining
+from admire.models.head_settings import Folds, HeadTraining
 from admire.rankers.scorer import Scores, rank_names
 from admire.scores.evaluation import paired_difference, score_items, summarise
 from admire.training.heads import fit_and_test_head, head_scores, warn_of_shared_samples
@@ -141,7 +141,7 @@ def cross_validate_heads(
         UserError: there are fewer compounds than folds, or too few for the soft negatives; and as
             for :func:`sweep_heads`.
     """
-    check_setting("folds", folds, FOLDS)
+    check_setting("folds", folds, Folds)
     parts = _folds(data.compounds, folds, seed)
     jobs = [_Job(one, part) for part in parts for one in settings]
     outcomes = _outcomes(data, jobs, out, processes)

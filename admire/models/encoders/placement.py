@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
-from admire.base.choices import Device, Precision, check_settings
+from admire.base.choices import Device, Precision
 from admire.base.errors import UserError
+from admire.base.schema import settings
 
 if TYPE_CHECKING:
     import torch
@@ -14,15 +14,12 @@ if TYPE_CHECKING:
     from admire.models.encoders.protocols import Vectors
 
 
-@dataclass(frozen=True)
+@settings(frozen=True)
 class Placement:
     """A device and a precision as the user names them; torch is asked at the first use."""
 
     device: Device = "auto"
     precision: Precision = "float32"
-
-    def __post_init__(self) -> None:
-        check_settings(self, device=get_args(Device), precision=get_args(Precision))
 
     def resolve(self) -> tuple[torch.device, torch.dtype]:
         """The same as torch's own objects.

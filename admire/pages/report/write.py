@@ -6,11 +6,11 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import get_args
 from urllib.parse import quote
 
-from admire.base.choices import Images, check_setting
+from admire.base.choices import Images
 from admire.base.errors import UserError, check_extra
+from admire.base.schema import check_setting
 from admire.base.storage import note_addition, write_whole
 from admire.models.llm.pictures import image_size
 from admire.pages.report.audited import run_audits
@@ -54,7 +54,7 @@ def write_report(
         UserError: a run cannot be read, they are not of one kind, the file cannot be written, or a
             package is missing.
     """
-    check_setting("images", images, get_args(Images))
+    check_setting("images", images, Images)
     paths, out = [Path(run) for run in runs], Path(out)
     check_report(out)
     kinds = {_kind(path) for path in paths}

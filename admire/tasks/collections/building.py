@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from admire.base.choices import ENGINES, Device, EngineName, check_setting
+from admire.base.choices import Device, EngineName
 from admire.base.errors import UserError
+from admire.base.schema import check_setting
 from admire.base.storage import (
     check_folder,
     mark_folder,
@@ -149,7 +150,7 @@ def write_index(
         UserError: something of the source cannot be used, there is nothing to search, another
             process writes the same index, or the folder holds something else or cannot be written.
     """
-    check_setting("engine", engine, ENGINES)
+    check_setting("engine", engine, EngineName)
     _check_engine(engine)
     check_folder(out, "index")
     work = out.resolve().with_name(f"{out.resolve().name}.unfinished")

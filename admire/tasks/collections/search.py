@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast, get_args
+from typing import cast
 
-from admire.base.choices import Number, QueryText, check_setting, check_settings
+from admire.base.choices import QueryText
 from admire.base.errors import UserError
+from admire.base.schema import Count, Weight, settings
 from admire.data.items import Candidate, Item
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
@@ -16,15 +17,15 @@ from admire.rankers.scorer import Scoring, query_weights
 from admire.rankers.settings import OURS
 from admire.senses import Detector
 from admire.senses.interpretation import Interpretation
-from admire.senses.meaning import TEXTS
+from admire.senses.meaning import TextRole
 from admire.tasks.collections.building import check_encoder
 from admire.tasks.collections.index import Index, index_texts, open_index
 from admire.tasks.collections.sources import read_texts
 from admire.tasks.retrieval.passages import locate
-from admire.tasks.retrieval.queries import QUERY_SETTINGS, QuerySettings, understand
+from admire.tasks.retrieval.queries import QuerySettings, understand
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings(frozen=True, kw_only=True)
 class SearchSettings(QuerySettings):
     """How a collection is searched.
 
@@ -42,24 +43,10 @@ class SearchSettings(QuerySettings):
 
     encoder: str | None = None
     query: QueryText = "meaning"
-    top: int = 10
-    texts: tuple[str, ...] | None = None
-    image_weight: float | None = None
-    caption_weight: float | None = None
-
-    def __post_init__(self) -> None:
-        check_settings(
-            self,
-            encoder=str | None,
-            query=get_args(QueryText),
-            top=Number(1, whole=True),
-            texts=tuple | None,
-            image_weight=Number(0, optional=True),
-            caption_weight=Number(0, optional=True),
-            **QUERY_SETTINGS,
-        )
-        for role in self.texts or ():
-            check_setting("texts", role, TEXTS)
+    top: Count = 10
+    texts: tuple[TextRole, ...] | None = None
+    image_weight: Weight | None = None
+    caption_weight: Weight | None = None
 
     def scoring_for(self, index: Index) -> Scoring:
         """How similarities become a score: as in rank where there are pictures."""

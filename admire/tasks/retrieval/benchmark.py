@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from admire.base.choices import Number, check_setting
 from admire.base.errors import UserError
+from admire.base.schema import Count, check_setting
 from admire.base.storage import replace_folder
 from admire.data.items import Item
 from admire.senses.uses import read_idiomaticity
@@ -52,7 +52,7 @@ def build_benchmark(
     Raises:
         UserError: a file is missing or cannot be used, or has nothing in this language.
     """
-    check_setting("queries", queries, Number(1, whole=True))
+    check_setting("queries", queries, Count)
     a, b = folder / "subtask_a", folder / "subtask_b"
     items = read_idiomaticity(a / "train_zero_shot.csv") + read_idiomaticity(
         a / "train_one_shot.csv"

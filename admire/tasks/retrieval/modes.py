@@ -7,7 +7,8 @@ from typing import Literal, get_args
 SplitName = Literal["train", "val", "test"]
 SPLITS: tuple[str, ...] = get_args(SplitName)
 
-USAGES = ("literal", "idiomatic", "simplification", "sense", "distractor")
+Usage = Literal["literal", "idiomatic", "simplification", "sense", "distractor"]
+USAGES: tuple[Usage, ...] = get_args(Usage)
 """Usages of documents. ``distractor`` is ours: a paraphrase that misses the meaning and is relevant
 to no query. IdioLink's own files have none."""
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from admire.base.choices import check_setting
 from admire.base.errors import UserError, check_extra
 from admire.base.files import check_object, json_rows, read_text
+from admire.base.schema import check_setting
 from admire.base.storage import write_whole
 from admire.models.encoders.hub import local_folder
-from admire.tasks.retrieval.modes import SPLITS, USAGES
+from admire.tasks.retrieval.modes import SPLITS, USAGES, Usage
 
 MEANS_THE_SAME = {
     "literal": ("literal",),
@@ -120,7 +120,7 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
             is left of the split.
     """
     for usage in usages:
-        check_setting("usage", usage, USAGES)
+        check_setting("usage", usage, Usage)
     found = []
     for name, allowed in (("queries", tuple(MEANS_THE_SAME)), ("indexes", USAGES)):
         found.append(read_passages(_file(source, split, name), allowed))

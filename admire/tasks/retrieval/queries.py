@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
-from admire.base.choices import Allowed, Device, Meanings, Number, SenseMethod
+from admire.base.choices import Device, Meanings, SenseMethod
+from admire.base.schema import Seed, Weight, settings
 from admire.data.items import Item
 from admire.models.llm import ChatModel, open_llm
 from admire.prompts import Prompts
@@ -16,7 +15,7 @@ from admire.senses import Detector
 from admire.senses.interpretation import Interpretation, interpret
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings(frozen=True, kw_only=True)
 class QuerySettings:
     """What retrieval and search have in common.
 
@@ -35,29 +34,16 @@ class QuerySettings:
     llm: str = "embedded"
     llm_url: str | None = None
     sense: SenseMethod = "auto"
-    contrast: float | None = None
+    contrast: Weight | None = None
     lang: str = "en"
     prompts: str | Path | None = None
     device: Device = "auto"
-    seed: int = 0
+    seed: Seed = 0
 
     @property
     def scoring(self) -> Scoring:
         """How the similarities to gloss and expression become a score."""
         return Scoring(gate="soft", contrast=self.contrast or 0.0, standardise=True)
-
-
-QUERY_SETTINGS: dict[str, Allowed] = {
-    "llm": str,
-    "llm_url": str | None,
-    "sense": get_args(SenseMethod),
-    "contrast": Number(0, optional=True),
-    "lang": str,
-    "prompts": str | Path | None,
-    "device": get_args(Device),
-    "seed": Number(0, whole=True),
-}
-"""What these settings may be, for :func:`admire.base.choices.check_settings`."""
 
 
 def understand(

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import pandas as pd
+from pydantic import Field
 
-from admire.base.choices import Number, check_settings
 from admire.base.errors import UserError
+from admire.base.schema import Weight, settings
 from admire.data.items import Item, SenseLabel
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
 from admire.senses.interpretation import Interpretation
 from admire.tasks.retrieval import retrievers
 from admire.tasks.retrieval.evaluation import Similarities, score_queries, summarise_queries
-from admire.tasks.retrieval.modes import COMPARED, FORMATS, SPLITS, Compared, Format, SplitName
+from admire.tasks.retrieval.modes import Compared, Format, SplitName
 from admire.tasks.retrieval.passages import Split, read_split
-from admire.tasks.retrieval.queries import QUERY_SETTINGS, QuerySettings, understand
+from admire.tasks.retrieval.queries import QuerySettings, understand
 
 log = logging.getLogger("admire")
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings(frozen=True, kw_only=True)
 class RetrieveSettings(QuerySettings):
     """What is retrieved, and how.
 
@@ -44,22 +45,10 @@ class RetrieveSettings(QuerySettings):
     usage: tuple[str, ...] = ()
     gold: bool = False
     instruction_format: Format = "auto"
-    k1: float | None = None
-    b: float | None = None
+    k1: Weight | None = None
+    b: Annotated[float, Field(ge=0, le=1)] | None = None
 
     def __post_init__(self) -> None:
-        check_settings(
-            self,
-            encoder=str,
-            query=COMPARED,
-            split=SPLITS,
-            usage=tuple,
-            gold=bool,
-            instruction_format=FORMATS,
-            k1=Number(0, optional=True),
-            b=Number(0, 1, optional=True),
-            **QUERY_SETTINGS,
-        )
         if self.encoder == "bm25" and self.query not in ("sentence", "span"):
             raise UserError(
                 f"BM25 cannot compare by '{self.query}'. Use 'sentence' or 'span'.", "query"

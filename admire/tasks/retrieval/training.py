@@ -6,18 +6,20 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
-from admire.base.choices import Device, Number, check_setting, check_settings
+from admire.base.choices import Device
 from admire.base.errors import UserError, needs_extra
+from admire.base.schema import Count, Positive, check_setting, settings
 from admire.base.storage import check_folder
 from admire.models.encoders.families import open_trainable
 from admire.models.encoders.sentence import SentenceEncoder, document_prompt, query_prompt
 from admire.tasks.retrieval import evaluation, retrievers
-from admire.tasks.retrieval.modes import FORMATS, MODES, Format, Mode
+from admire.tasks.retrieval.modes import Format, Mode
 from admire.tasks.retrieval.passages import Passage, Split, relevant
 
 with needs_extra("finetune", "Fine-tuning"):
@@ -32,7 +34,7 @@ with needs_extra("finetune", "Fine-tuning"):
 log = logging.getLogger("admire")
 
 
-@dataclass(frozen=True)
+@settings(frozen=True)
 class RetrieverTraining:
     """How an encoder is fine-tuned for retrieval.
 
@@ -50,23 +52,13 @@ class RetrieverTraining:
 
     query: Mode = "sentence"
     instruction_format: Format = "auto"
-    soft_negatives: int = 3
-    hard_negatives: int = 3
+    soft_negatives: Annotated[int, Field(ge=0)] = 3
+    hard_negatives: Annotated[int, Field(ge=0)] = 3
     positive_in_denominator: bool = False
-    temperature: float = 1.0
+    temperature: Positive = 1.0
     fit: FitSettings = field(default_factory=FitSettings)
 
     def __post_init__(self) -> None:
-        check_settings(
-            self,
-            query=MODES,
-            instruction_format=FORMATS,
-            soft_negatives=Number(0, whole=True),
-            hard_negatives=Number(0, whole=True),
-            positive_in_denominator=bool,
-            temperature=Number(0, above=True),
-            fit=FitSettings,
-        )
         if self.soft_negatives + self.hard_negatives < 1:
             raise UserError(
                 "There must be negatives, soft or hard.", "soft_negatives", "hard_negatives"
@@ -213,7 +205,7 @@ def train_retrievers(
         UserError: the encoder cannot be trained, ``out`` cannot be written, or see
             :func:`train_retriever`.
     """
-    check_setting("seeds", seeds, Number(1, whole=True))
+    check_setting("seeds", seeds, Count)
     first = settings.fit.seed
     folders = {
         seed: out / f"seed-{seed}" if seeds > 1 else out for seed in range(first, first + seeds)

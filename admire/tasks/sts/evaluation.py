@@ -7,13 +7,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pandas as pd
 
-from admire.base.choices import check_setting
 from admire.base.errors import UserError
+from admire.base.schema import check_setting
 from admire.base.storage import write_whole
 from admire.models.encoders import TextEncoder
 from admire.models.llm import ChatModel, Question, ask_each
@@ -149,7 +148,7 @@ def write_similarities(
     Raises:
         UserError: a pair was not rated, or the file cannot be written.
     """
-    check_setting("setting", setting, get_args(TrainingSetting))
+    check_setting("setting", setting, TrainingSetting)
     missing = [pair.name for pair in pairs if (pair.first, pair.second) not in similarities]
     if missing:
         raise UserError(

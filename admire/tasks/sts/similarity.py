@@ -6,11 +6,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 import pandas as pd
 
-from admire.base.choices import Device, Number, check_settings
+from admire.base.choices import Device
+from admire.base.schema import Seed, settings
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.encoders.cached import CachedEncoder
 from admire.models.encoders.sentence import SentenceEncoder
@@ -23,7 +23,7 @@ from admire.tasks.sts.pairs import Pair
 log = logging.getLogger("admire")
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings(frozen=True, kw_only=True)
 class SimilaritySettings:
     """What measures similarity.
 
@@ -41,18 +41,7 @@ class SimilaritySettings:
     llm_url: str | None = None
     device: Device = "auto"
     prompts: str | Path | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_settings(
-            self,
-            encoder=str,
-            llm=str | None,
-            llm_url=str | None,
-            device=get_args(Device),
-            prompts=str | Path | None,
-            seed=Number(0, whole=True),
-        )
+    seed: Seed = 0
 
 
 @dataclass(frozen=True)

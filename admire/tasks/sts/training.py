@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
-from admire.base.choices import Number, check_settings
 from admire.base.errors import UserError, needs_extra
+from admire.base.schema import Count, Positive, Weight, settings
 from admire.models.encoders.sentence import SentenceEncoder, query_prompt
 from admire.tasks.sts import mwes
 from admire.tasks.sts.evaluation import compare, correlate
-from admire.tasks.sts.objectives import FROM_PAIRS, OBJECTIVES, TRIPLET_LOSSES, Objective
+from admire.tasks.sts.objectives import FROM_PAIRS, TRIPLET_LOSSES, Objective
 from admire.tasks.sts.pairs import Group, Pair
 from admire.tasks.sts.rows import (
     TrainingData,
@@ -52,7 +53,7 @@ BATCHES: dict[Objective, Batches] = {
 }
 
 
-@dataclass(frozen=True)
+@settings(frozen=True)
 class SentenceTraining:
     """How a sentence encoder is fine-tuned.
 
@@ -78,32 +79,16 @@ class SentenceTraining:
     """
 
     objective: Objective = "adaptive"
-    miner_margin: float = 0.4
-    margin: float | None = None
-    temperature: float = 0.05
-    last_layers: int = 1
-    max_length: int | None = None
+    miner_margin: Weight = 0.4
+    margin: Weight | None = None
+    temperature: Positive = 0.05
+    last_layers: Annotated[int, Field(ge=1, le=2)] = 1
+    max_length: Annotated[int, Field(ge=8)] | None = None
     mwe_tokens: bool = False
-    token_rate: float = 1e-3
-    repeat: int = 1
-    sts_weight: float = 1.0
+    token_rate: Positive = 1e-3
+    repeat: Count = 1
+    sts_weight: Positive = 1.0
     fit: FitSettings = field(default_factory=FitSettings)
-
-    def __post_init__(self) -> None:
-        check_settings(
-            self,
-            objective=OBJECTIVES,
-            miner_margin=Number(0),
-            margin=Number(0, optional=True),
-            temperature=Number(0, above=True),
-            last_layers=Number(1, 2, whole=True),
-            max_length=Number(8, whole=True, optional=True),
-            mwe_tokens=bool,
-            token_rate=Number(0, above=True),
-            repeat=Number(1, whole=True),
-            sts_weight=Number(0, above=True),
-            fit=FitSettings,
-        )
 
 
 def train_sentences(

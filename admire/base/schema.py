@@ -1,0 +1,128 @@
+"""Settings and rows as pydantic classes, and one wording of what is wrong with a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cache, partial, wraps
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import pydantic.dataclasses
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from admire.base.choices import not_among
+from admire.base.errors import UserError
+
+__all__ = [
+    "Count",
+    "Positive",
+    "Seed",
+    "Weight",
+    "check_setting",
+    "complaint",
+    "read_as",
+    "settings",
+]
+
+T = TypeVar("T")
+
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0)]
+Weight = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+"""Nothing is converted: a text is no number, and True is not 1. Numbers are finite."""
+
+SHOWN = 80
+"""How many characters of a wrong value a message shows."""
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as settings
+else:
+
+    def settings(cls: type | None = None, **options: Any) -> Any:
+        """As :func:`dataclasses.dataclass`, but fields are checked when an instance is made.
+
+        A wrong value is a UserError that has the field's name among its ``settings``.
+        """
+        if cls is None:
+            return partial(settings, **options)
+        made = pydantic.dataclasses.dataclass(cls, config=STRICT, **options)
+        made.__init__ = _raising_user_errors(made.__init__)
+        return made
+
+
+def _raising_user_errors(init: Callable[..., None]) -> Callable[..., None]:
+    @wraps(init)
+    def checked(self: Any, *values: Any, **named: Any) -> None:
+        try:
+            init(self, *values, **named)
+        except ValidationError as error:
+            place = error.errors()[0]["loc"][0]  # a number for arguments without a name
+            name = fields(self)[place].name if isinstance(place, int) else place
+            raise UserError(f"{name} {complaint(error)}", name) from None
+
+    return checked
+
+
+def check_setting(name: str, value: object, kind: Any) -> None:
+    """Check one argument as a field of a settings class is checked.
+
+    Raises:
+        UserError: it cannot have this value.
+    """
+    try:
+        adapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise UserError(f"{name} {complaint(error)}", name) from None
+
+
+def read_as(kind: Callable[..., T], value: object, where: object) -> T:
+    """What a file or a reply says, as a pydantic model or any other type that pydantic can check.
+
+    Args:
+        value: the content: Python values, or JSON as text or bytes.
+        where: what the message begins with: the file and, if there is one, the row.
+
+    Raises:
+        UserError: a field is missing, unknown or has a value that it cannot have.
+    """
+    try:
+        rules: TypeAdapter[T] = adapter(kind)
+        if isinstance(value, str | bytes):
+            return rules.validate_json(value)
+        return rules.validate_python(value)
+    except ValidationError as error:
+        field = ".".join(str(step) for step in error.errors()[0]["loc"])
+        field = re.sub(r"\.(\d+)", r"[\1]", field)
+        raise UserError(f"{where}{field and f', {field}'}: {complaint(error)}") from None
+
+
+def complaint(error: ValidationError) -> str:
+    """What is wrong with the first wrong value, after the name of its field: "cannot be 0: …"."""
+    details = error.errors()
+    kind, value, message = (details[0][key] for key in ("type", "input", "msg"))
+    if kind == "literal_error":
+        words = re.findall(r"'([^']*)'", details[0]["ctx"]["expected"])
+        return not_among(value, words)
+    if message.startswith("Input should be "):
+        # Each branch of a union has an error of its own.
+        needed = [one["msg"] for one in details if one["input"] is value]
+        either = " or ".join(m.removeprefix("Input should be ") for m in dict.fromkeys(needed))
+        shown = repr(value)
+        shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
+        return f"cannot be {shown}: it should be {either}."
+    if kind == "missing":
+        return "is missing."
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return "is unknown here."
+    return f"{message.removeprefix('Value error, ').rstrip('.')}."
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """The strict validator of a type; pydantic models and settings classes have their own rules."""
+    own = hasattr(kind, "__pydantic_config__") or hasattr(kind, "model_config")
+    return TypeAdapter(kind) if own else TypeAdapter(kind, config=STRICT)
