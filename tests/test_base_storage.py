@@ -1,18 +1,51 @@
-"""Files that appear whole, and one process at a time: full disks, kills."""
+"""Files and folders that appear whole, only admire's own folders replaced, one writer at a time."""
 
 from __future__ import annotations
 
-import errno
-import os
-import sqlite3
+import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from admire.base.errors import UserError
-from admire.base.storage import alone, cache_dir, write_whole
+from admire.base.storage import (
+    MARKER,
+    cache_dir,
+    check_addition,
+    check_folder,
+    note_addition,
+    only_writer,
+    replace_folder,
+    write_whole,
+)
+
+
+def content(folder: Path) -> dict[str, str]:
+    """The text of every file below a folder but markers, hidden ones and leftovers included."""
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != MARKER
+    }
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Files may not grow beyond a thousand bytes: what a write to a full disk does."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+# ------------------------------------------------------------------------------------------ files
 
 
 def write(path: Path, text: str = "new") -> None:
@@ -20,26 +53,9 @@ def write(path: Path, text: str = "new") -> None:
         file.write(text)
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-# -------------------------------------------------------------------------------- write_whole
-
-
-def test_a_file_is_written_with_the_folders_it_needs(tmp_path):
-    path = tmp_path / "one" / "two" / "out.tsv"
-    write(path, "text")
-    assert path.read_text() == "text"
-    assert names(path.parent) == ["out.tsv"]
-
-
-def test_text_is_utf8_with_its_line_ends_unchanged(tmp_path):
-    write(tmp_path / "out.txt", "não\r\nκ\n\r")
-    assert (tmp_path / "out.txt").read_bytes() == "não\r\nκ\n\r".encode()
-
-
-def test_bytes_are_written_as_they_are(tmp_path):
+def test_a_file_is_written_as_it_is_with_the_folders_it_needs(tmp_path):
+    write(tmp_path / "one" / "two" / "out.txt", "não\r\nκ\n\r")
+    assert (tmp_path / "one" / "two" / "out.txt").read_bytes() == "não\r\nκ\n\r".encode()
     with write_whole(tmp_path / "out.bin", "wb") as file:
         file.write(b"\x00\xff\r\n")
     assert (tmp_path / "out.bin").read_bytes() == b"\x00\xff\r\n"
@@ -52,53 +68,41 @@ def test_nobody_sees_the_new_file_before_it_is_complete(tmp_path):
         file.write("half")
         file.flush()
         assert path.read_text() == "old"
-    assert path.read_text() == "half"
+    assert content(tmp_path) == {"out.txt": "half"}
 
 
-@pytest.mark.parametrize("failure", [ValueError("mine"), KeyboardInterrupt(), UserError("mine")])
-def test_an_exception_in_the_body_leaves_the_old_file_and_nothing_else(tmp_path, failure):
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), UserError("mine")])
+def test_an_exception_leaves_the_old_file_and_nothing_else(tmp_path, failure):
     path = tmp_path / "out.txt"
     path.write_text("old")
-
-    def fail() -> None:
-        with write_whole(path) as file:
-            file.write("half")
-            raise failure
-
-    with pytest.raises(type(failure)) as caught:
-        fail()
-    assert caught.value is failure
-    assert path.read_text() == "old"
-    assert names(tmp_path) == ["out.txt"]
+    with pytest.raises(type(failure)), write_whole(path) as file:  # noqa: PT012
+        file.write("half")
+        raise failure
+    assert content(tmp_path) == {"out.txt": "old"}
 
 
-def test_a_full_disk_is_reported_and_leaves_the_old_file(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_leaves_the_old_file(tmp_path):
     path = tmp_path / "out.txt"
     path.write_text("old")
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"out\.txt.*No space left"):
-        write(path)
-    assert path.read_text() == "old"
-    assert names(tmp_path) == ["out.txt"]
+    with full_disk(), pytest.raises(UserError, match=r"out\.txt: .*too large.* Free space"):
+        write(path, "new" * 100_000)
+    assert content(tmp_path) == {"out.txt": "old"}
 
 
-def test_a_write_that_fails_half_way_is_reported_and_leaves_the_old_file(tmp_path):
-    resource = pytest.importorskip("resource")
-    path = tmp_path / "out.txt"
-    path.write_text("old")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    try:
-        with pytest.raises(UserError, match=r"out\.txt.*File too large"):
-            write(path, "new" * 100_000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert path.read_text() == "old"
-    assert names(tmp_path) == ["out.txt"]
+def test_what_a_killed_process_left_is_written_over(tmp_path):
+    killed = f"""
+import os, signal
+from pathlib import Path
+from admire.base.storage import replace_folder, write_whole
+with replace_folder(Path({str(tmp_path)!r}) / "folder", "index") as part:
+    with write_whole(part / "a.txt") as file, write_whole(Path({str(tmp_path)!r}) / "b.txt"):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", killed], check=False)
+    assert content(tmp_path)  # half-written files
+    replace(tmp_path / "folder")
+    write(tmp_path / "b.txt")
+    assert content(tmp_path) == {"b.txt": "new"} | {f"folder/{k}": v for k, v in whole().items()}
 
 
 @pytest.mark.parametrize("below", ["out.txt", "new/out.txt"])
@@ -106,66 +110,159 @@ def test_a_folder_that_may_not_be_written_to_is_named(locked_folder, below):
     with pytest.raises(UserError, match="Permission denied") as caught:
         write(locked_folder / below)
     assert str(locked_folder / below) in str(caught.value)
-    assert names(locked_folder) == ["out.txt"]
-    assert (locked_folder / "out.txt").read_text() == "old"
+    assert content(locked_folder) == {"out.txt": "old"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["file/out.txt", "file/deeper/out.txt", "n" * 300, "folder"],
-    ids=["below a file", "far below a file", "too long a name", "a folder"],
-)
+@pytest.mark.parametrize("name", ["file/out.txt", "n" * 300, "folder"])
 def test_a_path_that_cannot_be_a_file_is_refused(tmp_path, name):
     (tmp_path / "file").write_text("old")
     (tmp_path / "folder").mkdir()
     with pytest.raises(UserError) as caught:
         write(tmp_path / name)
     assert str(tmp_path / name) in str(caught.value)
-    assert names(tmp_path) == ["file", "folder"]
-    assert (tmp_path / "file").read_text() == "old"
+    assert content(tmp_path) == {"file": "old"}
 
 
-# -------------------------------------------------------------------------------- cache folder
+# ---------------------------------------------------------------------------------------- folders
 
 
-def test_the_cache_folder_follows_the_environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path))
-    assert cache_dir() == tmp_path
+def replace(folder: Path, text: str = "new", what: str = "index") -> None:
+    with replace_folder(folder, what) as part:
+        (part / "below").mkdir()
+        (part / "below" / "a.txt").write_text(text)
+        (part / "b.txt").write_text(text)
 
 
-@pytest.mark.parametrize("value", ["", None])
-def test_the_cache_folder_is_the_users_where_none_is_set(monkeypatch, value):
-    monkeypatch.delenv("ADMIRE_CACHE")
-    if value is not None:
-        monkeypatch.setenv("ADMIRE_CACHE", value)
-    assert cache_dir().is_absolute()
-    assert "admire" in cache_dir().parts
+def whole(text: str = "new") -> dict[str, str]:
+    return {"below/a.txt": text, "b.txt": text}
 
 
-# --------------------------------------------------------------------------------------- alone
+@pytest.mark.parametrize("before", ["absent", "empty", "admire's own"])
+def test_a_folder_that_nobody_would_miss_is_replaced(tmp_path, before):
+    folder = tmp_path / "new" / "place"
+    if before == "empty":
+        folder.mkdir(parents=True)
+    elif before == "admire's own":
+        replace(folder, "old")
+    replace(folder)
+    assert content(folder) == whole()
+    assert list(folder.parent.iterdir()) == [folder]
+    marker = json.loads((folder / MARKER).read_text())
+    assert marker == {"what": "index", "holds": ["b.txt", "below"]}
 
 
-def test_one_at_a_time_is_in_the_block_and_a_kill_lets_the_next_one_in(tmp_path):
-    path = tmp_path / "folder" / "lock.sqlite"
+def thesis(folder: Path) -> str:
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years of work")
+    return "thesis.txt"
+
+
+def note_in_an_index(folder: Path) -> str:
+    replace(folder, "old")
+    (folder / "thesis.txt").write_text("years of work")
+    return "thesis.txt"
+
+
+def other_kind(folder: Path) -> str:
+    replace(folder, "old", "run")
+    return "holds a run"
+
+
+def damaged_marker(folder: Path) -> str:
+    replace(folder, "old")
+    (folder / MARKER).write_text('{"what": "index"')
+    return MARKER
+
+
+def file(folder: Path) -> str:
+    folder.write_text("years of work")
+    return "is a file"
+
+
+@pytest.mark.parametrize("make", [thesis, note_in_an_index, other_kind, damaged_marker, file])
+def test_anything_else_is_refused_and_left_alone(tmp_path, make: Callable[[Path], str]):
+    folder = tmp_path / "place"
+    says = make(folder)
+    before = content(tmp_path)
+    for refused in (lambda: replace(folder), lambda: check_folder(folder, "index")):
+        with pytest.raises(UserError, match="place") as error:
+            refused()
+        assert says in str(error.value)
+        assert "another place for the index" in str(error.value)
+        assert error.value.settings == ("out",)
+    assert content(tmp_path) == before
+
+
+def test_files_may_be_added_to_a_folder_that_holds_others(tmp_path):
+    note_in_an_index(tmp_path / "place")
+    check_addition(tmp_path / "place", "index")
+    (tmp_path / "place" / "thesis.txt").unlink()
+    note_addition(tmp_path / "place" / "report.html")
+    (tmp_path / "place" / "report.html").write_text("a page")
+    replace(tmp_path / "place")
+    assert content(tmp_path / "place") == whole()
+    note_addition(tmp_path / "report.html")  # no folder of admire's
+    assert not (tmp_path / MARKER).exists()
+
+
+@pytest.mark.parametrize("failure", [ValueError("mine"), KeyboardInterrupt()])
+def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path, failure):
+    folder = tmp_path / "place"
+    replace(folder, "old")
+    with pytest.raises(type(failure)), replace_folder(folder, "index") as part:  # noqa: PT012
+        (part / "half.txt").write_text("half")
+        raise failure
+    assert content(tmp_path) == {f"place/{name}": text for name, text in whole("old").items()}
+
+
+def test_a_full_disk_leaves_the_old_folder_and_the_message_names_it(tmp_path):
+    folder = tmp_path / "place"
+    replace(folder, "old")
+    with full_disk(), pytest.raises(UserError) as error:
+        replace(folder, "new" * 1000)
+    assert str(error.value).startswith(f"{folder}: cannot be written (File too large)")
+    with full_disk(), pytest.raises(UserError) as error, replace_folder(folder, "index") as part:
+        write(part / "vectors.npy", "new" * 1000)
+    assert str(error.value).startswith(f"{folder / 'vectors.npy'}: cannot be written")
+    assert content(tmp_path) == {f"place/{name}": text for name, text in whole("old").items()}
+
+
+# ------------------------------------------------------------------------------------- one writer
+
+
+def test_two_commands_cannot_write_to_one_place_and_a_kill_frees_it(tmp_path):
+    place = tmp_path / "run"
     code = f"""
 import sys, time
 from pathlib import Path
-from admire.base.storage import alone
-with alone(Path({str(path)!r}), "working"):
+from admire.base.storage import only_writer
+with only_writer(Path({str(place)!r})):
     print("in", flush=True)
     time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout
         other.stdout.readline()
-        with pytest.MonkeyPatch.context() as patch:
-            connect = sqlite3.connect
-            patch.setattr(
-                "sqlite3.connect",
-                lambda path, **more: connect(path, isolation_level=None, timeout=0),
-            )
-            with pytest.raises(UserError, match="Another run is working"), alone(path, "working"):
-                pass
+        for refused in (lambda: only_writer(place).__enter__(), lambda: replace(place)):
+            with pytest.raises(UserError, match="run: two commands cannot write to one place"):
+                refused()
+        replace(tmp_path / "other")
         other.kill()
-    with alone(path, "working"):
-        pass
+    with only_writer(place):
+        replace(place)  # one command may enter again
+    assert content(place) == whole()
+
+
+def test_a_cache_folder_that_cannot_hold_locks_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UserError, match=r"cannot be locked .* set ADMIRE_CACHE"):
+        replace(tmp_path / "run")
+
+
+def test_the_cache_folder_follows_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path))
+    assert cache_dir() == tmp_path
+    monkeypatch.setenv("ADMIRE_CACHE", "")
+    assert cache_dir().is_absolute()
+    assert "admire" in cache_dir().parts

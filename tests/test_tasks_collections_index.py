@@ -346,25 +346,6 @@ def test_things_are_removed_by_name_and_pattern(monkeypatch, tmp_path: Path, pic
     assert {path.name for path in (tmp_path / "index/shards").iterdir()} == {"00002", "00003"}
 
 
-def test_an_index_is_changed_by_one_process_at_a_time(tmp_path: Path, pictures):
-    write_index(pictures, PictureEncoder(), tmp_path / "index")
-
-    def meanwhile() -> None:
-        for change in (
-            lambda: write_index(pictures, PictureEncoder(), tmp_path / "index"),
-            lambda: remove_from_index(["red.png"], tmp_path / "index"),
-        ):
-            with pytest.raises(UserError, match=r"Another run is writing to .*index"):
-                change()
-
-    encoder = Counting("new", meanwhile)
-    put(pictures, {"new.png": "new"})
-    assert add_to_index(pictures, encoder, tmp_path / "index").new == 1
-
-
-# ------------------------------------------------------------------------- what cannot be done
-
-
 def test_nothing_foreign_is_lost_to_an_index(tmp_path: Path, texts):
     """Once, a folder with thesis.txt in it came back without it."""
     folder = tmp_path / "work"

@@ -6,14 +6,12 @@ import logging
 import os
 import re
 import socket
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from math import ceil
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar
 
 from admire.base.errors import UserError, needs_extra
 from admire.base.machine import cores
@@ -25,8 +23,8 @@ Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 
 AHEAD = 2
-"""How many units for each worker may be done, or begun, behind one that takes long. Their results
-wait in memory, because they are given back in order."""
+"""Units per worker that are started ahead of the oldest unfinished one. Their results wait in
+memory, because they are given back in order."""
 
 TRIES = 3
 """How many workers a unit may cost. One that fits into no machine would cost them all."""
@@ -42,7 +40,7 @@ SURROUNDINGS = {
 """Ray's settings, which it reads from the environment when it is imported."""
 
 PATIENCE = 60.0
-"""Seconds without any worker after which it is said that they wait for room in the cluster."""
+"""Seconds without any result after which it is said that workers wait for room in the cluster."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +68,17 @@ class Workers:
 def over_workers(
     units: Iterable[Unit], open_worker: Callable[[], Callable[[Unit], Result]], workers: Workers
 ) -> Generator[Result, None, None]:
-    """Have the workers do all units, and yield what comes of each, in the units' order.
+    """Have the workers do all units, and yield the results in the units' order.
 
-    Units are read as they are needed; where there are none, no worker is started. A worker that is
-    lost, with its machine or for lack of memory, costs its unit, which another does from the
-    beginning. Where a unit ends in an error, those before it are done and yielded, and then it is
-    raised, as in one process. What workers warn of in a unit is said here, once.
+    Units are read as they are needed; where there are none, no worker is started. If a worker is
+    lost, with its machine or for lack of memory, Ray restarts it, and its unit is done again. If a
+    unit ends in an error, the results before it are yielded, and then the error is raised, as in
+    one process. Warnings of workers are logged here, each once.
 
     Args:
-        open_worker: opens models in each worker, which the program has opened, too, and gives the
-            function that does a unit. It travels by pickle, as units and results do: a function of
-            a module, or a :func:`functools.partial` of one. It may hold no keys, which Ray would
+        open_worker: opens the models in each worker (the program has opened them, too) and returns
+            the function that does a unit. It travels by pickle, as units and results do: a function
+            of a module, or a :func:`functools.partial` of one. It may hold no keys, which Ray would
             keep; workers find them in their environment.
 
     Raises:
@@ -88,36 +86,66 @@ def over_workers(
             :data:`TRIES` workers.
         Exception: what ``open_worker`` or a unit ends in.
     """
-    coming: Iterator[_Task[Unit, Result]] = map(_Task, units)
-    waiting = deque(islice(coming, workers.count))
-    if not waiting:
+    rest = iter(units)
+    first = list(islice(rest, 1))
+    if not first:
         return
-    with _connected(workers) as ray, closing(_Crew(ray, open_worker, workers)) as crew:
-        for _ in waiting:
-            crew.hire()
-        row = deque(waiting)  # what is begun, or will be next, until it is yielded
+    with _connected(workers) as ray:
+        share = _share(ray, workers)
+        actor = ray.remote(_Worker).options(max_restarts=-1, max_task_retries=TRIES - 1, **share)
+        arguments = open_worker, os.getcwd(), share["num_cpus"]
+        actors = [actor.remote(*arguments) for _ in range(workers.count)]
+        try:
+            yield from _in_order(ray, actors, chain(first, rest))
+        finally:
+            for one in actors:
+                ray.kill(one)
 
-        def ready() -> bool:
-            """Whether a task waits for a worker; the next is read if none does."""
-            if not waiting and len(row) < AHEAD * workers.count:
-                waiting.extend(islice(coming, 1))
-                row.extend(waiting)
-            return bool(waiting)
 
-        while ready() or row:
-            while crew.free and ready():
-                crew.give(waiting.popleft())
-            ready()  # while workers are busy
-            task = crew.wait()
-            if task and not task.done:  # its worker was lost
-                waiting.appendleft(task)
-            elif task and task.error:  # what comes after it is not done any more
-                coming = iter(())
-                while row[-1] is not task:
-                    row.pop()
-                waiting = deque(one for one in waiting if one in row)
-            while row and row[0].done:
-                yield row.popleft().outcome()
+def _in_order(ray: Any, actors: list[Any], units: Iterable[Any]) -> Iterator[Any]:
+    """What the actors return for each unit, in the units' order."""
+    from ray.util import ActorPool
+
+    pool: Any = ActorPool(actors)
+    waiting = enumerate(units)
+    done: dict[int, _Outcome] = {}
+    started = yielded = 0
+    warned: set[str] = set()
+    while True:
+        while pool.has_free() and started < yielded + AHEAD * len(actors):
+            task = next(waiting, None)
+            if task is None:
+                break
+            pool.submit(lambda worker, task: worker.do.remote(*task), task)
+            started += 1
+        if not pool.has_next():
+            return
+        try:
+            outcome: _Outcome = pool.get_next_unordered(timeout=PATIENCE)
+        except TimeoutError:
+            if not yielded and not done and not warned:
+                warned.add("")
+                log.warning("No worker has begun yet. They wait for room, or open their models.")
+            continue
+        except ray.exceptions.RayError as error:
+            raise UserError(
+                f"{TRIES} workers were lost by the same unit of work, or cannot begin "
+                f"({str(error).strip().splitlines()[0]}). Memory may be short: take fewer workers, "
+                "or a smaller model. Every machine of a cluster needs the same Python and the same "
+                "packages. What is done is kept; the same command goes on.",
+                "workers",
+            ) from error
+        for warning in outcome.warnings:
+            if warning not in warned:
+                warned.add(warning)
+                log.warning("%s", warning)
+        done[outcome.number] = outcome
+        while yielded in done:
+            next_one = done.pop(yielded)
+            if next_one.error:
+                raise next_one.error
+            yield next_one.result
+            yielded += 1
 
 
 def check_same(what: str, wanted: object, found: object) -> None:
@@ -134,154 +162,50 @@ def check_same(what: str, wanted: object, found: object) -> None:
         )
 
 
-@dataclass(eq=False)
-class _Task(Generic[Unit, Result]):
-    """A unit, how many workers it has cost, and what it ended in."""
+@dataclass
+class _Outcome:
+    """What a unit ended in, and what was warned of on the way."""
 
-    unit: Unit
-    lost: int = 0
-    done: bool = False
-    result: Result | None = None
+    number: int
+    warnings: list[str]
+    result: Any = None
     error: Exception | None = None
-
-    def outcome(self) -> Result:
-        if self.error:
-            raise self.error
-        return cast(Result, self.result)
 
 
 class _Worker:
-    """Does units in a process of its own. Each answer has what was warned of on the way."""
+    """Does units in a process of its own."""
 
     def __init__(self, open_worker: Callable[[], Callable[[Any], Any]], folder: str, threads: int):
         os.environ["ADMIRE_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(threads)
         with suppress(OSError):  # it is on another machine; paths in settings may be relative
             os.chdir(folder)
         self._open_worker = open_worker
+        self._do: Callable[[Any], Any] | None = None
         self._warnings: list[str] = []
         handler = logging.Handler(logging.WARNING)
         handler.emit = lambda record: self._warnings.append(record.getMessage())  # type: ignore[method-assign]
         log.addHandler(handler)
 
-    def open(self) -> tuple[list[str], None]:
-        self._do = self._open_worker()
-        return [], None  # the program has opened the same, and was warned of it
-
-    def do(self, unit: Any) -> tuple[list[str], Any]:
-        self._warnings.clear()
-        return self._warnings, self._do(unit)
-
-
-class _Crew(Generic[Unit, Result]):
-    """The workers, and what each is at.
-
-    Attributes:
-        free: those that have nothing to do.
-    """
-
-    def __init__(
-        self, ray: Any, open_worker: Callable[[], Callable[[Unit], Result]], workers: Workers
-    ):
-        share = _share(ray, workers)
-        actor: Any = ray.remote(_Worker).options(**share)
-        self._ray = ray
-        self._new = partial(actor.remote, open_worker, os.getcwd(), share["num_cpus"])
-        self._all: list[Any] = []
-        self._busy: dict[Any, tuple[Any, _Task[Unit, Result] | None]] = {}
-        self._began = False
-        self._lost = 0
-        self._said: set[str] = set()
-        self.free: list[Any] = []
-
-    def hire(self) -> None:
-        """Start a worker, which is free when it has opened its models."""
-        worker = self._new()
-        self._all.append(worker)
-        self._busy[worker.open.remote()] = worker, None
-
-    def give(self, task: _Task[Unit, Result]) -> None:
-        """Have a free worker do a task."""
-        worker = self.free.pop()
-        self._busy[worker.do.remote(task.unit)] = worker, task
-
-    def wait(self) -> _Task[Unit, Result] | None:
-        """Wait for an answer, and give the task that it is of, if it is of one.
-
-        The task is done, or its worker was lost, and another one is hired.
-
-        Raises:
-            UserError: too many workers were lost.
-            Exception: a worker could not open its models.
-        """
-        done: list[Any] = []
-        while not done:
-            done, _ = self._ray.wait(list(self._busy), timeout=PATIENCE)
-            if not done and not self._began:
-                self._say("No worker has begun yet. They wait for room, or open their models.")
-        worker, task = self._busy.pop(done[0])
+    def do(self, number: int, unit: Any) -> _Outcome:
+        """Do a unit. Errors are part of the outcome, so that Ray keeps them apart from its own."""
         try:
-            warnings, result = self._ray.get(done[0])
-        except self._ray.exceptions.RayTaskError as error:
-            cause = error.cause if isinstance(error.cause, Exception) else error
-            if task is None:
-                raise cause from error
-            task.done, task.error = True, cause
-            self.free.append(worker)
-        except self._ray.exceptions.RayError as error:
-            if getattr(error, "actor_init_failed", False):
-                raise UserError(
-                    f"A worker cannot begin ({str(error).strip().splitlines()[-1]}). Every machine "
-                    "of a cluster needs the same Python and the same packages.",
-                    "ray_address",
-                ) from error
-            self._replace(worker, task, error)
-        else:
-            self._began = True
-            for warning in warnings:
-                self._say(warning)
-            self.free.append(worker)
-            if task is None:
-                self._lost = 0
-            else:
-                task.done, task.result = True, result
-        return task
-
-    def _replace(self, worker: Any, task: _Task[Unit, Result] | None, error: Exception) -> None:
-        self._ray.kill(worker)
-        self._all.remove(worker)
-        if task is None:
-            self._lost += 1
-        else:
-            task.lost += 1
-        if (self._lost if task is None else task.lost) == TRIES:
-            at = "while they opened their models" if task is None else "by the same unit of work"
-            reason = str(error).strip().splitlines()[0]
-            raise UserError(
-                f"{TRIES} workers were lost {at}: {reason} Memory may be short: take fewer "
-                "workers, or a smaller model. What is done is kept; the same command goes on.",
-                "workers",
-            ) from error
-        log.warning("A worker was lost. Another one does its unit of work again.")
-        self.hire()
-
-    def _say(self, warning: str) -> None:
-        if warning not in self._said:
-            self._said.add(warning)
-            log.warning("%s", warning)
-
-    def close(self) -> None:
-        """End all workers, whatever they are at."""
-        for worker in self._all:
-            self._ray.kill(worker)
+            if self._do is None:
+                self._do = self._open_worker()
+                self._warnings.clear()  # the program has opened the same, and was warned of it
+            return _Outcome(number, self._warnings, self._do(unit))
+        except Exception as error:
+            return _Outcome(number, self._warnings, error=error)
+        finally:
+            self._warnings = []
 
 
 def _share(ray: Any, workers: Workers) -> dict[str, float]:
-    """What of a machine each worker gets: as much as leaves room for all of them."""
+    """How much of a machine each worker gets: as much as leaves room for all of them."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     processors = [int(node.get("CPU", 0)) for node in nodes]
     gpus = sum(node.get("GPU", 0) for node in nodes)
     threads = 1
-    while sum(there // (threads + 1) for there in processors) >= workers.count:
+    while sum(count // (threads + 1) for count in processors) >= workers.count:
         threads += 1
     if sum(processors) < workers.count:
         log.warning(
@@ -314,24 +238,23 @@ def _connected(workers: Workers) -> Iterator[Any]:
         yield ray
         return
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if not address:
+    if address:
+        options["address"] = address
+    else:
         options |= {
             "address": "local",
             "num_cpus": max(workers.count, cores()),
             "include_dashboard": False,
             "object_store_memory": STORE,
         }
-    else:
-        options["address"] = address
     try:
         ray.init(**options)
     except (Exception, SystemExit) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        if not address:
-            raise UserError(f"Ray cannot be started on this machine ({reason}).") from error
+        where = f"The Ray cluster at '{address}'" if address else "Ray on this machine"
         raise UserError(
-            f"The Ray cluster at '{address}' cannot be used ({reason}). Where it asks for a token, "
-            "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN.",
+            f"{where} cannot be used ({reason}). Where a cluster asks for a token, set "
+            "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN.",
             "ray_address",
         ) from error
     try:
@@ -348,11 +271,11 @@ def check_address(address: str) -> None:
     """
     if address == "auto":
         return
-    found = re.fullmatch(r"(?:ray://)?\[?([^/\]]+)\]?:(\d{1,5})", address)
+    parts = re.fullmatch(r"(?:ray://)?\[?([^/\]]+)\]?:(\d{1,5})", address)
     try:
-        if not found:
+        if not parts:
             raise ValueError("it is not HOST:PORT or auto")
-        socket.create_connection((found[1], int(found[2])), timeout=5).close()
+        socket.create_connection((parts[1], int(parts[2])), timeout=5).close()
     except (OSError, OverflowError, ValueError) as error:
         raise UserError(
             f"No Ray cluster answers at '{address}' ({error}). ray status, on its head, tells its "

@@ -7,7 +7,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -47,7 +47,6 @@ from admire.base.storage import (
     MARKER,
     check_folder,
     mark_folder,
-    only_holder,
     only_writer,
     take_place,
     unwritable,
@@ -97,7 +96,7 @@ def rank_file(
         _check_for_workers(settings or Settings(), asking)
     check_folder(out, "run")
     part = out.with_name(f"{out.name}.unfinished")
-    with only_writer(out), ExitStack() as stack:
+    with only_writer(out):
         source = source_record(data)
         known = take_survey(iter_items(data, language))
         opened = open_run(known, settings, asking=asking, source=source)
@@ -107,7 +106,7 @@ def rank_file(
             models = opened.record["models"]
             open_worker = partial(_open_worker, known, settings, asking, models, workers.count)
             ranked = partial(_ranked_by, workers, open_worker)
-        _fill(part, data, language, known, opened, names, ranked, stack)
+        _fill(part, data, language, known, opened, names, ranked)
         take_place(part, out, "run")
     return [out / name for name in names.values()]
 
@@ -141,14 +140,12 @@ def _fill(
     opened: Opened,
     names: Mapping[str, str],
     ranked: Ranked,
-    stack: ExitStack,
 ) -> None:
     """Rank and write what is not written yet.
 
     Args:
         names: of the submissions, by language.
         ranked: gives the rankings of each block.
-        stack: until it is closed, other processes are kept out of the folder.
     """
 
     def items(first: int = 0) -> Iterator[Item]:
@@ -158,8 +155,6 @@ def _fill(
         if isinstance(llm, Recorded):
             _check_recorded(items, llm, opened.settings)
     this = {"language": language, "set": known.summary()}
-    if part.exists():
-        stack.enter_context(only_holder(part))
     written = _begun(part, opened, this)
     if written is None:
         return
@@ -170,7 +165,6 @@ def _fill(
         for rankings in ranked(blocks(items(kept)), opened, kept):
             if not kept:
                 _make(part, names)
-                stack.enter_context(only_holder(part))
             account = {"seconds": opened.timings, "asked": opened.ledger.saved()}
             record = {**opened.finished(), "finished": None, UNFINISHED: this | account}
             add_block(part, written, rankings, names, record)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from admire.base.errors import UserError, Waiting
-from admire.base.storage import alone, cache_dir, write_whole
+from admire.base.storage import PATIENCE, cache_dir, only_writer, write_whole
 from admire.models.llm.cached import CachedChat
 from admire.models.llm.chat import ChatModel, Question, Reply, Unanswered
 from admire.models.llm.ledger import check_price
@@ -141,7 +141,7 @@ class Desk:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        with alone(self._folder / "lock.sqlite", "submitting a batch"):
+        with only_writer(self._folder, wait=PATIENCE):
             yield
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from admire.base.errors import UserError, check_extra, needs_extra
-from admire.base.storage import drop_partials, partial_of
+from admire.base.storage import partial_of
 from admire.tasks.collections.index import open_index
 from admire.tasks.collections.shards import Shard
 
@@ -54,7 +54,6 @@ def export_index(index: Path, out: Path) -> None:
     part = partial_of(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        drop_partials(out.parent)
         with pyarrow.parquet.ParquetWriter(part, schema) as file:
             for shard in opened.shards:
                 for start in range(0, shard.counts["things"], ROWS):

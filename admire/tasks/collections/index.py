@@ -16,7 +16,6 @@ from admire.base.choices import TRACKS
 from admire.base.errors import UserError
 from admire.base.files import parse_json, regular
 from admire.base.machine import cores
-from admire.base.storage import settle
 from admire.data.items import Candidate
 from admire.models.encoders import TextEncoder, Vectors
 from admire.tasks.collections.shards import (
@@ -219,7 +218,6 @@ def read_record(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: the folder is no index, an index of the former format, or damaged.
     """
-    settle(folder)
     try:
         record: dict[str, Any] = parse_json(
             regular(folder / "index.json").read_text(encoding="utf-8")
