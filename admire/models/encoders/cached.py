@@ -69,29 +69,26 @@ class CachedEncoder:
         missing = {
             key: thing for key, thing in zip(keys, things, strict=True) if vectors[key] is None
         }
-        waiting: list[tuple[str, Any]] = []
         message = f"Encoding {len(missing)} {what} with {self.name}"
-        # The iterator that prepares gets no name: so it is closed when an error or Ctrl-C ends the
-        # loop, and not only when the traceback is deleted.
-        for done, one in enumerate(
+        waiting: list[tuple[str, Any]] = []
+        # The zip has no name, so that its threads end with an error, and not with the traceback.
+        for done, pair in enumerate(
             show_progress(
                 zip(missing, prepare(missing.values()), strict=True), message, len(missing)
             ),
             start=1,
         ):
-            waiting.append(one)
+            waiting.append(pair)
             while len(waiting) >= self.batch or (waiting and done == len(missing)):
                 part, waiting = waiting[: self.batch], waiting[self.batch :]
-                encoded = self._encode_or_halve(encode, [ready for _, ready in part], what)
+                encoded = self._encode_or_halve(encode, [thing for _, thing in part], what)
                 if encoded is None:
                     waiting = part + waiting
                     continue
-                found = {
-                    key: vector.tobytes()
-                    for (key, _), vector in zip(part, _unit(encoded, self.name), strict=True)
-                }
-                self._cache.put_all(found)
-                vectors |= found
+                unit = _unit(encoded, self.name)
+                new = {key: vector.tobytes() for (key, _), vector in zip(part, unit, strict=True)}
+                self._cache.put_all(new)
+                vectors |= new
                 self.encoded += len(part)
         if not things:
             return np.zeros((0, 0), dtype="<f4")
@@ -150,24 +147,17 @@ class CachedTowers(CachedEncoder):
         """See :class:`admire.models.encoders.ImageEncoder`.
 
         Raises:
-            UserError: a file is missing, empty, damaged, not an image, or changed meanwhile. The
-                vectors of the images before it stay cached.
+            UserError: a file is missing, empty, damaged or not an image. The vectors of the images
+                before it stay cached.
         """
 
         def key(image: Path) -> str:
             return self._key("image", read_bytes(image))
 
-        def prepare(image: Path) -> Any:
-            ready = self.encoder.prepare_image(image)
-            if key(image) != keys[image]:  # its vector would be cached for the old content
-                raise UserError(f"{image}: the file was changed while it was read. Start again.")
-            return ready
-
-        keys = dict(zip(images, _ahead(key, images, 2 * cores()), strict=True))
         return self._through_cache(
             images,
-            [keys[image] for image in images],
-            prepare=lambda paths: _ahead(prepare, paths, 2 * self.batch),
+            list(_ahead(key, images, 2 * cores())),
+            prepare=lambda paths: _ahead(self.encoder.prepare_image, paths, 2 * self.batch),
             encode=self.encoder.encode_prepared,
             what="images",
         )
@@ -179,27 +169,35 @@ class CachedSeers(CachedSentences, CachedTowers):
     encoder: SentenceEncoder
 
 
+def with_cache(encoder: Any) -> CachedEncoder:
+    """The encoder with a cache, as a :class:`CachedEncoder` that does all that the encoder does."""
+    sees = getattr(encoder, "sees", hasattr(encoder, "prepare_image"))
+    if hasattr(encoder, "encode_queries"):
+        return CachedSeers(encoder) if sees else CachedSentences(encoder)
+    return CachedTowers(encoder) if sees else CachedEncoder(encoder)
+
+
 def _ahead(
     function: Callable[[Thing], Ready], things: Iterable[Thing], depth: int
 ) -> Iterator[Ready]:
     """Yield the function's results in order; threads compute up to ``depth`` of them ahead."""
     pool = ThreadPoolExecutor(cores())
-    begun: deque[Future[Ready]] = deque()
+    queue: deque[Future[Ready]] = deque()
     try:
         for thing in things:
-            begun.append(pool.submit(function, thing))
-            if len(begun) > depth:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
-    finally:  # after an error or Ctrl-C, what has not begun is dropped
+            queue.append(pool.submit(function, thing))
+            if len(queue) > depth:
+                yield queue.popleft().result()
+        while queue:
+            yield queue.popleft().result()
+    finally:  # after an error or Ctrl-C, drop what has not begun
         pool.shutdown(cancel_futures=True)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
     """Whether torch, on any device, or NumPy ran out of memory."""
-    said = ("out of memory", "can't allocate memory", "not enough memory")
-    return isinstance(error, MemoryError) or any(words in str(error).lower() for words in said)
+    phrases = ("out of memory", "can't allocate memory", "not enough memory")
+    return isinstance(error, MemoryError) or any(phrase in str(error).lower() for phrase in phrases)
 
 
 def _unit(vectors: Vectors, name: str) -> Vectors:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import Any
 
 from admire.base.errors import UserError
 from admire.models.encoders.hub import load_cached_first, resolve_source
-from admire.models.encoders.placement import Placement, to_numpy
+from admire.models.encoders.placement import LazyModel, Placement, to_numpy
 from admire.models.encoders.protocols import Role, Vectors
 
 
-class DualEncoder:
+class DualEncoder(LazyModel):
     """Text and image tower of one model of transformers, with its own tokenizer and preprocessing.
 
     It can be any model that ``AutoModel`` opens and that has ``get_text_features`` and
@@ -31,27 +30,18 @@ class DualEncoder:
         UserError: there is no such model or folder, or the hub cannot be reached.
     """
 
-    def __init__(self, source: str, revision: str | None, placement: Placement):
-        self.name = f"dual:{source}"
-        self.batch = 32
-        self._placement = placement
-        self._loading = threading.Lock()  # images are prepared in several threads
-        self._parts: tuple[Any, Any, dict[str, Any]] | None = None
-        self._found = resolve_source(source, revision=revision)
-        version = metadata.version("transformers")  # it brings preprocessing and tokenizer
-        self.identity = f"dual:{self._found.identity}:{version}:{placement.precision}"
+    batch = 32
 
-    @property
-    def _loaded(self) -> tuple[Any, Any, dict[str, Any]]:
-        """Model, processor, and how texts are padded and cut."""
-        with self._loading:
-            if self._parts is None:
-                self._parts = self._load()
-            return self._parts
+    def __init__(self, source: str, revision: str | None, placement: Placement):
+        super().__init__(f"dual:{source}", placement)
+        self._source = resolve_source(source, revision=revision)
+        version = metadata.version("transformers")  # it brings preprocessing and tokenizer
+        self.identity = f"dual:{self._source.identity}:{version}:{placement.precision}"
 
     def _load(self) -> tuple[Any, Any, dict[str, Any]]:
+        """Model, processor, and how texts are padded and cut."""
         device, dtype = self._placement.resolve()
-        place, revision = self._found.place, self._found.revision
+        place, revision = self._source.place, self._source.revision
 
         def load() -> tuple[Any, Any]:
             from transformers import AutoModel, AutoProcessor
@@ -60,17 +50,14 @@ class DualEncoder:
             model = AutoModel.from_pretrained(place, dtype=dtype, **options)
             return model, AutoProcessor.from_pretrained(place, **options)  # type: ignore[no-untyped-call]
 
-        try:
-            model, processor = load_cached_first(load, place)
-        except Exception as error:  # the library lets the errors of all its parts through
-            raise UserError(f"{self.name}: transformers cannot load it ({error}).") from error
+        model, processor = load_cached_first(load, place)
         features = ("get_text_features", "get_image_features")
         parts = ("tokenizer", "image_processor")
         if not all(hasattr(model, name) for name in features) or not all(
             hasattr(processor, name) for name in parts
         ):
             raise UserError(
-                f"{self.name}: is no dual encoder: {type(model).__name__} has no vectors of its "
+                f"{self.name}: is not a dual encoder; {type(model).__name__} lacks vectors of its "
                 "own for texts and for images.",
                 "encoder",
             )
@@ -116,9 +103,9 @@ class DualEncoder:
             for name, values in ready.items()
         }
         with torch.inference_mode():
-            found = features(**moved)
-        # Some models give the vectors themselves, others put them into an object.
-        return to_numpy(found if isinstance(found, torch.Tensor) else found.pooler_output)
+            vectors = features(**moved)
+        # Some models return the vectors themselves, others an object that holds them.
+        return to_numpy(vectors if isinstance(vectors, torch.Tensor) else vectors.pooler_output)
 
 
 def _is_siglip(model: Any) -> bool:

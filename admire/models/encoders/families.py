@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from admire.base.choices import nearest
 from admire.base.errors import UserError, check_extra
@@ -13,62 +13,8 @@ from admire.models.encoders.placement import Placement
 
 if TYPE_CHECKING:
     from admire.base.choices import Device, Precision
-    from admire.models.encoders.cached import CachedEncoder, CachedSentences, CachedTowers
-    from admire.models.encoders.sentence import SentenceEncoder
-
-
-def _e5(source: str, placement: Placement) -> CachedEncoder:
     from admire.models.encoders.cached import CachedEncoder
-    from admire.models.encoders.e5 import E5Encoder
-
-    return CachedEncoder(E5Encoder())
-
-
-def _sight(source: str, placement: Placement) -> CachedTowers:
-    from admire.models.encoders.cached import CachedTowers
-    from admire.models.encoders.sight import SightEncoder
-
-    return CachedTowers(SightEncoder())
-
-
-def _embedded_state(source: str, placement: Placement) -> CachedSentences:
-    from admire.models.encoders.cached import CachedSentences
-    from admire.models.encoders.state import StateEncoder
-
-    return CachedSentences(StateEncoder())
-
-
-def _mclip(source: str, placement: Placement) -> CachedTowers:
-    _check_clip(f"mclip:{source}")
-    from admire.models.encoders.cached import CachedTowers
-    from admire.models.encoders.mclip import MClipEncoder
-
-    return CachedTowers(MClipEncoder(*_at_revision(source), placement))
-
-
-def _openclip(source: str, placement: Placement) -> CachedTowers:
-    _check_clip(f"openclip:{source}")
-    from admire.models.encoders.cached import CachedTowers
-    from admire.models.encoders.openclip import OpenClipEncoder
-
-    return CachedTowers(OpenClipEncoder(*_at_revision(source), placement))
-
-
-def _sbert(source: str, placement: Placement) -> CachedSentences:
-    _check_clip(f"sbert:{source}")
-    from admire.models.encoders.cached import CachedSeers, CachedSentences
     from admire.models.encoders.sentence import SentenceEncoder
-
-    encoder = SentenceEncoder(*_at_revision(source), placement)
-    return (CachedSeers if encoder.sees else CachedSentences)(encoder)
-
-
-def _dual(source: str, placement: Placement) -> CachedTowers:
-    _check_clip(f"dual:{source}")
-    from admire.models.encoders.cached import CachedTowers
-    from admire.models.encoders.dual import DualEncoder
-
-    return CachedTowers(DualEncoder(*_at_revision(source), placement))
 
 
 @dataclass(frozen=True)
@@ -77,21 +23,29 @@ class Family:
 
     Attributes:
         written: how one of them is named, with a placeholder after the colon.
-        open: opens it by what stands after the colon.
+        encoder: its module in this package, and its class there.
     """
 
     written: str
-    open: Callable[[str, Placement], CachedEncoder]
+    encoder: str
+
+    def open(self, source: str, placement: Placement) -> Any:
+        """The encoder with the name that stands after the colon, without a cache."""
+        module, _, name = self.encoder.partition(".")
+        if ":" in self.written:
+            _check_clip(f"{self.written.partition(':')[0]}:{source}")
+        encoder = getattr(import_module(f"admire.models.encoders.{module}"), name)
+        return encoder(*_at_revision(source), placement) if ":" in self.written else encoder()
 
 
 FAMILIES = {
-    "dual": Family("dual:REPOSITORY", _dual),
-    "e5": Family("e5", _e5),
-    "embedded-state": Family("embedded-state", _embedded_state),
-    "mclip": Family("mclip:NAME", _mclip),
-    "openclip": Family("openclip:MODEL/TAG", _openclip),
-    "sbert": Family("sbert:REPOSITORY", _sbert),
-    "sight": Family("sight", _sight),
+    "dual": Family("dual:REPOSITORY", "dual.DualEncoder"),
+    "e5": Family("e5", "e5.E5Encoder"),
+    "embedded-state": Family("embedded-state", "state.StateEncoder"),
+    "mclip": Family("mclip:NAME", "mclip.MClipEncoder"),
+    "openclip": Family("openclip:MODEL/TAG", "openclip.OpenClipEncoder"),
+    "sbert": Family("sbert:REPOSITORY", "sentence.SentenceEncoder"),
+    "sight": Family("sight", "sight.SightEncoder"),
 }
 
 
@@ -124,21 +78,23 @@ def open_encoder(
     Raises:
         UserError: no encoder has that name, or a package, a file or the device is missing.
     """
+    from admire.models.encoders.cached import with_cache
+
     placement = Placement(device, precision)
-    family, colon, source = name.partition(":")
-    known = FAMILIES.get(family)
-    if known and (source if ":" in known.written else not colon):
-        return known.open(source, placement)
+    prefix, colon, source = name.partition(":")
+    family = FAMILIES.get(prefix)
+    if family and (source if ":" in family.written else not colon):
+        return with_cache(family.open(source, placement))
+    forms = ", ".join(family.written for family in FAMILIES.values())
     raise UserError(
-        f"'{name}' names no encoder.{nearest(family, list(FAMILIES))} There are: "
-        f"{', '.join(one.written for one in FAMILIES.values())}; those with a colon also as "
-        "FAMILY:FOLDER.",
+        f"'{name}' names no encoder.{nearest(prefix, list(FAMILIES))} There are: {forms}; those "
+        "with a colon also as FAMILY:FOLDER.",
         "encoder",
     )
 
 
 def open_trainable(name: str, *, device: Device) -> SentenceEncoder:
-    """Open an encoder to be fine-tuned, without a cache, whose vectors would be out of date.
+    """Open an encoder to fine-tune, without a cache: its vectors change.
 
     Raises:
         UserError: no encoder has that name, or it is not a sentence-transformers model.

@@ -1,14 +1,14 @@
-"""Where weights lie: a local folder, the Hugging Face hub's cache, or the hub itself."""
+"""Where a model's files are: a local folder, the Hugging Face hub's cache, or the hub itself."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from admire.base.errors import UserError, needs_extra
 from admire.base.storage import MARKER
@@ -18,7 +18,7 @@ Loaded = TypeVar("Loaded")
 
 @dataclass(frozen=True)
 class Source:
-    """A model's files: where they lie, and which version of them this is.
+    """A model's files: where they are, and which version of them this is.
 
     Attributes:
         place: the folder or the repository, as libraries take it.
@@ -26,47 +26,56 @@ class Source:
         identity: what tells one version from another: the digest of a folder's content, or
             ``REPOSITORY@COMMIT``.
         folder: the local folder; None for a repository.
-        config: the file that was asked for, in the hub's cache; None for a folder.
     """
 
     place: str
     revision: str | None
     identity: str
     folder: Path | None = None
-    config: Path | None = None
+
+    def file(self, *names: str) -> Path:
+        """The first of these files that the model has; one of a repository is fetched if need be.
+
+        Raises:
+            UserError: it has none of them, or the hub cannot be reached.
+        """
+        if self.folder is None:
+            return hub_file(self.place, *names, revision=self.revision)
+        for name in names:
+            if (self.folder / name).is_file():
+                return self.folder / name
+        raise UserError(f"{self.folder}: holds no {' or '.join(names)}.")
 
 
-def resolve_source(
-    source: str, *config_names: str, revision: str | None = None, what: str = "a model"
-) -> Source:
+def resolve_source(source: str, *names: str, revision: str | None = None) -> Source:
     """Find a model by the name of a folder or of a repository on the hub.
 
-    A folder with such a name goes before a repository. Of a repository one small file is fetched
-    where it is not in the hub's cache yet, which tells the commit.
+    A folder with such a name goes before a repository. One small file of a repository is fetched
+    if it is not in the hub's cache yet, to learn the commit.
 
     Args:
-        config_names: files of which a repository has one; ``config.json`` if none is named.
+        names: a repository has one of these files; ``config.json`` if none is named.
         revision: branch, tag or commit of a repository.
-        what: what the folder should hold, for messages.
 
     Raises:
         UserError: there is no such folder or repository, or the hub cannot be reached.
     """
-    folder = local_folder(source, what)
+    folder = local_folder(source)
     if folder:
         return Source(str(folder), None, folder_digest(folder), folder)
-    config = hub_file(source, *(config_names or ("config.json",)), revision=revision)
-    found = commit(config)
-    return Source(source, found, f"{source}@{found}", config=config)
+    parts = hub_file(source, *(names or ("config.json",)), revision=revision).parts
+    *_, snapshots = (k for k, part in enumerate(parts) if part == "snapshots")
+    commit = parts[snapshots + 1]
+    return Source(source, commit, f"{source}@{commit}")
 
 
 def local_folder(source: str, what: str = "a model") -> Path | None:
-    """The folder that a name points at; None where it is a name on the hub.
+    """The folder with this name; None if it is a name on the hub.
 
     ``what`` is what the folder should hold, for messages.
 
     Raises:
-        UserError: it is written like a path, but no folder is there.
+        UserError: it is written like a path, but there is no such folder.
     """
     path = Path(source).expanduser()
     if path.is_dir():
@@ -77,52 +86,43 @@ def local_folder(source: str, what: str = "a model") -> Path | None:
 
 
 def hub_file(
-    repository: str, *names: str, revision: str | None = None, kind: str = "model"
+    repository: str,
+    *names: str,
+    revision: str | None = None,
+    kind: Literal["model", "dataset"] = "model",
 ) -> Path:
     """The first of the named files that the repository has, from the hub's cache or the hub.
 
-    The cache goes first: what is in it is taken without asking the hub. ``kind`` is ``model`` or
-    ``dataset``.
+    What is in the cache is taken without asking the hub.
 
     Raises:
         UserError: it is not in the cache, and the hub cannot be reached or has no such file; or
             the hub's client is not installed.
     """
     with needs_extra("clip", f"The {kind} '{repository}' of the Hugging Face hub"):
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import (
-            EntryNotFoundError,
-            LocalEntryNotFoundError,
-            RepositoryNotFoundError,
-            RevisionNotFoundError,
-        )
+        from huggingface_hub import errors, hf_hub_download
 
     download = partial(hf_hub_download, repository, revision=revision)
     if kind != "model":
         download = partial(download, repo_type=kind)
     for name in names:
-        try:
+        with suppress(errors.LocalEntryNotFoundError, ValueError):  # ValueError: not a valid name
             return Path(download(name, local_files_only=True))
-        except (LocalEntryNotFoundError, ValueError):  # ValueError: no name of a repository
-            continue
-    reason = "has no " + " or ".join(names)
+    reasons: dict[type[Exception], str] = {
+        errors.LocalEntryNotFoundError: "cannot be reached",
+        errors.RepositoryNotFoundError: "does not know it, or it asks for a login",
+        errors.RevisionNotFoundError: f"does not know its revision '{revision}'",
+        errors.EntryNotFoundError: f"has no {' or '.join(names)}",
+    }
+    reason = ""
     for name in names:
         try:
             return Path(download(name))
-        except LocalEntryNotFoundError:
-            reason = "cannot be reached"
-            break
-        except RepositoryNotFoundError:
-            reason = "does not know it, or it asks for a login"
-            break
-        except RevisionNotFoundError:
-            reason = f"does not know its revision '{revision}'"
-            break
-        except EntryNotFoundError:
-            continue
-        except Exception as error:  # a connection lost on the way raises the HTTP client's own
-            reason = f"does not give it ({type(error).__name__})"
-            break
+        except Exception as error:  # a lost connection raises the HTTP client's own errors
+            failed = f"does not give it ({type(error).__name__})"
+            reason = next((r for kind, r in reasons.items() if isinstance(error, kind)), failed)
+            if not reason.startswith("has no"):
+                break
     raise UserError(
         f"The {kind} '{repository}' is not here, and the hub {reason}. Where the hub can be "
         f"reached, run: hf download {repository}{' --repo-type dataset' * (kind == 'dataset')}. "
@@ -131,17 +131,11 @@ def hub_file(
     )
 
 
-def commit(path: Path) -> str:
-    """The commit that a file in the hub's cache belongs to."""
-    *_, snapshots = (k for k, part in enumerate(path.parts) if part == "snapshots")
-    return path.parts[snapshots + 1]
-
-
 @contextmanager
 def from_disk() -> Iterator[None]:
     """Let libraries load cached files without asking the hub again, and without progress bars.
 
-    Where the hub cannot be reached, each such question would take half a minute to fail.
+    Without a connection each question to the hub takes half a minute to fail.
     """
     from huggingface_hub import constants
     from transformers.utils import logging

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from admire.base.choices import nearest
 from admire.base.errors import UserError
-from admire.models.encoders.hub import base_folder, hub_file, local_folder, resolve_source
+from admire.models.encoders.hub import base_folder, local_folder, resolve_source
 from admire.models.encoders.openclip import OpenClipEncoder
-from admire.models.encoders.placement import Placement, to_numpy
+from admire.models.encoders.placement import LazyModel, Placement, to_numpy
 from admire.models.encoders.protocols import Role, Vectors
 
 NAMES = ("XLM-Roberta-Large-Vit-L-14", "XLM-Roberta-Large-Vit-B-32", "LABSE-Vit-L-14")
@@ -21,7 +19,7 @@ IMAGE_TOWERS = {512: "ViT-B-32-quickgelu/openai", 768: "ViT-L-14-quickgelu/opena
 """The image tower that a text tower was trained to agree with, by the width of their space."""
 
 
-class MClipEncoder:
+class MClipEncoder(LazyModel):
     """An M-CLIP text tower with the image tower that it was trained for.
 
     Args:
@@ -34,44 +32,46 @@ class MClipEncoder:
         UserError: there is no such model or folder, or its files are missing or do not fit.
     """
 
+    library = "M-CLIP"
+    batch = 32
+
     def __init__(self, source: str, revision: str | None, placement: Placement):
-        self.name = f"mclip:{source}"
-        self.batch = 32
-        self._placement = placement
+        super().__init__(f"mclip:{source}", placement)
         repository = source if local_folder(source) else _repository(source)
-        found = resolve_source(repository, "config.json", revision=revision)
-        if found.config:
-            self._folder = found.config.parent
-        elif found.folder and (found.folder / "config.json").is_file():
-            self._folder = found.folder
-        else:
-            raise UserError(f"{found.place}: holds no config.json of an M-CLIP text tower.")
-        self._found = found
-        version = f"{source}@{found.revision}" if found.config else found.identity
-        settings = _settings(self._folder / "config.json")
-        self._base = settings["modelBase"]
-        self._width = settings.get("numDims", settings.get("imageDimSize", 768))
-        own = self._folder / "image"
-        if not own.is_dir() and self._width not in IMAGE_TOWERS:
+        self._source = resolve_source(repository, revision=revision)
+        config = self._source.file("config.json")
+        try:
+            self._settings = json.loads(config.read_text(encoding="utf-8"))
+            self._base = str(self._settings["modelBase"])
+        except (ValueError, KeyError, TypeError):
             raise UserError(
-                f"{self.name}: no image tower is known for a space of {self._width} dimensions. "
+                f"{config}: is no config of an M-CLIP text tower (no modelBase)."
+            ) from None
+        width = self._settings.get("numDims", self._settings.get("imageDimSize", 768))
+        self._folder = config.parent
+        own = self._folder / "image"
+        if not own.is_dir() and width not in IMAGE_TOWERS:
+            raise UserError(
+                f"{self.name}: no image tower is known for a space of {width} dimensions. "
                 f"Put one into {own}."
             )
-        image_tower = str(own) if own.is_dir() else IMAGE_TOWERS[self._width]
+        image_tower = str(own) if own.is_dir() else IMAGE_TOWERS[width]
         self._images = OpenClipEncoder(image_tower, None, placement)
+        found = self._source
+        version = found.identity if found.folder else f"{source}@{found.revision}"
         self.identity = f"mclip:{version}:{placement.precision}+{self._images.identity}"
 
-    @cached_property
-    def _loaded(self) -> tuple[Any, Any]:
+    def _load(self) -> tuple[Any, Any]:
         """Text tower and tokenizer."""
         import torch
         import transformers
         from multilingual_clip.Config_MCLIP import MCLIPConfig
         from multilingual_clip.pt_multilingual_clip import MultilingualCLIP
+        from safetensors.torch import load_file
 
-        base_config = base_folder(self._folder, self._base)
-        with _readable(base_config / "config.json"):
-            base = transformers.AutoConfig.from_pretrained(base_config, trust_remote_code=False)
+        base = transformers.AutoConfig.from_pretrained(
+            base_folder(self._folder, self._base), trust_remote_code=False
+        )
 
         class TextTower(MultilingualCLIP):  # type: ignore[misc]
             """M-CLIP's own class would fetch the base model, only to overwrite its weights."""
@@ -86,22 +86,20 @@ class MClipEncoder:
                 )
 
         device, dtype = self._placement.resolve()
-        config = self._folder / "config.json"
-        with _readable(config):
-            tower = TextTower(MCLIPConfig(**_settings(config)))
-        weights = _read_weights(self._file("model.safetensors", "pytorch_model.bin"))
+        tower = TextTower(MCLIPConfig(**self._settings))
+        file = self._source.file("model.safetensors", "pytorch_model.bin")
+        if file.suffix == ".safetensors":
+            weights = load_file(file)
+        else:  # nothing but tensors is ever read from a pickle
+            weights = torch.load(file, map_location="cpu", weights_only=True)
         # Old checkpoints hold the positions' numbers, which are not weights.
         weights.pop("transformer.embeddings.position_ids", None)
-        try:
-            tower.load_state_dict(weights)
-        except (RuntimeError, AttributeError) as error:
-            raise UserError(f"{self.name}: its weights do not fit its config ({error}).") from None
-        for file in ("tokenizer.json", "tokenizer_config.json"):
-            self._file(file)
-        with _readable(self._folder / "tokenizer.json"):
-            tokenizer = transformers.AutoTokenizer.from_pretrained(
-                self._folder, config=base, trust_remote_code=False
-            )
+        tower.load_state_dict(weights)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            self._source.file(name)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            self._folder, config=base, trust_remote_code=False
+        )
         positions = base.max_position_embeddings
         if "roberta" in base.model_type:  # its positions begin after the padding token's number
             positions -= base.pad_token_id + 1
@@ -112,15 +110,6 @@ class MClipEncoder:
             return batch.to(device)
 
         return tower.to(device=device, dtype=dtype).eval(), tokenize
-
-    def _file(self, *names: str) -> Path:
-        """The first of the files that the checkpoint has."""
-        if self._found.config:
-            return hub_file(self._found.place, *names, revision=self._found.revision)
-        for name in names:
-            if (self._folder / name).is_file():
-                return self._folder / name
-        raise UserError(f"{self._folder}: holds no {' or '.join(names)}.")
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """See :class:`admire.models.encoders.TextEncoder`. Roles make no difference.
@@ -154,39 +143,3 @@ def _repository(source: str) -> str:
         f"{', '.join(NAMES)}, and any repository or folder with such a model.",
         "encoder",
     )
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        settings["modelBase"].strip()
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{path}: is no config of an M-CLIP text tower (no modelBase).") from None
-    found: dict[str, Any] = settings
-    return found
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn the errors of transformers on a damaged file, which may be of any type, into one."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{path}: cannot be used ({error}). Download it again.") from None
-
-
-def _read_weights(path: Path) -> dict[str, Any]:
-    """A checkpoint's tensors; nothing but tensors is ever read from a pickle."""
-    import torch
-    from safetensors.torch import load_file
-
-    try:
-        if path.suffix == ".safetensors":
-            return dict(load_file(path))
-        return dict(torch.load(path, map_location="cpu", weights_only=True))
-    except Exception as error:  # damaged files make the readers raise nearly anything
-        raise UserError(
-            f"{path}: the weights cannot be read ({error}). Download the file again."
-        ) from None

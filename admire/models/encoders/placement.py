@@ -1,8 +1,10 @@
-"""On which device a torch model runs, and with what precision."""
+"""On which device a torch model runs, with what precision, and that it is loaded once."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
 
 from admire.base.choices import Device, Precision
 from admire.base.errors import UserError
@@ -42,6 +44,47 @@ class Placement:
         if device == "cpu" and self.precision == "float16":
             raise UserError("float16 needs a GPU. Use bfloat16 or float32.", "precision")
         return torch.device(device), getattr(torch, self.precision)
+
+
+class LazyModel(ABC):
+    """A torch model whose weights are loaded at the first use, once, whichever thread comes first.
+
+    Attributes:
+        library: what loads it, for messages.
+    """
+
+    library = "transformers"
+
+    def __init__(self, name: str, placement: Placement):
+        self.name = name
+        self._placement = placement
+        self._loading = threading.Lock()  # images are prepared in several threads
+        self._parts: Any = None
+
+    @abstractmethod
+    def _load(self) -> Any:
+        """The model with all that it needs to read its inputs."""
+
+    @property
+    def _loaded(self) -> Any:
+        """What ``_load`` returned.
+
+        Raises:
+            UserError: the model cannot be loaded.
+        """
+        with self._loading:
+            if self._parts is None:
+                try:
+                    self._parts = self._load()
+                except UserError:
+                    raise
+                except (
+                    Exception
+                ) as error:  # the libraries let the errors of all their parts through
+                    raise UserError(
+                        f"{self.name}: {self.library} cannot load it ({error})."
+                    ) from error
+            return self._parts
 
 
 def to_numpy(vectors: torch.Tensor) -> Vectors:

@@ -6,7 +6,6 @@ import json
 import logging
 import re
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,8 @@ import numpy as np
 
 from admire.base.errors import UserError
 from admire.data.pictures import read_image
-from admire.models.encoders.hub import hub_file, load_cached_first, resolve_source
-from admire.models.encoders.placement import Placement
+from admire.models.encoders.hub import load_cached_first, resolve_source
+from admire.models.encoders.placement import LazyModel, Placement
 from admire.models.encoders.protocols import Query, Role, Vectors
 
 log = logging.getLogger("admire")
@@ -34,7 +33,7 @@ E5_PROMPTS = {"query": "query: ", "document": "passage: "}
 """The prompts that E5 models were trained with; their repositories do not give them."""
 
 
-class SentenceEncoder:
+class SentenceEncoder(LazyModel):
     """A sentence-transformers model with its own pooling and prompts.
 
     Models with ``e5`` in their name get E5's prompts, unless they bring their own. Texts beyond
@@ -52,27 +51,23 @@ class SentenceEncoder:
         UserError: there is no such model or folder, or the hub cannot be reached.
     """
 
+    library = "sentence-transformers"
+
     def __init__(self, source: str, revision: str | None, placement: Placement):
-        self.name = f"sbert:{source}"
-        self._placement = placement
-        self._found = found = resolve_source(
-            source, "modules.json", "config.json", revision=revision
-        )
-        modules = found.folder / "modules.json" if found.folder else found.config
-        if found.config and found.config.name != "modules.json":
-            try:  # other programs leave a model without it in the hub's cache
-                modules = hub_file(source, "modules.json", revision=found.revision)
-            except UserError:
-                log.warning(
-                    "%s: there is no modules.json, so the mean of the last states is taken. "
-                    "For a model of sentence-transformers run: hf download %s",
-                    self.name,
-                    source,
-                )
+        super().__init__(f"sbert:{source}", placement)
+        self._source = resolve_source(source, "modules.json", "config.json", revision=revision)
+        modules = self._file("", "modules.json")
+        if modules is None:  # other programs leave a model without it in the hub's cache
+            log.warning(
+                "%s: there is no modules.json, so the mean of the last states is taken. "
+                "For a model of sentence-transformers run: hf download %s",
+                self.name,
+                source,
+            )
         name = Path(source).name.lower()
         named = re.search(r"(?<![a-z0-9])e5(?![a-z0-9])", name)
         self._e5 = bool(named) and "instruct" not in name
-        self.identity = f"sbert:{found.identity}:{placement.precision}{':e5' * self._e5}"
+        self.identity = f"sbert:{self._source.identity}:{placement.precision}{':e5' * self._e5}"
         try:
             self.sees = self._reads_images(_json(modules)[0])
         except (TypeError, LookupError, AttributeError):  # loading it will tell what is wrong
@@ -80,10 +75,9 @@ class SentenceEncoder:
         self.batch = 8 if self.sees else 32  # images wait for their batch whole
 
     def _reads_images(self, module: dict[str, Any]) -> bool:
-        """Whether an input module reads images: what ``model.supports("image")`` will say.
+        """Whether an input module (a row of ``modules.json``) reads images.
 
-        Args:
-            module: its row in ``modules.json``.
+        This is what ``model.supports("image")`` says once the model is loaded.
         """
         kind, path = module["type"].rpartition(".")[2], module["path"]
         if kind == "Router":
@@ -101,35 +95,31 @@ class SentenceEncoder:
 
     def _file(self, path: str, name: str) -> Path | None:
         """A file of one of the model's modules; None if it has none."""
-        place, found = f"{path}/{name}".strip("/"), self._found
-        if found.folder:
-            return found.folder / place
         try:
-            return hub_file(found.place, place, revision=found.revision)
+            return self._source.file(f"{path}/{name}".strip("/"))
         except UserError:
             return None
 
-    @cached_property
+    @property
     def model(self) -> SentenceTransformer:
         """The model itself, loaded when it is first used."""
+        model: SentenceTransformer = self._loaded
+        return model
+
+    def _load(self) -> SentenceTransformer:
         from sentence_transformers import SentenceTransformer
 
         device, dtype = self._placement.resolve()
 
         def load() -> SentenceTransformer:
             return SentenceTransformer(
-                self._found.place,
-                revision=self._found.revision,
+                self._source.place,
+                revision=self._source.revision,
                 device=str(device),
                 model_kwargs={"dtype": dtype},
             )
 
-        try:
-            model = load_cached_first(load, self._found.place)
-        except Exception as error:  # the library lets the errors of all its parts through
-            raise UserError(
-                f"{self.name}: sentence-transformers cannot load it ({error})."
-            ) from error
+        model = load_cached_first(load, self._source.place)
         if self._e5 and not any(model.prompts.values()):
             model.prompts = dict(E5_PROMPTS)
         return model
