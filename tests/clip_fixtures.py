@@ -5,20 +5,18 @@ from __future__ import annotations
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import huggingface_hub
 import open_clip
 import pytest
 import torch
-from clips import CPU, TAGS, TINY, XLM, Hub, labse
-from duals import save_dual, save_seeing
+from clips import CPU, MODELS, TAGS, TINY, XLM, Hub, labse
 from PIL import Image, ImageDraw
 from towers import (
     VISION,
-    save_mclip,
     save_openclip,
-    save_sentence_transformer,
     word_tokenizer,
     xlm_roberta,
 )
@@ -54,42 +52,36 @@ def network(
 
 
 @pytest.fixture(scope="session")
-def mclip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_mclip(tmp_path_factory.mktemp("towers") / "mclip")
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a small model of the table in clips.py, made once."""
+    place = tmp_path_factory.mktemp("models")
+    return cache(lambda kind: MODELS[kind].save(place / kind))
 
 
 @pytest.fixture(scope="session")
-def openclip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_openclip(tmp_path_factory.mktemp("towers") / "clip")
+def mclip_folder(folder_of: Callable[[str], Path]) -> Path:
+    return folder_of("mclip")
 
 
 @pytest.fixture(scope="session")
-def sbert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_sentence_transformer(tmp_path_factory.mktemp("towers") / "sbert")
+def openclip_folder(folder_of: Callable[[str], Path]) -> Path:
+    return folder_of("openclip")
 
 
 @pytest.fixture(scope="session")
-def dual_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_dual(tmp_path_factory.mktemp("towers") / "dual", "siglip")
+def sbert_folder(folder_of: Callable[[str], Path]) -> Path:
+    return folder_of("sbert")
 
 
 @pytest.fixture(scope="session")
-def seeing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A CLIP as a sentence-transformers model, which reads images."""
-    folder = tmp_path_factory.mktemp("towers")
-    return save_seeing(folder / "seeing", save_dual(folder / "clip", "clip"))
+def seeing_folder(folder_of: Callable[[str], Path]) -> Path:
+    return folder_of("seeing")
 
 
 @pytest.fixture(scope="session")
-def folders(
-    mclip_folder: Path, openclip_folder: Path, dual_folder: Path, sbert_folder: Path
-) -> dict[str, Path]:
-    return {
-        "mclip": mclip_folder,
-        "openclip": openclip_folder,
-        "dual": dual_folder,
-        "sbert": sbert_folder,
-    }
+def folders(folder_of: Callable[[str], Path]) -> dict[str, Path]:
+    """One for each family."""
+    return {family: folder_of(family) for family in ("mclip", "openclip", "dual", "sbert")}
 
 
 @pytest.fixture(scope="session")

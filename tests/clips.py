@@ -6,7 +6,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,8 +17,16 @@ import open_clip
 import pytest
 import torch
 import transformers
+from duals import CONTEXT, save_dual, save_seeing
 from PIL import Image
-from towers import PREPROCESS, TEXT, VISION
+from towers import (
+    PREPROCESS,
+    TEXT,
+    VISION,
+    save_mclip,
+    save_openclip,
+    save_sentence_transformer,
+)
 
 from admire import UserError
 from admire.models.encoders import CachedEncoder, Device, Precision, Role, Vectors, open_encoder
@@ -129,11 +138,89 @@ def plain_texts(model_name: str, texts: Sequence[str], **options: object) -> Vec
         return unit(model.encode_text(tokenizer(list(texts))))
 
 
-def plain_sbert(folder: Path, texts: Sequence[str]) -> Vectors:
+def plain_mclip(folder: Path, texts: Sequence[str]) -> Vectors:
+    """M-CLIP's own class with the weights of its own; the tokenizer's file alone."""
+    from multilingual_clip.Config_MCLIP import MCLIPConfig
+    from multilingual_clip.pt_multilingual_clip import MultilingualCLIP
+
+    settings = json.loads((folder / "config.json").read_text())
+    tower = MultilingualCLIP(
+        MCLIPConfig(**settings | {"modelBase": str(folder / "tiny-xlm-roberta")})
+    )
+    weights = torch.load(folder / "pytorch_model.bin", weights_only=True)
+    tower.load_state_dict({k: v for k, v in weights.items() if "position_ids" not in k})
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    with torch.inference_mode():
+        return unit(tower.eval()(list(texts), tokenizer))
+
+
+def plain_dual(folder: Path, *, texts: Sequence[str] = (), images: Sequence[Path] = ()) -> Vectors:
+    model = transformers.AutoModel.from_pretrained(folder).eval()
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    padding = "max_length" if "siglip" in model.config.model_type else True
+    with torch.inference_mode():
+        if images:
+            shown = [Image.open(path).convert("RGB") for path in images]
+            ready = processor(images=shown, return_tensors="pt")
+            return unit(model.get_image_features(**ready).pooler_output)
+        reading = {"padding": padding, "truncation": True, "max_length": CONTEXT}
+        ready = processor(text=list(texts), return_tensors="pt", **reading)
+        return unit(model.get_text_features(**ready).pooler_output)
+
+
+def plain_sbert(folder: Path, given: Sequence[str | Path], prompt: str = "") -> Vectors:
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    return unit(model.encode(list(texts), prompt="", show_progress_bar=False))
+    return unit(model.encode([str(one) for one in given], prompt=prompt, show_progress_bar=False))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of model: how a small one is saved, and what the package it is of gives for it.
+
+    ``words`` is how many words of a text it reads.
+    """
+
+    family: str
+    save: Callable[[Path], Path]
+    texts: Callable[[Path, Sequence[str]], Vectors]
+    images: Callable[[Path, Sequence[Path]], Vectors] | None
+    words: int
+
+
+def _dual(kind: str, words: int = CONTEXT - 2) -> Kind:
+    return Kind(
+        "dual",
+        lambda folder: save_dual(folder, kind),
+        lambda folder, texts: plain_dual(folder, texts=texts),
+        lambda folder, images: plain_dual(folder, images=images),
+        words,
+    )
+
+
+MODELS = {
+    "mclip": Kind(
+        "mclip",
+        save_mclip,
+        plain_mclip,
+        lambda folder, images: plain_images(f"local-dir:{folder / 'image'}", images),
+        62,  # of 66 positions XLM-R leaves two unused, and two are marks
+    ),
+    "openclip": Kind(
+        "openclip",
+        save_openclip,
+        lambda folder, texts: plain_texts(f"local-dir:{folder}", texts),
+        lambda folder, images: plain_images(f"local-dir:{folder}", images),
+        14,
+    ),
+    "dual": _dual("siglip"),
+    "sbert": Kind("sbert", save_sentence_transformer, plain_sbert, None, 62),
+    "clip": _dual("clip"),
+    "metaclip_2": _dual("metaclip_2"),
+    "siglip2": _dual("siglip2", words=0),  # its tokens are characters here
+    "seeing": Kind("sbert", save_seeing, plain_sbert, plain_sbert, 14),
+}
 
 
 # -------------------------------------------------------------------- a hub that is not there

@@ -73,10 +73,11 @@ def save_dual(folder: Path, kind: str) -> Path:
     return folder
 
 
-def save_seeing(folder: Path, dual: Path) -> Path:
-    """A dual encoder as a sentence-transformers model, as the package saves it."""
+def save_seeing(folder: Path) -> Path:
+    """A CLIP as a sentence-transformers model, which reads images, as the package saves it."""
     from sentence_transformers import SentenceTransformer
 
+    dual = save_dual(folder.with_name(folder.name + "-clip"), "clip")
     SentenceTransformer(str(dual), device="cpu", local_files_only=True).save(str(folder))
     return folder
 

@@ -1,60 +1,160 @@
-"""How an encoder is opened by its name, and what all that run on torch have in common."""
+"""What all encoders that run on torch have in common: one contract, for each family.
+
+Each small model of the table in clips.py is compared with the package that its kind comes from.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from admire import UserError
-from admire.models.encoders import open_encoder
+from admire.models.encoders import ImageEncoder, open_encoder
+from admire.models.encoders.families import open_trainable
 
 torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
-open_clip = pytest.importorskip("open_clip", reason="needs the extra 'clip'")
-huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'clip'")
-pytest.importorskip("multilingual_clip", reason="needs the extra 'clip'")
-pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
+for package in ("open_clip", "multilingual_clip", "sentence_transformers"):
+    pytest.importorskip(package, reason="needs the extra 'clip'")
 
 from clips import (  # noqa: E402
-    FAMILIES,
+    COMMIT,
+    LONG,
+    MODELS,
+    OTHER_COMMIT,
     TEXTS,
     Evil,
     complaint,
+    distinct,
     encode,
+    images_of,
     opened,
+    pointer,
     same,
+    texts_of,
+    truncated,
 )
+from safetensors.torch import load_file, save_file  # noqa: E402
 
 pytest_plugins = ("clip_fixtures",)
-pytestmark = pytest.mark.usefixtures("one_thread", "network")
+pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "network")
+FAMILIES = pytest.mark.parametrize("family", ["mclip", "openclip", "dual", "sbert"])
 
 
-@pytest.mark.parametrize(
-    ("name", "close"),
-    [("mcilp:x", "mclip"), ("sbrt:x", "sbert"), ("embeded-state", "embedded-state")],
-)
-def test_a_misspelt_family_is_told_the_closest(name: str, close: str):
-    with pytest.raises(UserError, match=f"Did you mean '{close}'"):
-        open_encoder(name)
+@pytest.mark.parametrize("kind", MODELS)
+def test_vectors_are_those_of_the_models_own_package(folder_of, pictures, kind: str):
+    model, folder = MODELS[kind], folder_of(kind)
+    texts = model.texts(folder, TEXTS)
+    assert distinct(texts)
+    cached = opened(f"{model.family}:{folder}")
+    encoder = cached.encoder
+    for role in ("query", "document"):
+        assert same(texts_of(encoder, TEXTS, role), texts)
+    # Neither company nor order matters, nor dropout, nor how much is padded.
+    assert same(np.concatenate([texts_of(encoder, [text]) for text in TEXTS]), texts)
+    assert same(texts_of(encoder, [LONG, *TEXTS[::-1]])[:0:-1], texts)
+    assert same(cached.encode_texts(TEXTS, role="query"), texts)
+    assert isinstance(cached, ImageEncoder) == (model.images is not None)
+    if model.images:
+        images = model.images(folder, pictures)
+        assert distinct(images)
+        assert same(images_of(encoder, pictures), images)
+        assert same(np.concatenate([images_of(encoder, [path]) for path in pictures]), images)
+        assert same(cached.encode_images(pictures[::-1])[::-1], images)
+    assert np.allclose(np.linalg.norm(cached.encode_texts(TEXTS, role="query"), axis=1), 1)
 
 
-@pytest.mark.parametrize("name", ["", ":", "zzz", "e5:x", "e5:", "mclip", "sbert:"])
-def test_an_incomplete_or_unknown_name_is_told_the_forms(name: str):
-    with pytest.raises(UserError) as caught:
-        open_encoder(name)
-    said = str(caught.value)
-    assert "dual:REPOSITORY, e5, embedded-state, mclip:NAME, openclip:MODEL/TAG, sbert:REP" in said
-    assert f"mean '{name.rstrip(':')}'" not in said  # it would not help
-    assert caught.value.settings == ("encoder",)
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_first_part_of_a_long_text_is_read(folder_of, kind: str):
+    model = MODELS[kind]
+    encoder = opened(f"{model.family}:{folder_of(kind)}").encoder
+    words = LONG.split()
+    fits, shorter = " ".join(words[: model.words]), " ".join(words[: model.words - 2])
+    if not model.words:
+        fits, shorter = LONG[:16], LONG[:15]
+    whole, beginning, less = texts_of(encoder, [LONG, fits, shorter])
+    assert same(whole, beginning)
+    assert not same(less, beginning, 1e-4)
 
 
-@pytest.mark.parametrize("place", ["./nowhere", "~/no/such/model", "../no"])
-def test_a_path_without_a_folder_is_no_name_on_the_hub(hub, place: str):
-    for family in ("mclip", "openclip", "dual", "sbert"):
-        assert complaint(f"{family}:{place}") == f"{place}: is no folder of a model."
+@FAMILIES
+def test_bfloat16_is_near_float32_and_another_encoder(folders, family: str, pictures):
+    name = f"{family}:{folders[family]}"
+    fine, coarse = opened(name), opened(name, precision="bfloat16")
+    assert coarse.identity == fine.identity.replace("float32", "bfloat16") != fine.identity
+    pairs = [[one.encode_texts(TEXTS, role="query") for one in (fine, coarse)]]
+    if family != "sbert":
+        pairs.append([one.encode_images(pictures) for one in (fine, coarse)])
+    for exact, near in pairs:
+        assert near.dtype == np.float32
+        assert (exact * near).sum(axis=1).min() > 0.99
+        assert not same(near, exact, 1e-4), "it was not computed in bfloat16"
+
+
+@FAMILIES
+def test_the_device_is_that_of_the_placement_and_no_part_of_the_identity(
+    folders, family: str, monkeypatch, pictures
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    name = f"{family}:{folders[family]}"
+    assert len({opened(name, device).identity for device in ("cpu", "cuda", "mps")}) == 1
+    assert "torch finds no device 'cuda' here" in complaint(name, device="cuda")
+    if family != "sbert":
+        with pytest.raises(UserError, match="no device 'cuda'"):
+            opened(name, "cuda").encode_images(pictures)
+
+
+# ------------------------------------------------------------------------- folders and the hub
+
+
+@FAMILIES
+def test_a_folder_is_the_same_encoder_wherever_it_is_and_another_when_it_changes(
+    copied, folders, family: str
+):
+    encoder = opened(f"{family}:{folders[family]}")
+    encoder.encode_texts(TEXTS, role="query")
+    moved = copied(family, "model@v1")  # an @ in a folder's name is no revision
+    again = opened(f"{family}:{moved}")
+    again.encode_texts(TEXTS, role="query")
+    assert (again.identity, encoder.encoded, again.encoded) == (encoder.identity, 5, 0)
+    (moved / "more.json").write_text("{}")
+    assert opened(f"{family}:{moved}").identity != encoder.identity
+    said = complaint(f"{family}:{folders[family]}@v1")
+    assert said == f"{folders[family]}: a folder has no revisions. Leave out '@v1'."
+
+
+def test_a_folder_may_be_named_from_the_users_home(copied, monkeypatch):
+    folder = copied("sbert")
+    monkeypatch.setenv("HOME", str(folder.parent))
+    assert open_encoder("sbert:~/model").identity == open_encoder(f"sbert:{folder}").identity
+
+
+@pytest.mark.parametrize("family", ["dual", "sbert", "mclip"])
+def test_a_repository_and_its_revisions(hub, folders, copied, family: str):
+    older, newer = folders[family], copied(family)
+    if family == "mclip":
+        weights = torch.load(newer / "pytorch_model.bin", weights_only=True)
+        weights["LinearTransformation.weight"] += torch.arange(32) / 10
+        torch.save(weights, newer / "pytorch_model.bin")
+    else:
+        weights = load_file(newer / "model.safetensors")
+        weights = {k: v + torch.randn(v.shape) / 5 for k, v in weights.items()}
+        save_file(weights, newer / "model.safetensors", {"format": "pt"})
+    hub.add("tests/model", older)
+    hub.add("tests/model", newer, OTHER_COMMIT)
+    hub.tag("tests/model", "v1", COMMIT)
+    new, old = opened(f"{family}:tests/model"), opened(f"{family}:tests/model@v1")
+    assert f"@{OTHER_COMMIT}" in new.identity
+    assert f"@{COMMIT}" in old.identity
+    assert opened(f"{family}:tests/model@{COMMIT}").identity == old.identity
+    vectors = [one.encode_texts(TEXTS, role="query") for one in (new, old)]
+    assert same(vectors[0], encode(f"{family}:{newer}"))
+    assert same(vectors[1], encode(f"{family}:{older}"))
+    assert not same(*vectors, 1e-3)
     assert not hub.asked
 
 
@@ -71,36 +171,54 @@ def test_a_model_that_is_not_here_is_asked_of_the_hub_once(hub, name: str, repos
     assert f"'{repository}' is not here" in complaint(f"{name}@v9")
     assert {(asked, revision) for asked, _, revision in hub.asked} == {(repository, "v9")}
     assert len(hub.asked) == 1
+    family = name.partition(":")[0]
+    assert complaint(f"{family}:./nowhere") == "./nowhere: is no folder of a model."
+    assert len(hub.asked) == 1, "a path is no name on the hub"
 
 
-@pytest.mark.parametrize("family", ["openclip", "mclip", "dual"])
-def test_vectors_do_not_change_with_batch_or_order(
-    folders, family, pictures, tmp_path, monkeypatch
-):
-    encoder = opened(f"{family}:{folders[family]}")
-    texts, images = encoder.encode_texts(TEXTS, role="query"), encoder.encode_images(pictures)
-    for batch in (1, 2, 3):
-        monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / str(batch)))
-        again = opened(f"{family}:{folders[family]}")
-        again.encoder = encoder.encoder  # loaded already
-        again.batch = batch
-        assert same(again.encode_texts(TEXTS[::-1], role="query")[::-1], texts)
-        assert same(again.encode_images(pictures[::-1])[::-1], images)
-        assert again.encoded == 10
+def test_nothing_is_loaded_before_something_is_to_be_encoded(folders, pictures):
+    names = [f"{family}:{folder}" for family, folder in folders.items()]
+    for name in names:
+        encoder = opened(name)
+        encoder.encode_texts(TEXTS, role="query")
+        if isinstance(encoder, ImageEncoder):
+            encoder.encode_images(pictures)
+    program = f"""
+import sys
+from pathlib import Path
+from admire.models.encoders import ImageEncoder, open_encoder
+for name in {names!r}:
+    encoder = open_encoder(name)
+    assert not {{"torch", "transformers"}} & set(sys.modules), f"{{name}}: opening it loads torch"
+    encoder.encode_texts({TEXTS!r}, role="query")
+    if isinstance(encoder, ImageEncoder):
+        encoder.encode_images([Path(path) for path in {[str(path) for path in pictures]!r}])
+    assert encoder.encoded == 0
+assert not {{"torch", "transformers"}} & set(sys.modules), "known vectors load torch"
+print("done")
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout == "done\n", run.stderr
 
 
-@FAMILIES
-def test_bfloat16_is_near_float32_and_another_encoder(folders, family: str, pictures):
-    name = f"{family}:{folders[family]}"
-    fine, coarse = opened(name), opened(name, precision="bfloat16")
-    assert fine.identity != coarse.identity
-    pairs = [[one.encode_texts(TEXTS, role="query") for one in (fine, coarse)]]
-    if family != "sbert":
-        pairs.append([one.encode_images(pictures) for one in (fine, coarse)])
-    for exact, near in pairs:
-        assert near.dtype == np.float32
-        assert (exact * near).sum(axis=1).min() > 0.99
-        assert not same(near, exact, 1e-4), "it was not computed in bfloat16"
+# ---------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("name", "close"),
+    [("mcilp:x", "mclip"), ("sbrt:x", "sbert"), ("embeded-state", "embedded-state")],
+)
+def test_a_misspelt_family_is_told_the_closest(name: str, close: str):
+    with pytest.raises(UserError, match=f"Did you mean '{close}'"):
+        open_encoder(name)
+
+
+@pytest.mark.parametrize("name", ["", "zzz", "e5:x", "mclip", "sbert:"])
+def test_an_incomplete_or_unknown_name_is_told_the_forms(name: str):
+    with pytest.raises(UserError, match="dual:REPOSITORY, e5, embedded-state, mclip:") as caught:
+        open_encoder(name)
+    assert f"mean '{name.rstrip(':')}'" not in str(caught.value)  # it would not help
+    assert caught.value.settings == ("encoder",)
 
 
 @FAMILIES
@@ -112,38 +230,36 @@ def test_a_malicious_pickle_is_refused_and_not_run(copied, tmp_path, family: str
         safe.unlink()
     evil = {"transformer.weight": Evil(tmp_path / "mark")}
     torch.save(evil, path, _use_new_zipfile_serialization=zipped)
-    said = complaint(f"{family}:{folder}")
-    assert str(path if family == "mclip" else folder) in said
+    assert str(folder) in complaint(f"{family}:{folder}")
     assert not (tmp_path / "mark").exists()
     torch.load(path, weights_only=False)  # which runs it
     assert (tmp_path / "mark").exists()
 
 
-@FAMILIES
-def test_a_folders_name_may_hold_an_at_sign(copied, folders, family: str):
-    folder = copied(family, "model@v1")
-    assert same(encode(f"{family}:{folder}"), encode(f"{family}:{folders[family]}"))
-
-
-def test_a_folder_may_be_named_from_the_users_home(copied, monkeypatch):
-    folder = copied("sbert", "model@v1")
-    monkeypatch.setenv("HOME", str(folder.parent))
-    assert open_encoder("sbert:~/model@v1").identity == open_encoder(f"sbert:{folder}").identity
-
-
-def test_a_folder_has_no_revisions(sbert_folder):
-    said = complaint(f"sbert:{sbert_folder}@v1")
-    assert said == f"{sbert_folder}: a folder has no revisions. Leave out '@v1'."
-
-
-@FAMILIES
-def test_the_device_is_that_of_the_placement(folders, family: str, monkeypatch, pictures):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    name = f"{family}:{folders[family]}"
-    assert "torch finds no device 'cuda' here" in complaint(name, device="cuda")
-    if family != "sbert":
-        with pytest.raises(UserError, match="no device 'cuda'"):
-            opened(name, "cuda").encode_images(pictures)
+@pytest.mark.parametrize(
+    ("family", "file"),
+    [
+        ("mclip", "pytorch_model.bin"),
+        ("mclip", "tokenizer.json"),
+        ("mclip", "tiny-xlm-roberta/config.json"),
+        ("openclip", "open_clip_model.safetensors"),
+        ("dual", "model.safetensors"),
+        ("dual", "config.json"),
+        ("sbert", "model.safetensors"),
+        ("sbert", "modules.json"),
+    ],
+)
+def test_damaged_and_missing_files_are_refused_with_the_models_name(copied, family: str, file: str):
+    path = copied(family) / file
+    name = f"{family}:{path.parent if '/' not in file else path.parents[1]}"
+    whole = path.read_bytes()
+    for content in (truncated(whole), pointer(whole)):  # the other is what Git LFS leaves
+        path.write_bytes(content)
+        assert complaint(name).startswith(f"{name}: ")
+        assert "cannot load it (" in complaint(name)
+    if file != "modules.json" and family != "mclip":
+        path.unlink()
+        assert complaint(name).startswith(f"{name}: ")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +269,6 @@ def test_the_device_is_that_of_the_placement(folders, family: str, monkeypatch, 
         ("openclip", "open_clip"),
         ("dual", "transformers"),
         ("sbert", "sentence_transformers"),
-        ("sbert", "torch"),
     ],
 )
 def test_a_missing_package_names_the_extra(family: str, package: str, monkeypatch):
@@ -166,61 +281,7 @@ def test_a_missing_package_names_the_extra(family: str, package: str, monkeypatc
     assert f"'{family}:any' needs {package}, of the extra 'clip': pip install" in str(caught.value)
 
 
-def test_any_change_of_a_folder_is_another_encoder(copied):
-    folder = copied("mclip")
-
-    def identity() -> str:
-        return open_encoder(f"mclip:{folder}").identity
-
-    before = identity()
-    assert identity() == before
-    for path in [path for path in folder.rglob("*") if path.is_file()]:
-        content = path.read_bytes()
-        path.write_bytes(content + b" ")
-        assert identity() != before, path
-        path.write_bytes(content)
-    assert identity() == before
-    (folder / "more.json").write_text("{}")
-    more = identity()
-    assert more != before
-    (folder / "more.json").rename(folder / "other.json")
-    assert identity() not in (before, more)
-
-
-@FAMILIES
-def test_a_folder_that_is_moved_is_the_same_encoder(copied, folders, family: str, pictures):
-    encoder = opened(f"{family}:{folders[family]}")
-    encoder.encode_texts(TEXTS, role="query")
-    moved = opened(f"{family}:{copied(family, 'elsewhere')}")
-    assert moved.identity == encoder.identity
-    moved.encode_texts(TEXTS, role="query")
-    assert (encoder.encoded, moved.encoded) == (5, 0)
-    if family != "sbert":
-        encoder.encode_images(pictures)
-        moved.encode_images(pictures)
-        assert (encoder.encoded, moved.encoded) == (10, 0)
-
-
-def test_nothing_is_loaded_before_something_is_to_be_encoded(folders, pictures):
-    names = [f"{family}:{folder}" for family, folder in folders.items()]
-    for name in names:
-        encoder = opened(name)
-        encoder.encode_texts(TEXTS, role="query")
-        if not name.startswith("sbert"):
-            encoder.encode_images(pictures)
-    program = f"""
-import sys
-from pathlib import Path
-from admire.models.encoders import open_encoder
-for name in {names!r}:
-    encoder = open_encoder(name)
-    assert not {{"torch", "transformers"}} & set(sys.modules), f"{{name}}: opening it loads torch"
-    encoder.encode_texts({TEXTS!r}, role="query")
-    if not name.startswith("sbert"):
-        encoder.encode_images([Path(path) for path in {[str(path) for path in pictures]!r}])
-    assert encoder.encoded == 0
-assert not {{"torch", "transformers"}} & set(sys.modules), "known vectors load torch"
-print("done")
-"""
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert run.stdout == "done\n", run.stderr
+def test_only_a_sentence_transformer_can_be_fine_tuned(openclip_folder: Path):
+    with pytest.raises(UserError, match="cannot be fine-tuned") as caught:
+        open_trainable(f"openclip:{openclip_folder}", device="cpu")
+    assert caught.value.settings == ("encoder",)
