@@ -14,7 +14,7 @@ from toys import WordEncoder
 
 from admire.base.errors import UserError
 from admire.data.pictures import read_image
-from admire.models.encoders import ImageEncoder, Role, TextEncoder, Vectors
+from admire.models.encoders import Role, TextEncoder, Vectors
 from admire.models.encoders.cached import CachedEncoder, CachedTowers
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'clip'")
@@ -54,14 +54,6 @@ def test_only_missing_texts_are_encoded():
     assert vectors == pytest.approx(Watched().encode_texts(TEXTS, role="document"))
 
 
-def test_nothing_is_encoded_where_everything_is_known():
-    fresh = encode(Watched(), TEXTS)
-    later = Watched(works_for=0)
-    known = encode(later, TEXTS)
-    assert known.tobytes() == fresh.tobytes()
-    assert (known.dtype, known.shape) == (np.float32, (5, 512))
-
-
 def test_a_text_that_comes_twice_is_encoded_once():
     encoder = Watched()
     cached = CachedEncoder(encoder)
@@ -71,12 +63,6 @@ def test_a_text_that_comes_twice_is_encoded_once():
     assert not np.array_equal(vectors[0], vectors[1])
     cached.encode_texts(["b", "c"], role="document")
     assert cached.encoded == 3
-
-
-def test_queries_and_documents_are_kept_apart():
-    query, document = (encode(Watched(), ["an owl"], role) for role in ("query", "document"))
-    assert not np.array_equal(query, document)
-    assert np.array_equal(encode(Watched(works_for=0), ["an owl"], "query"), query)
 
 
 def test_encoders_of_different_identity_are_kept_apart():
@@ -97,10 +83,6 @@ def test_what_was_encoded_before_a_kill_is_kept():
     assert rerun.texts == TEXTS[2:]
 
 
-def test_no_texts_give_no_vectors():
-    assert len(encode(Watched(works_for=0), [])) == 0
-
-
 class Constant:
     """Gives every text the same vector."""
 
@@ -119,7 +101,7 @@ def test_vectors_have_unit_length_whatever_the_encoder_gives():
     assert encode(Constant(3.0, 4.0), ["a"]).tolist() == [[pytest.approx(0.6), pytest.approx(0.8)]]
 
 
-@pytest.mark.parametrize("bad", [[0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]])
+@pytest.mark.parametrize("bad", [[0.0, 0.0], [np.nan, 1.0]])
 def test_a_vector_without_direction_is_refused_and_not_kept(bad: list[float]):
     with pytest.raises(UserError, match=r"constant: .*zero or not finite"):
         encode(Constant(*bad), ["a"])
@@ -211,23 +193,6 @@ def names(*numbers: int) -> list[str]:
     return [f"{k}.png" for k in numbers]
 
 
-def test_towers_with_a_cache_encode_images_and_an_encoder_does_not():
-    assert isinstance(CachedTowers(Colours()), ImageEncoder)
-    assert not isinstance(CachedEncoder(WordEncoder()), ImageEncoder)
-
-
-def test_vectors_have_unit_length_and_the_order_of_the_images(tmp_path):
-    images = gallery(tmp_path, 7)
-    vectors = CachedTowers(Colours()).encode_images(images)
-    assert vectors.dtype == np.float32
-    assert vectors == pytest.approx(expected(range(7)), abs=1e-6)
-    mixed = [3, 0, 6, 1]
-    again = CachedTowers(Colours("colours:2"))
-    assert again.encode_images([images[k] for k in mixed]) == pytest.approx(
-        expected(mixed), abs=1e-6
-    )
-
-
 def test_an_image_is_prepared_and_encoded_once_under_however_many_names(tmp_path):
     red, blue = paint(tmp_path / "red.png", 255, 0, 0), paint(tmp_path / "blue.png", 0, 0, 255)
     copy = tmp_path / "copy.png"
@@ -239,18 +204,6 @@ def test_an_image_is_prepared_and_encoded_once_under_however_many_names(tmp_path
     assert (len(towers.prepared), len(towers.encoded), cached.encoded) == (2, 2, 2)
     cached.encode_images([copy])
     assert (len(towers.prepared), cached.encoded) == (2, 2)
-
-
-def test_a_renamed_file_is_known_and_a_changed_one_is_not(tmp_path):
-    images = gallery(tmp_path, 3)
-    CachedTowers(Colours()).encode_images(images)
-    images[0] = images[0].rename(tmp_path / "renamed.png")
-    paint(images[2], 0, 255, 0)
-    later = Colours()
-    vectors = CachedTowers(later).encode_images(images)
-    assert later.prepared == ["2.png"]
-    assert vectors[:2] == pytest.approx(expected([0, 1]), abs=1e-6)
-    assert vectors[2].tolist() == [0, 1, 0]
 
 
 class Kinds:
@@ -291,34 +244,8 @@ def test_batches_are_no_larger_than_the_towers_like(tmp_path, batch, sizes):
     assert towers.encoded == names(*range(7))
 
 
-def test_pictures_are_prepared_in_other_threads_and_encoded_in_the_callers(tmp_path):
-    before = set(threading.enumerate())
-    towers = Colours()
-    CachedTowers(towers).encode_images(gallery(tmp_path, 9))
-    assert towers.encoding == {threading.current_thread()}
-    assert towers.preparing
-    assert not towers.preparing & before
-    assert set(threading.enumerate()) == before
-
-
-def test_as_many_pictures_are_prepared_at_once_as_there_are_processors(tmp_path, monkeypatch):
-    monkeypatch.setattr("admire.models.encoders.cached.cores", lambda: 3)
-    together = threading.Barrier(3, timeout=30)
-
-    class Together(Colours):
-        def prepare_image(self, path: Path) -> Prepared:
-            together.wait()
-            return super().prepare_image(path)
-
-    towers = Together()
-    vectors = CachedTowers(towers).encode_images(gallery(tmp_path, 6))
-    assert vectors == pytest.approx(expected(range(6)), abs=1e-6)
-    assert len(towers.preparing) == 3
-
-
-@pytest.mark.parametrize("batch", [1, 4])
-def test_pictures_are_prepared_ahead_of_the_model_by_two_batches_and_no_more(tmp_path, batch):
-    count = 10 * batch
+def test_pictures_are_prepared_ahead_of_the_model_by_two_batches_and_no_more(tmp_path):
+    batch, count = 4, 40
 
     def during(number: int) -> None:
         bound = min((number + 3) * batch, count)  # what is encoded, the batch at hand, two more
@@ -330,9 +257,13 @@ def test_pictures_are_prepared_ahead_of_the_model_by_two_batches_and_no_more(tmp
         assert len(towers.alive) <= 4 * batch
 
     towers = Colours(batch=batch, during=during)
+    before = set(threading.enumerate())
     vectors = CachedTowers(towers).encode_images(gallery(tmp_path, count))
     assert len(towers.batches) == 10
     assert vectors == pytest.approx(expected(range(count)), abs=1e-6)
+    assert towers.encoding == {threading.current_thread()}
+    assert not towers.preparing & before
+    assert set(threading.enumerate()) == before
 
 
 def running_after(action: Callable[[], object], error: type[BaseException]) -> set[str]:
@@ -345,7 +276,7 @@ def running_after(action: Callable[[], object], error: type[BaseException]) -> s
     pytest.fail("it did not fail")
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, UserError, RuntimeError, ZeroDivisionError])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_a_failure_in_the_model_leaves_no_threads_and_keeps_what_was_encoded(tmp_path, error):
     def during(number: int) -> None:
         if number == 2:
@@ -360,28 +291,6 @@ def test_a_failure_in_the_model_leaves_no_threads_and_keeps_what_was_encoded(tmp
     rerun = Colours()
     assert CachedTowers(rerun).encode_images(images) == pytest.approx(expected(range(30)), abs=1e-6)
     assert rerun.encoded == names(*range(4, 30))
-
-
-def test_a_failure_drops_the_pictures_that_are_not_begun(tmp_path, monkeypatch):
-    monkeypatch.setattr("admire.models.encoders.cached.cores", lambda: 2)
-    failing = threading.Event()
-
-    class Slow(Colours):
-        def prepare_image(self, path: Path) -> Prepared:
-            if int(path.stem) >= self.batch:  # all of these would take a while
-                failing.wait(30)
-                threading.Event().wait(0.02)
-            return super().prepare_image(path)
-
-    def during(number: int) -> None:
-        failing.set()
-        raise KeyboardInterrupt
-
-    towers = Slow(batch=20, during=during)
-    cached = CachedTowers(towers)
-    images = gallery(tmp_path, 40)
-    assert running_after(lambda: cached.encode_images(images), KeyboardInterrupt) == set()
-    assert len(towers.prepared) < 40
 
 
 def test_what_was_encoded_before_a_bad_picture_is_kept(tmp_path):
@@ -404,50 +313,12 @@ def test_what_was_encoded_before_a_bad_picture_is_kept(tmp_path):
     assert sorted(rerun.prepared) == names(4, 5, 6, 7)
 
 
-def test_a_file_that_vanishes_on_the_way_is_named(tmp_path):
-    images = gallery(tmp_path, 20)
-    # By then every file was there to be looked up, and the last one is not yet prepared.
-    towers = Colours(during=lambda number: images[-1].unlink(missing_ok=True))
-    with pytest.raises(UserError, match="No such file") as caught:
-        CachedTowers(towers).encode_images(images)
-    assert str(caught.value).startswith(f"{images[-1]}: ")
-    rerun = Colours()
-    CachedTowers(rerun).encode_images(images[:-1])
-    assert rerun.encoded == names(18)
-
-
-def test_a_file_that_changes_on_the_way_is_not_kept_under_what_it_held_before(tmp_path):
-    images = gallery(tmp_path, 20)
-    before = images[-1].read_bytes()
-    towers = Colours(during=lambda number: number or paint(images[-1], 0, 255, 0))
-    with pytest.raises(UserError, match="changed while") as caught:
-        CachedTowers(towers).encode_images(images)
-    assert str(caught.value).startswith(f"{images[-1]}: ")
-    images[-1].write_bytes(before)
-    assert CachedTowers(Colours()).encode_images(images[-1:]) == pytest.approx(
-        expected([19]), abs=1e-6
-    )
-
-
 OUT_OF_MEMORY = [
-    pytest.param(RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."), id="CUDA"),
-    pytest.param(RuntimeError("CUDA error: out of memory"), id="CUDA driver"),
-    pytest.param(RuntimeError("MPS backend out of memory (MPS allocated: 9.0 GB)"), id="MPS"),
-    pytest.param(
-        RuntimeError(
-            "[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory: "
-            "you tried to allocate 8000000000 bytes."
-        ),
-        id="CPU",
-    ),
-    pytest.param(
-        RuntimeError("[enforce fail at alloc_cpu.cpp:117] data. DefaultCPUAllocator: not enough "
-                     "memory: you tried to allocate 8000000000 bytes."),
-        id="CPU on Windows",
-    ),
-    pytest.param(MemoryError(), id="Python"),
-    pytest.param(MemoryError("Unable to allocate 8.00 GiB for an array"), id="NumPy"),
-]  # fmt: skip
+    RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+    RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes."),
+    MemoryError(),
+]
 
 
 def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -458,7 +329,7 @@ def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("error", OUT_OF_MEMORY)
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=repr)
 def test_where_images_do_not_fit_batches_are_halved(tmp_path, caplog, error):
     towers = Colours(batch=8, memory=2, error=error)
     cached = CachedTowers(towers)
@@ -473,17 +344,6 @@ def test_where_images_do_not_fit_batches_are_halved(tmp_path, caplog, error):
     assert "batches of 2" in two
 
 
-def test_the_smaller_batch_stays(tmp_path, caplog):
-    towers = Colours(batch=8, memory=3)
-    cached = CachedTowers(towers)
-    cached.encode_images(gallery(tmp_path, 8))
-    towers.tried.clear()
-    caplog.clear()
-    cached.encode_images(gallery(tmp_path, 5, start=8))
-    assert towers.tried == [2, 2, 1]
-    assert warned(caplog) == []
-
-
 def test_where_not_even_one_image_fits_it_says_what_to_do(tmp_path):
     towers = Colours(batch=4, memory=0)
     cached = CachedTowers(towers)
@@ -492,14 +352,7 @@ def test_where_not_even_one_image_fits_it_says_what_to_do(tmp_path):
     assert towers.tried == [4, 2, 1]
 
 
-OTHER_ERRORS = [
-    RuntimeError("mat1 and mat2 shapes cannot be multiplied (2x512 and 768x512)"),
-    RuntimeError(),
-    ValueError("out of range"),
-]
-
-
-@pytest.mark.parametrize("error", OTHER_ERRORS, ids=repr)
+@pytest.mark.parametrize("error", [RuntimeError("2x512 and 768x512"), ValueError()], ids=repr)
 def test_another_error_of_the_model_passes_through(tmp_path, caplog, error):
     def during(number: int) -> None:
         raise error

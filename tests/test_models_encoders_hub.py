@@ -23,25 +23,9 @@ from admire.models.encoders.hub import (
 pytest.importorskip("open_clip", reason="needs the extra 'clip'")
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'clip'")
 
-from clips import COMMIT, OTHER_COMMIT, Hub, answer  # noqa: E402
+from clips import COMMIT, OTHER_COMMIT, answer  # noqa: E402
 
 pytest_plugins = ("clip_fixtures",)
-
-
-def test_a_folder_is_resolved_to_itself_and_its_content(tmp_path: Path):
-    (tmp_path / "model.bin").write_bytes(b"weights")
-
-    found = resolve_source(str(tmp_path))
-
-    assert found.place == str(tmp_path)
-    assert found.folder == tmp_path
-    assert found.identity == folder_digest(tmp_path)
-    assert found.revision is None
-
-
-def test_a_path_without_a_folder_is_told_with_what_it_should_hold(tmp_path: Path):
-    with pytest.raises(UserError, match="is no folder of a benchmark"):
-        resolve_source(str(tmp_path / "none"), what="a benchmark")
 
 
 def test_a_folder_has_the_same_digest_with_and_without_admires_marker(tmp_path: Path):
@@ -53,17 +37,6 @@ def test_a_folder_has_the_same_digest_with_and_without_admires_marker(tmp_path: 
     assert folder_digest(tmp_path / "model") == folder_digest(tmp_path / "copy")
 
 
-def test_a_folder_has_another_digest_when_a_file_changes_or_moves(tmp_path: Path):
-    file = tmp_path / "model.bin"
-    file.write_bytes(b"weights")
-    first = folder_digest(tmp_path)
-    file.write_bytes(b"other")
-    second = folder_digest(tmp_path)
-    file.rename(tmp_path / "moved.bin")
-
-    assert len({first, second, folder_digest(tmp_path)}) == 3
-
-
 # -------------------------------------------------------------------------------- the hub
 
 
@@ -71,27 +44,10 @@ def hub_errors() -> dict[str, tuple[Exception, str]]:
     errors = huggingface_hub.errors
     return {
         "unreachable": (errors.LocalEntryNotFoundError("no connection"), "cannot be reached"),
-        "unknown": (
-            errors.RepositoryNotFoundError("401", response=answer(401)),
-            "does not know it, or it asks for a login",
-        ),
-        "gated": (
-            errors.GatedRepoError("403", response=answer(403)),
-            "does not know it, or it asks for a login",
-        ),
-        "revision": (
-            errors.RevisionNotFoundError("404", response=answer(404)),
-            "does not know its revision 'v9'",
-        ),
-        "server": (
-            errors.HfHubHTTPError("500", response=answer(500)),
-            "does not give it (HfHubHTTPError)",
-        ),
-        "connection lost": (
-            errors.HTTPError("peer closed connection"),  # of the HTTP client, no OSError
-            "does not give it (HTTPError)",
-        ),
-        "file": (errors.RemoteEntryNotFoundError("404", response=answer(404)), "has no "),
+        "gated": (errors.GatedRepoError("403", response=answer(403)), "does not know it, or it"),
+        "revision": (errors.RevisionNotFoundError("404", response=answer(404)), "revision 'v9'"),
+        "connection lost": (errors.HTTPError("closed"), "does not give it (HTTPError)"),
+        "file": (errors.RemoteEntryNotFoundError("404", response=answer(404)), "has no one.json"),
         "disk": (OSError(28, "No space left on device"), "does not give it (OSError)"),
     }
 
@@ -101,9 +57,8 @@ def test_a_hub_that_gives_nothing_ends_with_what_to_run(hub, case: str):
     hub.error, reason = hub_errors()[case]
     with pytest.raises(UserError) as caught:
         hub_file("tests/any", "one.json", "two.json", revision="v9")
-    said = str(caught.value)
-    assert f"The model 'tests/any' is not here, and the hub {reason}" in said
-    assert "hf download tests/any." in said
+    assert reason in str(caught.value)
+    assert "hf download tests/any." in str(caught.value)
     asked = [(repository, revision) for repository, _, revision in hub.asked]
     assert asked == [("tests/any", "v9")] * (2 if case == "file" else 1)
 
@@ -123,20 +78,14 @@ def test_without_the_hubs_client_its_extra_is_named(monkeypatch):
 
 def test_a_repository_is_resolved_to_the_commit_of_the_first_file_that_it_has(hub):
     path = hub.add("tests/any", {"config.json": b"{}"}) / "config.json"
-    assert resolve_source("tests/any", "modules.json", "config.json") == Source(
-        "tests/any", COMMIT, f"tests/any@{COMMIT}", config=path
-    )
+    found = resolve_source("tests/any", "modules.json", "config.json")
+    assert found == Source("tests/any", COMMIT, f"tests/any@{COMMIT}")
+    assert found.file("config.json") == path
     hub.add("tests/any", {"modules.json": b"[]"}, OTHER_COMMIT)
     hub.tag("tests/any", "v1", COMMIT)
     assert resolve_source("tests/any", "modules.json").revision == OTHER_COMMIT
     assert resolve_source("tests/any", revision="v1").revision == COMMIT
     assert not hub.asked
-
-
-def test_the_hubs_cache_may_lie_below_a_folder_called_snapshots(tmp_path, network, monkeypatch):
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "snapshots"))
-    Hub(tmp_path / "snapshots").add("tests/any", {"config.json": b"{}"})
-    assert resolve_source("tests/any").revision == COMMIT
 
 
 def test_what_is_in_the_cache_is_loaded_without_the_hub_and_the_rest_with_it(monkeypatch):

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from admire import UserError
-from admire.models.encoders import open_encoder
 from admire.models.encoders.openclip import OpenClipEncoder
 
 torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
@@ -24,8 +20,6 @@ pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
 from clips import (  # noqa: E402
     COMMIT,
     CPU,
-    DAMAGE,
-    LONG,
     OTHER_COMMIT,
     TAGS,
     TEXTS,
@@ -46,29 +40,6 @@ pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "network")
 
 
-def test_openclip_gives_what_open_clip_gives(openclip, openclip_folder, pictures):
-    texts = plain_texts(f"local-dir:{openclip_folder}", TEXTS)
-    images = plain_images(f"local-dir:{openclip_folder}", pictures)
-    assert distinct(texts)
-    assert distinct(images)
-    for role in ("query", "document"):
-        assert same(texts_of(openclip, TEXTS, role), texts)
-    assert same(images_of(openclip, pictures), images)
-    cached = opened(f"openclip:{openclip_folder}")
-    assert same(cached.encode_texts(TEXTS, role="query"), texts)
-    assert same(cached.encode_images(pictures), images)
-
-
-def test_openclip_reads_the_first_part_of_a_long_text(openclip):
-    # 16 tokens of context, two of them marks
-    words = LONG.split()
-    whole, beginning, shorter = texts_of(
-        openclip, [LONG, " ".join(words[:14]), " ".join(words[:12])]
-    )
-    assert not same(beginning, shorter, 1e-4)
-    assert same(whole, beginning)
-
-
 def test_a_folders_own_preprocessing_and_activation_are_used(copied, openclip, pictures):
     folder = copied("openclip")
     path = folder / "open_clip_config.json"
@@ -86,54 +57,12 @@ def test_a_folders_own_preprocessing_and_activation_are_used(copied, openclip, p
     assert not same(quick, vectors, 1e-4)
 
 
-def test_a_folder_without_open_clips_config_is_refused(sbert_folder):
-    with pytest.raises(UserError) as caught:
-        open_encoder(f"openclip:{sbert_folder}")
-    assert f"{sbert_folder}: holds no open_clip_config.json" in str(caught.value)
-
-
-def test_an_open_clip_folder_without_weights_is_refused(copied):
-    # open_clip itself would go on with random weights.
-    folder = copied("openclip")
-    (folder / "open_clip_model.safetensors").unlink()
-    assert f"openclip:{folder}: open_clip cannot load it (" in complaint(f"openclip:{folder}")
-
-
-@pytest.mark.parametrize("content", ["{", "{}", "[]", '{"model_cfg": []}', "\udcff"])
+@pytest.mark.parametrize("content", ["{", "{}", '{"model_cfg": []}'])
 def test_a_damaged_open_clip_config_is_refused(copied, content: str):
     path = copied("openclip") / "open_clip_config.json"
-    path.write_bytes(content.encode(errors="surrogateescape"))
+    path.write_text(content)
     said = complaint(f"openclip:{path.parent}")
     assert said == f"{path}: is no config of an open_clip model."
-
-
-@DAMAGE
-def test_damaged_open_clip_weights_are_refused(copied, damage):
-    folder = copied("openclip")
-    path = folder / "open_clip_model.safetensors"
-    path.write_bytes(damage(path.read_bytes()))
-    assert f"openclip:{folder}: open_clip cannot load it (" in complaint(f"openclip:{folder}")
-
-
-def test_threads_that_prepare_images_load_the_model_once(openclip_folder, pictures, monkeypatch):
-    create = open_clip.create_model_and_transforms
-    loads = []
-
-    def load(*args: object, **options: object) -> object:
-        loads.append(args)
-        return create(*args, **options)
-
-    monkeypatch.setattr(open_clip, "create_model_and_transforms", load)
-    encoder = OpenClipEncoder(str(openclip_folder), None, CPU)
-    together = threading.Barrier(len(pictures))
-
-    def prepare(path: Path) -> object:
-        together.wait()
-        return encoder.prepare_image(path)
-
-    with ThreadPoolExecutor(len(pictures)) as pool:
-        assert len(list(pool.map(prepare, pictures))) == len(pictures)
-    assert len(loads) == 1
 
 
 def test_an_open_clip_text_tower_of_transformers_needs_no_hub(xlm_folder, pictures, monkeypatch):
@@ -188,11 +117,6 @@ def test_a_tag_whose_weights_have_a_name_of_their_own(tiny, hub):
     assert same(encode("openclip:tiny/named"), encode("openclip:tiny/laion"))
 
 
-def test_a_tag_that_is_not_on_the_hub_is_refused(tiny, hub):
-    assert "'openclip:tiny/elsewhere' is not on the hub" in complaint("openclip:tiny/elsewhere")
-    assert not hub.asked
-
-
 def test_a_pinned_revision_of_a_tag_is_another_encoder(tiny, hub, openclip_folder):
     weights = load_file(openclip_folder / "open_clip_model.safetensors")
     torch.manual_seed(6)
@@ -216,11 +140,6 @@ def test_weights_without_quick_gelu_are_not_run_with_it(tiny):
     assert "trained without QuickGELU. Use openclip:tiny/laion" in said
 
 
-def test_a_model_that_had_quick_gelu_all_along_is_not_refused(hub):
-    said = complaint("openclip:roberta-ViT-B-32/laion2b_s12b_b32k")
-    assert "'laion/CLIP-ViT-B-32-roberta-base-laion2B-s12B-b32k' is not here" in said
-
-
 def test_a_tag_with_a_text_tower_of_transformers_comes_from_the_cache(tiny, hub, xlm_folder):
     weights = xlm_folder / "open_clip_model.safetensors"
     hub.add("tests/tiny-xlm", {weights.name: weights})
@@ -241,11 +160,9 @@ def test_a_tag_with_a_text_tower_of_transformers_comes_from_the_cache(tiny, hub,
     ("name", "hint"),
     [
         ("tiny/openia", "Did you mean 'tiny/openai'?"),
-        ("ViT-B32/openai", "Did you mean 'ViT-B-32/openai'?"),
         ("ViT-B-32/laion2b_s34b_b97k", "Did you mean 'ViT-B-32/laion2b_s34b_b79k'?"),
         ("ViT-B-32", "is no model and tag of open_clip, and no folder."),
-        ("no such thing at all", "folder. open_clip.list_pretrained() lists them."),
-        ("laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "no model and tag of open_clip, and no folder."),
+        ("tiny/elsewhere", "is not on the hub"),
     ],
 )
 def test_an_unknown_tag_is_told_a_close_one(tiny, hub, name: str, hint: str):

@@ -1,53 +1,52 @@
-"""Where torch runs, and how finely it computes."""
+"""Where torch runs, how finely it computes, and that a model is loaded once."""
 
 from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from admire import UserError
-from admire.models.encoders.placement import Placement
+from admire.models.encoders.placement import LazyModel, Placement
 
 torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
-
-
-@pytest.fixture
-def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The GPUs of this machine."""
-    found = getattr(request, "param", [])
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in found)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in found)
-    return found
 
 
 @pytest.mark.parametrize(
     ("there", "auto"),
     [([], "cpu"), (["cuda"], "cuda"), (["mps"], "mps"), (["cuda", "mps"], "cuda")],
-    indirect=["there"],
 )
-def test_auto_takes_a_gpu_where_there_is_one(there: list[str], auto: str):
+def test_auto_takes_a_gpu_where_there_is_one(monkeypatch, there: list[str], auto: str):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in there)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in there)
     assert Placement().resolve() == (torch.device(auto), torch.float32)
     assert Placement("cpu", "bfloat16").resolve() == (torch.device("cpu"), torch.bfloat16)
-    for device in there:
-        assert Placement(device, "float16").resolve() == (torch.device(device), torch.float16)
+    for device in ("cuda", "mps"):
+        if device in there:
+            assert Placement(device, "float16").resolve() == (torch.device(device), torch.float16)
+        else:
+            with pytest.raises(UserError, match=f"torch finds no device '{device}'") as caught:
+                Placement(device).resolve()
+            assert caught.value.settings == ("device",)
+    with pytest.raises(UserError, match="float16 needs a GPU"):
+        Placement("cpu", "float16").resolve()
 
 
-@pytest.mark.usefixtures("there")
-@pytest.mark.parametrize(
-    ("placement", "setting", "message"),
-    [
-        (("cuda",), "device", "torch finds no device 'cuda' here. Use cpu or auto."),
-        (("mps",), "device", "torch finds no device 'mps' here. Use cpu or auto."),
-        (("auto", "float16"), "precision", "float16 needs a GPU. Use bfloat16 or float32."),
-    ],
-)
-def test_what_is_not_there_is_refused(placement: tuple, setting: str, message: str):
-    with pytest.raises(UserError) as caught:
-        Placement(*placement).resolve()
-    assert (str(caught.value), caught.value.settings) == (message, (setting,))
+def test_threads_load_a_model_once():
+    loads = []
 
+    class Model(LazyModel):
+        def _load(self) -> str:
+            loads.append(1)
+            return "model"
 
-def test_settings_are_checked():
-    with pytest.raises(UserError, match="device cannot be 'gpu'"):
-        Placement("gpu")
-    with pytest.raises(UserError, match=r"precision cannot be 'float61'. Did you mean 'float16'"):
-        Placement("cpu", "float61")
+    model, together = Model("any", Placement()), threading.Barrier(5)
+
+    def use(_: int) -> str:
+        together.wait()
+        return model._loaded
+
+    with ThreadPoolExecutor(5) as pool:
+        assert list(pool.map(use, range(5))) == ["model"] * 5
+    assert len(loads) == 1

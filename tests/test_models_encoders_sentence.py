@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from admire import Candidate, Item, Settings, UserError, rank
-from admire.models.encoders import ImageEncoder, QueryEncoder, Vectors, open_encoder
-from admire.models.encoders.families import open_trainable
+from admire.models.encoders import ImageEncoder, Vectors, open_encoder
 from admire.models.encoders.sentence import SentenceEncoder
 
 torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
@@ -24,8 +23,6 @@ pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
 from clips import (  # noqa: E402
     COMMIT,
     CPU,
-    LONG,
-    OTHER_COMMIT,
     TEXTS,
     complaint,
     distinct,
@@ -38,32 +35,9 @@ from clips import (  # noqa: E402
     unit,
 )
 from duals import save_vlm  # noqa: E402
-from safetensors.torch import load_file, save_file  # noqa: E402
 
 pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "network")
-
-
-def test_sbert_gives_what_sentence_transformers_gives(sbert_folder):
-    wanted = plain_sbert(sbert_folder, TEXTS)
-    assert distinct(wanted)
-    encoder = SentenceEncoder(str(sbert_folder), None, CPU)
-    for role in ("query", "document"):
-        assert same(texts_of(encoder, TEXTS, role), wanted)
-        assert same(texts_of(encoder, TEXTS[::-1], role)[::-1], wanted)
-    for k, text in enumerate(TEXTS):
-        assert same(texts_of(encoder, [LONG, text])[1], wanted[k])
-    assert same(encode(f"sbert:{sbert_folder}"), wanted)
-
-
-def test_sbert_reads_the_first_part_of_a_long_text(sbert_folder):
-    encoder = SentenceEncoder(str(sbert_folder), None, CPU)
-    words = LONG.split()
-    whole, beginning, shorter = texts_of(
-        encoder, [LONG, " ".join(words[:62]), " ".join(words[:61])]
-    )
-    assert same(whole, beginning)
-    assert not same(shorter, beginning, 1e-4)
 
 
 def roles(name: str) -> dict[str, Vectors]:
@@ -78,16 +52,18 @@ def prefixed(folder: Path, query: str, document: str) -> dict[str, Vectors]:
     }
 
 
-@pytest.mark.parametrize("name", ["multilingual-e5-small", "E5-base", "e5", "my_e5"])
+@pytest.mark.parametrize("name", ["multilingual-e5-small", "E5-base", "my_e5"])
 def test_e5_models_get_the_prefixes_they_were_trained_with(copied, name: str):
-    folder = copied("sbert", name)
+    folder = copied("sbert", f"instruct/{name}")  # only a model's own name tells what it is
     found, wanted = roles(f"sbert:{folder}"), prefixed(folder, "query: ", "passage: ")
     assert same(found["query"], wanted["query"])
     assert same(found["document"], wanted["document"])
     assert not same(wanted["query"], wanted["document"], 1e-3)
+    plain = copied("sbert", "small")
+    assert open_encoder(f"sbert:{plain}").identity != open_encoder(f"sbert:{folder}").identity
 
 
-@pytest.mark.parametrize("name", ["multilingual-e5-large-instruct", "note5", "bge-m3", "e50"])
+@pytest.mark.parametrize("name", ["multilingual-e5-large-instruct", "note5", "e50"])
 def test_other_models_get_no_prefixes(copied, name: str):
     folder = copied("sbert", name)
     found, plain = roles(f"sbert:{folder}"), plain_sbert(folder, TEXTS)
@@ -95,9 +71,8 @@ def test_other_models_get_no_prefixes(copied, name: str):
     assert same(found["document"], plain)
 
 
-@pytest.mark.parametrize("name", ["e5-small", "any"])
-def test_prompts_of_a_models_own_are_used(copied, name: str):
-    folder = copied("sbert", name)
+def test_prompts_of_a_models_own_are_used(copied):
+    folder = copied("sbert", "e5-small")
     path = folder / "config_sentence_transformers.json"
     config = json.loads(path.read_text())
     path.write_text(json.dumps(config | {"prompts": {"query": "who is ", "document": "the "}}))
@@ -106,36 +81,7 @@ def test_prompts_of_a_models_own_are_used(copied, name: str):
     assert same(found["document"], wanted["document"])
 
 
-def test_only_a_models_own_name_tells_what_it_is(copied):
-    folder = copied("sbert", "instruct/e5-small")
-    wanted = prefixed(folder, "query: ", "passage: ")
-    assert same(roles(f"sbert:{folder}")["query"], wanted["query"])
-
-
-def test_prefixes_are_part_of_the_identity(copied):
-    plain, e5 = copied("sbert", "small"), copied("sbert", "e5-small")
-    assert open_encoder(f"sbert:{plain}").identity != open_encoder(f"sbert:{e5}").identity
-
-
-def test_a_pinned_revision_of_sbert_is_another_encoder(hub, sbert_folder, copied):
-    newer = copied("sbert")
-    weights = load_file(newer / "model.safetensors")
-    weights["embeddings.word_embeddings.weight"] += torch.arange(32) / 100
-    save_file(weights, newer / "model.safetensors", {"format": "pt"})
-    hub.add("tests/small", sbert_folder)
-    hub.add("tests/small", newer, OTHER_COMMIT)
-    hub.tag("tests/small", "v1", COMMIT)
-    new, old = opened("sbert:tests/small"), opened("sbert:tests/small@v1")
-    assert new.identity != old.identity
-    wanted = [plain_sbert(folder, TEXTS) for folder in (newer, sbert_folder)]
-    assert not same(*wanted, 1e-3)
-    assert same(new.encode_texts(TEXTS, role="query"), wanted[0])
-    assert same(old.encode_texts(TEXTS, role="query"), wanted[1])
-
-
-@pytest.mark.parametrize(
-    "missing", ["model.safetensors", "config.json", "tokenizer.json", "1_Pooling/config.json"]
-)
+@pytest.mark.parametrize("missing", ["model.safetensors", "tokenizer.json"])
 def test_a_download_of_sbert_that_was_stopped_is_completed(
     hub, sbert_folder, missing: str, monkeypatch
 ):
@@ -180,36 +126,7 @@ def test_a_folder_that_is_no_sentence_transformer_is_refused(tmp_path, openclip_
         assert f"sbert:{folder}: sentence-transformers cannot load it (" in said
 
 
-@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json", "modules.json"])
-def test_damaged_files_of_sbert_are_refused(copied, file: str):
-    path = copied("sbert") / file
-    path.write_bytes(path.read_bytes()[:50])
-    said = complaint(f"sbert:{path.parent}")
-    assert f"sbert:{path.parent}: sentence-transformers cannot load it (" in said
-
-
-def test_only_a_sentence_transformer_can_be_fine_tuned(openclip_folder):
-    with pytest.raises(UserError, match="cannot be fine-tuned") as caught:
-        open_trainable(f"openclip:{openclip_folder}", device="cpu")
-    assert caught.value.settings == ("encoder",)
-
-
 # -------------------------------------------------------------------------- models that see
-
-
-def test_a_model_that_sees_gives_what_sentence_transformers_gives(seeing_folder, pictures):
-    from sentence_transformers import SentenceTransformer
-
-    plain = SentenceTransformer(str(seeing_folder), device="cpu", local_files_only=True)
-    wanted = unit(plain.encode([str(path) for path in pictures]))
-    assert distinct(wanted)
-    encoder = opened(f"sbert:{seeing_folder}")
-    assert isinstance(encoder, ImageEncoder)
-    assert isinstance(encoder, QueryEncoder)
-    assert same(encoder.encode_images(pictures), wanted)
-    assert same(encoder.encode_texts(TEXTS, role="query"), unit(plain.encode(TEXTS)))
-    assert same(encoder.encode_images(pictures[::-1])[::-1], wanted)
-    assert encoder.encoded == len(pictures) + len(TEXTS)
 
 
 def test_a_vlm_embeds_pictures_and_texts_with_its_prompts(tmp_path, pictures):
@@ -283,7 +200,7 @@ def test_whether_a_model_sees_is_known_before_it_is_loaded(
 
 
 @pytest.mark.parametrize("file", ["modules.json", "sentence_bert_config.json"])
-@pytest.mark.parametrize("content", ["{", "[]", "{}", "7", None])
+@pytest.mark.parametrize("content", ["{", "[]", None])
 def test_a_damaged_configuration_is_no_reason_to_fail_before_loading(
     seeing_folder, tmp_path, file: str, content: str | None
 ):

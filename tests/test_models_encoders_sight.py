@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +11,11 @@ import pytest
 from commands import TORCH, hide, loaded
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import WordEncoder
 
 import admire
 from admire.base.errors import UserError
 from admire.models.catalogue import find_model
-from admire.models.encoders import ImageEncoder, Role, Vectors, open_encoder
+from admire.models.encoders import ImageEncoder, open_encoder
 from admire.models.encoders.e5 import E5Encoder
 from admire.models.encoders.sight import VECTORS, SightEncoder, conse, likeliest_labels
 
@@ -143,33 +141,6 @@ def test_the_shipped_label_vectors_are_e5s(sight: SightEncoder):
     assert sight.labels[24] == "great grey owl"
     fresh = E5Encoder().encode_texts([sight.labels[k] for k in chosen], role="document")
     assert np.load(VECTORS)[chosen] == pytest.approx(fresh, abs=2e-3)
-
-
-def test_texts_are_e5s_own(sight: SightEncoder):
-    for role in ("query", "document"):
-        found = sight.encode_texts(["an owl", "夜"], role=role)
-        assert found == pytest.approx(
-            E5Encoder().encode_texts(["an owl", "夜"], role=role), abs=1e-4
-        )
-
-
-def test_for_another_e5_the_labels_are_encoded_once(
-    sight: SightEncoder, monkeypatch: pytest.MonkeyPatch
-):
-    asked: list[str] = []
-
-    class Other(WordEncoder):
-        def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-            asked.extend(texts)
-            return super().encode_texts(texts, role=role)
-
-    monkeypatch.setattr("admire.models.encoders.sight.E5Encoder", Other)
-    for _ in range(2):
-        other = SightEncoder()
-        other.__dict__["_session"] = sight._session
-        assert vectors(other, PICTURES[0]).shape[1] != 384
-        assert asked == sight.labels
-    assert other.identity != sight.identity
 
 
 # ------------------------------------------------------------------------------- surroundings

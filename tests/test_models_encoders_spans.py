@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from toys import WordEncoder
 
 from admire import UserError
-from admire.models.encoders import Query, QueryEncoder, Vectors, open_encoder
-from admire.models.encoders.cached import CachedEncoder, CachedSentences
-from admire.models.encoders.placement import Placement
+from admire.models.encoders import Query, Vectors, open_encoder
+from admire.models.encoders.cached import CachedSentences
 from admire.models.encoders.sentence import SentenceEncoder
 
 torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
@@ -25,6 +22,7 @@ huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra
 pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
 
 import transformers  # noqa: E402
+from clips import CPU, same, unit  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 from tokenizers import (  # noqa: E402
     Regex,
@@ -36,7 +34,8 @@ from tokenizers import (  # noqa: E402
 )
 from towers import TEXT  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytest_plugins = ("clip_fixtures",)
+pytestmark = pytest.mark.usefixtures("one_thread", "network")
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -44,34 +43,12 @@ if TYPE_CHECKING:
 MARKS = ["<s>", "<pad>", "</s>", "<unk>"]
 BERT_MARKS = ["[CLS]", "[PAD]", "[SEP]", "[UNK]"]
 WORDS = [*dict.fromkeys([*TEXT.split(), "café"])]
-CPU = Placement("cpu")
 PROMPT = "the meaning of the words is : "
 Marked = tuple[str, str]
 """A text and its tokens as they are known by hand, in both the span in braces."""
 
 
 # ------------------------------------------------------------------------------- small models
-
-
-@pytest.fixture(autouse=True)
-def no_network(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """Nothing of the user's hub cache is seen; a try of the network fails the test."""
-    tried: list[tuple] = []
-
-    def refuse(*address: object, **_: object) -> None:
-        tried.append(address)
-        raise OSError("tests must not use the network")
-
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    monkeypatch.setattr(socket, "create_connection", refuse)
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    constants = huggingface_hub.constants
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path_factory.mktemp("hub")))
-    yield
-    assert not tried
 
 
 def wordpiece() -> Tokenizer:
@@ -223,16 +200,6 @@ def with_config(folder: Path, tmp_path: Path) -> Callable[..., Path]:
 # ------------------------------------------------------------------------------------ by hand
 
 
-def unit(vectors: object) -> Vectors:
-    array = np.asarray(vectors, dtype=np.float32)
-    return array / np.linalg.norm(array, axis=-1, keepdims=True)
-
-
-def same(found: Vectors, wanted: Vectors, within: float = 1e-5) -> bool:
-    assert found.shape == wanted.shape
-    return bool(np.abs(found - wanted).max() < within)
-
-
 def ask(text: str, prompt: str | None = None) -> Query:
     """The query whose span is in braces."""
     before, _, rest = text.partition("{")
@@ -293,19 +260,12 @@ def whole_by_hand(folder: Path, text: str) -> Vectors:
 BERT: dict[str, Marked] = {
     "plain": ("a {night owl} is big", "[CLS] a { night ow ##l } is big [SEP]"),
     "capitals": ("A {Night OWL} is", "[CLS] a { night ow ##l } is [SEP]"),
-    "start": ("{night owl} is my sister", "[CLS] { night ow ##l } is my sister [SEP]"),
     "end": ("my sister is a {night owl}", "[CLS] my sister is a { night ow ##l } [SEP]"),
-    "before a full stop": ("a {night owl}.", "[CLS] a { night ow ##l } . [SEP]"),
     "accents before": ("Café Ñandú ÀÉÎ {owl} is", "[CLS] cafe [UNK] [UNK] { ow ##l } is [SEP]"),
-    "combining before": ("cafe\u0301 a\u0300 {owl} is", "[CLS] cafe a { ow ##l } is [SEP]"),
-    "accents inside": ("a {Café} is", "[CLS] a { cafe } is [SEP]"),
     "combining inside": ("a {Cafe\u0301 owl} is", "[CLS] a { cafe ow ##l } is [SEP]"),
     "emoji before": ("🦉 {owl} is", "[CLS] [UNK] { ow ##l } is [SEP]"),
-    "joined emoji before": ("👩🏽\u200d🎤 a {owl} is", "[CLS] [UNK] a { ow ##l } is [SEP]"),
-    "letters apart before": ("夜猫 {owl} is", "[CLS] [UNK] [UNK] { ow ##l } is [SEP]"),
     "dropped before": ("a\u200b\x07 \ufeff{owl} is", "[CLS] a { ow ##l } is [SEP]"),
     "hyphens": ("a {night-owl} is", "[CLS] a { night - ow ##l } is [SEP]"),
-    "after a hyphen": ("a night-{owl} is", "[CLS] a night - { ow ##l } is [SEP]"),
     "stem": ("two {owl}s is", "[CLS] [UNK] { ow ##l } ##s is [SEP]"),
     "inside a token": ("a n{igh}t owl", "[CLS] a { night } ow ##l [SEP]"),
     "across tokens": ("a nigh{t o}wl is", "[CLS] a { night ow } ##l is [SEP]"),
@@ -313,9 +273,6 @@ BERT: dict[str, Marked] = {
         "a night owl is a {night owl} is",
         "[CLS] a night ow ##l is a { night ow ##l } is [SEP]",
     ),
-    "spaces around": ("  a  {night owl}  is \n", "[CLS] a { night ow ##l } is [SEP]"),
-    "spaces at the start": (" \t{owl} is", "[CLS] { ow ##l } is [SEP]"),
-    "unknown": ("a {🦉} is", "[CLS] a { [UNK] } is [SEP]"),
     "long": (
         " ".join(["a night"] * 12) + " {big owl} " + " ".join(["is"] * 20),
         "[CLS] " + "a night " * 12 + "{ big ow ##l } " + "is " * 20 + "[SEP]",
@@ -324,21 +281,14 @@ BERT: dict[str, Marked] = {
 BYTES: dict[str, Marked] = {
     "plain": ("a {night owl} is big", "<s> a { Ġnight Ġowl } Ġis Ġbig </s>"),
     "start": ("{night owl} is", "<s> { n i g h t Ġowl } Ġis </s>"),
-    "one letter at the start": ("{a} night owl", "<s> { a } Ġnight Ġowl </s>"),
-    "end": ("sister is a {night owl}", "<s> s i s t e r Ġis Ġa { Ġnight Ġowl } </s>"),
     "accents before": ("a café Ñ {owl} is", "<s> a ĠcafÃ© Ġ Ã ĳ { Ġowl } Ġis </s>"),
-    "combining before": ("e\u0301 {owl} is", "<s> e Ì ģ { Ġowl } Ġis </s>"),
-    "accents inside": ("a {café} is", "<s> a { ĠcafÃ© } Ġis </s>"),
-    "emoji before": ("🦉 {owl} is", "<s> ð Ł ¦ ī { Ġowl } Ġis </s>"),
     "emoji inside": ("a{🦉}s is", "<s> a { ð Ł ¦ ī } s Ġis </s>"),
-    "hyphens": ("a {night-ow} is", "<s> a { Ġnight - o w } Ġis </s>"),
     "stem": ("a {owl}s is", "<s> a { Ġowl } s Ġis </s>"),
     "inside a token": ("a n{igh}t owl", "<s> a { Ġnight } Ġowl </s>"),
     "second": (
         "a night owl is a {night owl} is",
         "<s> a Ġnight Ġowl Ġis Ġa { Ġnight Ġowl } Ġis </s>",
     ),
-    "spaces around": (" a {night owl} is  ", "<s> Ġa { Ġnight Ġowl } Ġis Ġ Ġ </s>"),
     "spaces before": ("a   {owl} is", "<s> a Ġ Ġ { Ġowl } Ġis </s>"),
     "spaces at the start": ("  {owl} is", "<s> Ġ { Ġowl } Ġis </s>"),
     "long": (
@@ -348,22 +298,15 @@ BYTES: dict[str, Marked] = {
 }
 PIECES: dict[str, Marked] = {
     "plain": ("a {night owl} is big", "<s> ▁a { ▁night ▁owl } ▁is ▁big </s>"),
-    "start": ("{night owl} is", "<s> { ▁night ▁owl } ▁is </s>"),
-    "end": ("my sister is a {night owl}", "<s> ▁my ▁sister ▁is ▁a { ▁night ▁owl } </s>"),
-    "accents before": ("a café Ñ {owl} is", "<s> ▁a ▁café ▁ <unk> { ▁owl } ▁is </s>"),
-    "combining before": ("a cafe\u0301 {owl} is", "<s> ▁a ▁café { ▁owl } ▁is </s>"),
     "combining inside": ("a {cafe\u0301} is", "<s> ▁a { ▁café } ▁is </s>"),
     "longer once normal": ("a oﬃ {owl} is", "<s> ▁a ▁of f i { ▁owl } ▁is </s>"),
     "emoji before": ("a 🦉 {owl} is", "<s> ▁a ▁ <unk> { ▁owl } ▁is </s>"),
-    "joined emoji before": ("a 👩🏽\u200d🎤 {owl} is", "<s> ▁a ▁ <unk> { ▁owl } ▁is </s>"),
-    "hyphens": ("a {night-o} is", "<s> ▁a { ▁night - o } ▁is </s>"),
     "stem": ("a {owl}s is", "<s> ▁a { ▁owl } s ▁is </s>"),
     "inside a token": ("a n{igh}t owl", "<s> ▁a { ▁night } ▁owl </s>"),
     "second": (
         "a night owl is a {night owl} is",
         "<s> ▁a ▁night ▁owl ▁is ▁a { ▁night ▁owl } ▁is </s>",
     ),
-    "spaces before": (" a   {night owl} is", "<s> ▁a { ▁night ▁owl } ▁is </s>"),
     "spaces at the start": ("  {owl} is", "<s> { ▁owl } ▁is </s>"),
     "long": (
         "a" + " night" * 20 + " {big owl}" + " is" * 20,
@@ -429,26 +372,8 @@ def test_the_models_own_prompt_moves_the_span(with_config, named: bool):
     assert same(asked(encoder, ask("a {night owl} is", ""))[0], bare)
 
 
-@pytest.mark.parametrize("name", ["e5-small", "model"])
-def test_a_given_prompt_replaces_the_models_own(with_config, name: str):
-    folder = with_config(name, prompts={"query": "query : "} if name == "model" else {})
-    encoder = SentenceEncoder(str(folder), None, CPU)
-    whole, span, bare = asked(
-        encoder,
-        Query("a night owl", "who is "),
-        ask("a {night owl}", "who is "),
-        Query("a night owl", ""),
-    )
-    assert same(whole, whole_by_hand(folder, "who is a night owl"))
-    wanted = by_hand(folder, "who is a night owl", "[CLS] who is a { night ow ##l } [SEP]")
-    assert same(span, wanted)
-    assert same(bare, whole_by_hand(folder, "a night owl"))
-    own = asked(encoder, Query("a night owl"), ask("a {night owl}"))
-    assert not same(own, np.stack([whole, span]), 1e-2)
-
-
-@KINDS
-def test_prompts_and_spans_in_one_call_come_back_in_order(folder_of, model_of, kind: str):
+def test_prompts_and_spans_in_one_call_come_back_in_order(folder_of, model_of):
+    kind = "unigram"
     # Long and short ones, the same ones again, and groups that are interleaved.
     text, long = "a {night owl} is big", "a big owl is {on the tree} at night in the big tree"
     queries = [
@@ -477,16 +402,6 @@ def test_prompts_and_spans_in_one_call_come_back_in_order(folder_of, model_of, k
     cosines = others @ others.T
     assert cosines[~np.eye(len(others), dtype=bool)].max() < 0.999
     assert same(asked(model_of(kind), *queries[::-1])[::-1], found)
-
-
-@pytest.mark.parametrize("name", ["e5-small", "model"])
-def test_without_span_and_prompt_a_query_is_its_text(with_config, name: str):
-    encoder = SentenceEncoder(str(with_config(name)), None, CPU)
-    texts = ["a night owl", "my sister is who writes at midnight", "an owl"]
-    found = asked(encoder, *map(Query, texts))
-    assert same(found, unit(encoder.encode_texts(texts, role="query")))
-    documents = unit(encoder.encode_texts(texts, role="document"))
-    assert same(found, documents, 1e-3) == (name == "model")
 
 
 @pytest.mark.parametrize("query", [{}, {"query": ""}], ids=["none", "empty"])
@@ -560,15 +475,6 @@ def test_what_comes_after_the_pooling_is_done_to_spans_too(tmp_path):
     assert same(np.linalg.norm(raw, axis=1), np.ones(2, dtype=np.float32))
 
 
-def test_a_span_is_encoded_without_dropout(tmp_path):
-    from sentence_transformers.sentence_transformer.modules import Dropout
-
-    folder = save_model(tmp_path / "dropout", wordpiece(), after=[Dropout(0.5)])
-    wanted = by_hand(folder, "a night owl is", "[CLS] a { night ow ##l } is [SEP]")
-    encoder = SentenceEncoder(str(folder), None, CPU)
-    assert same(asked(encoder, ask("a {night owl} is"))[0], wanted)
-
-
 def test_a_span_is_cut_to_the_width_of_the_texts(with_config):
     folder = with_config(truncate_dim=8)
     mean = mean_by_hand(folder, "a night owl is", "[CLS] a { night ow ##l } is [SEP]")
@@ -598,29 +504,6 @@ def test_vectors_have_unit_length_and_are_encoded_once(folder):
     assert another.encoded == 0
 
 
-def test_another_span_or_prompt_is_encoded_anew(folder):
-    encoder = open_encoder(f"sbert:{folder}", device="cpu")
-    text = "a night owl is a night owl"
-    queries = [
-        Query(text),
-        Query(text, ""),
-        Query(text, PROMPT),
-        Query(text, span=(2, 11)),
-        Query(text, span=(2, 7)),
-        Query(text, span=(17, 26)),
-        Query(text, PROMPT, (2, 11)),
-        Query(text[:-4], PROMPT, (2, 11)),
-    ]
-    found = [encoder.encode_queries([query])[0] for query in queries]
-    assert encoder.encoded == len(queries)
-    wanted = asked(SentenceEncoder(str(folder), None, CPU), *queries)
-    assert same(np.stack(found), wanted)
-    cosines = wanted[1:] @ wanted[1:].T
-    assert cosines[~np.eye(len(wanted) - 1, dtype=bool)].max() < 0.9999
-    encoder.encode_queries(queries * 2)
-    assert encoder.encoded == len(queries)
-
-
 # ------------------------------------------------------------------------------------- errors
 
 
@@ -642,17 +525,6 @@ def test_a_span_beyond_the_limit_is_refused(folder, encoder):
     assert complaint(open_encoder(f"sbert:{folder}", device="cpu"), good, far) == said
 
 
-def test_the_last_words_within_the_limit_are_read(folder, encoder):
-    found = asked(encoder, ask("is " * 61 + "{night} is is is is"))[0]
-    wanted = by_hand(folder, "is " * 61 + "night", "[CLS] " + "is " * 61 + "{ night } [SEP]")
-    assert same(found, wanted)
-
-
-@pytest.mark.parametrize("text", ["a{ }night", "a\u200b{\u200b} night", "a {}night"])
-def test_a_span_without_tokens_is_not_said_to_be_beyond_the_limit(encoder, text: str):
-    assert "limit" not in complaint(encoder, ask(text))
-
-
 def test_a_tokenizer_that_tells_no_places_is_refused_for_spans(folder, monkeypatch):
     encoder = SentenceEncoder(str(folder), None, CPU)
     kind = type(encoder.model.tokenizer)
@@ -661,14 +533,3 @@ def test_a_tokenizer_that_tells_no_places_is_refused_for_spans(folder, monkeypat
     assert said.startswith(f"sbert:{folder}: its tokenizer does not tell where tokens stand")
     whole = asked(encoder, Query("a night owl"), Query("a night owl", PROMPT))
     assert same(whole[0], whole_by_hand(folder, "a night owl"))
-
-
-# -------------------------------------------------------------------------------- who takes them
-
-
-def test_only_encoders_of_sentences_take_queries(encoder, folder):
-    assert isinstance(encoder, QueryEncoder)
-    assert isinstance(CachedSentences(encoder), QueryEncoder)
-    assert isinstance(open_encoder(f"sbert:{folder}", device="cpu"), QueryEncoder)
-    assert not isinstance(WordEncoder(), QueryEncoder)
-    assert not isinstance(CachedEncoder(WordEncoder()), QueryEncoder)

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from admire.base.errors import UserError
 from admire.models.encoders import Query, QueryEncoder, open_encoder
 
 
@@ -81,8 +80,3 @@ def test_the_model_is_loaded_at_the_first_text_and_reads_each_text_once(servers:
         encoder.encode_queries(queries)
     assert [server.read for server in servers] == [["a night owl"]]
     assert encoder.encoded == 2
-
-
-def test_a_span_without_a_token_is_refused(servers: list[Server]):
-    with pytest.raises(UserError, match=r"'owl': holds no word at \(3, 3\)"):
-        open_encoder("embedded-state").encode_queries([Query("owl", span=(3, 3))])
