@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import lazy_loader
 
 if TYPE_CHECKING:
-    from admire.base.errors import UserError, Waiting
+    from admire.base.errors import UserError
     from admire.data.items import SAMPLES, Candidate, Item, read_items
     from admire.data.submission import read_submission
     from admire.rankers.scorer import Scoring
@@ -31,7 +31,6 @@ __all__ = [
     "Scoring",
     "Settings",
     "UserError",
-    "Waiting",
     "compare_runs",
     "plan",
     "rank",
@@ -47,7 +46,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 _public, _, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "base.errors": ["UserError", "Waiting"],
+        "base.errors": ["UserError"],
         "data.items": ["SAMPLES", "Candidate", "Item", "read_items"],
         "data.submission": ["read_submission"],
         "rankers.scorer": ["Scoring"],

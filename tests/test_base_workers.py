@@ -250,7 +250,6 @@ def test_commands_tell_what_workers_need(
 @pytest.mark.parametrize(
     ("asking", "settings", "named"),
     [
-        (Asking(batch=True), Settings(), "batch"),
         (Asking(budget=1.0), Settings(), "budget"),
         (Asking(), Settings(llm_url="https://user:password@host/v1"), "llm_url"),
     ],

@@ -131,7 +131,7 @@ def test_every_option_of_rank_is_among_those_tried():
     parameters = typer.main.get_command(app).commands["rank"].params
     known = {name for p in parameters for name in (*p.opts, *p.secondary_opts) if name[:2] == "--"}
     tried = {word for options in OPTIONS for word in options.split() if word[:2] == "--"}
-    asking = {"--dry-run", "--parallel", "--budget", "--batch"}  # in test_run_served.py
+    asking = {"--dry-run", "--parallel", "--budget"}  # in test_run_served.py
     elsewhere = {"--report", "--workers", "--ray-address"}  # test_report_write.py, test_workers.py
     assert known - tried == {"--out", "--profile", "--lang"} | asking | elsewhere
 

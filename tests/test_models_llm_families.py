@@ -62,13 +62,11 @@ def test_the_answers_come_in_the_order_of_the_things_and_an_error_names_one():
         return thing.upper()
 
     model = ScriptedChat(str, parallel=3)
-    assert ask_each(question, ["c", "a", "b"], model, "things", called=str, stand_in="") == [
+    assert ask_each(question, ["c", "a", "b"], model, "things", called=str) == [
         "C",
         "A",
         "B",
     ]
     with pytest.raises(UserError, match=r"'<bad>': No\. The answers so far are kept") as caught:
-        ask_each(
-            question, ["a", "bad"], model, "things", called=lambda thing: f"<{thing}>", stand_in=""
-        )
+        ask_each(question, ["a", "bad"], model, "things", called=lambda thing: f"<{thing}>")
     assert caught.value.settings == ("llms",)

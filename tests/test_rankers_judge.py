@@ -16,7 +16,7 @@ from toys import OWL, WordEncoder, says
 
 from admire import Candidate, Scoring, Settings, UserError, compare_runs, rank, write_run
 from admire.base.choices import Ranker
-from admire.models.llm import Question, Reply, Unanswered
+from admire.models.llm import Question, Reply
 from admire.runs.past_runs import read_cosines
 
 REASONING: tuple[Ranker, ...] = ("listwise", "pointwise", "pairwise")
@@ -168,21 +168,6 @@ def test_if_all_replies_are_cut_off_that_is_said(ranker):
     with pytest.raises(UserError, match=r"answers were cut off, .* --reasoning-budget 0") as error:
         rank([item], settings(ranker, sense="given"), llms=[Endless(WORTHS, logprobs=False)])
     assert error.value.settings == ("llms",)
-
-
-@pytest.mark.parametrize("ranker", REASONING)
-def test_answers_that_come_later_are_counted_and_not_complained_of(ranker, caplog):
-    class Later(Judge):
-        def ask(self, question: Question) -> Reply:
-            if question.purpose == "ranking":
-                self.questions.append(question)
-                raise Unanswered
-            return super().ask(question)
-
-    (ranking,) = rank([ITEM], settings(ranker, sense="vote"), llms=[Later(WORTHS)]).rankings
-    assert ranking.judgements[0].unread == {"listwise": 5, "pointwise": 5, "pairwise": 20}[ranker]
-    assert ranking.scores.tolist() == [0] * 5
-    assert not [one for one in caplog.records if one.levelname == "WARNING"]
 
 
 @pytest.mark.parametrize("ranker", REASONING)

@@ -19,7 +19,6 @@ from toys import WordEncoder
 
 from admire import (
     Item,
-    Scoring,
     Settings,
     UserError,
     compare_runs,
@@ -27,7 +26,6 @@ from admire import (
     read_items,
     write_run,
 )
-from admire.base.errors import Waiting
 from admire.base.storage import cache_dir
 from admire.rankers.settings import Asking
 from admire.runs import run_blocks
@@ -282,18 +280,6 @@ def test_a_budget_ends_a_run_between_blocks_and_the_account_is_of_all(
     assert asked(tmp_path / "two") == [
         (stage, calls, pytest.approx(price, abs=2e-6)) for stage, calls, price in whole
     ]
-
-
-def test_a_batch_has_the_questions_of_all_blocks(tmp_path, data, served: StrictServer):
-    settings = replace(SERVED, meanings="gloss", scoring=Scoring())
-    for _ in ("votes", "glosses"):
-        with pytest.raises(Waiting):
-            rank_file(data, tmp_path / "run", settings, asking=Asking(batch=True))
-        served.finish()
-    rank_file(data, tmp_path / "run", settings, asking=Asking(batch=True))
-    sizes = [batch["request_counts"]["total"] for batch in served.batches.values()]
-    assert sizes == [35, 7]
-    assert [calls for _, calls, _ in asked(tmp_path / "run")] == [35, 7]
 
 
 def test_answers_that_cannot_be_read_end_a_run_in_its_first_block_alone(

@@ -17,7 +17,7 @@ from served import CALLS, COMPOUNDS, ITEMS, answer, ranked, sums
 from strict_server import SLOW, Body, StrictServer, prompt_of
 from toys import WordEncoder
 
-from admire import Asking, Settings, UserError, Waiting, plan, rank
+from admire import Settings, UserError, plan, rank
 from admire.base.storage import cache_dir
 
 FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SLOW)]
@@ -252,17 +252,3 @@ def test_a_dry_run_counts_what_rankers_would_ask(capsys, tmp_path: Path, served:
     assert forecasts["ranking"].questions == 4 + 2 + 2
     assert forecasts["ranking"].price.dollars > 0
     assert served.requests == []
-
-
-def test_rankers_go_by_batches_too(tmp_path: Path, served: StrictServer):
-    served.answer = looked
-    item = pictured(tmp_path, ["dull.png", "good.png", "best.png"], captions=True)
-    settings = Settings(llms=("openai:gpt-4o",), rankers=("pairwise", "listwise"))
-    for _ in ("the sense by listwise, and meanings", "pairs"):
-        with pytest.raises(Waiting):
-            rank([item], settings, asking=Asking(batch=True))
-        served.finish()
-    found = rank([item], settings, asking=Asking(batch=True))
-    assert found.rankings[0].order == ("best.png", "good.png", "dull.png")
-    assert set(served.answers.values()) == {1}
-    assert served.problems == []

@@ -26,13 +26,6 @@ class UserError(Exception):
         self.settings = settings
 
 
-class Waiting(Exception):  # noqa: N818  nothing has gone wrong
-    """A run that can only go on later, because it waits for answers of a batch.
-
-    The command line prints the message and ends with exit code 3.
-    """
-
-
 def pip_install(extra: str) -> str:
     """The command that installs an extra."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"

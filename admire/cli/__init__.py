@@ -9,11 +9,12 @@ from typing import Annotated
 
 import typer
 
-from admire.base.errors import UserError, Waiting
+from admire.base.errors import UserError
 from admire.base.terminal import Formatter, visible
 from admire.cli import (
     audit,
     augment,
+    batch,
     collections,
     head,
     models,
@@ -39,6 +40,7 @@ app = typer.Typer(
 for command, panel in (
     (rank.demo, RANK),
     (rank.rank, RANK),
+    (batch.batch, RANK),
     (rank.score, RANK),
     (rank.fuse, RANK),
     (audit.audit, RANK),
@@ -103,13 +105,9 @@ def _start(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line: a user's error ends with one message and exit code 2, a run that waits
-    for a batch with one and exit code 3."""
+    """Run the command line; a user's error ends with one message and exit code 2."""
     try:
         app(arguments)
     except UserError as error:
         print(visible(f"admire: {error}{flags(error)}"), file=sys.stderr)
         sys.exit(2)
-    except Waiting as waiting:
-        print(visible(f"admire: {waiting}"), file=sys.stderr)
-        sys.exit(3)

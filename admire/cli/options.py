@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
-from admire.base.choices import Device, SenseMethod, Track, not_among
+from admire.base.choices import (
+    Device,
+    Gate,
+    Meanings,
+    ProfileName,
+    Ranker,
+    SenseMethod,
+    Track,
+    not_among,
+)
 from admire.base.errors import UserError, check_extra
 
 if TYPE_CHECKING:
@@ -29,6 +38,61 @@ def choice(setting: str, choices: Iterable[str], help: str) -> Any:
     )
 
 
+Data = Annotated[Path, typer.Argument(help="AdMIRe TSV, manifest (.csv, .jsonl), or its folder.")]
+Profile = Annotated[
+    ProfileName,
+    choice("profile", get_args(ProfileName), "The stack that the other options change."),
+]
+Rankers = Annotated[
+    list[str] | None,
+    choice(
+        "rankers",
+        get_args(Ranker),
+        "What orders the candidates: vectors, or the chat models by looking at all of them, at "
+        "one, or at two. Repeat to fuse several.",
+    ),
+]
+Shuffles = Annotated[
+    int | None, typer.Option(help="In how many orders listwise shows the candidates.")
+]
+ImageSide = Annotated[
+    int | None,
+    typer.Option(help="Longest side of an image that a chat model is shown, in pixels."),
+]
+MeaningsWanted = Annotated[
+    Meanings | None,
+    choice(
+        "meanings",
+        get_args(Meanings),
+        "What each chat model says: one gloss of the idiom (the paper's), or definitions and a "
+        "scene of both senses.",
+    ),
+]
+TrackWanted = Annotated[
+    Track | None,
+    choice(
+        "track",
+        get_args(Track),
+        "What of the candidates counts; else all that is there and can be read.",
+    ),
+]
+GateWanted = Annotated[
+    Gate | None,
+    choice(
+        "gate",
+        get_args(Gate),
+        "Weigh the senses by their probability (soft), or follow the likelier one.",
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Only count what chat models would be asked, and estimate the price."
+    ),
+]
+Budget = Annotated[
+    float | None, typer.Option(help="US dollars that this command may spend on chat models.")
+]
 Llm = Annotated[
     list[str] | None,
     typer.Option(

@@ -13,29 +13,34 @@ import typer
 from admire.base.choices import (
     Device,
     Fusion,
-    Gate,
-    Meanings,
     Precision,
-    ProfileName,
     PublishedSet,
-    Ranker,
     RankQuery,
     SenseMethod,
-    Track,
 )
 from admire.base.errors import UserError
 from admire.cli.figures import print_scores
 from admire.cli.options import (
     SENSE_OPTION,
     VOTES_OPTION,
+    Budget,
+    Data,
     DetectorFile,
+    DryRun,
+    GateWanted,
+    ImageSide,
     Json,
     Lang,
     Llm,
     LlmUrl,
+    MeaningsWanted,
+    Profile,
     PromptFolder,
+    Rankers,
     RayAddress,
     Seed,
+    Shuffles,
+    TrackWanted,
     WorkerCount,
     choice,
     crew,
@@ -97,30 +102,12 @@ def _look_at_pictures(items: Sequence[Item]) -> None:
 
 
 def rank(
-    data: Annotated[
-        Path, typer.Argument(help="AdMIRe TSV, manifest (.csv, .jsonl), or its folder.")
-    ],
+    data: Data,
     out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/latest"),
-    profile: Annotated[
-        ProfileName,
-        choice("profile", get_args(ProfileName), "The stack that the other options change."),
-    ] = "embedded",
-    ranker: Annotated[
-        list[str] | None,
-        choice(
-            "rankers",
-            get_args(Ranker),
-            "What orders the candidates: vectors, or the chat models by looking at all of them, at "
-            "one, or at two. Repeat to fuse several.",
-        ),
-    ] = None,
-    shuffles: Annotated[
-        int | None, typer.Option(help="In how many orders listwise shows the candidates.")
-    ] = None,
-    image_side: Annotated[
-        int | None,
-        typer.Option(help="Longest side of an image that a chat model is shown, in pixels."),
-    ] = None,
+    profile: Profile = "embedded",
+    ranker: Rankers = None,
+    shuffles: Shuffles = None,
+    image_side: ImageSide = None,
     llm: Llm = None,
     llm_url: LlmUrl = None,
     encoder: Annotated[
@@ -159,31 +146,9 @@ def rank(
             "they are ranked all the same."
         ),
     ] = None,
-    meanings: Annotated[
-        Meanings | None,
-        choice(
-            "meanings",
-            get_args(Meanings),
-            "What each chat model says: one gloss of the idiom (the paper's), or definitions and "
-            "a scene of both senses.",
-        ),
-    ] = None,
-    track: Annotated[
-        Track | None,
-        choice(
-            "track",
-            get_args(Track),
-            "What of the candidates counts; else all that is there and can be read.",
-        ),
-    ] = None,
-    gate: Annotated[
-        Gate | None,
-        choice(
-            "gate",
-            get_args(Gate),
-            "Weigh the senses by their probability (soft), or follow the likelier one.",
-        ),
-    ] = None,
+    meanings: MeaningsWanted = None,
+    track: TrackWanted = None,
+    gate: GateWanted = None,
     contrast: Annotated[
         float | None,
         typer.Option(help="Weight of the literal sense against literal pictures (0: the paper's)."),
@@ -213,25 +178,11 @@ def rank(
     prompts: PromptFolder = None,
     detector: DetectorFile = None,
     seed: Seed = 0,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Only count what chat models would be asked, and estimate the price."
-        ),
-    ] = False,
+    dry_run: DryRun = False,
     parallel: Annotated[
         int | None, typer.Option(help="Questions that a server gets at the same time (else 8).")
     ] = None,
-    budget: Annotated[
-        float | None, typer.Option(help="US dollars that this command may spend on chat models.")
-    ] = None,
-    batch: Annotated[
-        bool,
-        typer.Option(
-            "--batch",
-            help="Ask by OpenAI's Batch API: submit, stop with exit code 3, go on another time.",
-        ),
-    ] = False,
+    budget: Budget = None,
     workers: WorkerCount = None,
     ray_address: RayAddress = None,
     report: Annotated[
@@ -286,10 +237,10 @@ def rank(
         "seed": seed,
     }
     settings = replace(stack, **given(changes))
-    asking = Asking(parallel, budget, batch)
+    asking = Asking(parallel, budget)
     shared = crew(workers, ray_address, settings.device)
     if dry_run:
-        print_forecasts(plan(read_items(data, lang), settings, batch=batch))
+        print_forecasts(plan(read_items(data, lang), settings))
         return
     check_folder(out, "run")
     if report:

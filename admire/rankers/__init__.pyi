@@ -7,7 +7,7 @@ from .embeddings import (
     open_head,
 )
 from .judge import check_candidates, judge
-from .judgement import Answer, Judgement
+from .judgement import Answer, Judgement, check_answers
 from .listwise import judge_listwise
 from .pairwise import judge_pairwise
 from .pointwise import judge_pointwise
@@ -19,6 +19,7 @@ __all__ = [
     "agreement",
     "borda",
     "bradley_terry",
+    "check_answers",
     "check_candidates",
     "compare",
     "judge",

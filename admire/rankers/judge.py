@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from admire.base.choices import Ranker
 from admire.base.errors import UserError, check_extra
@@ -11,7 +11,7 @@ from admire.data.items import Item
 from admire.models.llm import ChatModel
 from admire.prompts import Prompts
 from admire.rankers.aggregate import aggregate, places
-from admire.rankers.judgement import Answer, Judgement
+from admire.rankers.judgement import Answer, Judgement, check_answers
 from admire.rankers.listwise import check_letters, judge_listwise
 from admire.rankers.pairwise import judge_pairwise
 from admire.rankers.pointwise import judge_pointwise
@@ -58,30 +58,40 @@ def judge(
     readings: Sequence[Interpretation],
     listed: Sequence[Judgement] | None = None,
     *,
-    read_before: bool = False,
+    first: bool = True,
 ) -> list[tuple[Judgement, ...]]:
     """What a chat model makes of each item's candidates, by each ranker of ``settings`` that asks.
 
     Args:
         readings: how the model understands the items.
         listed: the judgements of ``listwise``, if it was asked before to decide the senses.
-        read_before: see :func:`admire.rankers.judgement.check_answers`.
+        first: see :func:`admire.rankers.judgement.check_answers`.
 
     Raises:
-        UserError: see :func:`judge_listwise`, :func:`judge_pointwise` and :func:`judge_pairwise`.
+        UserError: see :func:`judge_listwise`, :func:`judge_pointwise` and :func:`judge_pairwise`;
+            or no answer on the first items of a run could be read.
     """
     found: list[Sequence[Judgement]] = []
-    given = (items, llm, prompts, settings, readings)
     for ranker in settings.rankers:
-        if ranker != "embeddings" and isinstance(llm, Recorded):
+        if ranker not in JUDGES:
+            continue
+        if isinstance(llm, Recorded):
             found.append(_recorded(items, llm, ranker))
-        elif ranker == "listwise":
-            found.append(listed or judge_listwise(*given, read_before=read_before))
-        elif ranker == "pointwise":
-            found.append(judge_pointwise(*given, read_before=read_before))
-        elif ranker == "pairwise":
-            found.append(judge_pairwise(*given, read_before=read_before))
+        elif ranker == "listwise" and listed:
+            found.append(listed)
+        else:
+            judged = JUDGES[ranker](items, llm, prompts, settings, readings)
+            check_answers(items, judged, llm, first=first)
+            found.append(judged)
     return list(zip(*found, strict=True))
+
+
+JUDGES: dict[Ranker, Callable[..., list[Judgement]]] = {
+    "listwise": judge_listwise,
+    "pointwise": judge_pointwise,
+    "pairwise": judge_pairwise,
+}
+"""The rankers that ask a chat model; all take the same arguments."""
 
 
 def _recorded(items: Sequence[Item], llm: Recorded, ranker: Ranker) -> list[Judgement]:

@@ -50,10 +50,6 @@ class Answer:
     cut: bool = False
 
 
-WAITING = Answer((), unread="")
-"""Stands for an answer that comes later."""
-
-
 @dataclass(frozen=True)
 class Judgement:
     """What one chat model makes of one item's candidates.
@@ -128,26 +124,19 @@ def ask_twice(
 
 
 def check_answers(
-    items: Sequence[Item],
-    answers: Sequence[Sequence[Answer]],
-    llm: ChatModel,
-    *,
-    read_before: bool = False,
+    items: Sequence[Item], judgements: Sequence[Judgement], llm: ChatModel, *, first: bool = True
 ) -> None:
-    """Warn of items of which no answer could be read.
-
-    Nothing is said where answers come later.
+    """Warn of items without a readable answer.
 
     Args:
-        read_before: whether answers on other items of the run could be read.
+        first: whether these are the first items of a run.
 
     Raises:
-        UserError: this is so of all items, and of all before.
+        UserError: they are, and none of them has a readable answer.
     """
-    if any(answer is WAITING for given in answers for answer in given):
-        return
+    answers = [judgement.answers for judgement in judgements]
     lost = [all(answer.unread is not None for answer in given) for given in answers]
-    if items and all(lost) and not read_before:
+    if items and all(lost) and first:
         if all(answer.cut for given in answers for answer in given):
             raise UserError(
                 f"{llm.name}: all of its {sum(map(len, answers))} answers were cut off, with twice "

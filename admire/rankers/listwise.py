@@ -21,11 +21,9 @@ from admire.prompts import Prompts
 from admire.rankers.aggregate import aggregate, agreement, places
 from admire.rankers.judgement import (
     SECOND_TEMPERATURE,
-    WAITING,
     Answer,
     Judgement,
     ask_twice,
-    check_answers,
     one_of,
     read_object,
     read_text,
@@ -35,7 +33,6 @@ from admire.rankers.judgement import (
 from admire.rankers.settings import Settings
 from admire.rankers.shown import LETTERS, show, shuffled, tracks_shown
 from admire.senses.interpretation import Interpretation
-from admire.senses.sense import UNDECIDED
 from admire.senses.votes import counted
 
 SENSES: tuple[SenseLabel, ...] = ("idiomatic", "literal")
@@ -52,8 +49,6 @@ def judge_listwise(
     prompts: Prompts,
     settings: Settings,
     readings: Sequence[Interpretation] | None = None,
-    *,
-    read_before: bool = False,
 ) -> list[Judgement]:
     """Let a chat model put each item's candidates in order, ``settings.shuffles`` times.
 
@@ -65,11 +60,10 @@ def judge_listwise(
 
     Args:
         readings: which sense is meant in each item; None lets the majority of the replies decide.
-        read_before: see :func:`check_answers`.
 
     Raises:
-        UserError: the model cannot be asked, cannot see what it must, no reply could be read, or an
-            item has more candidates than there are letters.
+        UserError: the model cannot be asked, cannot see what it must, or an item has more
+            candidates than there are letters.
     """
     tracks = tracks_shown(items, llm, settings.track)
     for item in items:
@@ -100,12 +94,9 @@ def judge_listwise(
         for item in items
         for number, shown in enumerate(shuffled(item, settings.shuffles, settings.seed))
     ]
-    answers = ask_each(
-        ask, turns, llm, "orders", called=lambda turn: turn[0].compound, stand_in=WAITING
-    )
+    answers = ask_each(ask, turns, llm, "orders", called=lambda turn: turn[0].compound)
     count = settings.shuffles
     of_items = [tuple(answers[k : k + count]) for k in range(0, len(answers), count)]
-    check_answers(items, of_items, llm, read_before=read_before)
     return [
         _judged(item, llm, given, None if readings is None else readings[k])
         for k, (item, given) in enumerate(zip(items, of_items, strict=True))
@@ -134,8 +125,7 @@ def _judged(
     stood = places([answer.order for answer in read], names)
     sense = reading.sense if reading else None
     if not (sense and sense.label):
-        later = any(answer is WAITING for answer in answers)
-        sense = UNDECIDED if later else counted([answer.sense for answer in answers])
+        sense = counted([answer.sense for answer in answers])
     return Judgement(
         "listwise",
         llm.name,

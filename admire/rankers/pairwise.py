@@ -15,11 +15,9 @@ from admire.prompts import Prompts
 from admire.rankers.aggregate import bradley_terry
 from admire.rankers.judgement import (
     SECOND_TEMPERATURE,
-    WAITING,
     Answer,
     Judgement,
     ask_twice,
-    check_answers,
     one_of,
     read_object,
     read_text,
@@ -41,8 +39,6 @@ def judge_pairwise(
     prompts: Prompts,
     settings: Settings,
     readings: Sequence[Interpretation],
-    *,
-    read_before: bool = False,
 ) -> list[Judgement]:
     """Let a chat model say which of two candidates is better, for all pairs both ways round.
 
@@ -52,11 +48,9 @@ def judge_pairwise(
 
     Args:
         readings: which sense is meant in each item, and what it means, as far as it is known.
-        read_before: see :func:`check_answers`.
 
     Raises:
-        UserError: the model cannot be asked, cannot see what it must, or no reply could be read; or
-            choix is not installed.
+        UserError: the model cannot be asked, cannot see what it must, or choix is not installed.
     """
     check_extra("rankers", "The ranker pairwise", "choix")
     tracks = tracks_shown(items, llm, settings.track)
@@ -93,12 +87,9 @@ def judge_pairwise(
         for number, item in enumerate(items)
         for pair in permutations(sorted(item.candidates, key=lambda one: one.name), 2)
     ]
-    answers = ask_each(
-        ask, turns, llm, "comparisons", called=lambda t: items[t[0]].compound, stand_in=WAITING
-    )
+    answers = ask_each(ask, turns, llm, "comparisons", called=lambda t: items[t[0]].compound)
     rest = iter(answers)
     of_items = [tuple(next(rest) for _ in permutations(item.candidates, 2)) for item in items]
-    check_answers(items, of_items, llm, read_before=read_before)
     return [_judged(item, llm, given) for item, given in zip(items, of_items, strict=True)]
 
 

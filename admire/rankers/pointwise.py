@@ -19,11 +19,9 @@ from admire.models.llm import ChatModel, Question, Reply, ask_each
 from admire.prompts import Prompts
 from admire.rankers.judgement import (
     SECOND_TEMPERATURE,
-    WAITING,
     Answer,
     Judgement,
     ask_twice,
-    check_answers,
     read_object,
     strict,
 )
@@ -47,8 +45,6 @@ def judge_pointwise(
     prompts: Prompts,
     settings: Settings,
     readings: Sequence[Interpretation],
-    *,
-    read_before: bool = False,
 ) -> list[Judgement]:
     """Let a chat model grade each candidate: it shows the idiomatic sense, the literal, or neither.
 
@@ -63,10 +59,9 @@ def judge_pointwise(
 
     Args:
         readings: which sense is meant in each item; and what both mean, as far as it is known.
-        read_before: see :func:`check_answers`.
 
     Raises:
-        UserError: the model cannot be asked, cannot see what it must, or no reply could be read.
+        UserError: the model cannot be asked, or cannot see what it must.
     """
     tracks = tracks_shown(items, llm, settings.track)
     turns = [(k, candidate) for k, item in enumerate(items) for candidate in item.candidates]
@@ -118,10 +113,9 @@ def judge_pointwise(
 
         return ask_twice(llm, partial(question, turn, False), read, (name,), items[turn[0]])
 
-    answers = ask_each(ask, turns, llm, "grades", called=called, stand_in=WAITING)
+    answers = ask_each(ask, turns, llm, "grades", called=called)
     rest = iter(answers)
     of_items = [tuple(next(rest) for _ in item.candidates) for item in items]
-    check_answers(items, of_items, llm, read_before=read_before)
     return [
         Judgement("pointwise", llm.name, _scores(given, reading, settings), given)
         for given, reading in zip(of_items, readings, strict=True)

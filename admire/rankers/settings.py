@@ -105,13 +105,10 @@ class Asking:
         parallel: how many questions a server gets at the same time; None is 8.
         budget: what replies that are not in the cache may cost together, in US dollars; None is no
             limit.
-        batch: ask by OpenAI's Batch API: what is missing is submitted, and the run stops until it
-            is answered, see :class:`admire.models.llm.batches.Desk`.
     """
 
     parallel: Count | None = None
     budget: Positive | None = None
-    batch: bool = False
 
 
 PROFILES: dict[ProfileName, Settings] = {

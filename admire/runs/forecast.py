@@ -1,23 +1,143 @@
-"""What a run would ask its chat models and about what that would cost, before it asks."""
+"""What a run would ask its chat models that is not in the cache, and about what that would cost."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Literal
 
+from admire.base.progress import hidden_progress
 from admire.data.items import Item
 from admire.models.llm import ChatModel, Question, Reply, Unanswered, Usage
 from admire.models.llm.cached import CachedChat, kept_reply
 from admire.models.llm.prices import Price, estimate, price, why_unknown
-from admire.base.progress import hidden_progress
 from admire.prompts import Prompts
-from admire.rankers import check_candidates
-from admire.senses.recorded import Recorded
-from admire.runs.run import ask_models, chat_models
-from admire.senses.sense import UNDECIDED, Sense
-from admire.senses.uses import (Use)
+from admire.rankers import check_candidates, judge_listwise
+from admire.rankers.judge import JUDGES
 from admire.rankers.settings import Settings
 from admire.rankers.survey import check_items, take_survey
+from admire.runs.run import chat_models
+from admire.senses import Detector
+from admire.senses.interpretation import Interpretation, interpret, sense_method
+from admire.senses.meaning import Meaning, gloss, meaning
+from admire.senses.recorded import Recorded
+from admire.senses.sense import Sense
+
+
+class CacheOnly:
+    """A chat model that gives the replies in its cache, and raises where there is none.
+
+    Args:
+        note: called with each question and its reply.
+    """
+
+    def __init__(self, llm: ChatModel, note: Callable[[Question, Reply | None], None]):
+        self._llm, self._note = llm, note
+        self.name, self.identity = llm.name, llm.identity
+        self.parallel, self.sees = 1, llm.sees
+
+    def ask(self, question: Question) -> Reply:
+        """See :class:`admire.models.llm.ChatModel`.
+
+        Raises:
+            Unanswered: the cache has no reply.
+        """
+        reply = kept_reply(self._llm, question)
+        self._note(question, reply)
+        if reply is None:
+            raise Unanswered
+        return reply
+
+
+def check_questions(items: Iterable[Item], models: Sequence[ChatModel], settings: Settings) -> None:
+    """Refuse items that cannot be ranked, before questions about them are counted.
+
+    Raises:
+        UserError: as for :func:`admire.rank`.
+    """
+    known = take_survey(items)
+    check_items(known, settings)
+    if models and settings.looks:
+        check_candidates(known, models, settings)
+
+
+def put_questions(
+    items: Iterable[Item],
+    llm: CacheOnly,
+    prompts: Prompts,
+    settings: Settings,
+    detector: Detector | None = None,
+    *,
+    guess: bool = False,
+) -> bool:
+    """Put to a model all that a run asks it about some items, as far as the cache allows.
+
+    Args:
+        detector: what the sense method ``detector`` asks; where it is None, those senses are
+            unknown.
+        guess: whether to put questions, too, that depend on replies that are not there yet.
+
+    Returns:
+        Whether the senses of all items are known.
+    """
+    with hidden_progress():
+        known = [_put(item, llm, prompts, settings, detector, guess) for item in items]
+    return all(known)
+
+
+def _put(
+    item: Item,
+    llm: CacheOnly,
+    prompts: Prompts,
+    settings: Settings,
+    detector: Detector | None,
+    guess: bool,
+) -> bool:
+    """As :func:`put_questions`, for one item."""
+    method = sense_method(settings.sense, llm, settings.rankers)
+    sense = None
+    with suppress(Unanswered):
+        if method == "listwise":
+            sense = judge_listwise([item], llm, prompts, settings)[0].sense
+        elif method != "detector" or detector:
+            sense = interpret(
+                [item],
+                [llm],
+                prompts,
+                sense=method,
+                votes=settings.votes,
+                seed=settings.seed,
+                detector=detector,
+                glosses="none",
+            )[0][0].sense
+    meanings: list[Meaning] = []
+    asks = list(_meanings(settings, sense, guess))
+    for what in asks:
+        with suppress(Unanswered):
+            if what == "gloss":
+                meanings.append(gloss(item, llm, prompts, seed=settings.seed))
+            else:
+                meanings.append(meaning(item, what, llm, prompts, seed=settings.seed))
+    if guess or (sense and len(meanings) == len(asks)):
+        reading = Interpretation(llm.name, sense or Sense(None, 0.5), *meanings)
+        for ranker in settings.rankers:
+            if ranker in JUDGES and ranker != method:
+                with suppress(Unanswered):
+                    JUDGES[ranker]([item], llm, prompts, settings, [reading])
+    return sense is not None
+
+
+def _meanings(
+    settings: Settings, sense: Sense | None, guess: bool
+) -> Iterator[Literal["gloss", "idiomatic", "literal"]]:
+    """What a run asks about the meaning of an item of this sense; None is unknown."""
+    if settings.rankers == ("listwise",):
+        return
+    if settings.meanings == "both":
+        yield from ("idiomatic", "literal")
+    elif settings.scoring.gate == "soft" or (sense.label == "idiomatic" if sense else guess):
+        yield "gloss"
 
 
 @dataclass
@@ -28,9 +148,9 @@ class Forecast:
         questions: how many.
         kept: how many of them the cache answers.
         at_most: whether there may be fewer, because they depend on replies that are not there yet.
-        prompt, completion: the tokens that the others are expected to take together. They are
-            estimated by :func:`admire.models.llm.prices.estimate`, and where the cache has replies of the
-            stage that tell theirs, by these.
+        prompt, completion: the tokens that the others are expected to take together, as
+            :func:`admire.models.llm.prices.estimate` has it; where the cache has replies of the
+            stage with their usage, as these took.
         price: what the others are expected to cost; None where that is unknown.
         unknown: why the price is unknown.
     """
@@ -70,39 +190,20 @@ def plan(
         UserError: as for :func:`admire.rank`.
     """
     settings = settings or Settings()
-    known = take_survey(items)
-    check_items(known, settings)
-    models = [
-        llm if isinstance(llm, Recorded) else _Foreseen(llm) for llm in chat_models(settings, llms)
-    ]
-    if not models:
-        return []
-    if settings.looks:
-        check_candidates(known, models, settings)
+    models = chat_models(settings, llms)
+    check_questions(items, models, settings)
     prompts = Prompts(settings.prompts)
-    with hidden_progress():
-        readings, _ = ask_models(
-            items, models, prompts, settings, detector=_Undecided(), foreseen=True
-        )
     waits = settings.meanings == "gloss" and settings.scoring.gate == "hard"
-    return [
-        model.forecast(stage, batch, at_most=stage == "meanings" and waits and undecided)
-        for model, read in zip(models, readings, strict=True)
-        if isinstance(model, _Foreseen)
-        for undecided in [any(one.sense == UNDECIDED for one in read)]
-        for stage in model.stages
-    ]
-
-
-class _Undecided:
-    """In place of a detector, which would have to be loaded."""
-
-    identity = "none"
-    columns = ()
-    setting = None
-
-    def classify(self, uses: Sequence[Use]) -> list[Sense]:
-        return [UNDECIDED] * len(uses)
+    found = []
+    for llm in models:
+        if isinstance(llm, Recorded):
+            continue
+        counts = _Counts(llm)
+        known = put_questions(items, CacheOnly(llm, counts.note), prompts, settings, guess=True)
+        for stage in counts.stages:
+            at_most = stage == "meanings" and waits and not known
+            found.append(counts.forecast(stage, batch, at_most=at_most))
+    return found
 
 
 @dataclass
@@ -111,52 +212,44 @@ class _Stage:
     was estimated and what they took."""
 
     kept: int = 0
-    waiting: list[Usage] = field(default_factory=list)
+    missing: list[Usage] = field(default_factory=list)
     known: list[tuple[Usage, Usage]] = field(default_factory=list)
 
 
-class _Foreseen:
-    """A chat model that gives the replies of its cache, and only counts the other questions."""
+class _Counts:
+    """The questions to one chat model, by stage; one that comes again is kept by then."""
 
     def __init__(self, llm: ChatModel):
         self._llm = llm
-        self.name, self.identity = llm.name, llm.identity
-        self.parallel, self.sees = 1, llm.sees
         self.stages: dict[str, _Stage] = {}
         self._counted: set[str] = set()
 
-    def ask(self, question: Question) -> Reply:
-        """See :class:`admire.models.llm.ChatModel`."""
+    def note(self, question: Question, reply: Reply | None) -> None:
         stage = self.stages.setdefault(question.purpose, _Stage())
-        reply = kept_reply(self._llm, question)
-        if reply is not None:
-            stage.kept += 1
-            if reply.usage:
-                stage.known.append((estimate(question, self._llm), reply.usage))
-            return reply
         key = self._llm.key(question) if isinstance(self._llm, CachedChat) else None
-        if key in self._counted:
-            stage.kept += 1  # by then
+        if reply is not None or key in self._counted:
+            stage.kept += 1
         else:
-            stage.waiting.append(estimate(question, self._llm))
+            stage.missing.append(estimate(question, self._llm))
+        if reply is not None and reply.usage:
+            stage.known.append((estimate(question, self._llm), reply.usage))
         if key:
             self._counted.add(key)
-        raise Unanswered
 
     def forecast(self, name: str, batch: bool, *, at_most: bool) -> Forecast:
         stage = self.stages[name]
-        n, known = len(stage.waiting), stage.known
-        prompt = float(sum(one.prompt for one in stage.waiting))
-        completion = float(sum(one.completion for one in stage.waiting))
+        n, known = len(stage.missing), stage.known
+        prompt = float(sum(one.prompt for one in stage.missing))
+        completion = float(sum(one.completion for one in stage.missing))
         if known:
-            told = sum(took.prompt for _, took in known)
-            prompt *= told / max(1, sum(guess.prompt for guess, _ in known))
-            completion = n * sum(took.completion for _, took in known) / len(known)
+            took = sum(usage.prompt for _, usage in known)
+            prompt *= took / max(1, sum(guess.prompt for guess, _ in known))
+            completion = n * sum(usage.completion for _, usage in known) / len(known)
         mean = Usage(prompt=round(prompt / max(1, n)), completion=round(completion / max(1, n)))
         each = price(self._llm, mean, batched=batch)
         return Forecast(
             stage=name,
-            llm=self.name,
+            llm=self._llm.name,
             questions=n + stage.kept,
             kept=stage.kept,
             at_most=at_most,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,6 @@ from admire.senses.interpretation import (
 )
 from admire.data.items import Item, SenseLabel
 from admire.models.llm import ChatModel, open_llms
-from admire.models.llm.batches import Desk
 from admire.models.llm.ledger import Ledger
 from admire.senses.meaning import Meaning
 from admire.data.overlap import Digests
@@ -30,6 +29,7 @@ from admire.prompts import Prompts
 from admire.rankers import (
     Comparison,
     Judgement,
+    check_answers,
     check_candidates,
     compare,
     judge,
@@ -138,7 +138,7 @@ def rank(
     """Rank each item's candidates by how well they show the sense that is meant.
 
     Args:
-        asking: how many questions at a time, for how much, and whether by the Batch API.
+        asking: how many questions at a time, and for how much.
         llms, encoder, caption_encoder, detector: models as objects, in place of those that
             ``settings`` names.
         source: the file or folder that the items were read from, for the run's record.
@@ -146,7 +146,6 @@ def rank(
     Raises:
         UserError: an item has no candidates, a model is missing or fails, a head does not suit, or
             the budget does not suffice.
-        Waiting: questions wait for the Batch API; called again later, the run goes on.
     """
     opened = open_run(
         take_survey(items),
@@ -167,10 +166,7 @@ class Opened:
 
     Attributes:
         settings: as they are for this set.
-        models: the chat models, which go by the desk if there is one.
-        unwatched: the same, of whose replies the ledger knows nothing.
-        ledger: puts down what the models are asked.
-        desk: where questions wait for the Batch API; None where they are asked at once.
+        models: the chat models; the ledger records what they are asked.
         encoders: by track.
         record: see :func:`admire.runs.record.take_record`.
         saw: what the head and the detector saw in training, as far as their cards list it.
@@ -180,9 +176,7 @@ class Opened:
     settings: Settings
     prompts: Prompts
     models: Sequence[ChatModel]
-    unwatched: Sequence[ChatModel]
     ledger: Ledger
-    desk: Desk | None
     detector: Detector | None
     encoders: dict[str, TextEncoder]
     head: Projection | None
@@ -229,10 +223,8 @@ def open_run(
     prompts = Prompts(settings.prompts)
     # Before the encoders, which may have gigabytes to fetch.
     models = chat_models(settings, llms, parallel=asking.parallel)
-    ledger = Ledger(None if asking.batch else asking.budget)
-    desk = Desk(asking.budget) if asking.batch else None
-    taken = [desk.take(llm) if desk and not isinstance(llm, Recorded) else llm for llm in models]
-    watched = [llm if isinstance(llm, Recorded) else ledger.watch(llm) for llm in taken]
+    ledger = Ledger(asking.budget)
+    watched = [llm if isinstance(llm, Recorded) else ledger.watch(llm) for llm in models]
     tracks = check_candidates(known, models, settings) if settings.looks else ()
     check_senses(known, models, settings)
     if not any(sense_method(settings.sense, llm) == "detector" for llm in models):
@@ -257,9 +249,7 @@ def open_run(
         settings,
         prompts,
         watched,
-        taken,
         ledger,
-        desk,
         detector,
         encoders,
         head,
@@ -268,16 +258,14 @@ def open_run(
     )
 
 
-def rank_block(
-    items: Sequence[Item], opened: Opened, *, read_before: bool = False
-) -> list[Ranking]:
+def rank_block(items: Sequence[Item], opened: Opened, *, first: bool = True) -> list[Ranking]:
     """Rank some items of a set, or all of them.
 
     Args:
-        read_before: see :func:`admire.rankers.judgement.check_answers`.
+        first: see :func:`admire.rankers.judgement.check_answers`.
 
     Raises:
-        UserError, Waiting: as for :func:`rank`.
+        UserError: as for :func:`rank`.
     """
     settings, timings = opened.settings, opened.timings
     readings, judgements = ask_models(
@@ -286,9 +274,8 @@ def rank_block(
         opened.prompts,
         settings,
         detector=opened.detector,
-        settle=opened.desk.settle if opened.desk else lambda: None,
         timings=timings,
-        read_before=read_before,
+        first=first,
     )
     started = time.perf_counter()
     compared: Sequence[Sequence[Comparison]] = [()] * len(items)
@@ -357,18 +344,14 @@ def ask_models(
     settings: Settings,
     *,
     detector: Detector | None,
-    foreseen: bool = False,
-    settle: Callable[[], None] = lambda: None,
-    timings: dict[str, float] | None = None,
-    read_before: bool = False,
+    timings: dict[str, float],
+    first: bool,
 ) -> tuple[list[list[Interpretation]], list[list[tuple[Judgement, ...]]]]:
     """All that a run asks its chat models: senses and meanings, and then about the candidates.
 
     Args:
-        foreseen: whether all is asked that may have to be, whatever the senses will be.
-        settle: called where what is asked next depends on what was asked before.
         timings: takes the seconds of each stage, which are added to those that are there.
-        read_before: see :func:`admire.rankers.judgement.check_answers`.
+        first: see :func:`admire.rankers.judgement.check_answers`.
 
     Returns:
         For each model and item, how the model understands it and what its rankers make of it.
@@ -376,18 +359,16 @@ def ask_models(
     Raises:
         UserError: a model cannot be asked.
     """
-    timings = {} if timings is None else timings
     judgements: list[list[tuple[Judgement, ...]]] = [[()] * len(items) for _ in llms]
     if not llms:
         return [], judgements
     started = time.perf_counter()
-    listed = {
-        llm.name: judge_listwise(items, llm, prompts, settings, read_before=read_before)
-        for llm in llms
-        if sense_method(settings.sense, llm, settings.rankers) == "listwise"
-    }
-    likely: Glosses = "possible" if foreseen else "idiomatic"
-    glosses: Glosses = "all" if settings.scoring.gate == "soft" else likely
+    listed = {}
+    for llm in llms:
+        if sense_method(settings.sense, llm, settings.rankers) == "listwise":
+            listed[llm.name] = judge_listwise(items, llm, prompts, settings)
+            check_answers(items, listed[llm.name], llm, first=first)
+    glosses: Glosses = "all" if settings.scoring.gate == "soft" else "idiomatic"
     readings = interpret(
         items,
         llms,
@@ -400,15 +381,13 @@ def ask_models(
         glosses="none" if settings.rankers == ("listwise",) else glosses,
         known={name: [one.sense for one in said if one.sense] for name, said in listed.items()},
     )
-    settle()
     _add_time(timings, "senses and meanings", started)
     if settings.looks:
         started = time.perf_counter()
         for k, llm in enumerate(llms):
-            told = (items, llm, prompts, settings, readings[k], listed.get(llm.name))
-            judgements[k] = judge(*told, read_before=read_before)
+            of_llm = (readings[k], listed.get(llm.name))
+            judgements[k] = judge(items, llm, prompts, settings, *of_llm, first=first)
             readings[k] = list(map(_explained, readings[k], judgements[k]))
-        settle()
         _add_time(timings, "rankers", started)
     return readings, judgements
 

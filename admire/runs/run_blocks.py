@@ -19,7 +19,6 @@ from admire.runs import run_folder
 from admire.base.errors import UserError
 from admire.senses.interpretation import sense_method
 from admire.data.items import Item, iter_items
-from admire.models.llm import Unanswered
 from admire.models.llm.ledger import Entry
 from admire.models.llm.openai import PARALLEL, without_secrets
 from admire.runs.past_runs import read_record
@@ -27,7 +26,7 @@ from admire.base.progress import SECONDS_BETWEEN_LINES, progress_told_to, show_p
 from admire.rankers.judge import recorded_orders
 from admire.runs.record import source_record
 from admire.senses.recorded import Recorded
-from admire.runs.run import Opened, Ranking, ask_models, open_run, rank_block
+from admire.runs.run import Opened, Ranking, open_run, rank_block
 from admire.runs.run_folder import (
     ITEMS,
     RECORD,
@@ -61,7 +60,7 @@ Ranked = Callable[[Iterable[Sequence[Item]], Opened, int], Iterator[list[Ranking
 
 Seconds = dict[str, float]
 RankUnit = Callable[[tuple[Sequence[Item], bool]], tuple[list[Ranking], Seconds, list[Entry]]]
-"""Ranks a block, and tells what that took; with it, whether others come before it."""
+"""Ranks a block, and tells what that took; with it, whether it is the first."""
 
 
 def rank_file(
@@ -89,7 +88,6 @@ def rank_file(
         UserError: the data cannot be read or were changed meanwhile, ``out`` cannot be written,
             holds something other than a run or is being written by another process, or as for
             :func:`admire.rank`.
-        Waiting: as for :func:`admire.rank`.
     """
     out, asking = Path(out), asking or Asking()
     if workers:
@@ -115,14 +113,14 @@ def _check_for_workers(settings: Settings, asking: Asking) -> None:
     """Refuse what several processes cannot keep.
 
     Raises:
-        UserError: there is a batch, a budget, or an address with a password.
+        UserError: there is a budget, or an address with a password.
     """
-    if asking.batch or asking.budget is not None:
+    if asking.budget is not None:
         raise UserError(
-            "Batches and budgets are kept by one process. Ask without workers; parallel says how "
-            "many questions a server gets at the same time.",
+            "A budget is kept by one process. Ask without workers; parallel says how many "
+            "questions a server gets at the same time.",
             "workers",
-            "batch" if asking.batch else "budget",
+            "budget",
         )
     if settings.llm_url and without_secrets(settings.llm_url) != settings.llm_url:
         raise UserError(
@@ -160,8 +158,6 @@ def _fill(
         return
     kept = written.items
     try:
-        if opened.desk and kept < known.items:
-            _ask_ahead(blocks(items(kept)), opened, kept)
         for rankings in ranked(blocks(items(kept)), opened, kept):
             if not kept:
                 _make(part, names)
@@ -196,7 +192,7 @@ def _ranked_here(
     """
     for block in parts:
         with _told(before, len(block), opened.record["items"]):
-            rankings = rank_block(block, opened, read_before=before > 0)
+            rankings = rank_block(block, opened, first=not before)
         yield rankings
         before += len(block)
 
@@ -209,7 +205,7 @@ def _ranked_by(
     before: int,
 ) -> Iterator[list[Ranking]]:
     """As :func:`_ranked_here`, by several processes."""
-    units = ((block, before > 0 or number > 0) for number, block in enumerate(parts))
+    units = ((block, not before and not number) for number, block in enumerate(parts))
     left = ceil((opened.record["items"] - before) / run_folder.BLOCK)
     with closing(over_workers(units, open_worker, workers)) as ranked:
         what = f"Ranking {left} blocks of items by {workers.count} workers"
@@ -235,8 +231,8 @@ def _open_worker(
         check_same(kind, made, opened.record["models"][kind])
 
     def rank_unit(unit: tuple[Sequence[Item], bool]) -> tuple[list[Ranking], Seconds, list[Entry]]:
-        block, read_before = unit
-        rankings = rank_block(block, opened, read_before=read_before)
+        block, first = unit
+        rankings = rank_block(block, opened, first=first)
         seconds = dict(opened.timings)
         opened.timings.clear()
         return rankings, seconds, opened.ledger.hand_over()
@@ -255,36 +251,6 @@ def _check_recorded(items: Callable[[], Iterator[Item]], llm: Recorded, settings
         llm.senses(items())
     if settings.looks:
         recorded_orders(items(), llm)
-
-
-def _ask_ahead(items: Iterable[Sequence[Item]], opened: Opened, before: int) -> None:
-    """Ask about all blocks, so that one batch has all questions that can be asked by now.
-
-    Raises:
-        Waiting: there are some.
-        UserError: a model cannot be asked.
-    """
-    desk = opened.desk
-    assert desk
-    asked = desk.unanswered
-
-    def settle() -> None:
-        if desk.unanswered > asked:
-            raise Unanswered
-
-    for number, block in enumerate(items):
-        asked = desk.unanswered
-        with suppress(Unanswered):
-            ask_models(
-                block,
-                opened.unwatched,
-                opened.prompts,
-                opened.settings,
-                detector=opened.detector,
-                settle=settle,
-                read_before=bool(before or number),
-            )
-    desk.settle()
 
 
 # ------------------------------------------------------------------------- what is under way

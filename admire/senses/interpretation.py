@@ -16,16 +16,15 @@ from admire.prompts import Prompts
 from admire.senses import Detector, open_detector
 from admire.senses.meaning import DEFINITIONS, TEXTS, UNSAID, Meaning, gloss, meaning
 from admire.senses.recorded import Recorded
-from admire.senses.sense import UNDECIDED, Sense, given
+from admire.senses.sense import Sense, given
 from admire.senses.uses import Use
 from admire.senses.votes import vote
 
 log = logging.getLogger("admire")
 
 
-Glosses = Literal["all", "idiomatic", "possible", "none"]
-"""Whose gloss is asked for: of all items, of those taken as idiomatic, of those that are not taken
-as literal, or of none."""
+Glosses = Literal["all", "idiomatic", "none"]
+"""Whose gloss is asked for: of all items, of those taken as idiomatic, or of none."""
 
 
 @dataclass(frozen=True)
@@ -127,9 +126,11 @@ def interpret(
             idiomatic = _asked(items, "idiomatic", llm, prompts, seed)
             literal = _asked(items, "literal", llm, prompts, seed)
         else:
-            labels = {"all": ("idiomatic", "literal", None), "possible": ("idiomatic", None)}
-            asked_of = labels.get(glosses, ("idiomatic",))
-            wanted = [i for i, one in zip(items, senses, strict=True) if one.label in asked_of]
+            wanted = [
+                item
+                for item, one in zip(items, senses, strict=True)
+                if glosses == "all" or one.label == "idiomatic"
+            ]
             idiomatic, literal = _asked(wanted, "gloss", llm, prompts, seed), {}
         found.append(
             [
@@ -194,7 +195,7 @@ def _asked(
     if isinstance(llm, Recorded):
         return llm.meanings(items, what)
 
-    def ask(item: Item) -> Meaning | None:
+    def ask(item: Item) -> Meaning:
         if what == "gloss":
             return gloss(item, llm, prompts, seed=seed)
         return meaning(item, what, llm, prompts, seed=seed)
@@ -202,14 +203,12 @@ def _asked(
     asked = {item: prompts.about(item, what) for item in items}
     first = {prompt: item for item, prompt in reversed(asked.items())}
     called = "literal meanings" if what == "literal" else "meanings"
-    answers = ask_each(
-        ask, list(first.values()), llm, called, called=attrgetter("compound"), stand_in=None
-    )
+    answers = ask_each(ask, list(first.values()), llm, called, called=attrgetter("compound"))
     known = dict(zip(first, answers, strict=True))
     for prompt, item in first.items():
         if known[prompt] == UNSAID:
             log.warning("%s gave no %s of '%s'.", llm.name, called.removesuffix("s"), item.compound)
-    return {item: known[prompt] or UNSAID for item, prompt in asked.items()}
+    return {item: known[prompt] for item, prompt in asked.items()}
 
 
 def _votes(
@@ -221,6 +220,6 @@ def _votes(
         check_contexts(items)
         senses = vote(items, llm, prompts, votes=votes, seed=seed)
     for item, sense in zip(items, senses, strict=True):
-        if sense.label is None and sense != UNDECIDED:
+        if sense.label is None:
             log.warning("%s: no vote on '%s' could be read.", llm.name, item.compound)
     return senses

@@ -46,10 +46,6 @@ def mean_probability(senses: Iterable[Sense]) -> float | None:
     return sum(told) / len(told) if told else None
 
 
-UNDECIDED = Sense(None, 0.5)
-"""The sense of a compound that nobody has been asked about."""
-
-
 def majority(idiomatic: int, literal: int) -> SenseLabel | None:
     """The sense with more votes; None if there are no votes.
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Final, Literal
 
 from admire.data.items import Item, SenseLabel
 from admire.models.llm import ChatModel, Question, ask_each
 from admire.models.quotations import data_of, without_words
 from admire.prompts import Prompts
-from admire.senses.sense import UNDECIDED, Sense, majority
+from admire.senses.sense import Sense, majority
 
 VOTE_TEMPERATURE = 0.7
 VOTE_TOKENS = 40
-Vote = SenseLabel | Literal["later"] | None
-"""What one reply says: a sense, nothing that can be read, or that it comes later."""
-LATER: Final[Vote] = "later"
 
 
 def vote(
@@ -25,8 +21,7 @@ def vote(
     """Ask the chat model several times for the sense of each compound, and follow the majority.
 
     Of Subtask B it is asked which sense the captions of the sequence show. Replies that name
-    neither sense, or both, count as unparsed and for neither side. An item with votes that come
-    later is undecided.
+    neither sense, or both, count as unparsed and for neither side.
 
     Args:
         votes: how often the model is asked (the paper's T, which is 5 there).
@@ -36,7 +31,7 @@ def vote(
         UserError: the model cannot be asked; the message names the item.
     """
 
-    def ask(turn: tuple[Item, int]) -> Vote:
+    def ask(turn: tuple[Item, int]) -> SenseLabel | None:
         item, seed = turn
         question = Question(
             prompts.about(item, "sequence-sense" if item.sequence else "sense"),
@@ -48,16 +43,12 @@ def vote(
         return read_label(llm.ask(question).text, data_of(item))
 
     turns = [(item, seed + turn) for item in items for turn in range(votes)]
-    labels = ask_each(
-        ask, turns, llm, "senses", called=lambda turn: turn[0].compound, stand_in=LATER
-    )
+    labels = ask_each(ask, turns, llm, "senses", called=lambda turn: turn[0].compound)
     return [counted(labels[first : first + votes]) for first in range(0, len(labels), votes)]
 
 
-def counted(labels: Sequence[Vote]) -> Sense:
+def counted(labels: Sequence[SenseLabel | None]) -> Sense:
     """The sense with the majority of the votes, of which None could not be read."""
-    if LATER in labels:
-        return UNDECIDED
     idiomatic, literal = labels.count("idiomatic"), labels.count("literal")
     read = idiomatic + literal
     probability = idiomatic / read if read else 0.5

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from admire.base.errors import UserError
 from admire.base.progress import show_progress
@@ -119,8 +119,8 @@ class Reply:
     model: str = ""
 
 
-class Unanswered(Exception):  # noqa: N818  it is no error
-    """A question that has no reply yet, because it waits in a batch or is only counted."""
+class Unanswered(Exception):  # noqa: N818  nothing has gone wrong
+    """A question without a reply in the cache, put to a model that gives cached replies alone."""
 
 
 class ChatModel(Protocol):
@@ -147,7 +147,6 @@ class ChatModel(Protocol):
         Raises:
             UserError: the model cannot be reached, does not exist, refuses the question, or keeps
                 failing.
-            Unanswered: the reply comes later.
         """
         ...
 
@@ -159,14 +158,12 @@ def ask_each(
     what: str,
     *,
     called: Callable[[Thing], str],
-    stand_in: Answer,
 ) -> list[Answer]:
     """Ask a question about each thing, several at a time if the model allows it.
 
     Args:
         what: what is asked for, to show the progress: "meanings".
         called: what a message calls a thing.
-        stand_in: what stands for an answer that comes later.
 
     Returns:
         The answers, in the things' order.
@@ -174,17 +171,21 @@ def ask_each(
     Raises:
         UserError: a question raised one; the message names the thing. Or the model only has
             recorded replies.
+        Unanswered: the cache lacks a reply; every question was tried.
     """
     if not llm.parallel:
         raise UserError(
             f"{llm.name} holds recorded replies: it cannot be asked for {what}.", "llms"
         )
 
-    def named(thing: Thing) -> Answer:
+    missing: list[Unanswered] = []
+
+    def named(thing: Thing) -> Answer | None:
         try:
             return question(thing)
-        except Unanswered:
-            return stand_in
+        except Unanswered as unanswered:
+            missing.append(unanswered)
+            return None
         except UserError as error:
             raise UserError(
                 f"'{called(thing)}': {error} The answers so far are kept: run the same "
@@ -194,10 +195,13 @@ def ask_each(
 
     pool = ThreadPoolExecutor(llm.parallel)
     try:
-        answers = pool.map(named, things)
-        return list(show_progress(answers, f"Asking {llm.name} for {what}", len(things)))
+        told = pool.map(named, things)
+        answers = list(show_progress(told, f"Asking {llm.name} for {what}", len(things)))
     except KeyboardInterrupt:
         log.warning("Stopping as soon as the questions under way are answered.")
         raise
     finally:  # after an error or Ctrl-C, what has not begun is dropped
         pool.shutdown(cancel_futures=True)
+    if missing:
+        raise missing[0]
+    return cast(list[Answer], answers)
