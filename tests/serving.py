@@ -16,7 +16,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-for package in ("PIL", "starlette", "uvicorn"):
+for package in ("PIL", "fastapi", "uvicorn"):
     pytest.importorskip(package, reason="needs the extra 'serve'")
 
 from PIL import Image  # noqa: E402 - after the skips
@@ -191,7 +191,7 @@ def serving(
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         service = Service(models or toy_models(), limits)
-        server = make_server(service, "127.0.0.1", port, token)
+        server = make_server(service, "127.0.0.1", token)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

@@ -25,7 +25,7 @@ from admire.pages.serve import Limits, Models, Service, make_server
 from admire.runs.past_runs import read_run
 from admire.tasks.collections import write_index
 
-for package in ("PIL", "starlette", "uvicorn"):
+for package in ("PIL", "fastapi", "uvicorn"):
     pytest.importorskip(package, reason="needs the extra 'serve'")
 from PIL import Image  # noqa: E402 - after the skips
 from serving import ColourEncoder  # noqa: E402
@@ -111,7 +111,7 @@ def started(index: Path, encoder: WordEncoder) -> Iterator[Site]:
     service = Service(models, Limits(pictures=PICTURES, grace=3))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        server = make_server(service, "127.0.0.1", port)
+        server = make_server(service, "127.0.0.1")
         running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         running.start()
         yield Site(f"http://127.0.0.1:{port}/", chat, service)

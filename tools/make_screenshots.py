@@ -60,7 +60,7 @@ def served() -> Iterator[str]:
     """The address of a page that this process serves."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        server = make_server(Service(Models()), "127.0.0.1", port)
+        server = make_server(Service(Models()), "127.0.0.1")
         running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         running.start()
         try:

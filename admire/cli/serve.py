@@ -17,9 +17,12 @@ from admire.cli.options import DetectorFile, Llm, LlmUrl, choice, given
 
 def serve(
     host: Annotated[
-        str, typer.Option(help="Address to listen at; others than this machine's need a token.")
+        str,
+        typer.Option(help="Address to listen at; one that other machines can reach needs a token."),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen at; 0 takes a free one.")] = 8765,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes a free one.")
+    ] = 8765,
     token: Annotated[
         str | None,
         typer.Option(
@@ -46,7 +49,7 @@ def serve(
     opens: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Serve a page on this machine to rank pictures and captions by hand, and POST /v1/rank."""
-    check_extra("serve", "admire serve", "starlette", "uvicorn", "PIL")
+    check_extra("serve", "admire serve", "fastapi", "uvicorn", "PIL")
     from admire.pages.serve import Models, run_server
 
     if index and not index.exists():
@@ -60,6 +63,6 @@ def serve(
     models = Models(profile, given(changes), index=index)
     run_server(models, host=host, port=port, token=token, opens=opens)
     if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
-        # It waits for a chat model's reply. All files are removed by now, so nobody else has to.
+        # The thread waits for a chat model's reply. All files are removed by now.
         sys.stderr.flush()
         os._exit(0)

@@ -1,92 +1,73 @@
-"""The server's addresses, and what answers at each."""
+"""The server's addresses for the page; those for jobs and for programs are in other files."""
 
 from __future__ import annotations
 
-import asyncio
 import json
+import secrets
 from collections.abc import AsyncIterator, Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from starlette.applications import Starlette
+from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.background import BackgroundTask
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import (
-    FileResponse,
-    HTMLResponse,
-    JSONResponse,
-    Response,
-    StreamingResponse,
-)
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.exceptions import HTTPException
 
 from admire.data.languages import LANGUAGES
 from admire.pages.serve import jobs, rest
-from admire.pages.serve.guard import Guard, body_within
-from admire.pages.serve.pictures import Picture, check_picture, label
-from admire.pages.serve.problems import Problem, answer_problem
-from admire.pages.serve.service import Service, service_of, visitor_of
-from admire.pages.serve.visitors import Event, Visitor, new_id
+from admire.pages.serve.guard import Guard
+from admire.pages.serve.pictures import check_picture, label
+from admire.pages.serve.problems import Problem, answer_error
+from admire.pages.serve.service import Service, TheService, TheVisitor
 
 HERE = Path(__file__).parent
+REPORT = HERE.parent / "report"
+STATIC = {"cards.js": REPORT, "cards.css": REPORT, "serve.js": HERE, "serve.css": HERE}
+"""The folders of the page's files."""
 
-STATIC = {
-    "cards.js": (HERE.parent / "report", "text/javascript"),
-    "cards.css": (HERE.parent / "report", "text/css"),
-    "serve.js": (HERE, "text/javascript"),
-    "serve.css": (HERE, "text/css"),
-}
-"""The page's files: in which folder they are, and their types."""
+IN_BROWSER = {"Cache-Control": "private, max-age=3600"}
 
-SIDES = range(16, 1025)
-"""How large thumbnails may be, in pixels."""
+router = APIRouter(include_in_schema=False)
 
 
-def create_app(service: Service, host: str, port: int, token: str | None = None) -> Guard:
-    """The page and the endpoint for programs, to be run by a server at that host and port.
+def create_app(service: Service, host: str, token: str | None = None) -> Guard:
+    """The page and the endpoint for programs, to be run by a server at that address.
 
     Args:
         token: what the page's address and programs have to give; None lets everybody in.
     """
-    routes = [
-        Route("/", show_page),
-        Route("/favicon.ico", no_icon),
-        Route("/static/{name}", send_static),
-        Route("/events", send_events),
-        Route("/pictures", add_picture, methods=["POST"]),
-        Route("/pictures/{id}", send_picture),
-        Route("/pictures/{id}", remove_picture, methods=["DELETE"]),
-        Route("/found/{name}", send_found),
-        Route("/jobs", jobs.add_job, methods=["POST"]),
-        Route("/jobs/{id}", jobs.stop_job, methods=["DELETE"]),
-        Route("/set.zip", send_set),
-        Route("/runs/{id}.zip", send_run),
-        Route("/v1/rank", rest.rank_row, methods=["POST"]),
-        Route("/v1/openapi.json", rest.describe),
-    ]
-    app = Starlette(
-        routes=routes,
+    app = FastAPI(
+        title="admire serve",
+        version="1",
+        description="Ranks candidates by how well they show the sense in which a compound is used. "
+        "One request is worked on at a time; the others wait for their turn. If the connection is "
+        "closed, the work stops.",
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
         lifespan=service.running,
-        exception_handlers=dict.fromkeys((Exception, 404, 405, Problem), answer_problem),
+        exception_handlers=dict.fromkeys(
+            (Problem, RequestValidationError, HTTPException, Exception), answer_error
+        ),
     )
+    for part in (router, jobs.router, rest.router):
+        app.include_router(part)
     app.state.service = service
-    return Guard(app, host, port, token)
+    return Guard(app, host, service.limits, token)
 
 
-# --------------------------------------------------------------------------------- the page
-
-
-async def show_page(request: Request) -> Response:
-    """``GET /``: the page, for a new visitor."""
+@router.get("/")
+async def show_page(service: TheService) -> HTMLResponse:
+    """The page, for a new visitor."""
     from admire import __version__
 
-    service = service_of(request)
-    visitor = service.visitors.enter()
     page = _template().render(
-        visitor=visitor.id,
+        visitor=service.visitors.enter().id,
         profiles=service.models.profiles,
         languages=[
             (code, name)
@@ -104,7 +85,8 @@ async def show_page(request: Request) -> Response:
 def _example() -> dict[str, Any]:
     """What fills the form to try it: the first of the samples, by its captions."""
     # Without admire.data.items, which takes longer to import than the page may take.
-    with (HERE.parent / "samples" / "manifest.jsonl").open(encoding="utf-8") as file:
+    samples = HERE.parents[1] / "data" / "samples" / "manifest.jsonl"
+    with samples.open(encoding="utf-8") as file:
         row = json.loads(file.readline())
     keys = ("compound", "sentence", "language")
     captions = [candidate["caption"] for candidate in row["candidates"]]
@@ -120,114 +102,68 @@ def _template() -> Any:
     return environment.get_template("page.html.j2")
 
 
-async def no_icon(request: Request) -> Response:
-    """``GET /favicon.ico``: browsers ask for it unbidden."""
-    return Response(status_code=204)
+@router.get("/favicon.ico", status_code=204)
+async def no_icon() -> None:
+    """Browsers ask for it without being told to."""
 
 
-async def send_static(request: Request) -> Response:
-    """``GET /static/NAME``: a file of the page."""
-    folder, kind = STATIC.get(request.path_params["name"], (None, ""))
-    path = folder / request.path_params["name"] if folder else None
-    if path is None or not path.is_file():
+@router.get("/static/{name}")
+async def send_static(name: str) -> FileResponse:
+    """A file of the page."""
+    if name not in STATIC:
         raise Problem(404, "There is no such file.")
-    return FileResponse(path, media_type=kind, headers={"Cache-Control": "no-cache"})
+    return FileResponse(STATIC[name] / name, headers={"Cache-Control": "no-cache"})
 
 
-class EventStream(StreamingResponse):
-    """A visitor's events, as they come, until the page is closed."""
-
-    media_type = "text/event-stream"
-
-    def __init__(self, service: Service, visitor: Visitor):
-        self.service, self.visitor = service, visitor
-        super().__init__(iter(()))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
-        self.service.work.want()
-        with self.service.visitors.listening(self.visitor) as events:
-            self.body_iterator = self._sent(events)
-            await super().__call__(scope, receive, send)
-
-    async def _sent(self, events: asyncio.Queue[Event | None]) -> AsyncIterator[str]:
-        yield f"retry: 2000\n{_written(self.service.state)}"
-        while True:
-            try:
-                async with asyncio.timeout(self.service.limits.keep_alive):
-                    event = await events.get()
-            except TimeoutError:
-                yield ": still there\n\n"
-                continue
-            if event is None:
-                return
-            yield _written(event)
-
-
-def _written(event: Event) -> str:
-    name, data = event
-    return f"event: {name}\ndata: {json.dumps(data, allow_nan=False)}\n\n"
-
-
-async def send_events(request: Request) -> Response:
-    """``GET /events``: a stream of server-sent events."""
-    return EventStream(service_of(request), visitor_of(request))
+@router.get("/events", response_class=EventSourceResponse)
+async def send_events(service: TheService, visitor: TheVisitor) -> AsyncIterator[ServerSentEvent]:
+    """The visitor's events, as they come, until the page is closed."""
+    service.work.want()
+    with service.visitors.listening(visitor) as events:
+        yield ServerSentEvent(event="models", data=service.state, retry=2000)
+        while event := await events.get():
+            yield event
 
 
 # --------------------------------------------------------------------------------- pictures
 
 
-async def add_picture(request: Request) -> Response:
-    """``POST /pictures?name=NAME``: keep a picture for this visitor."""
-    service, visitor = service_of(request), visitor_of(request)
-    service.visitors.check_room(visitor)
-    name, limits = label(request.query_params.get("name", "")), service.limits
-    id = new_id()
-    path = visitor.folder / id
+@router.post("/pictures", status_code=201)
+async def add_picture(
+    request: Request, service: TheService, visitor: TheVisitor, name: str = ""
+) -> dict[str, str | int]:
+    """Keep a picture for this visitor. The body is the file."""
+    name, path = label(name), visitor.folder / secrets.token_hex(16)
     try:
-        with path.open("xb") as file:
-            async for piece in body_within(request, limits.megabytes):
-                file.write(piece)
-        if not path.stat().st_size:
-            raise Problem(422, f"{name}: is empty.")
+        path.write_bytes(await request.body())
         async with service.one_at_a_time:
-            found = await run_in_threadpool(check_picture, path, name, limits.megapixels)
-        service.visitors.check_room(visitor)  # others may have come meanwhile
-    except BaseException as error:
-        path.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise Problem(507, f"{name}: cannot be kept ({error.strerror}).") from error
+            picture = await run_in_threadpool(check_picture, path, name, service.limits.megapixels)
+    except Problem:
+        path.unlink()
         raise
-    picture = Picture(id, name, path, *found, path.stat().st_size)
-    visitor.add_picture(picture)
-    told = {"id": id, "name": name, "width": picture.width, "height": picture.height}
-    return JSONResponse(told, 201)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise Problem(507, f"{name}: cannot be kept ({error.strerror}).") from error
+    visitor.pictures[picture.id] = picture
+    return {"id": picture.id, "name": name, "width": picture.width, "height": picture.height}
 
 
-async def send_picture(request: Request) -> Response:
-    """``GET /pictures/ID``: the picture, or with ``side`` a thumbnail."""
-    service, visitor = service_of(request), visitor_of(request)
-    picture = visitor.seen(request.path_params["id"])
-    path, kind = picture.path, picture.type
-    wanted = request.query_params.get("side")
-    if wanted is not None:
-        if not wanted.isdecimal() or len(wanted) > 4 or int(wanted) not in SIDES:
-            raise Problem(422, f"side: is not a number from {SIDES[0]} to {SIDES[-1]}.")
-        path, kind = visitor.folder / f"{picture.id}.{wanted}", "image/webp"
-        async with service.one_at_a_time:
-            if not path.exists():
-                await run_in_threadpool(_write_thumbnail, picture.path, path, int(wanted))
-    headers = {"Content-Disposition": "inline", "Cache-Control": "private, max-age=3600"}
-    return FileResponse(path, media_type=kind, headers=headers)
-
-
-async def send_found(request: Request) -> Response:
-    """``GET /found/NAME``: a copy of a picture that the visitor's last search found."""
-    file = visitor_of(request).found.get(request.path_params["name"])
-    if file is None:
-        raise Problem(404, "There is no such picture. Search again.")
-    headers = {"Content-Disposition": "inline", "Cache-Control": "private, max-age=3600"}
-    return FileResponse(file, media_type="image/webp", headers=headers)
+@router.get("/pictures/{id}")
+async def send_picture(
+    id: str,
+    service: TheService,
+    visitor: TheVisitor,
+    side: Annotated[int | None, Query(ge=16, le=1024)] = None,
+) -> FileResponse:
+    """The picture, or a thumbnail of at most ``side`` pixels."""
+    picture = visitor.picture(id)
+    if side is None:
+        return FileResponse(picture.path, media_type=picture.type, headers=IN_BROWSER)
+    path = visitor.folder / f"{id}.{side}"
+    async with service.one_at_a_time:
+        if not path.exists():
+            await run_in_threadpool(_write_thumbnail, picture.path, path, side)
+    return FileResponse(path, media_type="image/webp", headers=IN_BROWSER)
 
 
 def _write_thumbnail(picture: Path, path: Path, side: int) -> None:
@@ -237,46 +173,39 @@ def _write_thumbnail(picture: Path, path: Path, side: int) -> None:
     path.write_bytes(content)
 
 
-async def remove_picture(request: Request) -> Response:
-    """``DELETE /pictures/ID``."""
-    visitor = visitor_of(request)
-    visitor.remove_picture(visitor.picture(request.path_params["id"]))
-    return Response(status_code=204)
+@router.get("/found/{name}")
+async def send_found(name: str, visitor: TheVisitor) -> FileResponse:
+    """A copy of a picture that the visitor's last search found."""
+    if name not in visitor.found:
+        raise Problem(404, "There is no such picture. Search again.")
+    return FileResponse(visitor.found[name], media_type="image/webp", headers=IN_BROWSER)
 
 
 # ---------------------------------------------------------------------------------- bundles
 
 
-async def send_set(request: Request) -> Response:
-    """``GET /set.zip``: all that the visitor has ranked, as an image set."""
-    visitor = visitor_of(request)
+@router.get("/set.zip")
+def send_set(visitor: TheVisitor) -> FileResponse:
+    """All that the visitor has ranked, as an image set."""
+    from admire.pages.serve.bundles import write_set
+
     ranked = list(visitor.ranked.values())
     if not ranked:
         raise Problem(404, "Nothing is ranked yet.")
-
-    def write(out: Path) -> None:
-        from admire.pages.serve.bundles import write_set
-
-        write_set(ranked, out)
-
-    return await _bundle(visitor, write, "set.zip")
+    return _bundle(visitor.folder, lambda file: write_set(ranked, file), "set.zip")
 
 
-async def send_run(request: Request) -> Response:
-    """``GET /runs/JOB.zip``: the run folder of one job."""
-    visitor = visitor_of(request)
-    ranked = visitor.result(request.path_params["id"])
+@router.get("/runs/{job}.zip")
+def send_run(job: str, visitor: TheVisitor) -> FileResponse:
+    """The run folder of one job."""
+    from admire.pages.serve.bundles import write_run_bundle
 
-    def write(out: Path) -> None:
-        from admire.pages.serve.bundles import write_run_bundle
-
-        write_run_bundle(ranked, out)
-
-    return await _bundle(visitor, write, "run.zip")
+    ranked = visitor.result(job)
+    return _bundle(visitor.folder, lambda file: write_run_bundle(ranked, file), "run.zip")
 
 
-async def _bundle(visitor: Visitor, write: Callable[[Path], None], name: str) -> Response:
-    path = visitor.folder / f"{new_id()}.zip"
-    await run_in_threadpool(write, path)
+def _bundle(folder: Path, write: Callable[[Path], None], name: str) -> FileResponse:
+    path = folder / secrets.token_hex(16)
+    write(path)
     remove = BackgroundTask(path.unlink, missing_ok=True)
     return FileResponse(path, media_type="application/zip", filename=name, background=remove)

@@ -1,188 +1,192 @@
-"""Jobs of the page: checked, put into the queue, and told of when they end."""
+"""Jobs of the page: put into the queue, and their results sent as events."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from fastapi import APIRouter
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel, Field, StringConstraints
 
 from admire.base.errors import UserError
-from admire.pages.serve.guard import read_object
+from admire.pages.serve.guard import Limits
 from admire.pages.serve.pictures import Picture, distinct
 from admire.pages.serve.problems import INTERNAL, Problem
-from admire.pages.serve.service import Service, service_of, visitor_of
-from admire.pages.serve.visitors import Visitor, new_id
-from admire.pages.serve.work import Job, Stopped
+from admire.pages.serve.service import Service, TheService, TheVisitor
+from admire.pages.serve.visitors import Visitor
+from admire.pages.serve.work import Job
 
 if TYPE_CHECKING:
+    from admire.data.items import Item
     from admire.pages.serve.ranking import Ranked
 
 log = logging.getLogger("admire")
 
-ASKED = 1.0
-"""Megabytes of a page's request, without pictures."""
+router = APIRouter(include_in_schema=False)
+
+Label = Literal["idiomatic", "literal"]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 Do = Callable[[], Mapping[str, Any]]
-"""Does a job; returns what is told of it, and under ``ranked`` and ``copies`` what is kept."""
+"""Does a job; returns what the page shows, and under ``ranked`` and ``copies`` what is kept."""
 
 
-async def add_job(request: Request) -> Response:
-    """``POST /jobs``: something to do when its turn comes."""
-    service, visitor = service_of(request), visitor_of(request)
-    asked = await read_object(request, ASKED)
-    id = new_id()
-    if asked.get("kind") == "rank":
-        do, names = await _ranking(service, visitor, asked, id)
-    elif asked.get("kind") == "search":
-        do, names = _search(service, visitor, asked), {}
+class Candidate(BaseModel):
+    """A picture by its id, a caption, or both."""
+
+    picture: str | None = None
+    caption: str | None = None
+
+
+class ByHand(BaseModel):
+    """What a person says of an item that the job ``of`` ranked."""
+
+    of: str
+    sense: Label | None = None
+    meanings: dict[Label, str | None] = {}
+
+
+class Ranking(BaseModel):
+    """An item to rank, or one to rank again by hand."""
+
+    kind: Literal["rank"]
+    compound: str
+    sentence: str
+    language: str | None = None
+    candidates: list[Candidate] = Field(max_length=Limits.pictures)
+    profile: str | None = None
+    by_hand: ByHand | None = None
+
+
+class Search(BaseModel):
+    """A search in the collection."""
+
+    kind: Literal["search"]
+    text: Text
+    span: Text
+    language: str = "en"
+    top: int = Field(10, ge=1, le=100, strict=True)
+
+
+@router.post("/jobs", status_code=202)
+async def add_job(
+    asked: Annotated[Ranking | Search, Field(discriminator="kind")],
+    service: TheService,
+    visitor: TheVisitor,
+) -> dict[str, str]:
+    """Something to do when its turn comes."""
+    id = secrets.token_hex(16)
+    names: dict[str, str] = {}
+    if isinstance(asked, Search):
+        do = _search(service, visitor, asked)
+    elif asked.by_hand:
+        before = visitor.result(asked.by_hand.of)
+        names = _names(before.pictures)
+        do = _ranking_by_hand(service, visitor, asked.by_hand, before)
     else:
-        raise Problem(422, "kind: is neither rank nor search.")
-    service.visitors.find(visitor.id)  # who may have left meanwhile
+        pictures = [
+            visitor.picture(one.picture) if one.picture else None for one in asked.candidates
+        ]
+        called = distinct(
+            [one.name if one else f"candidate{k}" for k, one in enumerate(pictures, start=1)]
+        )
+        shown = {name: one for name, one in zip(called, pictures, strict=True) if one}
+        names = _names(shown)
+        try:
+            item = await run_in_threadpool(_read, asked, visitor, f"{id}.jsonl", called)
+        except UserError as error:
+            raise service.problem(error, names) from None
+        do = _ranking(service, visitor, service.check_profile(asked.profile), item, shown)
     job = Job(id, do, visitor.tell)
     service.work.add(job)
     visitor.jobs[id] = job
     job.done.add_done_callback(partial(_tell_result, service, visitor, id, names))
-    return JSONResponse({"job": id}, 202)
+    return {"job": id}
 
 
-async def stop_job(request: Request) -> Response:
-    """``DELETE /jobs/JOB``: take it out of the queue, or stop it soon."""
-    visitor = visitor_of(request)
-    job = visitor.jobs.get(request.path_params["id"])
-    if job:
-        service_of(request).work.stop(job)
-    elif request.path_params["id"] not in visitor.ranked:
+@router.delete("/jobs/{id}", status_code=204)
+async def stop_job(id: str, service: TheService, visitor: TheVisitor) -> None:
+    """Take a job out of the queue, or stop it soon."""
+    if id in visitor.jobs:
+        service.work.stop(visitor.jobs[id])
+    elif id not in visitor.ranked:
         raise Problem(404, "There is no such job.")
-    return Response(status_code=204)
 
 
-def _search(service: Service, visitor: Visitor, asked: Mapping[str, Any]) -> Do:
+def _search(service: Service, visitor: Visitor, asked: Search) -> Do:
     if service.models.index is None:
         raise Problem(422, "There is nothing to search. Start admire serve with --index.")
-    text, span, language = (asked.get(key) for key in ("text", "span", "language"))
-    top = asked.get("top", 10)
-    for key, value in (("text", text), ("span", span)):
-        if not isinstance(value, str) or not value.strip():
-            raise Problem(422, f"{key}: is empty.")
-    if not isinstance(top, int) or not 1 <= top <= 100:
-        raise Problem(422, "top: is not a number from 1 to 100.")
 
     def do() -> Mapping[str, Any]:
         from admire.pages.serve.ranking import search
 
+        address = f"/found/{{}}?visitor={visitor.id}".format
         return search(
-            str(text),
-            str(span),
-            str(language or "en"),
-            top,
+            asked.text,
+            asked.span,
+            asked.language,
+            asked.top,
             service.models,
             visitor.folder,
-            lambda name: f"/found/{name}?visitor={visitor.id}",
+            address,
         )
 
     return do
 
 
-async def _ranking(
-    service: Service, visitor: Visitor, asked: Mapping[str, Any], id: str
-) -> tuple[Do, dict[str, str]]:
-    """What ranks what is asked, and what the pictures' files are called for people."""
-    profile = asked.get("profile") or service.models.profiles[0]
-    service.check_profile(profile)
-    by_hand = asked.get("by_hand")
-    if by_hand is not None:
-        return _ranking_by_hand(service, visitor, by_hand)
-    things = asked.get("candidates")
-    if not isinstance(things, list) or not all(isinstance(one, Mapping) for one in things):
-        raise Problem(422, "candidates: is not a list of objects.")
-    if len(things) > service.limits.pictures:
-        raise Problem(422, f"candidates: are more than {service.limits.pictures}.")
-    pictures = [visitor.picture(one["picture"]) if one.get("picture") else None for one in things]
-    names = distinct(
-        [one.name if one else f"candidate{k}" for k, one in enumerate(pictures, start=1)]
-    )
-    row = {key: asked.get(key) for key in ("compound", "sentence", "language")}
-    files = [one.path.name if one else None for one in pictures]
-    captions = [one.get("caption") for one in things]
-    row["candidates"] = [
-        {"image": file, "caption": caption} for file, caption in zip(files, captions, strict=True)
-    ]
-    shown = {name: one for name, one in zip(names, pictures, strict=True) if one}
+def _read(asked: Ranking, visitor: Visitor, manifest: str, names: list[str]) -> Item:
+    """The item, with the names that its candidates have on the page."""
+    from admire.pages.serve.ranking import read_row
 
-    def read() -> Any:
-        from dataclasses import replace
-
-        from admire.pages.serve.ranking import read_row
-
-        item = read_row(row, visitor.folder, f"{id}.jsonl")
-        called = zip(item.candidates, names, strict=True)
-        return replace(item, candidates=tuple(replace(one, name=name) for one, name in called))
-
-    labels = _called(shown)
-    try:
-        item = await run_in_threadpool(read)
-    except UserError as error:
-        raise service.told(error, labels) from None
-
-    def do() -> Mapping[str, Any]:
-        from admire.pages.serve.ranking import Ranked, rank_item
-
-        settings = service.models.settings(profile)
-        ranked = Ranked(rank_item(item, settings, service.models), settings, shown)
-        return _shown(ranked, visitor)
-
-    return do, labels
+    row = asked.model_dump(include={"compound", "sentence", "language"})
+    row["candidates"] = [{"image": one.picture, "caption": one.caption} for one in asked.candidates]
+    item = read_row(row, visitor.folder, manifest)
+    called = zip(item.candidates, names, strict=True)
+    return replace(item, candidates=tuple(replace(one, name=name) for one, name in called))
 
 
-def _called(pictures: Mapping[str, Picture]) -> dict[str, str]:
+def _names(pictures: Mapping[str, Picture]) -> dict[str, str]:
     """What messages call pictures, by their paths and their files' names."""
     paths = {str(one.path): name for name, one in pictures.items()}
     return paths | {one.path.name: name for name, one in pictures.items()}
 
 
-def _ranking_by_hand(
-    service: Service, visitor: Visitor, by_hand: object
-) -> tuple[Do, dict[str, str]]:
-    """What ranks a job's item again, with what a person says of it."""
-    from admire.pages.serve.ranking import check_by_hand
+def _ranking(
+    service: Service, visitor: Visitor, profile: str, item: Item, pictures: Mapping[str, Picture]
+) -> Do:
+    def do() -> Mapping[str, Any]:
+        from admire.pages.serve.ranking import Ranked, rank_item
 
-    if not isinstance(by_hand, Mapping):
-        raise Problem(422, "by_hand: is not an object.")
-    before = visitor.result(by_hand.get("of"))
-    sense, meanings = by_hand.get("sense"), by_hand.get("meanings") or {}
-    if sense not in (None, "idiomatic", "literal"):
-        raise Problem(422, "by_hand, sense: is neither idiomatic nor literal.")
-    labels = ("idiomatic", "literal")
-    if not isinstance(meanings, Mapping) or not all(
-        key in labels and isinstance(text, str | None) for key, text in meanings.items()
-    ):
-        raise Problem(
-            422, "by_hand, meanings: is not an object of an idiomatic and a literal text."
-        )
+        settings = service.models.settings(profile)
+        run = rank_item(item, settings, service.models)
+        return _shown(Ranked(run, settings, pictures), visitor)
+
+    return do
+
+
+def _ranking_by_hand(service: Service, visitor: Visitor, by_hand: ByHand, before: Ranked) -> Do:
+    from admire.pages.serve.ranking import check_by_hand, rank_by_hand
+
     try:
         check_by_hand(before)
     except UserError as error:
         raise Problem(422, str(error)) from None
 
     def do() -> Mapping[str, Any]:
-        from dataclasses import replace
+        run = rank_by_hand(before, by_hand.sense, by_hand.meanings, service.models)
+        return _shown(replace(before, run=run, sense=by_hand.sense or before.sense), visitor)
 
-        from admire.pages.serve.ranking import rank_by_hand
-
-        run = rank_by_hand(before.item, before, sense, meanings, service.models)
-        return _shown(replace(before, run=run, sense=sense or before.sense), visitor)
-
-    return do, _called(before.pictures)
+    return do
 
 
 def _shown(ranked: Ranked, visitor: Visitor) -> Mapping[str, Any]:
-    """What is told of a ranking."""
+    """What the page shows of a ranking."""
     from admire.pages.report.thumbnails import Shown
     from admire.pages.serve.ranking import item_card
 
@@ -190,7 +194,7 @@ def _shown(ranked: Ranked, visitor: Visitor) -> Mapping[str, Any]:
         one.path: Shown(f"/pictures/{one.id}?visitor={visitor.id}", one.width, one.height)
         for one in ranked.pictures.values()
     }
-    return {"item": item_card(ranked.run, pictures), "metrics": [], "ranked": ranked}
+    return {"item": item_card(ranked.run, pictures), "ranked": ranked}
 
 
 def _tell_result(
@@ -200,23 +204,22 @@ def _tell_result(
     names: Mapping[str, str],
     done: asyncio.Future[Mapping[str, Any]],
 ) -> None:
-    """Tell a visitor what a job brought, and keep it."""
+    """Send a visitor the result of a job, and keep it."""
     visitor.jobs.pop(id, None)
-    error = done.exception()
-    if isinstance(error, Stopped):
+    if done.cancelled():
         return
+    error = done.exception()
     if error is None:
-        found = dict(done.result())
-        ranked, copies = found.pop("ranked", None), found.pop("copies", None)
-        if ranked:
-            visitor.keep(id, ranked)
-        if copies is not None:
-            visitor.keep_found(copies)
-        visitor.tell("result", {"job": id, **found})
+        shown = dict(done.result())
+        if "ranked" in shown:
+            visitor.ranked[id] = shown.pop("ranked")
+        if "copies" in shown:
+            visitor.keep_found(shown.pop("copies"))
+        visitor.tell("result", {"job": id, **shown})
         return
     if isinstance(error, UserError):
-        problem = service.told(error, names)
+        problem = service.problem(error, names)
     else:
         log.error("A job failed.", exc_info=error)
         problem = Problem(500, INTERNAL)
-    visitor.tell("problem", {"job": id, **problem.told()})
+    visitor.tell("problem", {"job": id, **problem.details()})

@@ -1,9 +1,8 @@
-"""Pictures that people send: told by their content, checked before they are decoded."""
+"""Pictures that people send: checked by their content before they are decoded."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +11,11 @@ from admire.pages.serve.problems import Problem
 TYPES = {
     "PNG": "image/png",
     "JPEG": "image/jpeg",
-    "MPO": "image/jpeg",  # a JPEG with more pictures behind the first, as some cameras write it
+    "MPO": "image/jpeg",  # a JPEG followed by further pictures, as some cameras write it
     "WEBP": "image/webp",
     "GIF": "image/gif",
 }
 """What is taken, by Pillow's names."""
-
-NAMED = "PNG, JPEG, WebP or GIF"
 
 LONGEST_NAME = 100
 
@@ -29,37 +26,36 @@ class Picture:
 
     Attributes:
         name: what it is called, to be shown; never a path.
-        path: its file, which is called by its id.
+        path: its file, which is named by its id.
         type: its media type, by its content.
-        width, height: in pixels, as it is seen upright.
-        bytes: of its file.
+        width, height: in pixels, upright.
     """
 
-    id: str
     name: str
     path: Path
     type: str
     width: int
     height: int
-    bytes: int
+
+    @property
+    def id(self) -> str:
+        return self.path.name
 
 
-def check_picture(path: Path, called: str, megapixels: float) -> tuple[str, int, int]:
-    """A picture's media type, width and height.
-
-    The size is read from the head of the file and checked before anything is decoded.
+def check_picture(path: Path, name: str, megapixels: float) -> Picture:
+    """The picture in a file. Its size is checked before anything is decoded.
 
     Args:
-        called: what messages call it.
+        name: what messages call it.
 
     Raises:
-        Problem: it is no picture of a type that is taken, is too large, or damaged.
+        Problem: it is not a picture of an accepted type, is too large, or damaged.
     """
     from PIL import Image, UnidentifiedImageError
 
     too_large = Problem(
         413,
-        f"{called}: has more than {megapixels:g} million pixels, the most that is taken. "
+        f"{name}: has more than {megapixels:g} million pixels, the most that is taken. "
         "Scale it down.",
     )
     try:
@@ -67,46 +63,39 @@ def check_picture(path: Path, called: str, megapixels: float) -> tuple[str, int,
             width, height = opened.size
             if width * height > megapixels * 1_000_000:
                 raise too_large
-            turned = opened.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+            if opened.getexif().get(0x0112, 1) in (5, 6, 7, 8):  # turned by a quarter
+                width, height = height, width
             opened.load()
-            found = TYPES[opened.format or ""]
+            return Picture(name, path, TYPES[opened.format or ""], width, height)
     except Problem:
         raise
     except Image.DecompressionBombError:
         raise too_large from None
     except UnidentifiedImageError:
-        raise Problem(
-            415, f"{called}: is not a picture in {NAMED}, whatever its name says. Save it as one."
-        ) from None
-    except MemoryError:
-        raise too_large from None
+        raise Problem(415, f"{name}: is not a picture in PNG, JPEG, WebP or GIF.") from None
     except Exception:  # damaged files make the decoders raise nearly anything
         raise Problem(
-            422, f"{called}: cannot be decoded. It may be cut off: copy or download it again."
+            422, f"{name}: cannot be decoded. It may be cut off: copy or download it again."
         ) from None
-    return (found, height, width) if turned else (found, width, height)
 
 
 def label(name: str) -> str:
     """A file's name without folders and without characters that cannot be seen."""
     last = re.split(r"[/\\]", name)[-1]
-    seen = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in last)
-    shown = " ".join(seen.split()).strip(".")
-    return shown[:LONGEST_NAME].strip() or "picture"
+    seen = "".join(letter if letter.isprintable() else " " for letter in last)
+    return " ".join(seen.split()).strip(".")[:LONGEST_NAME].strip() or "picture"
 
 
 def distinct(names: list[str]) -> list[str]:
-    """The names, each told from those before it that are alike by a number."""
+    """The names; those that appeared before, in whatever case, get a number."""
     taken: set[str] = set()
-    found = []
+    numbered = []
     for name in names:
-        stem, dot, suffix = name.rpartition(".")
-        if not stem:
-            stem, dot, suffix = name, "", ""
-        number, one = 1, name
-        while one.casefold() in taken:
+        path = Path(name)
+        number, unique = 1, name
+        while unique.casefold() in taken:
             number += 1
-            one = f"{stem} ({number}){dot}{suffix}"
-        taken.add(one.casefold())
-        found.append(one)
-    return found
+            unique = f"{path.stem} ({number}){path.suffix}"
+        taken.add(unique.casefold())
+        numbered.append(unique)
+    return numbered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,6 @@ from admire.base.errors import UserError
 from admire.data.items import Item, SenseLabel, read_items
 from admire.pages.report.gallery import card, result
 from admire.pages.report.thumbnails import Shown, thumbnail
-from admire.pages.serve.visitors import new_id
 from admire.rankers import look_where_no_caption_is
 from admire.rankers.settings import Settings
 from admire.rankers.survey import take_survey
@@ -94,7 +94,6 @@ def rank_item(item: Item, settings: Settings, models: Models) -> Run:
 
 
 def rank_by_hand(
-    item: Item,
     before: Ranked,
     sense: SenseLabel | None,
     meanings: Mapping[SenseLabel, str | None],
@@ -111,11 +110,12 @@ def rank_by_hand(
         UserError: the profile's rankers do not compare vectors; or as :func:`admire.rank` does.
     """
     check_by_hand(before)
-    told = [_by_hand(item, one, sense, meanings) for one in before.ranking.interpretations]
+    item = before.item
+    recorded = [_by_hand(item, one, sense, meanings) for one in before.ranking.interpretations]
     settings = replace(
-        before.settings, rankers=("embeddings",), llms=tuple(one.name for one in told)
+        before.settings, rankers=("embeddings",), llms=tuple(one.name for one in recorded)
     )
-    return _rank(item, settings, models, told)
+    return _rank(item, settings, models, recorded)
 
 
 def check_by_hand(before: Ranked) -> None:
@@ -249,7 +249,7 @@ def _copy(picture: Path, folder: Path) -> tuple[Path, tuple[int, int]] | None:
     """A small copy of a collection's picture; None if it cannot be read any more."""
     from admire.tasks.collections import read_picture
 
-    file = folder / new_id()
+    file = folder / secrets.token_hex(16)
     try:
         file.write_bytes(read_picture(picture))
         content, size = thumbnail(file, FOUND_SIDE)

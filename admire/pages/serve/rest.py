@@ -1,105 +1,202 @@
-"""The same for programs: one row of a ``manifest.jsonl`` in, its ranking out."""
+"""``/v1``: one row of a ``manifest.jsonl`` in, its ranking out."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import re
-import shutil
-from collections.abc import Mapping
+import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from fastapi import APIRouter, Request, Security
+from fastapi.concurrency import run_in_threadpool
+from fastapi.security import HTTPBearer
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
+from admire.base.choices import ProfileName
 from admire.base.errors import UserError
-from admire.pages.serve.guard import MEGABYTE, Limits, read_object
+from admire.pages.serve.guard import MEGABYTE, Limits
 from admire.pages.serve.pictures import check_picture
-from admire.pages.serve.problems import Problem
-from admire.pages.serve.visitors import new_id
-from admire.pages.serve.work import Job, Stopped
+from admire.pages.serve.problems import PROBLEM_TYPE, Problem, ProblemDetails
+from admire.pages.serve.service import Service, TheService
+from admire.pages.serve.work import Job
 
 if TYPE_CHECKING:
-    from admire.pages.serve.service import Service
+    from admire.data.items import Item
     from admire.runs.run import Run
 
-DESCRIPTION = Path(__file__).with_name("openapi.json")
+PROBLEM: dict[str, Any] = {
+    "description": "Why it cannot be done (RFC 9457).",
+    "content": {PROBLEM_TYPE: {"schema": ProblemDetails.model_json_schema()}},
+}
+FILES = {"candidates": "candidate", "sequence": "sequence"}
+"""What pictures' files are called, without their number; a candidate has its file's name."""
 
-KEYS = (
-    "compound",
-    "sentence",
-    "language",
-    "sentence_type",
-    "expected_order",
-    "expected_item",
+TOKEN = HTTPBearer(
+    description="The token that admire serve was given, if it was given one.", auto_error=False
 )
-"""Of a row, besides its candidates and its sequence."""
+
+router = APIRouter(dependencies=[Security(TOKEN)])  # for the description; Guard checks it
+
+Sense = Literal["idiomatic", "literal"]
+Probability = Annotated[
+    float | None, Field(description="Of the idiomatic sense; null where no vote could be read.")
+]
 
 
-async def describe(request: Request) -> Response:
-    """``GET /v1/openapi.json``."""
-    return FileResponse(DESCRIPTION, media_type="application/json")
-
-
-async def rank_row(request: Request) -> Response:
-    """``POST /v1/rank``: waits for its turn, and stops if the program goes away."""
-    service: Service = request.app.state.service
-    body = await read_object(request, service.limits.row)
-    profile = body.get("profile") or service.models.profiles[0]
-    service.check_profile(profile)
-    folder = service.folder / new_id()
-    folder.mkdir(mode=0o700)
+def _decoded(value: object) -> bytes:
+    start = re.match(r"data:[^,]*;base64,", value) if isinstance(value, str) else None
+    if not start or not isinstance(value, str):
+        raise ValueError("is not a data URI like data:image/png;base64,…, with the picture")
     try:
-        return JSONResponse(await _ranked(request, service, body, profile, folder))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        return base64.b64decode(value[start.end() :], validate=True)
+    except ValueError:
+        raise ValueError("is not base64 after base64,") from None
 
 
-async def _ranked(
-    request: Request, service: Service, body: Mapping[str, Any], profile: str, folder: Path
-) -> dict[str, Any]:
-    """What the program is answered.
+class Candidate(BaseModel):
+    """A picture, a caption, or a picture with its caption."""
 
-    Raises:
-        Problem: the row cannot be ranked, or nobody waits for it any more.
-    """
-    names = {
-        str(folder / f"{kind}{k}"): f"{key}[{k - 1}].image"
-        for key, kind in (("candidates", "candidate"), ("sequence", "sequence"))
-        for k in range(1, service.limits.pictures + 1)
-    }
+    image: (
+        Annotated[
+            bytes,
+            BeforeValidator(_decoded),
+            WithJsonSchema({"type": "string", "pattern": "^data:[^,]*;base64,"}),
+        ]
+        | None
+    ) = Field(
+        None,
+        description=f"PNG, JPEG, WebP or GIF as a data URI, at most {Limits.megabytes} MB and "
+        f"{Limits.megapixels} megapixels.",
+    )
+    caption: str | None = None
 
-    def start() -> Any:
-        from admire.pages.serve.ranking import read_row
 
-        item = read_row(_row(body, folder, service.limits), folder, "manifest.jsonl")
+class Row(BaseModel):
+    """One row of a manifest.jsonl, with pictures as data URIs. Other keys are ignored."""
 
-        def do() -> dict[str, Any]:
+    compound: str
+    sentence: str | None = Field(
+        None, description="Uses the compound. Only an item with a sequence can do without."
+    )
+    language: str | None = Field(None, description="A language tag; en where there is none.")
+    candidates: list[Candidate] = Field(
+        min_length=2,
+        max_length=Limits.pictures,
+        description=f"At most {Limits.pictures} together with the sequence.",
+    )
+    sequence: list[Candidate] = Field(
+        [], description="In place of the sentence: what the best candidate continues."
+    )
+    profile: ProfileName | None = Field(
+        None, description="The models and settings; by default those of the server's start."
+    )
+    sentence_type: Sense | None = None
+    expected_order: list[str] | None = None
+    expected_item: str | None = None
+
+
+class Votes(BaseModel):
+    """How often each sense was given."""
+
+    idiomatic: int
+    literal: int
+    unparsed: int
+
+
+class Meaning(BaseModel):
+    """What a chat model says of one sense."""
+
+    definitions: list[str]
+    scene: str | None
+
+
+class Reading(BaseModel):
+    """How one chat model understands the compound here."""
+
+    llm: str
+    sense: Sense | None
+    probability: Probability
+    votes: Votes
+    idiomatic: Meaning
+    literal: Meaning
+
+
+class Part(BaseModel):
+    """What one text or ranker adds to a candidate's score."""
+
+    of: str = Field(description="What is compared (image, caption), or the ranker.")
+    text: str | None = Field(
+        description="With what it is compared: gloss, scene, compound, …; null for a ranker."
+    )
+    value: float
+
+
+class Scored(BaseModel):
+    """A candidate with its score."""
+
+    name: str = Field(description="candidate1, candidate2, … in the order of the request.")
+    score: float
+    rank: int = Field(description="1 is the best.")
+    parts: list[Part] = Field(description="They sum to the score.")
+
+
+class Ranking(BaseModel):
+    """The ranking of an item."""
+
+    compound: str
+    sentence: str
+    language: str
+    sense: Sense | None
+    probability: Probability
+    readings: list[Reading]
+    order: list[str] = Field(description="The candidates' names, best first.")
+    candidates: list[Scored] = Field(description="In the order of the request.")
+
+
+@router.post("/v1/rank", responses={"4XX": PROBLEM, "5XX": PROBLEM})
+async def rank(row: Row, request: Request, service: TheService) -> Ranking:
+    """Rank the candidates of one item."""
+    profile = service.check_profile(row.profile)
+    if len(row.candidates) + len(row.sequence) > service.limits.pictures:
+        most = service.limits.pictures
+        raise Problem(422, f"candidates, sequence: are more than {most}, the most that is taken.")
+    with TemporaryDirectory(dir=service.folder) as place:
+        folder = Path(place)
+        names = {
+            str(folder / f"{file}{k}"): f"{key}[{k - 1}].image"
+            for key, file in FILES.items()
+            for k in range(1, 1 + service.limits.pictures)
+        }
+
+        def do() -> Ranking:
             from admire.pages.serve.ranking import rank_item
 
             return _answer(rank_item(item, service.models.settings(profile), service.models))
 
-        return do
-
-    try:
-        async with service.one_at_a_time:
-            do = await run_in_threadpool(start)
-        job = Job(new_id(), do)
-        service.work.add(job)
-        gone = asyncio.create_task(_gone(request))
         try:
-            await asyncio.wait({job.done, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
-            service.work.stop(job)
-        return dict(job.done.result())
-    except UserError as error:
-        raise service.told(error, names) from None
-    except Stopped:
-        raise Problem(503, "The server is ending, or nobody waits any more.") from None
+            async with service.one_at_a_time:
+                item = await run_in_threadpool(_read, row, folder, service.limits)
+            return await _done(Job(secrets.token_hex(16), do), request, service)
+        except UserError as error:
+            raise service.problem(error, names) from None
+
+
+async def _done(job: Job, request: Request, service: Service) -> Ranking:
+    """The result of a job, which is stopped if the client closes the connection."""
+    service.work.add(job)
+    gone = asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait({job.done, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if job.done.cancelled() or not job.done.done():
+            raise Problem(503, "The server is ending, or nobody waits any more.")
+        result: Ranking = job.done.result()
+        return result
+    finally:
+        gone.cancel()
+        service.work.stop(job)
 
 
 async def _gone(request: Request) -> None:
@@ -108,79 +205,49 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _row(body: Mapping[str, Any], folder: Path, limits: Limits) -> dict[str, Any]:
-    """The row with names of files in place of data, which are written to the folder.
+def _read(row: Row, folder: Path, limits: Limits) -> Item:
+    """The row as an item, its pictures written to the folder.
 
     Raises:
         Problem: a picture is none or breaks a limit.
+        UserError: the row cannot be ranked.
     """
-    row = {key: body[key] for key in KEYS if body.get(key) is not None}
-    count = 0
-    for key, kind in (("candidates", "candidate"), ("sequence", "sequence")):
-        things = body.get(key) or []
-        if not isinstance(things, list) or not all(isinstance(one, Mapping) for one in things):
-            raise Problem(422, f"{key}: is not a list of objects.")
-        count += len(things)
-        if count > limits.pictures:
-            raise Problem(
-                422, f"{key}: there are more than {limits.pictures}, the most that is taken."
-            )
-        row[key] = []
-        for k, one in enumerate(things, start=1):
-            thing = {"caption": one.get("caption")}
-            if one.get("image") not in (None, ""):
-                thing["image"] = f"{kind}{k}"
-                _write_picture(one["image"], folder / f"{kind}{k}", f"{key}[{k - 1}].image", limits)
-            row[key].append(thing)
-    return row
+    from admire.pages.serve.ranking import read_row
+
+    plain = row.model_dump(exclude={"candidates", "sequence", "profile"}, exclude_none=True)
+    for key, file in FILES.items():
+        plain[key] = []
+        for k, one in enumerate(getattr(row, key)):
+            plain[key].append({"caption": one.caption})
+            if one.image is None:
+                continue
+            path, name = folder / f"{file}{k + 1}", f"{key}[{k}].image"
+            if len(one.image) > limits.megabytes * MEGABYTE:
+                most = limits.megabytes
+                raise Problem(413, f"{name}: is more than {most:g} MB, the most that is taken.")
+            path.write_bytes(one.image)
+            check_picture(path, name, limits.megapixels)
+            plain[key][k]["image"] = path.name
+    return read_row(plain, folder, "manifest.jsonl")
 
 
-def _write_picture(value: object, path: Path, called: str, limits: Limits) -> None:
-    found = (
-        re.match(r"data:[\w.+/-]*(;[\w=.+-]+)*;base64,", value) if isinstance(value, str) else None
-    )
-    if not found or not isinstance(value, str):
-        raise Problem(
-            422, f"{called}: is not a data URI like data:image/png;base64,…, with the picture."
-        )
-    try:
-        content = base64.b64decode(value[found.end() :], validate=True)
-    except (binascii.Error, ValueError):
-        raise Problem(422, f"{called}: what stands after base64, is not base64.") from None
-    if len(content) > limits.megabytes * MEGABYTE:
-        raise Problem(
-            413, f"{called}: is more than {limits.megabytes:g} MB, the most that is taken."
-        )
-    path.write_bytes(content)
-    check_picture(path, called, limits.megapixels)
-
-
-def _answer(run: Run) -> dict[str, Any]:
-    """What a run of one item says, for programs."""
+def _answer(run: Run) -> Ranking:
+    """A run of one item, for programs."""
     from admire.pages.serve.ranking import item_card
 
-    told = item_card(run, {})
     (ranking,) = run.rankings
-    names = [one["name"] for one in told["candidates"]]
-    (found,) = told["runs"]
-    return {
-        "compound": ranking.item.compound,
-        "sentence": ranking.item.sentence,
-        "language": ranking.item.language,
-        "sense": found["sense"],
-        "probability": found["probability"],
-        "readings": found["readings"],
-        "order": list(ranking.order),
-        "candidates": [
-            {
-                "name": name,
-                "score": found["scores"][k],
-                "rank": 1 + ranking.order.index(name),
-                "parts": [
-                    {"of": part["of"], "text": part["text"], "value": part["values"][k]}
-                    for part in found["parts"]
-                ],
-            }
-            for k, name in enumerate(names)
-        ],
-    }
+    card = item_card(run, {})
+    (result,) = card["runs"]
+    scored = [
+        {
+            "name": candidate.name,
+            "score": result["scores"][k],
+            "rank": 1 + result["order"].index(k),
+            "parts": [part | {"value": part["values"][k]} for part in result["parts"]],
+        }
+        for k, candidate in enumerate(ranking.item.candidates)
+    ]
+    item = {key: getattr(ranking.item, key) for key in ("compound", "sentence", "language")}
+    return Ranking.model_validate(
+        result | item | {"order": list(ranking.order), "candidates": scored}
+    )

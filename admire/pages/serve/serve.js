@@ -110,7 +110,6 @@ function finish(room) {
   room.job = null;
   room.box.hidden = true;
   update();
-  removeUnwanted();
   if (focused) room.box.closest("form").querySelector(".main").focus();
   return focused;
 }
@@ -188,7 +187,6 @@ async function disconnected() {
 
 /** In order: `{row, name, caption, picture, state}`; `name` is null without a picture. */
 const candidates = [];
-const unwanted = []; // ids of pictures that the server may remove
 const refused = new Map(); // why → names of files
 let sending = Promise.resolve(); // files are sent one after the other
 
@@ -243,21 +241,9 @@ function remove(candidate) {
   candidates.splice(place, 1);
   candidate.row.remove();
   candidate.state = "removed";
-  forget(candidate);
   update();
   const next = candidates[Math.min(place, candidates.length - 1)];
   if (focused) (next ? next.drop : element("add-caption")).focus();
-}
-
-/** Let the server remove a picture. It keeps the file of one that was ranked. */
-function forget({ picture }) {
-  if (picture) unwanted.push(picture);
-  removeUnwanted();
-}
-
-function removeUnwanted() {
-  if (ranking.job !== null) return; // it may have to read them yet
-  for (const id of unwanted.splice(0)) request("DELETE", `/pictures/${id}`).catch(() => {});
 }
 
 /** Take as many files as the limits let, and say which were not taken. */
@@ -283,9 +269,8 @@ async function send(candidate, file) {
   try {
     const path = `/pictures?name=${encodeURIComponent(candidate.name)}`;
     const { id, name } = await request("POST", path, file, file.type || "application/octet-stream");
-    candidate.picture = id;
-    if (candidate.state === "removed") return forget(candidate);
-    Object.assign(candidate, { name, state: "ready" });
+    if (candidate.state === "removed") return;
+    Object.assign(candidate, { name, picture: id, state: "ready" });
     candidate.picturePlace.append(
       make("img", { src: address(`/pictures/${id}?side=${SIDE}`), alt: "" }),
     );

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import threading
 import warnings
@@ -22,11 +21,11 @@ from admire.pages.serve.service import Service
 log = logging.getLogger("admire")
 
 LAST_WORDS = 2
-"""Seconds that answers under way have at the end."""
+"""Seconds for answers under way when the server ends."""
 
 
 class Server(uvicorn.Server):
-    """A server that at its end stops the work and ends the streams, which no browser would."""
+    """A server that ends the work and the streams before it waits for connections to close."""
 
     def __init__(self, config: uvicorn.Config, service: Service):
         super().__init__(config)
@@ -38,12 +37,12 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def make_server(service: Service, host: str, port: int, token: str | None = None) -> Server:
-    """A server that is called by that host and port; ``run(sockets=[…])`` runs it."""
+def make_server(service: Service, host: str, token: str | None = None) -> Server:
+    """A server for that address; ``run(sockets=[…])`` runs it."""
     config = uvicorn.Config(
-        create_app(service, host, port, token),
+        create_app(service, host, token),
         log_config=None,
-        log_level=logging.CRITICAL,  # its lines name addresses; the app tells errors itself
+        log_level=logging.CRITICAL,  # its lines name addresses; the app logs errors itself
         access_log=False,
         proxy_headers=False,
         server_header=False,
@@ -59,30 +58,15 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         UserError: there is no such address, or another program has the port.
     """
-    if not 0 <= port <= 65535:
-        raise UserError(f"{port} is no port: it is a number from 0 to 65535.", "port")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family, kind, *_, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind)
-        try:
-            if os.name == "posix":  # elsewhere it would let two programs have the port
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
-            listening.listen(128)
-        except BaseException:
-            listening.close()
-            raise
-    except socket.gaierror:
-        raise UserError(f"'{host}' is no address of this machine.", "host") from None
+        return socket.create_server((host, port), family=family, backlog=128)
     except OSError as error:
         raise UserError(
             f"{host}:{port}: the server cannot listen there ({error.strerror}). Another program "
             "may have the port: take another, or 0 for a free one.",
             "port",
         ) from None
-    return listening
 
 
 def run_server(
@@ -114,7 +98,7 @@ def run_server(
         raise UserError("The token is empty, or holds characters that no address takes.", "token")
     with listen(host, port) as listening:
         port = listening.getsockname()[1]
-        server = make_server(Service(models), host, port, token)
+        server = make_server(Service(models), host, token)
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         log.info("Open %s%s. Ctrl-C ends.", address, "?token=… with your token" if token else "")
         if opens:
@@ -127,8 +111,8 @@ def run_server(
 
 
 def _is_of_the_server(record: logging.LogRecord) -> bool:
-    """Whether a message is not of a visitor's job, which works in another thread.
+    """Whether a message is not about a visitor's job, which runs in another thread.
 
-    What is noted of an item names it, and concerns the visitor alone. Errors are of the server.
+    Warnings about an item name it. Errors are logged in any case.
     """
     return record.levelno >= logging.ERROR or record.thread == threading.main_thread().ident

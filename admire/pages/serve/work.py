@@ -1,4 +1,4 @@
-"""The work: one thread does one job after the other, and says who is next."""
+"""The work: one thread does one job after the other, and tells each its place in the queue."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +17,7 @@ Tell = Callable[[str, Mapping[str, Any]], None]
 
 
 class Stopped(Exception):  # noqa: N818  nobody did anything wrong
-    """The work is not wanted any more."""
-
-
-def _tell_nobody(event: str, data: Mapping[str, Any]) -> None:
-    pass
+    """The result of a job is no longer wanted."""
 
 
 @dataclass(eq=False)
@@ -30,41 +25,40 @@ class Job:
     """Something to do in the working thread.
 
     Attributes:
-        do: does it and returns what there is to know.
-        tell: is told of places and progress, in the event loop's thread.
-        done: has what ``do`` returned or raised, or :class:`Stopped`.
+        do: does it and returns its result.
+        tell: gets places in the queue and progress, in the event loop's thread.
+        done: has the result once the job is in the queue; cancelled if the job was stopped.
         place: in the queue; 0 when it is under way.
     """
 
     id: str
     do: Callable[[], Any]
-    tell: Tell = _tell_nobody
-    done: asyncio.Future[Any] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
+    tell: Tell = lambda event, data: None
+    done: asyncio.Future[Any] = field(init=False)
     place: int | None = None
-
-    def move(self, place: int) -> None:
-        if place != self.place:
-            self.place = place
-            self.tell("place", {"job": self.id, "place": place})
+    stopped: threading.Event = field(default_factory=threading.Event)
 
 
 class Work:
-    """A queue of jobs and the thread that does them. All methods are for the event loop's thread.
+    """A queue of jobs and the thread that does them, for use in the event loop's thread.
 
     Args:
         limit: how many jobs may wait.
+        load: what the thread does first, once somebody is there. Loading models slows down
+            everything else, the first page too.
     """
 
-    def __init__(self, limit: int):
-        self.limit = limit
-        self._waiting: list[Job] = []
-        self._added = asyncio.Event()
-        self._wanted = asyncio.Event()
+    def __init__(self, limit: int, load: Callable[[], None]):
+        self.limit, self.load = limit, load
+        self._jobs: list[Job] = []  # the one under way, and those that wait
         self._thread = ThreadPoolExecutor(1, "admire work")
-        self._stop = threading.Event()  # what is under way
-        self._current: Job | None = None
+        self._loads = False
+
+    def want(self) -> None:
+        """Load the models, unless that has begun."""
+        if not self._loads:
+            self._loads = True
+            self._thread.submit(_hidden, self.load)
 
     def add(self, job: Job) -> None:
         """Put a job at the end of the queue.
@@ -72,83 +66,63 @@ class Work:
         Raises:
             Problem: too many are waiting.
         """
-        if len(self._waiting) >= self.limit:
+        if sum(other.place != 0 for other in self._jobs) >= self.limit:
             raise Problem(
                 429,
                 f"{self.limit} jobs are waiting, and no more can. Try again later.",
                 {"Retry-After": "10"},
             )
-        self._waiting.append(job)
-        self._tell_places()
-        self._added.set()
         self.want()
-
-    def want(self) -> None:
-        """Say that somebody is there for whom the thread may begin."""
-        self._wanted.set()
+        loop = asyncio.get_running_loop()
+        self._jobs.append(job)
+        job.done = loop.run_in_executor(self._thread, self._do, job, loop)
+        job.done.add_done_callback(lambda _: self._remove(job))
+        self._tell_places()
 
     def stop(self, job: Job) -> None:
         """Take a job out of the queue, or stop it at its next progress."""
-        if job in self._waiting:
-            self._waiting.remove(job)
-            self._tell_places()
-        elif job is self._current:
-            self._stop.set()
-        if not job.done.done():
-            job.done.set_exception(Stopped())
-            job.done.exception()  # somebody knows
-
-    async def run(self, first: Callable[[], None], patience: float) -> None:
-        """Do the jobs as they come, for ever.
-
-        Args:
-            first: what the thread does before the first one, unheard. Models that are loaded hold
-                up everything else, the first page too: so this begins when somebody is there.
-            patience: the seconds after which it begins though nobody is.
-        """
-        loop = asyncio.get_running_loop()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._wanted.wait(), patience)
-        await loop.run_in_executor(self._thread, _unheard, first)
-        while True:
-            while not self._waiting:
-                self._added.clear()
-                await self._added.wait()
-            job = self._current = self._waiting.pop(0)
-            self._stop = threading.Event()
-            job.move(0)
-            self._tell_places()
-            try:
-                found = await loop.run_in_executor(self._thread, self._do, job, self._stop, loop)
-            except Exception as error:
-                if not job.done.done():
-                    job.done.set_exception(error)
-            else:
-                if not job.done.done():
-                    job.done.set_result(found)
-            self._current = None
+        job.stopped.set()
+        job.done.cancel()
+        self._remove(job)
 
     def close(self) -> None:
         """Stop all jobs, without waiting for the thread."""
-        for job in [*self._waiting, *([self._current] if self._current else [])]:
+        for job in list(self._jobs):
             self.stop(job)
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _do(self, job: Job, stop: threading.Event, loop: asyncio.AbstractEventLoop) -> Any:
-        def listen(what: str, done: int, total: int) -> None:
-            if stop.is_set():
-                raise Stopped
-            told = {"job": job.id, "what": what, "done": done, "total": total}
-            loop.call_soon_threadsafe(job.tell, "progress", told)
+    def _remove(self, job: Job) -> None:
+        if job in self._jobs:
+            self._jobs.remove(job)
+            self._tell_places()
 
+    def _do(self, job: Job, loop: asyncio.AbstractEventLoop) -> Any:
+        def listen(what: str, done: int, total: int) -> None:
+            if job.stopped.is_set():
+                raise Stopped
+            progress = {"job": job.id, "what": what, "done": done, "total": total}
+            loop.call_soon_threadsafe(job.tell, "progress", progress)
+
+        loop.call_soon_threadsafe(self._begin, job)
         with progress_told_to(listen):
             return job.do()
 
+    def _begin(self, job: Job) -> None:
+        _move(job, 0)
+        self._tell_places()
+
     def _tell_places(self) -> None:
-        for place, job in enumerate(self._waiting, start=1):
-            job.move(place)
+        waiting = [job for job in self._jobs if job.place != 0]
+        for place, job in enumerate(waiting, start=1):
+            _move(job, place)
 
 
-def _unheard(do: Callable[[], None]) -> None:
+def _move(job: Job, place: int) -> None:
+    if job.place != place:
+        job.place = place
+        job.tell("place", {"job": job.id, "place": place})
+
+
+def _hidden(do: Callable[[], None]) -> None:
     with hidden_progress():
         do()
