@@ -182,12 +182,10 @@ def official(
     """The same server in place of OpenAI's, whose prices are known."""
     import openai
 
-    from admire.models.llm.limits import careful_client
-    from admire.models.llm.openai import OFFICIAL, OpenAIChat
+    from admire.models.llm.openai import OpenAIChat
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123")
-    careful = careful_client("openai:gpt-4o", OFFICIAL, 60.0)
-    client = openai.OpenAI(base_url=strict.url, max_retries=6, http_client=careful)
+    client = openai.OpenAI(base_url=strict.url, max_retries=6)
     monkeypatch.setattr(OpenAIChat, "client", client)
     return strict
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import suppress
 
 import pytest
 from chats import (
@@ -48,13 +47,10 @@ def chat(httpserver: HTTPServer) -> Callable[..., OpenAIChat]:
     return make
 
 
-@pytest.mark.parametrize("url", [None, OFFICIAL, OFFICIAL + "/"])
-def test_the_official_api_without_a_key_says_how_to_give_one(
-    monkeypatch: pytest.MonkeyPatch, url: str | None
-):
+def test_the_official_api_without_a_key_says_how_to_give_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", "")
     with pytest.raises(UserError) as caught:
-        open_llm("openai:gpt-4o", url=url)
+        open_llm("openai:gpt-4o", url=OFFICIAL + "/")
     for words in ("openai:gpt-4o", "OPENAI_API_KEY", "embedded"):
         assert words in str(caught.value)
     assert caught.value.settings == ("llm_url", "llms")
@@ -94,37 +90,15 @@ def test_the_server_is_part_of_the_identity_but_a_slash_at_its_end_is_not(chat):
 
 @pytest.mark.parametrize(
     "url",
-    [
-        "nonsense",
-        "localhost:11434/v1",
-        "127.0.0.1:11434/v1",
-        "ftp://host/v1",
-        "http://",
-        "http:///v1",
-        "http://[::1/v1",
-        "http://host:port/v1",
-    ],
-)
-def test_an_address_that_is_none_is_shown_as_it_was_given(url: str):
-    with pytest.raises(UserError) as caught:
-        said(open_llm("openai:tiny", url=url), "hi")
-    assert f"'{url}'" in str(caught.value)
-    assert "address" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        f"ftp://user:{PASSWORD}@host/v1?token={TOKEN}",
-        f"user:{PASSWORD}@host/v1?token={TOKEN}",
-        f"http://user:{PASSWORD}@[::1/v1?token={TOKEN}",
-    ],
+    ["nonsense", "localhost:11434/v1", "ftp://host/v1", "http:///v1", "http://host:port/v1"],
 )
 def test_an_address_that_is_none_is_shown_without_its_secrets(url: str):
+    with pytest.raises(UserError, match="address") as caught:
+        open_llm("openai:tiny", url=f"{url}?token={TOKEN}")
+    assert f"'{url}'" in str(caught.value)
     with pytest.raises(UserError) as caught:
-        open_llm("openai:tiny", url=url)
+        open_llm("openai:tiny", url=f"ftp://user:{PASSWORD}@host/v1")
     assert PASSWORD not in str(caught.value)
-    assert TOKEN not in str(caught.value)
 
 
 def test_a_request_holds_the_prompt_and_the_settings(httpserver: HTTPServer, chat):
@@ -153,28 +127,6 @@ def test_a_reply_is_the_message_as_it_is(httpserver: HTTPServer, chat, content, 
     assert said(chat(), "hi") == text
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        ("<html><body>Welcome</body></html>", "text/html"),
-        ("{oops", "application/json"),
-        (b"\xff\xfe{", "application/json"),
-        ("{}", "application/json"),
-        ('"text"', "application/json"),
-        ('{"choices": null}', "application/json"),
-        ('{"choices": [{}]}', "application/json"),
-        ('{"choices": [{"message": null}]}', "application/json"),
-    ],
-)
-def test_an_answer_without_a_message_asks_whether_the_address_is_right(
-    httpserver: HTTPServer, chat, body, kind: str
-):
-    serve(httpserver, Response(body, content_type=kind))
-    message = failure(chat(retries=0))
-    for words in ("openai:tiny", httpserver.url_for("/v1"), "address", "/v1"):
-        assert words in message
-
-
 def particular(server: HTTPServer, *refused: str) -> None:
     """Refuse the options one at a time as OpenAI's models that reason do, or answer."""
 
@@ -188,6 +140,9 @@ def particular(server: HTTPServer, *refused: str) -> None:
         return completion(prompt_of(request).upper())
 
     server.expect_request(CHAT, method="POST").respond_with_handler(handle)
+
+
+HELD_BACK = {"message": {"content": "Lit"}, "finish_reason": "content_filter"}
 
 
 def options_of(server: HTTPServer) -> list[dict[str, object]]:
@@ -260,43 +215,7 @@ def test_a_refusal_that_leaving_out_does_not_mend_is_told(
         assert words in message
 
 
-def test_a_refusal_in_another_form_is_told(httpserver: HTTPServer, chat):
-    # as vLLM, FastAPI and a proxy say it
-    for body in (
-        {"error": {"message": "not support", "param": ["max_tokens"]}},
-        {"object": "error", "message": "not support", "param": None, "code": 400},
-        {"detail": "not support"},
-        "not support",
-        ["not support"],
-    ):
-        httpserver.clear()
-        serve(httpserver, Response(json.dumps(body), 400, content_type="application/json"))
-        assert "refused the request" in failure(chat())
-        assert len(httpserver.log) == 1
-
-
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (401, ["refused the key", "OPENAI_API_KEY"]),
-        (403, ["refused the key", "OPENAI_API_KEY"]),
-        (404, ["does not know the model 'tiny'", "address"]),
-        (400, ["refused the request", "max_tokens is too large"]),
-        (422, ["refused the request", "max_tokens is too large"]),
-    ],
-)
-def test_a_refusal_is_explained_and_not_tried_again(
-    httpserver: HTTPServer, chat, waits: list[float], status: int, words: list[str]
-):
-    serve(httpserver, refusal(status, "max_tokens is too large"))
-    message = failure(chat())
-    for word in ("openai:tiny", httpserver.url_for("/v1"), *words):
-        assert word in message
-    assert len(httpserver.log) == 1
-    assert waits == []
-
-
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
+@pytest.mark.parametrize("status", [408, 429, 503])
 def test_a_passing_failure_is_tried_again(
     httpserver: HTTPServer, chat, waits: list[float], status: int
 ):
@@ -306,30 +225,72 @@ def test_a_passing_failure_is_tried_again(
     assert len(waits) == 2
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_retry_after_is_honoured(httpserver: HTTPServer, chat, waits: list[float], status: int):
+def test_retry_after_is_honoured(httpserver: HTTPServer, chat, waits: list[float]):
     busy = {"Retry-After": "7"}
-    serve(httpserver, refusal(status, **busy), refusal(status, **busy), completion("Literal"))
+    serve(httpserver, refusal(429, **busy), refusal(503, **busy), completion("Literal"))
     assert said(chat(), "hi") == "Literal"
     assert waits == [7, 7]
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (429, "too many requests.*[Ww]ait.*quota"),
-        # Whose server it is cannot be known: what is left to say is to wait or to look at its log.
-        (503, "status 503.*([Aa]gain|[Ll]ater|[Ll]og)"),
-    ],
-)
-def test_a_failure_that_lasts_is_told_after_the_retries(
-    httpserver: HTTPServer, chat, status: int, words: str
+def answered(body: str, status: int = 200, **headers: str) -> Response:
+    return Response(body, status, headers, content_type="application/json")
+
+
+NO_MESSAGE = ["holds no message", "OpenAI-compatible", "/v1"]
+FAULTS: dict[str, tuple[Response, int, list[str]]] = {
+    "a wrong key": (refusal(401), 1, ["refused the key", "OPENAI_API_KEY"]),
+    "no permission": (refusal(403), 1, ["refused the key", "OPENAI_API_KEY"]),
+    "an unknown model": (refusal(404), 1, ["does not know the model 'tiny'", "address"]),
+    "a bad request": (refusal(422, "too large"), 1, ["refused the request", "too large"]),
+    "a refusal of a proxy": (answered('{"detail": "no"}', 400), 1, ["refused the request"]),
+    "a rate limit that lasts": (
+        refusal(429),
+        RETRIES + 1,
+        [f"too many requests' after {RETRIES} retries", "quota"],
+    ),
+    "a server that is down": (
+        refusal(503),
+        RETRIES + 1,
+        [f"status 503 after {RETRIES} retries", "log"],
+    ),
+    "another address": (
+        answered("", 308, Location="http://127.0.0.1:1/v1"),
+        1,
+        ["redirects to another address"],
+    ),
+    "a web page": (Response("<p>Welcome</p>"), 1, NO_MESSAGE),
+    "half the JSON": (answered('{"choices": [{"mess'), 1, NO_MESSAGE),
+    "no choices": (answered('{"choices": []}'), 1, NO_MESSAGE),
+    "no message": (answered('{"choices": [{"message": null}]}'), 1, NO_MESSAGE),
+    "a message that is no text": (completion(["Literal"]), 1, NO_MESSAGE),
+    "an error in spite of its status": (
+        answered(json.dumps({"error": {"message": f"No quota for {KEY}"}})),
+        1,
+        ["answers with an error: No quota for ***. Try again later"],
+    ),
+    "an answer held back": (
+        answered(json.dumps({"choices": [HELD_BACK]})),
+        1,
+        ["holds the answer back (content_filter)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_the_server_is_told_in_one_message_and_not_kept(
+    httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch, fault: str
 ):
-    serve(httpserver, refusal(status))
-    message = failure(chat())
-    assert len(httpserver.log) == RETRIES + 1
-    assert re.search(f"openai:tiny.*{words}", message)
-    assert f"after {RETRIES} retries" in message
+    answer, requests, words = FAULTS[fault]
+    serve(httpserver, answer)
+    llm = open_llm("openai:tiny", url=httpserver.url_for("/v1"))
+    message = failure(llm)
+    assert message.startswith("openai:tiny: ")
+    for word in (httpserver.url_for("/v1"), *words):
+        assert word in message
+    assert len(httpserver.log) == requests
+    httpserver.clear()
+    echo(httpserver)
+    assert said(llm, "hi") == "HI"
 
 
 def test_a_wait_too_long_to_be_honoured_is_not_called_retries(
@@ -341,25 +302,20 @@ def test_a_wait_too_long_to_be_honoured_is_not_called_retries(
     assert "retries" not in message
 
 
-def held_back(until: threading.Event) -> Response:
-    until.wait(10)
-    return completion("late")
-
-
-@pytest.mark.parametrize("retries", [0, 1])
-def test_a_timeout_says_how_long_was_waited(
-    httpserver: HTTPServer, chat, waits: list[float], retries: int
-):
+def test_a_timeout_says_how_long_was_waited(httpserver: HTTPServer, chat, waits: list[float]):
     answered = threading.Event()
-    httpserver.expect_request(CHAT).respond_with_handler(lambda _: held_back(answered))
+
+    def late(request: Request) -> Response:
+        answered.wait(10)
+        return completion("late")
+
+    httpserver.expect_request(CHAT).respond_with_handler(late)
     try:
-        message = failure(chat(timeout=0.05, retries=retries))
+        message = failure(chat(timeout=0.05, retries=1))
     finally:
         answered.set()
-    assert len(waits) == retries
-    for words in ("openai:tiny", httpserver.url_for("/v1"), "0.05 s"):
-        assert words in message
-    assert "0 times" not in message  # it was asked once at least
+    assert len(waits) == 1
+    assert f"{httpserver.url_for('/v1')} did not answer within 0.05 s after 1 retries" in message
 
 
 def test_a_server_that_does_not_run_is_asked_about(waits: list[float]):
@@ -367,8 +323,9 @@ def test_a_server_that_does_not_run_is_asked_about(waits: list[float]):
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
     message = failure(OpenAIChat("tiny", url=f"http://127.0.0.1:{port}/v1", retries=2))
-    for words in ("openai:tiny", f"http://127.0.0.1:{port}/v1", "Is the server running?"):
-        assert words in message
+    where = f"http://127.0.0.1:{port}/v1"
+    assert f"openai:tiny: {where} cannot be reached after 2 retries (" in message
+    assert "refused). Is the server running?" in message
     assert len(waits) == 2
 
 
@@ -381,7 +338,7 @@ def test_a_line_break_after_the_key_is_no_part_of_it(
     assert httpserver.log[0][0].headers["Authorization"] == f"Bearer {KEY}"
 
 
-@pytest.mark.parametrize("key", ["sk-sécret-123", "sk-secret\n123", "sk-secret-123…"])
+@pytest.mark.parametrize("key", ["sk-sécret-123", "sk-secret\n123"])
 def test_a_key_that_no_request_can_carry_is_no_fault_of_the_server(
     httpserver: HTTPServer, chat, monkeypatch: pytest.MonkeyPatch, key: str
 ):
@@ -392,41 +349,27 @@ def test_a_key_that_no_request_can_carry_is_no_fault_of_the_server(
     assert key not in str(caught.value)
 
 
-def everything_kept() -> bytes:
-    files = [file for file in Path(os.environ["ADMIRE_CACHE"]).rglob("*") if file.is_file()]
-    assert files
-    return b"".join(file.read_bytes() for file in files)
-
-
 @pytest.mark.parametrize(
     "answer",
     [
         completion("Literal"),
         *(refusal(status, f"{KEY} {PASSWORD} {TOKEN}") for status in (400, 401, 404, 429, 500)),
-        # The key lies across the place where a long error is cut.
-        *(refusal(400, "y" * length + KEY) for length in range(270, 290, 4)),
-        Response(f"<p>{KEY} {PASSWORD} {TOKEN}</p>"),
+        refusal(400, "y" * 280 + KEY),  # where a long error is cut
     ],
     ids=lambda answer: f"{answer.status_code}-{len(answer.data)}",
 )
-def test_no_secret_is_told_or_kept(
-    httpserver: HTTPServer,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    answer: Response,
+def test_no_secret_is_told_logged_or_kept(
+    httpserver: HTTPServer, caplog: pytest.LogCaptureFixture, answer: Response
 ):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    """The fixture no_leaks of conftest.py looks at messages, the log and the cache."""
     caplog.set_level(logging.DEBUG, "admire")
+    caplog.set_level(logging.INFO, "httpx2")
     httpserver.expect_request(re.compile(".*")).respond_with_response(answer)
     url = f"http://user:{PASSWORD}@127.0.0.1:{httpserver.port}/v1?token={TOKEN}"
     llm = open_llm("openai:tiny", url=url)
-    told = [llm.identity, llm.name]
-    try:
-        told.append(said(llm, "hi"))
-    except UserError as error:
-        told.append(str(error))
-    assert httpserver.log
-    told += [record.getMessage() for record in caplog.records if record.name.startswith("admire")]
-    for place in (*told, everything_kept().decode(errors="replace")):
-        for secret in (KEY, KEY[:8], PASSWORD, TOKEN):
-            assert secret not in place
+    with suppress(UserError):
+        said(llm, "hi")
+    assert TOKEN in httpserver.log[0][0].url
+    assert "HTTP Request: POST" in caplog.text
+    for secret in (KEY, PASSWORD, TOKEN):
+        assert secret not in f"{llm.identity} {llm.name}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ from test_models_llm_pictures import drawn
 from toys import ScriptedChat
 from werkzeug import Response
 
-from admire.base.cache import Cache
 from admire.base.errors import UserError
 from admire.models.llm import CachedChat, Image, Question, Reply, Usage, open_llm
 from admire.models.llm.openai import OpenAIChat
@@ -179,20 +177,11 @@ MMPROJ = (
                 "model does not support image inputs"),
     ],
 )  # fmt: skip
-def test_a_model_that_cannot_see_is_told_at_once(httpserver, chat, tmp_path, no: Response):
+def test_a_model_that_cannot_see_is_told(httpserver, chat, tmp_path, waits, no: Response):
     serve(httpserver, no)
     with pytest.raises(UserError, match=r"cannot see images.*captions.*gpt-6") as caught:
         chat.ask(Question(("Which?", Image(drawn(tmp_path / "a.png")))))
     assert caught.value.settings == ("track", "llms")
-    assert len(httpserver.log) == 1
-
-
-@pytest.mark.usefixtures("waits")
-def test_a_passing_failure_at_the_first_image_is_tried_again(httpserver, chat, tmp_path: Path):
-    serve(httpserver, refusal(503), refusal(429), refusal(500), completion("A"))
-    parts = ("Which?", Image(drawn(tmp_path / "a.png")))
-    assert [chat.ask(Question(parts)).text for _ in range(2)] == ["A", "A"]
-    assert len(httpserver.log) == 5
 
 
 def test_an_image_that_the_server_refuses_is_named(httpserver, chat, tmp_path: Path):
@@ -271,15 +260,3 @@ def test_the_same_image_under_another_name_is_the_same_question(tmp_path: Path):
     for name in ("a.png", "b.png"):
         CachedChat(llm).ask(Question(("Which?", Image(drawn(tmp_path / name)))))
     assert len(llm.questions) == 1
-
-
-def test_a_reply_of_an_older_admire_is_still_known(tmp_path: Path):
-    # Then a reply was kept as its text, under a key without images and schemas.
-    kept = Cache(tmp_path / "replies.sqlite")
-    llm = ScriptedChat(str.upper)
-    model = CachedChat(llm, kept)
-    asked = json.dumps([llm.identity, "hi", 0.7, 40, 3]).encode()
-    kept.put(hashlib.sha256(asked).hexdigest(), "Idiomático".encode())
-    question = Question("hi", temperature=0.7, max_tokens=40, seed=3)
-    assert model.ask(question) == Reply("Idiomático")
-    assert not llm.questions

@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
+from weakref import WeakValueDictionary
 
 from admire.base.cache import Cache
-from admire.base.files import known_fields
 from admire.base.storage import cache_dir
 from admire.models.llm.chat import ChatModel, Image, Question, Reply, Usage
 from admire.models.llm.pictures import digest
 
 RECORD = b"\x1e"
-"""What a kept reply begins with, its record in JSON follows; older ones are the text alone."""
+"""What a kept reply begins with; its record in JSON follows."""
 
 
 class CachedChat:
@@ -32,13 +30,15 @@ class CachedChat:
         self.parallel = model.parallel
         self.sees = model.sees
         self._cache = Cache(cache_dir() / "replies.sqlite") if cache is None else cache
-        self._under_way: dict[str, threading.Event] = {}
-        self._lock = threading.Lock()
+        self._guard = threading.Lock()
+        self._locks = WeakValueDictionary[str, threading.Lock]()  # of questions under way
 
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.models.llm.ChatModel`."""
         key = self.key(question)
-        with self._alone(key):
+        with self._guard:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
             kept = self.kept(key)
             if kept is not None:
                 return kept
@@ -67,14 +67,12 @@ class CachedChat:
         value = self._cache.get(key)
         if value is None:
             return None
-        if not value.startswith(RECORD):
-            return Reply(value.decode(), kept=True)
-        record = known_fields(Reply, json.loads(value[len(RECORD) :]))
+        record = json.loads(value.removeprefix(RECORD))
         if record["usage"] is not None:
-            record["usage"] = Usage(**known_fields(Usage, record["usage"]))
+            record["usage"] = Usage(**record["usage"])
         if record["logprobs"] is not None:
             record["logprobs"] = tuple(record["logprobs"])
-        return Reply(**record | {"kept": True})
+        return Reply(**record, kept=True)
 
     def keep(self, key: str, reply: Reply) -> Reply:
         """Put a reply into the cache, and return it as it is kept."""
@@ -83,23 +81,6 @@ class CachedChat:
         record = {name: value for name, value in asdict(reply).items() if name != "kept"}
         self._cache.put(key, RECORD + json.dumps(record).encode())
         return reply
-
-    @contextmanager
-    def _alone(self, key: str) -> Iterator[None]:
-        """Wait until nobody else asks this."""
-        while True:
-            with self._lock:
-                other = self._under_way.get(key)
-                if other is None:
-                    done = self._under_way[key] = threading.Event()
-                    break
-            other.wait()
-        try:
-            yield
-        finally:
-            with self._lock:
-                del self._under_way[key]
-            done.set()
 
 
 def kept_reply(llm: ChatModel, question: Question) -> Reply | None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
-import socket
-import ssl
 import time
 from collections.abc import Mapping
 from functools import cached_property
-from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -31,10 +29,6 @@ OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
 """What a question can be asked without, where a server refuses it."""
 WORDS = {"response_format": ("response_format", "json_schema"), "logprobs": ("logprobs",)}
 """What the message has where a server that lacks these does not say which one it refused."""
-MOST_COUNTED = 10**9
-"""Tokens: a server that tells of more, or of fewer than none, is not believed."""
-MOST_TEXT = 1_000_000
-"""The most characters that are taken as a reply, the thoughts that some models write included."""
 IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
 SEEING = "openai:gpt-6.1-sol, or a server with a model that sees, such as Gemma or Qwen-VL"
 """Models that can be shown images, for messages."""
@@ -91,15 +85,12 @@ class OpenAIChat:
             )
         self._timeout, self._retries = timeout, retries
         self.sees = True
-        self._shown = False  # whether it has been shown an image
         self._refused: set[str] = set()  # options that this model refuses
 
     @cached_property
     def client(self) -> openai.OpenAI:
         """The openai package's client for this server."""
         import openai
-
-        from admire.models.llm.limits import careful_client
 
         address = urlsplit(self.url)
         return openai.OpenAI(
@@ -108,7 +99,7 @@ class OpenAIChat:
             default_query=dict(parse_qsl(address.query)),
             timeout=self._timeout,
             max_retries=self._retries,
-            http_client=careful_client(self.name, without_secrets(self.url), self._timeout),
+            http_client=openai.DefaultHttpxClient(timeout=self._timeout, follow_redirects=False),
         )
 
     def ask(self, question: Question) -> Reply:
@@ -132,10 +123,8 @@ class OpenAIChat:
                 "llms",
             ) from why
         except NO_REPLY as error:
-            half = isinstance(error, JSONDecodeError)
-            what = "is no JSON, or half of it" if half else "holds no message"
             raise UserError(
-                f"{self.name}: the answer {what}. Is {without_secrets(self.url)} the "
+                f"{self.name}: the answer holds no message. Is {without_secrets(self.url)} the "
                 "address of an OpenAI-compatible API? (It often ends in /v1.)"
             ) from error
 
@@ -184,23 +173,10 @@ class OpenAIChat:
 
         while True:
             body = self.request(question)
-            # llama.cpp says with status 500 that it cannot see: that is not tried again.
-            first = bool(question.images) and not self._shown
-            client = self.client.with_options(max_retries=0) if first else self.client
             try:
                 # Not chat.completions.create, which goes through a body that is right already: that
                 # took nearly half of the client's time.
-                answer = client.post("/chat/completions", body=body, cast_to=ChatCompletion)
-                self._shown |= first
-                return answer
-            except (
-                openai.RateLimitError,
-                openai.APIConnectionError,
-                openai.InternalServerError,
-            ) as error:
-                if not first or _BLIND.search(str(error)):
-                    raise
-                self._shown = True
+                return self.client.post("/chat/completions", body=body, cast_to=ChatCompletion)
             except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
                 if not self.refuse(error.param, str(error.message), body):
                     raise
@@ -259,42 +235,21 @@ class OpenAIChat:
                 f"{where} did not answer within {self._timeout:g} s{again}. Is the server busy?"
             )
         elif isinstance(error, openai.APIConnectionError):
-            reason = self._unreachable(error, where, again)
+            reason = f"{where} cannot be reached{again} ({_cause(error)}). Is the server running?"
         elif isinstance(error, openai.InternalServerError):
             reason = (
                 f"{where} fails with status {error.status_code}{again}. "
                 "Try again later, or look at the server's log."
             )
+        elif response is not None and response.is_redirect:
+            reason = (
+                f"{where} redirects to another address, which is not followed. Give that address "
+                "if you trust it."
+            )
+            settings = ["llm_url"]
         else:
             reason = f"{where} refused the request: {said}"
         return UserError(f"{self.name}: {reason}", *settings)
-
-    def _unreachable(self, error: BaseException, where: str, again: str) -> str:
-        """What keeps the server from being reached, by what the network said."""
-        import httpx2
-
-        causes = []
-        cause: BaseException | None = error
-        while cause is not None and cause not in causes:
-            causes.append(cause)
-            cause = cause.__cause__ or cause.__context__
-        for one in causes:
-            if isinstance(one, ssl.SSLCertVerificationError):
-                return (
-                    f"the certificate of {where} does not fit ({one.verify_message}). Check the "
-                    "address and this machine's clock. SSL_CERT_FILE can name one of your own."
-                )
-            if isinstance(one, socket.gaierror):
-                return (
-                    f"{where} cannot be reached: nothing is known under the name "
-                    f"'{urlsplit(self.url).hostname}'. Check the address, and the network."
-                )
-            if isinstance(one, httpx2.RemoteProtocolError | httpx2.ReadError):
-                return (
-                    f"{where} breaks off before its answer is whole{again}. Try again later, or "
-                    "look at the server's log."
-                )
-        return f"{where} cannot be reached. Is the server running?"
 
     def _redact(self, error: Exception) -> str:
         """What an error says without secrets, from now on also where a traceback shows it."""
@@ -324,9 +279,9 @@ _BLIND = re.compile(
 )
 
 
-NO_REPLY = (ValueError, AttributeError, IndexError, TypeError, RecursionError)
-"""What reading an answer raises that holds no reply: a compatible server may send anything,
-whatever the types say."""
+NO_REPLY = (ValueError, AttributeError, IndexError, TypeError)
+"""What reading an answer without a reply raises: a compatible server may send anything, whatever
+the types say."""
 
 
 class Withheld(Exception):  # noqa: N818  it becomes a UserError, which names the model
@@ -352,56 +307,55 @@ def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
         raise Withheld("holds the answer back (content_filter)")
     if not isinstance(text, str | None):
         raise TypeError("the message is no text")
-    if text and len(text) > MOST_TEXT:
-        raise Withheld(f"answers with {len(text)} characters, far more than was asked for")
     return Reply(
         text or "",
         _usage(answer),
         seconds,
         choice.finish_reason == "length",
         _logprobs(choice),
-        model=_model(answer),
+        model=str(getattr(answer, "model", None) or ""),
     )
-
-
-def _model(answer: Any) -> str:
-    """What the server calls the model that answered; empty where it does not say."""
-    told = getattr(answer, "model", None)
-    return "".join(filter(str.isprintable, told))[:100] if isinstance(told, str) else ""
 
 
 def _usage(answer: Any) -> Usage | None:
-    """What the server says that an answer took, if it does."""
-    told = getattr(answer, "usage", None)
-    if told is None:
+    """The tokens that an answer took, if the server says so."""
+    usage = getattr(answer, "usage", None)
+    if usage is None:
         return None
-    details = getattr(told, "prompt_tokens_details", None)
-    counts = (
-        (told, "prompt_tokens"),
-        (details, "cached_tokens"),
-        (told, "completion_tokens"),
-        (details, "image_tokens"),
-    )
-    found = [getattr(where, name, None) for where, name in counts]
+    details = getattr(usage, "prompt_tokens_details", None)
     return Usage(
-        *(count if isinstance(count, int) and 0 < count < MOST_COUNTED else 0 for count in found)
+        getattr(usage, "prompt_tokens", None) or 0,
+        getattr(details, "cached_tokens", None) or 0,
+        getattr(usage, "completion_tokens", None) or 0,
+        getattr(details, "image_tokens", None) or 0,
     )
 
 
 def _logprobs(choice: Any) -> tuple[dict[str, float], ...] | None:
-    """The likeliest tokens at each place of an answer, if the server tells them."""
-    told = getattr(getattr(choice, "logprobs", None), "content", None)
-    if not told:
+    """The likeliest tokens at each place of an answer, if the server gives them."""
+    places = getattr(getattr(choice, "logprobs", None), "content", None)
+    if not places:
         return None
-    return tuple(
-        {
-            one.token: float(one.logprob)
-            for one in place.top_logprobs
-            # Python's JSON has NaN and infinities; a certain token may be above 0 by rounding.
-            if isinstance(one.token, str) and -1e6 < one.logprob < 1e-3
-        }
-        for place in told
-    )
+    return tuple({one.token: float(one.logprob) for one in place.top_logprobs} for place in places)
+
+
+def _cause(error: BaseException) -> str:
+    """What the network said, at the end of a chain of errors."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return str(error) or type(error).__name__
+
+
+def _hide(record: logging.LogRecord) -> bool:
+    """Take user name, password and query out of the addresses that httpx2 logs."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            without_secrets(str(one)) if type(one).__name__ == "URL" else one for one in record.args
+        )
+    return True
+
+
+logging.getLogger("httpx2").addFilter(_hide)
 
 
 def _is_address(url: str) -> bool:
