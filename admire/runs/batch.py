@@ -1,0 +1,128 @@
+"""A run's questions by the Batch API: what the cache lacks is submitted, answers go into the cache."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from admire.base.errors import UserError
+from admire.base.storage import cache_dir, only_writer
+from admire.data.items import Item
+from admire.models.llm import CachedChat, ChatModel, Question, Reply
+from admire.models.llm.batches import Batches
+from admire.models.llm.ledger import check_price
+from admire.models.llm.openai import OpenAIChat
+from admire.models.llm.prices import Price, estimate, price
+from admire.prompts import Prompts
+from admire.rankers.settings import Settings
+from admire.runs.forecast import CacheOnly, check_questions, put_questions
+from admire.runs.run import chat_models
+from admire.senses import open_detector
+from admire.senses.interpretation import sense_method
+from admire.senses.recorded import Recorded
+
+log = logging.getLogger("admire")
+
+
+def batch(
+    items: Sequence[Item],
+    settings: Settings | None = None,
+    *,
+    llms: Sequence[ChatModel] | None = None,
+    budget: float | None = None,
+) -> list[str]:
+    """Collect the answers of batches, and submit what :func:`admire.rank` would ask and may by now.
+
+    What depends on answers that are not there yet, such as a gloss on the sense, is submitted by a
+    later call.
+
+    Args:
+        llms: as for :func:`admire.rank`.
+        budget: in US dollars, what this call may submit; None is no limit.
+
+    Returns:
+        A line for each batch that is under way; none where the cache has all that batches can
+        answer.
+
+    Raises:
+        UserError: as for :func:`admire.rank`; a server fails or takes no batches, or the budget
+            does not suffice.
+    """
+    settings = settings or Settings()
+    models = chat_models(settings, llms)
+    check_questions(items, models, settings)
+    prompts = Prompts(settings.prompts)
+    missing: list[tuple[Batches, dict[str, Question]]] = []
+    with only_writer(cache_dir() / "batches"):
+        for llm in models:
+            if isinstance(llm, CachedChat) and isinstance(llm.model, OpenAIChat):
+                if budget is not None:
+                    check_price(llm)
+                batches = Batches(llm, llm.model)
+                batches.collect()
+                missing.append((batches, _missing(items, llm, prompts, settings)))
+            elif not isinstance(llm, Recorded):
+                log.info("%s has no Batch API: admire rank asks it.", llm.name)
+        lines = []
+        new = [_new(batches, questions) for batches, questions in missing]
+        _check_budget([batches for batches, _ in missing], new, budget)
+        for (batches, questions), unsent in zip(missing, new, strict=True):
+            batches.submit(unsent)
+            lines += [
+                f"{batches.llm.name}: batch {one.id} with {len(one.keys)} questions is under way"
+                for one in batches.open
+                if not questions.keys().isdisjoint(one.keys)
+            ]
+            refused = [batches.failed[key] for key in questions if key in batches.failed]
+            if refused:
+                log.warning(
+                    "%s: no batch can answer %d questions (%s). admire rank asks them directly.",
+                    batches.llm.name,
+                    len(refused),
+                    refused[0],
+                )
+    return lines
+
+
+def _missing(
+    items: Sequence[Item], llm: CachedChat, prompts: Prompts, settings: Settings
+) -> dict[str, Question]:
+    """The questions that a run would ask and may by now, by their keys in the cache."""
+    found: dict[str, Question] = {}
+
+    def note(question: Question, reply: Reply | None) -> None:
+        if reply is None:
+            found[llm.key(question)] = question
+
+    detects = sense_method(settings.sense, llm, settings.rankers) == "detector"
+    detector = open_detector(settings.detector) if detects else None
+    put_questions(items, CacheOnly(llm, note), prompts, settings, detector)
+    return found
+
+
+def _new(batches: Batches, questions: Mapping[str, Question]) -> dict[str, Question]:
+    """Of these questions, those that are neither under way nor were given up."""
+    known = {key for one in batches.open for key in one.keys} | batches.failed.keys()
+    return {key: question for key, question in questions.items() if key not in known}
+
+
+def _check_budget(
+    batches: Sequence[Batches], questions: Sequence[Mapping[str, Question]], budget: float | None
+) -> None:
+    """Refuse to submit questions that may cost more than the budget.
+
+    Raises:
+        UserError: they may.
+    """
+    costs = [
+        price(one.llm, estimate(question, one.llm), batched=True)
+        for one, asked in zip(batches, questions, strict=True)
+        for question in asked.values()
+    ]
+    total = sum((cost for cost in costs if cost), Price(0.0))
+    if budget is not None and total.dollars > budget:
+        raise UserError(
+            f"The questions that are missing may cost {total}, and the budget is ${budget:g}: "
+            "nothing was submitted.",
+            "budget",
+        )
