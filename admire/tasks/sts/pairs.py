@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 from xml.etree import ElementTree
 
 import pandas as pd
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field
 
 from admire.base.errors import UserError
 from admire.base.files import check_columns, read_table, read_text
+from admire.base.schema import read_as
 
-LANGUAGES = ("en", "pt", "gl", "zh")
-"""Languages of the tasks' files."""
+Cells = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,61 @@ class Group:
 # ------------------------------------------------------------------------------------ pairs
 
 
+def _filled(cell: str) -> str:
+    if not cell:
+        raise ValueError("is empty")
+    return cell
+
+
+Text = Annotated[str, AfterValidator(_filled)]
+NoneIfEmpty = BeforeValidator(lambda cell: None if cell in ("", "None") else cell)
+Language = Annotated[Literal["en", "pt", "gl", "zh"], BeforeValidator(str.lower)]
+UpToOne = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Similarity = Annotated[UpToOne | None, NoneIfEmpty]
+
+COLUMNS = {
+    "score": ("split", "sentence1", "sentence2"),
+    "A_c": ("S", "A_i", "sim"),
+    "sentence_1": (
+        *("ID", "Language", "MWE1", "sentence_2", "sim"),
+        *("alternative_1", "alternative_2"),
+    ),
+    "MWE1": ("ID", "Language", "sentence1", "sentence2"),
+}
+"""The columns that a file has, by the first of these that tells what it is."""
+
+
+class _Row(BaseModel):
+    """A pair in any of the files; the aliases are their columns."""
+
+    name: str = Field(alias="ID")
+    language: Language = Field(alias="Language")
+    first: Text = Field(validation_alias=AliasChoices("sentence1", "sentence_1", "S", "t"))
+    second: Text = Field(validation_alias=AliasChoices("sentence2", "sentence_2", "A_i", "h"))
+    mwe: Annotated[str | None, NoneIfEmpty] = Field(None, alias="MWE1")
+    sim: Similarity = None
+    score: float | None = Field(None, ge=0, le=5, allow_inf_nan=False)
+    alternative_1: Text = "-"
+    alternative_2: Text = "-"
+
+    def pair(self) -> Pair:
+        similarity = self.sim if self.score is None else self.score / 5
+        reference = None
+        if similarity is None and "alternative_1" in self.model_fields_set:
+            reference = self.alternative_1, self.alternative_2
+        return Pair(
+            self.name, self.language, self.first, self.second, similarity, reference, self.mwe
+        )
+
+
+class _Gold(BaseModel):
+    """A row of the gold file of Task 2B's dev file."""
+
+    name: str = Field(alias="ID")
+    sim: Similarity
+    other: str = Field(alias="otherID")
+
+
 def read_pairs(path: Path, gold: Path | None = None, *, split: str | None = None) -> list[Pair]:
     """Read pairs from one of these files, which are recognised by their columns.
 
@@ -84,184 +140,99 @@ def read_pairs(path: Path, gold: Path | None = None, *, split: str | None = None
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
-    if path.suffix == ".xml":
-        pairs = list(_assin(path))
-    else:
-        table = _table(path)
-        if "score" in table:
-            pairs = list(_benchmark(path, table, split))
-        elif "A_c" in table:
-            pairs = list(_chengyu(path, table))
-        elif "sentence_1" in table:
-            pairs = list(_training(path, table))
-        else:
-            pairs = list(_task(path, table, gold))
-            gold = None
-    if gold is not None:
-        raise UserError(f"{path}: has its own similarities. Leave the gold file out.")
+    kind, rows = _rows(path)
+    pairs = [_pair(path, n, row) for n, row in rows if split in (None, row.get("split", split))]
+    if gold:
+        if kind != "MWE1":
+            raise UserError(f"{path}: has its own similarities. Leave the gold file out.")
+        pairs = _with_gold(path, pairs, gold)
     if not pairs:
         raise UserError(f"{path}: has no pairs{f' of the split {split}' if split else ''}.")
     return pairs
 
 
+def _pair(path: Path, number: int, row: Cells) -> Pair:
+    return read_as(_Row, row, f"{path}, row {number}").pair()
+
+
+def _rows(path: Path) -> tuple[str, list[tuple[int, Cells]]]:
+    """What kind of file it is, and its numbered rows as :class:`_Row` takes them."""
+    if path.suffix == ".xml":
+        return "xml", list(enumerate(_assin(path), start=1))
+    table = _table(path)
+    kind = next((mark for mark in COLUMNS if mark in table), "MWE1")
+    check_columns(path, table, (kind, *COLUMNS[kind]))
+    rows = []
+    for number, row in enumerate(table.to_dict("records"), start=1):
+        cells = {str(column): cell.strip() for column, cell in row.items()}
+        cells["ID"] = cells.get("ID") or str(number)
+        if kind == "score":
+            cells["Language"] = "en"
+        elif kind == "A_c":
+            cells = _chengyu(cells, f"{path}, row {number}")
+        elif kind == "sentence_1" and cells["sim"] not in ("", "None"):
+            del cells["alternative_1"], cells["alternative_2"]
+        rows.append((number, cells))
+    return kind, rows
+
+
 def _table(path: Path) -> pd.DataFrame:
     tsv = path.suffix == ".tsv"
     header = read_text(path).partition("\n")[0].rstrip("\r").split("\t") if tsv else ()
-    if {"score", "sentence1", "sentence2"} <= set(header):
-        # STS Benchmark quotes nothing: a quotation mark is a character like any other.
-        return read_table(path, (), quoting=3)
-    return read_table(path, ())
+    # STS Benchmark quotes nothing: a quotation mark is a character like any other.
+    return read_table(path, (), quoting=3 if "score" in header else 0)
 
 
-def _rows(table: pd.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, row in enumerate(table.to_dict("records"), start=1):
-        yield number, {str(column): cell.strip() for column, cell in row.items()}
+def _chengyu(row: Cells, where: str) -> Cells:
+    marked = re.search(r"\{(.+?)\}", row["S"])
+    mwe = row.get("idiom") or (marked[1] if marked else "")
+    sentence, correct, incorrect = (re.sub(r"[{}]", "", row[c]) for c in ("S", "A_c", "A_i"))
+    both, given = bool(correct and incorrect), row["sim"] not in ("", "None")
+    if both == given:
+        raise UserError(f"{where}, sim: there must be either a sim or both of A_c and A_i.")
+    told = {"S": sentence, "A_i": incorrect or correct, "MWE1": mwe, "Language": "zh"}
+    alternatives = {"alternative_1": correct, "alternative_2": incorrect} if both else {}
+    return {"ID": row["ID"], "sim": row["sim"]} | told | alternatives
 
 
-def _task(path: Path, table: pd.DataFrame, gold: Path | None) -> Iterator[Pair]:
-    check_columns(path, table, ("ID", "Language", "MWE1", "sentence1", "sentence2"))
-    rows = dict(_rows(table))
-    of = {row["ID"]: row for row in rows.values()}
-    if len(of) < len(rows):
-        twice = table["ID"][table["ID"].duplicated()].iloc[0]
-        raise UserError(f"{path}, ID: '{twice}' is there twice.")
-    told: dict[str, tuple[float | None, tuple[str, str] | None]] = {}
-    if gold is not None:
-        known = read_table(gold, ("ID", "sim", "otherID"))
-        for number, row in _rows(known):
-            if row["ID"] in told:
-                raise UserError(f"{gold}, row {number}, ID: '{row['ID']}' is there twice.")
-            if row["ID"] not in of:
-                raise UserError(f"{gold}, row {number}, ID: '{row['ID']}' is not in {path}.")
-            other = of.get(row["otherID"])
-            if not row["sim"] and other is None:
-                raise UserError(
-                    f"{gold}, row {number}, otherID: '{row['otherID']}' is not in {path}, "
-                    "and there is no sim."
-                )
-            told[row["ID"]] = (
-                (_similarity(row["sim"], 1, gold, number, "sim"), None)
-                if row["sim"]
-                else (None, (other["sentence1"], other["sentence2"]) if other else None)
-            )
-    for number, row in rows.items():
-        similarity, reference = told.get(row["ID"], (None, None))
-        yield Pair(
-            row["ID"],
-            _language(row["Language"], path, number),
-            _sentence(row, "sentence1", path, number),
-            _sentence(row, "sentence2", path, number),
-            similarity,
-            reference,
-            _mwe(row["MWE1"]),
-        )
-
-
-def _training(path: Path, table: pd.DataFrame) -> Iterator[Pair]:
-    check_columns(path, table, ("ID", "Language", "MWE1", "sentence_1", "sentence_2", "sim"))
-    check_columns(path, table, ("alternative_1", "alternative_2"))
-    for number, row in _rows(table):
-        known = row["sim"] not in ("", "None")
-        yield Pair(
-            row["ID"],
-            _language(row["Language"], path, number),
-            _sentence(row, "sentence_1", path, number),
-            _sentence(row, "sentence_2", path, number),
-            _similarity(row["sim"], 1, path, number, "sim") if known else None,
-            None
-            if known
-            else (
-                _sentence(row, "alternative_1", path, number),
-                _sentence(row, "alternative_2", path, number),
-            ),
-            _mwe(row["MWE1"]),
-        )
-
-
-def _chengyu(path: Path, table: pd.DataFrame) -> Iterator[Pair]:
-    check_columns(path, table, ("S", "A_c", "A_i", "sim"))
-    for number, row in _rows(table):
-        marked = re.search(r"\{(.+?)\}", row["S"])
-        mwe = row.get("idiom") or (marked[1] if marked else None)
-        sentence, correct, incorrect = (re.sub(r"[{}]", "", row[c]) for c in ("S", "A_c", "A_i"))
-        given = row["sim"] not in ("", "None")
-        second = incorrect or correct
-        if not sentence or not second:
-            raise UserError(f"{path}, row {number}: has no sentence in S, or none to compare.")
-        if given and correct and incorrect:
-            raise UserError(
-                f"{path}, row {number}, sim: a row with both A_c and A_i has no sim of its own."
-            )
-        if not given and not (correct and incorrect):
-            raise UserError(f"{path}, row {number}, sim: is empty, and A_c or A_i is as well.")
-        yield Pair(
-            row.get("ID") or str(number),
-            "zh",
-            sentence,
-            second,
-            _similarity(row["sim"], 1, path, number, "sim") if given else None,
-            None if given else (correct, incorrect),
-            mwe,
-        )
-
-
-def _benchmark(path: Path, table: pd.DataFrame, split: str | None) -> Iterator[Pair]:
-    check_columns(path, table, ("split", "score", "sentence1", "sentence2"))
-    for number, row in _rows(table):
-        if split not in (None, row["split"]):
-            continue
-        yield Pair(
-            str(number),
-            "en",
-            _sentence(row, "sentence1", path, number),
-            _sentence(row, "sentence2", path, number),
-            _similarity(row["score"], 5, path, number, "score"),
-        )
-
-
-def _assin(path: Path) -> Iterator[Pair]:
+def _assin(path: Path) -> Iterator[Cells]:
     try:
         root = ElementTree.fromstring(read_text(path).encode())
     except ElementTree.ParseError as error:
         raise UserError(f"{path}: is not well-formed XML ({error}).") from None
     for number, pair in enumerate(root.iter("pair"), start=1):
-        row = {"t": (pair.findtext("t") or "").strip(), "h": (pair.findtext("h") or "").strip()}
-        yield Pair(
-            pair.get("id") or str(number),
-            "pt",
-            _sentence(row, "t", path, number),
-            _sentence(row, "h", path, number),
-            _similarity(pair.get("similarity") or "", 5, path, number, "similarity"),
+        row = {name: (pair.findtext(name) or "").strip() for name in ("t", "h")}
+        row |= {"ID": pair.get("id") or str(number), "Language": "pt"}
+        yield row | {"score": pair.get("similarity") or ""}
+
+
+def _with_gold(path: Path, pairs: Sequence[Pair], gold: Path) -> list[Pair]:
+    """The pairs of Task 2B's dev file with the similarities of its gold file."""
+    of = {pair.name: pair for pair in pairs}
+    if len(of) < len(pairs):
+        twice = Counter(pair.name for pair in pairs).most_common(1)[0][0]
+        raise UserError(f"{path}, ID: '{twice}' is there twice.")
+    seen = set()
+    table = read_table(gold, ("ID", "sim", "otherID"))
+    for number, cells in enumerate(table.to_dict("records"), start=1):
+        where = f"{gold}, row {number}"
+        row = read_as(_Gold, cells, where)
+        if row.name in seen:
+            raise UserError(f"{where}, ID: '{row.name}' is there twice.")
+        if row.name not in of:
+            raise UserError(f"{where}, ID: '{row.name}' is not in {path}.")
+        other = of.get(row.other) if row.sim is None else None
+        if row.sim is None and other is None:
+            raise UserError(
+                f"{where}, otherID: '{row.other}' is not in {path}, and there is no sim."
+            )
+        seen.add(row.name)
+        of[row.name] = replace(
+            of[row.name],
+            similarity=row.sim,
+            reference=(other.first, other.second) if other else None,
         )
-
-
-def _similarity(cell: str, most: float, path: Path, number: int, column: str) -> float:
-    try:
-        value = float(cell) / most
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 1:
-        raise UserError(f"{path}, row {number}, {column}: is '{cell}', not from 0 to {most:g}.")
-    return value
-
-
-def _sentence(row: dict[str, Any], column: str, path: Path, number: int) -> str:
-    if not row[column]:
-        raise UserError(f"{path}, row {number}, {column}: is empty.")
-    return str(row[column])
-
-
-def _language(cell: str, path: Path, number: int) -> str:
-    if cell.lower() not in LANGUAGES:
-        raise UserError(
-            f"{path}, row {number}, Language: is '{cell}', not one of "
-            f"{', '.join(LANGUAGES).upper()}."
-        )
-    return cell.lower()
-
-
-def _mwe(cell: str) -> str | None:
-    return None if cell in ("", "None") else cell
+    return list(of.values())
 
 
 # ----------------------------------------------------------------------------------- groups
@@ -276,58 +247,27 @@ def read_groups(path: Path) -> list[Group]:
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
-    table = _table(path)
-    if table.empty:
+    kind, rows = _rows(path)
+    if kind not in ("A_c", "sentence_1"):
+        raise UserError(f"{path}: has pairs, and no groups of paraphrases to learn from.")
+    if not rows:
         raise UserError(f"{path}: has no rows.")
-    if "A_c" in table:
-        return _chengyu_groups(path, table)
-    check_columns(path, table, ("sentence_1",))
-    correct: dict[tuple[str, str], list[str]] = {}
-    incorrect: dict[tuple[str, str], list[str]] = {}
-    mwes: dict[tuple[str, str], str | None] = {}
-    rows: dict[tuple[str, str], int] = {}
-    for number, pair in enumerate(_training(path, table), start=1):
-        key = pair.language, pair.first
-        rows.setdefault(key, number)
-        mwes.setdefault(key, pair.mwe)
-        if pair.reference is None and pair.similarity != 1:
-            raise UserError(f"{path}, row {number}, sim: is {pair.similarity:g}, not 1 or None.")
-        side = correct if pair.reference is None else incorrect
-        side.setdefault(key, []).append(pair.second)
-    for key, number in rows.items():
-        if key not in correct:
-            raise UserError(
-                f"{path}, row {number}: the sentence has no correct paraphrase (a row with sim 1): "
-                f"“{key[1]}”."
-            )
-    return [
-        Group(key[1], tuple(right), tuple(incorrect.get(key, ())), key[0], mwes[key])
-        for key, right in correct.items()
-    ]
-
-
-def _chengyu_groups(path: Path, table: pd.DataFrame) -> list[Group]:
-    sides: dict[str, tuple[list[str], list[str], str | None]] = {}
-    for number, pair in enumerate(_chengyu(path, table), start=1):
+    groups: dict[tuple[str, str], Group] = {}
+    for number, row in rows:
+        pair = _pair(path, number, row)
         if pair.similarity not in (None, 0, 1):
-            raise UserError(
-                f"{path}, row {number}, sim: is {pair.similarity:g}; to learn from it must be 0, 1 "
-                "or empty."
-            )
-        correct, incorrect, _ = sides.setdefault(pair.first, ([], [], pair.mwe))
-        if pair.reference:
-            correct.append(pair.reference[0])
-        (correct if pair.similarity == 1 else incorrect).append(pair.second)
-    return [
-        Group(
-            sentence,
-            tuple(dict.fromkeys(correct)),
-            tuple(dict.fromkeys(incorrect)),
-            "zh",
-            mwe,
-        )
-        for sentence, (correct, incorrect, mwe) in sides.items()
-    ]
+            raise UserError(f"{path}, row {number}, sim: must be 0, 1 or empty to learn from.")
+        key = pair.language, pair.first
+        group = groups.get(key) or Group(pair.first, (), (), pair.language, pair.mwe)
+        correct, incorrect = dict.fromkeys(group.correct), dict.fromkeys(group.incorrect)
+        if kind == "A_c" and pair.reference:
+            correct[pair.reference[0]] = None
+        (correct if pair.similarity == 1 else incorrect)[pair.second] = None
+        groups[key] = replace(group, correct=tuple(correct), incorrect=tuple(incorrect))
+    for (_, sentence), group in groups.items():
+        if kind == "sentence_1" and not group.correct:
+            raise UserError(f"{path}: “{sentence}” has no correct paraphrase (a row with sim 1).")
+    return list(groups.values())
 
 
 def without(pairs: Sequence[Pair], others: Sequence[Pair]) -> list[Pair]:
