@@ -125,12 +125,12 @@ def test_the_pipeline_is_ahead_of_a_plain_loop(model_folder: Path, pictures: lis
 def test_idiolinks_size_is_scored_in_under_five_seconds():
     usages = ["literal"] * 40 + ["idiomatic", "simplification", "sense"] * 20
     documents = tuple(
-        Passage(f"d{p}-{k}", "x", f"pie {p}", "x", "", usage)
+        Passage(f"d{p}-{k}", "x", f"pie {p}", "x", usage)
         for p in range(75)
         for k, usage in enumerate(usages)
     )
     queries = tuple(
-        Passage(f"q{p}-{k}", "x", f"pie {p}", "x", "", ("literal", "idiomatic")[k % 2])
+        Passage(f"q{p}-{k}", "x", f"pie {p}", "x", ("literal", "idiomatic")[k % 2])
         for p in range(75)
         for k in range(20)
     )

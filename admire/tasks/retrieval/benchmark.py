@@ -18,7 +18,7 @@ from admire.base.schema import Count, check_setting
 from admire.base.storage import replace_folder
 from admire.data.items import Item
 from admire.senses.uses import read_idiomaticity
-from admire.tasks.retrieval.modes import SPLITS
+from admire.tasks.retrieval.modes import SPLITS, Usage
 from admire.tasks.retrieval.passages import Passage, Split, locate, write_split
 from admire.tasks.sts.pairs import Pair, read_pairs
 
@@ -27,10 +27,10 @@ log = logging.getLogger("admire")
 SHARES = (0.5, 0.15, 0.35)
 """Shares of the MWEs for training, validation and testing."""
 
-SENSES = ("idiomatic", "literal")
+SENSES: tuple[Usage, ...] = ("idiomatic", "literal")
 """Usages of queries."""
 
-KINDS = ("literal", "idiomatic", "simplification", "distractor")
+KINDS: tuple[Usage, ...] = ("literal", "idiomatic", "simplification", "distractor")
 """Usages of documents that a benchmark of Task 2 can have."""
 
 
@@ -145,7 +145,7 @@ def _uses(items: Sequence[Item]) -> dict[str, dict[str, list[str]]]:
     return found
 
 
-def _passage(mwe: str, sentence: str, wanted: str, usage: str) -> Passage:
+def _passage(mwe: str, sentence: str, wanted: str, usage: Usage) -> Passage:
     """The sentence with the wanted words marked, up to the end of the last word ("home runs")."""
     start, end = locate(sentence, wanted)
     while end < len(sentence) and sentence[end].isalnum():
@@ -153,17 +153,18 @@ def _passage(mwe: str, sentence: str, wanted: str, usage: str) -> Passage:
     return _marked(mwe, sentence, start, end, usage)
 
 
-def _marked(mwe: str, sentence: str, start: int, end: int, usage: str) -> Passage:
+def _marked(mwe: str, sentence: str, start: int, end: int, usage: Usage) -> Passage:
     span = sentence[start:end]
     before = [m.start() for m in re.finditer(f"(?={re.escape(span)})", sentence)]
-    return Passage("", sentence, mwe, span, "", usage, True, before.index(start) + 1)
+    return Passage("?", sentence, mwe, span, usage, occurrence=before.index(start) + 1)
 
 
-def _paraphrased(pairs: Sequence[Pair], usage: str) -> list[Passage]:
+def _paraphrased(pairs: Sequence[Pair], usage: Usage) -> list[Passage]:
     """A correct paraphrase of an idiomatic document, and an incorrect one of any."""
     found = []
     right = {pair.second for pair in pairs if pair.similarity == 1}
-    for kind, correct in (("simplification", True), ("distractor", False)):
+    kinds: tuple[tuple[Usage, bool], ...] = (("simplification", True), ("distractor", False))
+    for kind, correct in kinds:
         if correct and usage == "literal":
             continue
         for pair in pairs:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import pydantic.dataclasses
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictInt, model_validator
 
 from admire.base.errors import UserError, check_extra
-from admire.base.files import check_object, json_rows, read_text
-from admire.base.schema import check_setting
+from admire.base.files import json_rows, parse_json, read_text
+from admire.base.schema import check_setting, read_as
 from admire.base.storage import write_whole
 from admire.models.encoders.hub import local_folder
-from admire.tasks.retrieval.modes import SPLITS, USAGES, Usage
+from admire.tasks.retrieval.modes import SPLITS, Usage
 
 MEANS_THE_SAME = {
     "literal": ("literal",),
@@ -25,7 +27,16 @@ MEANS_THE_SAME = {
 """For a query's usage, the usages of its PIE's documents that are relevant (IdioLink, 3.1)."""
 
 
-@dataclass(frozen=True)
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]
+
+
+@pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(coerce_numbers_to_str=True))
 class Passage:
     """A query or a document of IdioLink: a text with a span that conveys a PIE's meaning.
 
@@ -36,21 +47,28 @@ class Passage:
         sentence: the whole text.
         idiom: the PIE, in its base form.
         span: the marked words, as they stand in the sentence.
+        usage: ``literal`` or ``idiomatic`` for a query, any for a document.
         subject: the domain; empty if there is none.
-        usage: ``literal`` or ``idiomatic`` for a query, one of
-            :data:`admire.tasks.retrieval.modes.USAGES` for a document.
         is_gold: whether people checked it.
         occurrence: which occurrence of the span in the sentence is meant, from 1.
     """
 
-    id: str
-    sentence: str
-    idiom: str
-    span: str
-    subject: str
-    usage: str
+    id: Text
+    sentence: Text
+    idiom: Text
+    span: Text
+    usage: Usage
+    subject: Annotated[str, BeforeValidator(lambda subject: subject or "")] = ""
     is_gold: bool = True
-    occurrence: int = 1
+    occurrence: Annotated[StrictInt, Field(ge=1)] = 1
+
+    @model_validator(mode="after")
+    def has_its_span(self) -> Self:
+        try:
+            self.place  # noqa: B018  fails if the span is not there
+        except ValueError as error:
+            raise ValueError(f"span: {error}: “{self.sentence}”") from None
+        return self
 
     @property
     def place(self) -> tuple[int, int]:
@@ -121,10 +139,15 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
     """
     for usage in usages:
         check_setting("usage", usage, Usage)
-    found = []
-    for name, allowed in (("queries", tuple(MEANS_THE_SAME)), ("indexes", USAGES)):
-        found.append(read_passages(_file(source, split, name), allowed))
-    queries, documents = found
+    queries, documents = (
+        read_passages(_file(source, split, name)) for name in ("queries", "indexes")
+    )
+    for query in queries:
+        if query.usage not in MEANS_THE_SAME:
+            raise UserError(
+                f"{source}, {split}: the query '{query.id}' has the usage '{query.usage}', which "
+                "is not literal or idiomatic."
+            )
     kept = [d for d in documents if not usages or d.usage in usages]
     if gold:
         queries, kept = ([one for one in part if one.is_gold] for part in (queries, kept))
@@ -153,64 +176,34 @@ def _file(source: str, split: str, name: str) -> Path:
     return hub_file(source, f"{split}/{name}.json", f"{split}/{name}.jsonl", kind="dataset")
 
 
-def read_passages(path: Path, usages: Iterable[str] = USAGES) -> list[Passage]:
+def read_passages(path: Path) -> list[Passage]:
     """The passages of a JSON list or of a JSONL file.
 
     Raises:
         UserError: the file or a row of it cannot be used.
     """
-    passages = []
-    ids: set[str] = set()
+    passages: dict[str, Passage] = {}
     for number, row in _rows(path):
-        passage = _passage(row, f"{path}, row {number}", tuple(usages))
-        if passage.id in ids:
-            raise UserError(f"{path}, row {number}, id: '{passage.id}' stands in two rows.")
-        ids.add(passage.id)
-        passages.append(passage)
+        where = f"{path}, row {number}"
+        passage = read_as(Passage, row, where)
+        if passages.setdefault(passage.id, passage) is not passage:
+            raise UserError(f"{where}, id: '{passage.id}' stands in two rows.")
     if not passages:
         raise UserError(f"{path}: holds no passages.")
-    return passages
+    return list(passages.values())
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(path: Path) -> Iterator[tuple[int, Any]]:
     if path.suffix == ".jsonl":
         yield from json_rows(path)
         return
     try:
-        rows = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
+        rows = parse_json(read_text(path))
+    except ValueError as error:
         raise UserError(f"{path}: is not JSON ({error}).") from None
     if not isinstance(rows, list):
         raise UserError(f"{path}: is not a JSON list of passages.")
-    for number, row in enumerate(rows, start=1):
-        check_object(row, f"{path}, row {number}")
-        yield number, row
-
-
-def _passage(row: dict[str, Any], where: str, usages: Sequence[str]) -> Passage:
-    for column in ("id", "sentence", "idiom", "span", "usage"):
-        if row.get(column) is None or not str(row[column]).strip():
-            raise UserError(f"{where}, {column}: is missing or empty.")
-    if row["usage"] not in usages:
-        raise UserError(f"{where}, usage: '{row['usage']}' is not one of {', '.join(usages)}.")
-    occurrence = row.get("occurrence", 1)
-    if not isinstance(occurrence, int) or isinstance(occurrence, bool) or occurrence < 1:
-        raise UserError(f"{where}, occurrence: '{occurrence}' is not a number from 1.")
-    passage = Passage(
-        str(row["id"]),
-        str(row["sentence"]),
-        str(row["idiom"]),
-        str(row["span"]),
-        str(row.get("subject") or ""),
-        row["usage"],
-        bool(row.get("is_gold", True)),
-        occurrence,
-    )
-    try:
-        passage.place  # noqa: B018  fails if the span is not there
-    except ValueError as error:
-        raise UserError(f"{where}, span: {error}: “{passage.sentence}”.") from None
-    return passage
+    yield from enumerate(rows, start=1)
 
 
 def write_split(folder: Path, split: str, content: Split) -> None:

@@ -102,7 +102,13 @@ class _Row(BaseModel):
     second: Text = Field(validation_alias=AliasChoices("sentence2", "sentence_2", "A_i", "h"))
     mwe: Annotated[str | None, NoneIfEmpty] = Field(None, alias="MWE1")
     sim: Similarity = None
-    score: float | None = Field(None, ge=0, le=5, allow_inf_nan=False)
+    score: float | None = Field(
+        None,
+        ge=0,
+        le=5,
+        allow_inf_nan=False,
+        validation_alias=AliasChoices("score", "similarity"),
+    )
     alternative_1: Text = "-"
     alternative_2: Text = "-"
 
@@ -203,7 +209,7 @@ def _assin(path: Path) -> Iterator[Cells]:
     for number, pair in enumerate(root.iter("pair"), start=1):
         row = {name: (pair.findtext(name) or "").strip() for name in ("t", "h")}
         row |= {"ID": pair.get("id") or str(number), "Language": "pt"}
-        yield row | {"score": pair.get("similarity") or ""}
+        yield row | {"similarity": pair.get("similarity") or ""}
 
 
 def _with_gold(path: Path, pairs: Sequence[Pair], gold: Path) -> list[Pair]:
