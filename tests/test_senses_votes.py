@@ -183,9 +183,3 @@ WORDS = [
 @every(st.text() | st.lists(st.sampled_from(WORDS)).map("".join))
 def test_every_reply_can_be_read(reply: str):
     assert read_label(reply) in ("idiomatic", "literal", None)
-
-
-@settings(max_examples=50)
-@every(st.lists(st.sampled_from(WORDS)).map("".join))
-def test_capitals_make_no_difference(reply: str):
-    assert read_label(reply.upper()) == read_label(reply)

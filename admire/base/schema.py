@@ -9,7 +9,7 @@ from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import pydantic.dataclasses
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from admire.base.choices import not_among
 from admire.base.errors import UserError
@@ -18,6 +18,7 @@ __all__ = [
     "Count",
     "Positive",
     "Seed",
+    "Text",
     "Weight",
     "check_setting",
     "complaint",
@@ -31,6 +32,15 @@ Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
 Weight = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_not_blank)]
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
 """Nothing is converted: a text is no number, and True is not 1. Numbers are finite."""

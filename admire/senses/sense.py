@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from admire.base.errors import UserError
+from admire.base.schema import read_as
 from admire.base.storage import write_whole
+from admire.data.items import Item, SenseLabel
+from admire.data.languages import check_language
 from admire.scores.metrics import confidence
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from admire.data.items import Item, SenseLabel
+
+def _language(tag: str) -> str:
+    try:
+        return check_language(tag.strip())
+    except UserError as error:
+        raise ValueError(str(error)) from None
+
+
+LanguageTag = Annotated[str, AfterValidator(_language)]
+OptionalSense = Annotated[SenseLabel | None, BeforeValidator(lambda cell: cell or None)]
+"""A sense in a table; an empty cell is None."""
 
 
 @dataclass(frozen=True)
@@ -115,61 +130,44 @@ def write_senses(path: Path, items: Sequence[Item], senses: Sequence[Sense]) -> 
     return table
 
 
+class _Row(BaseModel):
+    """A row of the table."""
+
+    compound: str
+    sentence: str
+    sentence_type: OptionalSense
+    predicted_type: OptionalSense
+    idiomatic: int = Field(ge=0)
+    literal: int = Field(ge=0)
+    unparsed: int = Field(ge=0)
+    language: LanguageTag
+    probability: float = Field(ge=0, le=1, allow_inf_nan=False)
+
+
 def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
     """What :func:`write_senses` wrote: the items, and what was decided of each.
-
-    Older files have neither languages nor probabilities. Their language is guessed from the file's
-    name, and the probability follows from the confidence and the predicted sense.
 
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
-    from admire.base.files import check_columns, read_table
-    from admire.data.items import Item, parse_sentence_type
-    from admire.data.languages import check_language, guess_language
+    from admire.base.files import read_table
 
-    table = read_table(path, ("compound", "sentence", "sentence_type", "predicted_type"))
-    check_columns(path, table, (*VOTES, "confidence"))
-    if table.empty:
-        raise UserError(f"{path}: holds no rows.")
     items, senses = [], []
-    for number, row in enumerate(table.to_dict("records"), start=1):
-        where = f"{path}, row {number}"
-        try:
-            language = check_language(row.get("language") or guess_language(path))
-        except UserError as error:
-            raise UserError(f"{where}, language: {error}") from None
-        gold = parse_sentence_type(row["sentence_type"], where)
-        items.append(Item(row["compound"], row["sentence"], language, sentence_type=gold))
-        told = parse_sentence_type(row["predicted_type"], where, "predicted_type")
-        if row.get("probability"):
-            probability = _share(row["probability"], f"{where}, probability")
-        else:
-            confidence = _share(row["confidence"], f"{where}, confidence")
-            probability = 1 - confidence if told == "literal" else confidence
-        votes = [_count(row[column], f"{where}, {column}") for column in VOTES]
-        senses.append(Sense(told, probability, *votes))
+    table = read_table(path, _Row.model_fields)
+    for number, cells in enumerate(table.to_dict("records"), start=1):
+        row = read_as(_Row, cells, f"{path}, row {number}")
+        items.append(
+            Item(row.compound, row.sentence, row.language, sentence_type=row.sentence_type)
+        )
+        votes = row.idiomatic, row.literal, row.unparsed
+        senses.append(Sense(row.predicted_type, row.probability, *votes))
+    if not items:
+        raise UserError(f"{path}: holds no rows.")
     return items, senses
 
 
 VOTES = ("idiomatic", "literal", "unparsed")
 """Columns with numbers of votes."""
-
-
-def _share(cell: str, where: str) -> float:
-    try:
-        share = float(cell)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise UserError(f"{where}: is '{cell}', not a number from 0 to 1.")
-    return share
-
-
-def _count(cell: str, where: str) -> int:
-    if not cell.isdecimal() or len(cell) > 9:
-        raise UserError(f"{where}: is '{cell}', not a number of votes.")
-    return int(cell)
 
 
 def known_senses(table: pd.DataFrame) -> pd.DataFrame:

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pydantic import BaseModel, Field
+
 from admire.base.errors import UserError, needs_extra
 from admire.base.files import read_table, read_text
+from admire.base.schema import Text, read_as
 from admire.data.items import Item, SenseLabel, read_items
-from admire.data.languages import check_language
+from admire.senses.sense import LanguageTag
 
 Setting = Literal["zero_shot", "one_shot"]
 """Task 2A's settings: whether the MWEs of the evaluation were unseen in training, or seen once."""
@@ -32,6 +35,18 @@ class Use:
     id: str = ""
 
 
+class _Row(BaseModel):
+    """A row of Task 2A; the aliases are its columns."""
+
+    language: LanguageTag = Field(alias="Language")
+    mwe: Text = Field(alias="MWE")
+    target: Text = Field(alias="Target")
+    label: Literal["0", "1"] | None = Field(None, alias="Label")
+    previous: str = Field("", alias="Previous")
+    following: str = Field("", alias="Next")
+    id: str = Field("", alias="ID")
+
+
 def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] = ()) -> list[Use]:
     """Read the rows of a Task 2A file: Language, MWE, Target, and the other columns if present.
 
@@ -47,46 +62,29 @@ def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] =
     table = read_table(path, needed)
     if table.empty:
         raise UserError(f"{path}: holds no rows.")
-    known = _gold(gold) if gold else {}
+    labels = _labels(gold) if gold else {}
     uses = []
-    for number, row in enumerate(table.to_dict("records"), start=1):
-        for column in ("MWE", "Target"):
-            if not row[column].strip():
-                raise UserError(f"{path}, row {number}, {column}: is empty.")
-        try:
-            language = check_language(row["Language"].strip())
-        except UserError as error:
-            raise UserError(f"{path}, row {number}, Language: {error}") from None
-        sense = None
+    for number, cells in enumerate(table.to_dict("records"), start=1):
+        where = f"{path}, row {number}"
         if gold:
-            where = f"{path}, row {number}, ID: '{row['ID']}' has no label in {gold}"
-            if row["ID"] not in known:
-                raise UserError(f"{where}.")
-            gold_row, label = known[row["ID"]]
-            sense = _sense_of(label, f"{where}: its row {gold_row}, Label,")
-        elif "Label" in row:
-            sense = _sense_of(row["Label"], f"{path}, row {number}, Label:")
-        item = Item(row["MWE"], row["Target"], language, sentence_type=sense)
-        uses.append(Use(item, row.get("Previous", ""), row.get("Next", ""), row.get("ID", "")))
+            if cells["ID"] not in labels:
+                raise UserError(f"{where}, ID: '{cells['ID']}' has no label in {gold}.")
+            where = f"{where}, labelled in {gold}"
+            cells["Label"] = labels[cells["ID"]]
+        row = read_as(_Row, cells, where)
+        sense = LABELS[int(row.label)] if row.label else None
+        item = Item(row.mwe, row.target, row.language, sentence_type=sense)
+        uses.append(Use(item, row.previous, row.following, row.id))
     return uses
 
 
-def _gold(path: Path) -> dict[str, tuple[int, str]]:
-    """The row and label of each ID in a gold file."""
+def _labels(path: Path) -> dict[str, str]:
+    """The label of each ID in a gold file."""
     table = read_table(path, ("ID", "Label"))
-    found: dict[str, tuple[int, str]] = {}
-    pairs = zip(table["ID"], table["Label"], strict=True)
-    for number, (name, label) in enumerate(pairs, start=1):
-        if name in found:
-            raise UserError(f"{path}, row {number}, ID: '{name}' occurs twice.")
-        found[name] = number, label
-    return found
-
-
-def _sense_of(label: str, where: str) -> SenseLabel:
-    if label not in ("0", "1"):
-        raise UserError(f"{where} is '{label}', not 0 or 1.")
-    return LABELS[int(label)]
+    twice = table["ID"][table["ID"].duplicated()]
+    if len(twice):
+        raise UserError(f"{path}, row {twice.index[0] + 1}, ID: '{twice.iloc[0]}' occurs twice.")
+    return dict(zip(table["ID"], table["Label"], strict=True))
 
 
 def read_idiomaticity(path: Path, gold: Path | None = None) -> list[Item]:

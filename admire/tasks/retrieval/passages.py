@@ -11,11 +11,11 @@ from typing import Annotated, Any, Self
 import numpy as np
 import numpy.typing as npt
 import pydantic.dataclasses
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictInt, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, model_validator
 
 from admire.base.errors import UserError, check_extra
 from admire.base.files import json_rows, parse_json, read_text
-from admire.base.schema import check_setting, read_as
+from admire.base.schema import Text, check_setting, read_as
 from admire.base.storage import write_whole
 from admire.models.encoders.hub import local_folder
 from admire.tasks.retrieval.modes import SPLITS, Usage
@@ -25,15 +25,6 @@ MEANS_THE_SAME = {
     "idiomatic": ("idiomatic", "simplification", "sense"),
 }
 """For a query's usage, the usages of its PIE's documents that are relevant (IdioLink, 3.1)."""
-
-
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise ValueError("is empty")
-    return text
-
-
-Text = Annotated[str, AfterValidator(_not_blank)]
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(coerce_numbers_to_str=True))

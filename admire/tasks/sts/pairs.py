@@ -11,11 +11,11 @@ from typing import Annotated, Literal
 from xml.etree import ElementTree
 
 import pandas as pd
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
 from admire.base.errors import UserError
 from admire.base.files import check_columns, read_table, read_text
-from admire.base.schema import read_as
+from admire.base.schema import Text, read_as
 
 Cells = dict[str, str]
 
@@ -69,13 +69,6 @@ class Group:
 # ------------------------------------------------------------------------------------ pairs
 
 
-def _filled(cell: str) -> str:
-    if not cell:
-        raise ValueError("is empty")
-    return cell
-
-
-Text = Annotated[str, AfterValidator(_filled)]
 NoneIfEmpty = BeforeValidator(lambda cell: None if cell in ("", "None") else cell)
 Language = Annotated[Literal["en", "pt", "gl", "zh"], BeforeValidator(str.lower)]
 UpToOne = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
