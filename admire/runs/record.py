@@ -22,7 +22,7 @@ from admire.prompts import Prompts
 from admire.rankers.settings import Settings
 
 if TYPE_CHECKING:
-    from admire.models.projection import (Projection)
+    from admire.models.projection import Projection
     from admire.senses import Detector
 
 PACKAGES = (

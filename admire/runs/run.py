@@ -43,13 +43,13 @@ from admire.senses.recorded import Recorded
 from admire.rankers.scorer import Scores, comparable, ensemble, fuse_scores, rank_names
 from admire.senses import Detector, open_detector
 from admire.scores.metrics import confidence
-from admire.senses.sense import (given, majority, mean_probability)
+from admire.senses.sense import given, majority, mean_probability
 from admire.rankers.settings import Asking, Settings
 from admire.data.submission import Prediction
 from admire.rankers.survey import Survey, check_items, take_survey
 
 if TYPE_CHECKING:
-    from admire.models.projection import (Projection)
+    from admire.models.projection import Projection
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,15 @@ from admire.base.errors import UserError
 from admire.runs.fusion import read_same
 from admire.data.items import Item
 from admire.runs.past_runs import read_cosines
-from admire.rankers.scorer import (Scores, Scoring, comparable, ensemble, query_weights, rank_names, score)
+from admire.rankers.scorer import (
+    Scores,
+    Scoring,
+    comparable,
+    ensemble,
+    query_weights,
+    rank_names,
+    score,
+)
 from admire.senses.meaning import TEXTS, TextRole
 from admire.senses.sense import Sense
 
