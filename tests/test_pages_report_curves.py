@@ -20,7 +20,9 @@ from admire.senses.meaning import TEXTS
 
 pytest.importorskip("matplotlib", reason="needs the extra 'report'")
 
-SETTINGS = Settings(sense="vote", scoring=Scoring(contrast=0.5, standardise=True, texts=TEXTS))
+SETTINGS = Settings(
+    sense="vote", scoring=Scoring.paper(contrast=0.5, standardise=True, texts=TEXTS)
+)
 FISH = Item(
     "cold fish",
     "That cold fish stood by the wall.",
@@ -75,7 +77,7 @@ def test_the_weight_of_pictures_is_varied_where_there_are_both_tracks(tmp_path):
         candidates=tuple(replace(one, image=tmp_path / one.name) for one in OWL.candidates),
     )
     settings = replace(
-        SETTINGS, track="image+caption", scoring=Scoring(image_weight=1, caption_weight=3)
+        SETTINGS, track="image+caption", scoring=Scoring.paper(image_weight=1, caption_weight=3)
     )
     made = rank([item], settings, llms=[explains("Idiomatic")], encoder=PictureEncoder())
     write_run(made, tmp_path / "run")
@@ -86,7 +88,7 @@ def test_the_weight_of_pictures_is_varied_where_there_are_both_tracks(tmp_path):
     points = shares[~shares["own"]].set_index("value")["dcg"]
     assert len(points) == 11
     for share in (0.0, 1.0):
-        scoring = Scoring(image_weight=share, caption_weight=1 - share)
+        scoring = Scoring.paper(image_weight=share, caption_weight=1 - share)
         expected = figures(replace(settings, scoring=scoring), [item], PictureEncoder())
         assert points[share] == pytest.approx(expected["dcg"])
     assert points[0.0] != points[1.0]

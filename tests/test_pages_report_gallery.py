@@ -45,8 +45,8 @@ def two_tracks(folder: Path) -> Item:
 def runs_of_every_kind(folder: Path) -> dict[str, Run]:
     words, pictures = WordEncoder(), PictureEncoder()
     item = two_tracks(folder)
-    plain = Scoring(image_weight=0.5)
-    soft = Scoring(gate="soft", contrast=1, standardise=True, texts=Settings().scoring.texts)
+    plain = Scoring.paper(image_weight=0.5)
+    soft = Scoring.paper(gate="soft", contrast=1, standardise=True, texts=Settings().scoring.texts)
     sequence = (Candidate("s1.png", caption="a desk"), Candidate("s2.png", caption="a clock late"))
     shown = replace(OWL, sentence="", sequence=sequence, expected_item="bird.png")
     votes = iter(["Idiomatic", "Literal", "Idiomatic", "Idiomatic", "Literal"])

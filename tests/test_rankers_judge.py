@@ -205,7 +205,7 @@ def test_several_models_and_rankers_count_alike_after_they_are_standardised():
 
 def test_embeddings_and_a_ranker_are_fused_and_each_is_recorded(tmp_path):
     worth = {c.caption or "": w for c, w in zip(OWL.candidates, (0.1, 0.5, 0.9), strict=True)}
-    both = settings("embeddings", "listwise", scoring=Scoring())
+    both = settings("embeddings", "listwise", scoring=Scoring.paper())
     run = rank([OWL], both, llms=[Judge(worth, sense="literal")], encoder=WordEncoder())
     write_run(run, tmp_path)
     table = pd.read_csv(tmp_path / "scores.csv")

@@ -50,7 +50,7 @@ def test_embeddings_beside_listwise_follow_the_sense_that_it_found():
     judge = Judge({c.caption or "": 0.5 for c in OWL.candidates}, sense="literal")
     run = rank(
         [OWL],
-        settings("listwise", "embeddings", scoring=Scoring()),
+        settings("listwise", "embeddings", scoring=Scoring.paper()),
         llms=[judge],
         encoder=WordEncoder(),
     )

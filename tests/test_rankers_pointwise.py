@@ -26,7 +26,7 @@ def test_pointwise_weighs_the_grades_by_the_sense(gate, first):
         return json.dumps(said)
 
     judge = Judge(dict.fromkeys(grades, 0.5), logprobs=False, spoil=answer)
-    scoring = Scoring(gate=gate)
+    scoring = Scoring.paper(gate=gate)
     run = rank(
         [item_of(list(grades))], settings("pointwise", votes=5, scoring=scoring), llms=[judge]
     )

@@ -13,7 +13,7 @@ from admire.rankers.scorer import ensemble, query_weights, rank_names, score, si
 from admire.senses.meaning import TEXTS
 from admire.senses.sense import Sense
 
-PAPER = Scoring()
+PAPER = Scoring.paper()
 
 
 @pytest.mark.parametrize(
@@ -24,19 +24,23 @@ PAPER = Scoring()
         (PAPER, Sense(None, 0.5), {"gloss": 0, "compound": 1}),
         # soft: 0.8 of the gloss, 0.2 of the compound, less half of 0.8 against literal pictures
         (
-            Scoring(gate="soft", contrast=0.5),
+            Scoring.paper(gate="soft", contrast=0.5),
             Sense("idiomatic", 0.8),
             {"gloss": 0.8, "compound": -0.2},
         ),
-        (Scoring(gate="hard", contrast=0.5), Sense("literal", 0.4), {"gloss": 0, "compound": 1}),
+        (
+            Scoring.paper(gate="hard", contrast=0.5),
+            Sense("literal", 0.4),
+            {"gloss": 0, "compound": 1},
+        ),
     ],
 )
 def test_the_sense_decides_what_gloss_and_compound_count(scoring, sense, expected):
     assert query_weights(scoring, sense, ("gloss", "compound")) == pytest.approx(expected)
 
 
-ALL = Scoring(contrast=0.5, texts=TEXTS)
-SOFT = Scoring(gate="soft", contrast=0.5, texts=TEXTS)
+ALL = Scoring.paper(contrast=0.5, texts=TEXTS)
+SOFT = Scoring.paper(gate="soft", contrast=0.5, texts=TEXTS)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +66,7 @@ SOFT = Scoring(gate="soft", contrast=0.5, texts=TEXTS)
         (SOFT, 0.6, ("literal", "literal_scene", "compound"), [0, 0, 1]),
         # Only some queries count; the compound stays what a literal use is compared with.
         (
-            Scoring(gate="soft", contrast=1, texts=("scene", "literal")),
+            Scoring.paper(gate="soft", contrast=1, texts=("scene", "literal")),
             0.6,
             ("gloss", "scene", "literal", "compound"),
             [0, 0.6, -0.6, 0.4],
@@ -88,7 +92,7 @@ def test_both_sides_of_a_score_worked_out_by_hand():
         "compound": -1,
     }
     cosines = {"caption": np.array([[0.5 + 0.1 * way, 0.5 - 0.1 * way] for way in likes.values()])}
-    scoring = Scoring(gate="soft", contrast=1, standardise=True, texts=TEXTS)
+    scoring = Scoring.paper(gate="soft", contrast=1, standardise=True, texts=TEXTS)
     weights = query_weights(scoring, Sense("idiomatic", 0.75), likes)
     found = score(cosines, [weights[role] for role in likes], scoring)
     # I = (1 + 1 - 1) / 3, L = (-1 + 1 - 1) / 3, C = -1: 3/4 (1/3 + 1/3) - 1/4 = 1/4
@@ -106,7 +110,7 @@ def test_the_default_score_is_the_papers_sum_of_cosines():
 
 def test_tracks_are_weighted():
     cosines = {"image": np.array([[0.1, 0.4]]), "caption": np.array([[0.5, 0.3]])}
-    scoring = Scoring(image_weight=2, caption_weight=10)
+    scoring = Scoring.paper(image_weight=2, caption_weight=10)
     assert score(cosines, [1.0], scoring) == pytest.approx([5.2, 3.8])
 
 
@@ -114,13 +118,13 @@ def test_standardising_makes_queries_of_different_spread_count_alike():
     # (0.2, 0.4) and (0.70, 0.72) both become (-1, 1): the mean is in the middle, the deviation
     # half the distance.
     cosines = {"caption": np.array([[0.2, 0.4], [0.70, 0.72]])}
-    assert score(cosines, [1.0, 0.5], Scoring(standardise=True)) == pytest.approx([-1.5, 1.5])
+    assert score(cosines, [1.0, 0.5], Scoring.paper(standardise=True)) == pytest.approx([-1.5, 1.5])
 
 
 def test_standardised_tracks_are_weighted():
     # image (0.8, 0, 0.4) becomes (√1.5, -√1.5, 0), caption (0, 0.6, 0.6) becomes (-√2, √½, √½)
     cosines = {"image": np.array([[0.8, 0, 0.4]]), "caption": np.array([[0, 0.6, 0.6]])}
-    scoring = Scoring(image_weight=2, caption_weight=0.5, standardise=True)
+    scoring = Scoring.paper(image_weight=2, caption_weight=0.5, standardise=True)
     expected = [2 * sqrt(1.5) - sqrt(2) / 2, -2 * sqrt(1.5) + sqrt(0.5) / 2, sqrt(0.5) / 2]
     assert score(cosines, [1.0], scoring) == pytest.approx(expected)
 
@@ -130,7 +134,7 @@ def test_standardised_tracks_may_lie_on_different_scales():
     rng = np.random.default_rng(0)
     image, caption = rng.normal(size=(2, 2, 5))
     image[:, 3] = np.nan
-    scoring = Scoring(image_weight=2, caption_weight=0.5, standardise=True)
+    scoring = Scoring.paper(image_weight=2, caption_weight=0.5, standardise=True)
     one = score({"image": image, "caption": caption}, [1.0, -0.5], scoring)
     clip, e5 = 0.2 + 0.03 * image, 0.8 + 0.01 * caption
     assert score({"image": clip, "caption": e5}, [1.0, -0.5], scoring) == pytest.approx(one)
@@ -138,7 +142,7 @@ def test_standardised_tracks_may_lie_on_different_scales():
 
 def test_a_track_of_no_weight_does_not_count():
     image, caption = np.array([[0.1, np.nan, 0.5]]), np.array([[0.3, 0.2, 0.1]])
-    scoring = Scoring(image_weight=0)
+    scoring = Scoring.paper(image_weight=0)
     both = score({"image": image, "caption": caption}, [1.0], scoring)
     assert both == pytest.approx(score({"caption": caption}, [1.0], scoring))
 
@@ -146,14 +150,14 @@ def test_a_track_of_no_weight_does_not_count():
 @pytest.mark.parametrize("standardise", [False, True])
 def test_a_track_that_no_candidate_has_does_not_count(standardise):
     nothing, caption = np.full((1, 3), np.nan), np.array([[0.3, 0.2, 0.1]])
-    scoring = Scoring(standardise=standardise)
+    scoring = Scoring.paper(standardise=standardise)
     both = score({"image": nothing, "caption": caption}, [1.0], scoring)
     assert both == pytest.approx(score({"caption": caption}, [1.0], scoring))
 
 
 def test_equal_cosines_standardise_to_zero_and_not_to_a_division_by_it():
     cosines = {"caption": np.array([[0.3, 0.3, 0.3]])}
-    assert score(cosines, [1.0], Scoring(standardise=True)) == pytest.approx([0, 0, 0])
+    assert score(cosines, [1.0], Scoring.paper(standardise=True)) == pytest.approx([0, 0, 0])
 
 
 @pytest.mark.parametrize("standardise", [False, True])
@@ -162,7 +166,7 @@ def test_a_candidate_without_an_image_is_neither_favoured_nor_punished(standardi
         "image": np.array([[0.1, np.nan, 0.5]]),
         "caption": np.array([[0.3, 0.3, 0.3]]),
     }
-    low, missing, high = score(cosines, [1.0], Scoring(standardise=standardise))
+    low, missing, high = score(cosines, [1.0], Scoring.paper(standardise=standardise))
     assert low < missing < high
     assert missing == pytest.approx((low + high) / 2)
 

@@ -45,7 +45,7 @@ def test_replies_that_are_kept_tell_what_the_others_will_take(served: StrictServ
 
 
 def test_what_depends_on_replies_is_counted_at_most(served: StrictServer):
-    settings = Settings(llms=("openai:gpt-4o",), meanings="gloss", scoring=Scoring())
+    settings = Settings(llms=("openai:gpt-4o",), meanings="gloss", scoring=Scoring.paper())
     senses, meanings = plan(ITEMS, settings)
     assert (senses.questions, senses.at_most) == (20, False)
     assert (meanings.questions, meanings.at_most) == (4, True)

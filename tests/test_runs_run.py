@@ -57,7 +57,7 @@ def test_a_sequence_is_a_query_beside_the_meaning_of_the_sense_that_it_shows():
         (prediction,) = run.predictions()
         assert (prediction.expected_item, prediction.sentence_type) == (best, None)
 
-    settings = Settings(sense="vote", scoring=Scoring(standardise=True))
+    settings = Settings(sense="vote", scoring=Scoring.paper(standardise=True))
     chat = explains("Idiomatic", '{"definitions": ["awake late"]}')
     (ranking,) = rank([SHOWN], settings, llms=[chat], encoder=WordEncoder()).rankings
     assert ranking.order[0] == "late.png"
@@ -110,7 +110,7 @@ def test_a_literal_sense_asks_for_no_gloss_with_a_hard_gate_and_for_one_with_a_s
         chat = says("Literal")
         rank(
             [OWL],
-            Settings(sense="vote", meanings="gloss", scoring=Scoring(gate=gate)),
+            Settings(sense="vote", meanings="gloss", scoring=Scoring.paper(gate=gate)),
             llms=[chat],
             encoder=WordEncoder(),
         )
@@ -119,7 +119,7 @@ def test_a_literal_sense_asks_for_no_gloss_with_a_hard_gate_and_for_one_with_a_s
 
 def test_votes_are_asked_for_as_often_as_set():
     chat = says("Literal")
-    settings = Settings(sense="vote", meanings="gloss", votes=3, scoring=Scoring())
+    settings = Settings(sense="vote", meanings="gloss", votes=3, scoring=Scoring.paper())
     run = rank([OWL], settings, llms=[chat], encoder=WordEncoder())
     assert run.rankings[0].interpretations[0].sense.literal == 3
 
@@ -143,7 +143,7 @@ def test_baselines_ask_no_model(query, best):
 
 
 def test_given_senses_are_taken_as_they_are_and_missing_ones_refused():
-    settings = Settings(sense="given", meanings="gloss", scoring=Scoring())
+    settings = Settings(sense="given", meanings="gloss", scoring=Scoring.paper())
     known = Item(OWL.compound, OWL.sentence, candidates=OWL.candidates, sentence_type="literal")
     run = rank([known], settings, llms=[says("Idiomatic")], encoder=WordEncoder())
     assert run.rankings[0].predicted_type == "literal"
@@ -178,7 +178,7 @@ def test_images_and_captions_count_as_far_as_the_encoder_reads_them(tmp_path, ca
     by_caption = rank([item], PAPER, llms=[says("Literal")], encoder=WordEncoder())
     assert by_caption.rankings[0].order[0] == "person.png"
     assert caplog.text.count("captions alone decide") == 1
-    images = Settings(sense="vote", meanings="gloss", track="image", scoring=Scoring())
+    images = Settings(sense="vote", meanings="gloss", track="image", scoring=Scoring.paper())
     by_image = rank([item], images, llms=[says("Literal")], encoder=PictureEncoder())
     assert by_image.rankings[0].order[0] == "bird.png"
     both = rank([item], PAPER, llms=[says("Idiomatic")], encoder=PictureEncoder())
@@ -334,7 +334,7 @@ def item(*candidates: str, compound: str = "night owl") -> Item:
 
 
 PAIRS = item("aA", "bB", "cC")
-WEIGHTED = Scoring(image_weight=2, caption_weight=0.5, contrast=0.5, standardise=True)
+WEIGHTED = Scoring.paper(image_weight=2, caption_weight=0.5, contrast=0.5, standardise=True)
 BASELINE = Settings(query="compound")
 
 
@@ -387,7 +387,7 @@ def test_images_and_captions_are_compared_by_encoders_of_their_own(opened, by_na
 
 
 def test_one_encoder_weighs_the_plain_cosines_of_images_and_captions():
-    scoring = Scoring(image_weight=2, caption_weight=0.5)
+    scoring = Scoring.paper(image_weight=2, caption_weight=0.5)
     settings = Settings(sense="vote", meanings="gloss", scoring=scoring)
     run = rank([PAIRS], settings, llms=[says("Idiomatic", "late person")], encoder=one_space())
     # gloss: 2 · (0, 0.8, 0.4) + 0.5 · (0.6, 0.6, 0)
@@ -398,7 +398,7 @@ def test_one_encoder_weighs_the_plain_cosines_of_images_and_captions():
 
 
 def test_plain_sums_need_one_encoder_of_images_and_captions(opened):
-    plain = Settings(query="compound", encoder="eyes", scoring=Scoring())
+    plain = Settings(query="compound", encoder="eyes", scoring=Scoring.paper())
     with pytest.raises(UserError, match=r"encoders of their own.*Standardise them"):
         rank([PAIRS], plain, caption_encoder=reader())
     # of one encoder, opened twice
@@ -476,7 +476,7 @@ def test_a_caption_encoder_does_not_make_a_blind_one_see():
 
 def test_candidates_may_lack_an_image_or_a_caption(tmp_path):
     ranked = [item("aA", "-B", "c-"), item("-A", "-C"), item("a-", "b-")]
-    scoring = Scoring(image_weight=2, caption_weight=0.5, standardise=True)
+    scoring = Scoring.paper(image_weight=2, caption_weight=0.5, standardise=True)
     settings = Settings(sense="vote", meanings="gloss", scoring=scoring)
     run = rank(ranked, settings, llms=[says("Literal")], encoder=eyes(), caption_encoder=reader())
     # Images a and c, captions A and B: 1 and -1 each; what is not there adds nothing.
@@ -527,7 +527,7 @@ def test_where_some_captions_are_missing_pictures_count_half(embedded, caplog):
     assert "1 of 3 candidates have no caption" in caplog.text
     assert "count half as much as captions" in caplog.text
     # A weight of the user's own is halved, not replaced.
-    heavy = Settings(query="compound", scoring=Scoring(image_weight=4, standardise=True))
+    heavy = Settings(query="compound", scoring=Scoring.paper(image_weight=4, standardise=True))
     assert rank([mixed], heavy).rankings[0].scores[0] == pytest.approx(2 * sqrt(1.5), abs=1e-5)
 
 

@@ -221,7 +221,7 @@ def runs(tmp_path: Path) -> list[Path]:
     items = [replace(OWL, sentence_type="idiomatic"), CORUJA]
     write_run(rank(items, Settings(query="compound"), encoder=WordEncoder()), folders[0])
     chat = says("Idiomatic", "A person awake late, uma pessoa.")
-    settings = Settings(llms=("a", "b"), sense="vote", meanings="gloss", scoring=Scoring())
+    settings = Settings(llms=("a", "b"), sense="vote", meanings="gloss", scoring=Scoring.paper())
     write_run(rank(items, settings, llms=[chat, chat], encoder=WordEncoder()), folders[1])
     return folders
 

@@ -49,7 +49,7 @@ def owl(k: int) -> Item:
 @pytest.fixture
 def folder(tmp_path):
     chat = ScriptedChat(lambda p: "Idiomatic" if "or literally" in p else "A person awake late.")
-    settings = Settings(sense="vote", meanings="gloss", scoring=Scoring())
+    settings = Settings(sense="vote", meanings="gloss", scoring=Scoring.paper())
     run = rank([owl(k) for k in range(4)], settings, llms=[chat], encoder=WordEncoder())
     write_run(run, tmp_path / "run")
     return run, tmp_path / "run"
@@ -58,7 +58,7 @@ def folder(tmp_path):
 def test_the_runs_own_scoring_gives_the_runs_own_orders(folder):
     run, path = folder
     items, parts, _ = read_cosines(path)
-    assert [rescore(part, Scoring()) for part in parts] == [r.order for r in run.rankings]
+    assert [rescore(part, Scoring.paper()) for part in parts] == [r.order for r in run.rankings]
     assert [item.expected_order for item in items] == [r.item.expected_order for r in run.rankings]
 
 
@@ -76,7 +76,7 @@ def test_an_item_has_no_say_in_how_it_is_scored(folder):
     """One item wants what the others do not: held out, it gets what the others want."""
     _, path = folder
     items, parts, _ = read_cosines(path)
-    by_gloss, by_compound = Scoring(), Scoring(contrast=-2.0)
+    by_gloss, by_compound = Scoring.paper(), Scoring.paper(contrast=-2.0)
     assert rescore(parts[0], by_gloss)[0] == "person"
     assert rescore(parts[0], by_compound)[0] == "bird"
     odd = replace(items[0], expected_order=("bird", "person", "bike"))
@@ -94,12 +94,12 @@ def test_a_compounds_items_are_held_out_together(folder):
     scored, best = cross_validate_scoring(
         [odd, odd, odd, *items[1:3]],
         [parts[0], parts[0], parts[0], *parts[1:3]],
-        (Scoring(contrast=-2.0), Scoring()),
+        (Scoring.paper(contrast=-2.0), Scoring.paper()),
         folds=3,
         repeats=3,
     )
     assert scored["top1"].tolist()[:3] == pytest.approx([0, 0, 0])
-    assert best == Scoring(contrast=-2.0)
+    assert best == Scoring.paper(contrast=-2.0)
 
 
 def test_the_same_seed_deals_the_same_folds(folder):
@@ -136,7 +136,7 @@ def test_a_baseline_run_has_no_models_to_tune(tmp_path):
 
 def test_one_track_has_twelve_scorings_and_the_papers_goes_first():
     tried = scorings()
-    assert tried[0] == Scoring()
+    assert tried[0] == Scoring.paper()
     assert len(tried) == len(set(tried)) == 12
     assert {(s.gate, s.contrast, s.standardise) for s in tried} == {
         (gate, contrast, standardise)
@@ -149,7 +149,7 @@ def test_one_track_has_twelve_scorings_and_the_papers_goes_first():
 
 def test_with_two_tracks_each_scoring_is_tried_with_all_weights():
     tried = scorings(2)
-    assert tried[0] == Scoring()
+    assert tried[0] == Scoring.paper()
     assert set(scorings()) <= set(tried)
     expected = {
         replace(scoring, image_weight=image, caption_weight=caption)
@@ -163,7 +163,7 @@ def test_with_two_tracks_each_scoring_is_tried_with_all_weights():
 
 def test_with_two_encoders_no_plain_sum_is_tried():
     tried = scorings(2, 2)
-    assert tried[0] == Scoring(standardise=True)
+    assert tried[0] == Scoring.paper(standardise=True)
     assert len(tried) == 30
     assert set(tried) == {scoring for scoring in scorings(2) if scoring.standardise}
 
@@ -224,7 +224,7 @@ def pictured_run(folder: Path, track: Track | None, scoring: Scoring, encoders: 
 
 
 # Of a hard gate's run the glosses of literal items are not known, so the soft one is recorded.
-RECORDED = Scoring(gate="soft", standardise=True)
+RECORDED = Scoring.paper(gate="soft", standardise=True)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def described_run(folder: Path, scoring: Scoring) -> Run:
 
 
 def test_a_run_that_describes_both_senses_can_be_rescored_by_all_of_its_queries(tmp_path):
-    write_run(described_run(tmp_path, Scoring()), tmp_path / "run")
+    write_run(described_run(tmp_path, Scoring.paper()), tmp_path / "run")
     _, parts, _ = read_cosines(tmp_path / "run")
     assert sides(parts) == (("gloss", "compound"), TEXTS)
     assert gates(parts) == ("hard", "soft")
@@ -278,7 +278,7 @@ def test_a_run_that_describes_both_senses_can_be_rescored_by_all_of_its_queries(
     orders = set()
     for scoring in [
         *tried[::17],
-        Scoring(contrast=1, texts=("scene", "literal2", "literal_scene")),
+        Scoring.paper(contrast=1, texts=("scene", "literal2", "literal_scene")),
     ]:
         run = described_run(tmp_path, scoring)
         rescored = [rescore(part, scoring) for part in parts]
@@ -363,7 +363,7 @@ def test_tune_prints_options_that_give_what_it_promises(
 def test_a_run_without_glosses_of_literal_uses_tells_nothing_of_the_soft_gate(
     tmp_path, tune, read_options
 ):
-    write_run(pictured_run(tmp_path, None, Scoring()), tmp_path / "run")
+    write_run(pictured_run(tmp_path, None, Scoring.paper()), tmp_path / "run")
     _, parts, _ = read_cosines(tmp_path / "run")
     assert gates(parts) == ("hard",)
     assert {scoring.gate for scoring in scorings(2, 1, gates(parts))} == {"hard"}
@@ -421,7 +421,7 @@ def two_runs(tmp_path: Path) -> list[Path]:
                 return "Idiomatic"
             return next(gloss for compound, gloss in said.items() if compound in prompt)
 
-        settings = Settings(sense="vote", votes=1, meanings="gloss", scoring=Scoring())
+        settings = Settings(sense="vote", votes=1, meanings="gloss", scoring=Scoring.paper())
         items = [replace(owl(k), candidates=CANDIDATES) for k in range(5)]
         write_run(rank(items, settings, llms=[ScriptedChat(answer)], encoder=WordEncoder()), folder)
     return folders

@@ -399,7 +399,7 @@ def test_rank_follows_a_fine_tuned_detector_and_records_it(made):
         sense="detector",
         meanings="gloss",
         detector=str(folder),
-        scoring=Scoring(),
+        scoring=Scoring.paper(),
     )
     ranked = rank(items, settings, llms=[chat], encoder=WordEncoder())
     assert [r.predicted_type for r in ranked.rankings] == [item.sentence_type for item in items]

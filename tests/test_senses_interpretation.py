@@ -33,7 +33,9 @@ def test_a_sense_that_no_chat_model_decides_is_decided_once(monkeypatch):
     monkeypatch.setattr(
         "admire.runs.run.open_detector", lambda path: opened.append(path) or detector
     )
-    settings = Settings(sense="detector", detector="mine.json", meanings="gloss", scoring=Scoring())
+    settings = Settings(
+        sense="detector", detector="mine.json", meanings="gloss", scoring=Scoring.paper()
+    )
     run = rank([OWL, OWL], settings, llms=[says("Idiomatic")] * 3, encoder=WordEncoder())
     assert detector.asked == [2]
     assert opened == ["mine.json"]
@@ -81,6 +83,7 @@ def asked(chat: ScriptedChat) -> list[str]:
 
 
 def read(*items: Item, chat: ScriptedChat, **options) -> list[Interpretation]:
+    options = {"meanings": "gloss"} | options
     (found,) = interpret(items, [chat], Prompts(), sense="vote", votes=1, **options)
     return found
 

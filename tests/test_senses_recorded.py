@@ -261,7 +261,7 @@ def test_a_run_ranked_again_from_its_own_replies_is_the_same(tmp_path):
     answer = first.answer
     first.answer = lambda prompt: next(votes) if "or literally" in prompt else answer(prompt)
     items = [replace(OWL, sentence_type="idiomatic"), HOOTED]
-    for scoring in (Settings().scoring, Scoring(gate="soft")):
+    for scoring in (Settings().scoring, Scoring.paper(gate="soft")):
         settings = Settings(sense="vote", votes=3, scoring=scoring)
         if scoring.gate == "hard":
             write_run(
@@ -302,7 +302,7 @@ def test_a_run_of_several_models_is_not_one_model(tmp_path):
 
 
 def test_a_run_of_glosses_gives_glosses_and_says_what_it_lacks(tmp_path, caplog):
-    settings = Settings(sense="vote", votes=1, meanings="gloss", scoring=Scoring())
+    settings = Settings(sense="vote", votes=1, meanings="gloss", scoring=Scoring.paper())
     chat = explains("Idiomatic", "Idiomatic", "A person awake late.")
     chat.answer = lambda p: hear(p) if "or literally" in p else "A person awake late."
     items = [OWL, HOOTED]

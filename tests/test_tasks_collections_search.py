@@ -14,7 +14,7 @@ import admire
 from admire.base.errors import UserError
 from admire.data.items import Candidate, Item
 from admire.rankers.scorer import Scoring
-from admire.rankers.settings import OURS, Settings
+from admire.rankers.settings import Settings
 from admire.tasks.collections import (
     SearchSettings,
     index_texts,
@@ -61,7 +61,7 @@ def test_a_search_answers_in_the_sense_that_is_meant(file, text, sense, best):
 def test_a_search_is_rank_with_the_texts_as_candidates(file):
     found = search_index(IDIOMATIC, "night owl", file, SearchSettings(contrast=0.5), **toys())
     item = Item("night owl", IDIOMATIC, "en", candidates=tuple(read_texts(file)))
-    scoring = Scoring(gate="soft", contrast=0.5, standardise=True)
+    scoring = Scoring.paper(gate="soft", contrast=0.5, standardise=True)
     (peer,) = admire.rank(
         [item],
         Settings(track="caption", scoring=scoring),
@@ -112,7 +112,7 @@ def test_pictures_are_found_as_rank_would_order_them(pictures, tmp_path, sense, 
     )
     (peer,) = admire.rank(
         [Item("night owl", "My sister is a night owl.", "en", candidates=candidates)],
-        Settings(scoring=replace(OURS, **changes)),
+        Settings(scoring=replace(Scoring(), **changes)),
         llms=[explains(sense)],
         encoder=PictureEncoder(),
     ).rankings
@@ -128,10 +128,10 @@ def test_what_sight_sees_counts_half_beside_captions():
         index = Index({"name": name}, known, [], Exact([]))
         return SearchSettings(**changes).scoring_for(index)
 
-    assert scoring("sight", "image", "caption") == replace(OURS, image_weight=0.5)
+    assert scoring("sight", "image", "caption") == replace(Scoring(), image_weight=0.5)
     assert scoring("sight", "image", "caption", image_weight=2.0).image_weight == 2
-    assert scoring("sight", "image") == scoring("mclip:x", "image", "caption") == OURS
-    assert scoring("e5", "caption") == Scoring(gate="soft", standardise=True)
+    assert scoring("sight", "image") == scoring("mclip:x", "image", "caption") == Scoring()
+    assert scoring("e5", "caption") == Scoring.paper(gate="soft", standardise=True)
 
 
 @pytest.mark.parametrize(("query", "best"), [("compound", "c"), ("sentence", "c")])

@@ -87,7 +87,7 @@ def test_by_meaning_a_chat_model_or_the_data_tells_the_senses(data, sense, first
         for usage in usages
     ]
     assert usages[0] == first
-    scoring = Scoring(gate="soft", contrast=0.5, standardise=True)
+    scoring = Scoring.paper(gate="soft", contrast=0.5, standardise=True)
     assert_scores(found, by_meaning(split, WordEncoder(), readings, scoring), split)
     assert (
         found.record | {"llm": "embedded", "sense": sense, "contrast": 0.5, "lang": "en"}

@@ -261,12 +261,12 @@ def silent(prompt: str) -> str:
 @pytest.mark.parametrize(
     "scoring",
     [
-        Scoring(gate="soft", standardise=True),
-        Scoring(gate="soft", contrast=1.0, standardise=True),
-        Scoring(gate="soft", contrast=0.5),
-        Scoring(gate="hard", contrast=0.5, standardise=True),
-        Scoring(),
-        Scoring(caption_weight=2.0),
+        Scoring.paper(gate="soft", standardise=True),
+        Scoring.paper(gate="soft", contrast=1.0, standardise=True),
+        Scoring.paper(gate="soft", contrast=0.5),
+        Scoring.paper(gate="hard", contrast=0.5, standardise=True),
+        Scoring.paper(),
+        Scoring.paper(caption_weight=2.0),
     ],
     ids=str,
 )
@@ -283,7 +283,9 @@ def test_by_meaning_is_rank_with_the_documents_as_candidates(chat, scoring):
         encoder=WordEncoder(),
     ).rankings
     glosses = "all" if scoring.gate == "soft" else "idiomatic"
-    (readings,) = interpret(items, [ScriptedChat(chat())], Prompts(), glosses=glosses)
+    (readings,) = interpret(
+        items, [ScriptedChat(chat())], Prompts(), meanings="gloss", glosses=glosses
+    )
     found = by_meaning(OWLS, WordEncoder(), readings, scoring)
     assert found.shape == (2, 6)
     np.testing.assert_allclose(found, [peer.scores for peer in peers], atol=1e-9)
@@ -295,7 +297,7 @@ def test_by_meaning_is_rank_with_the_documents_as_candidates(chat, scoring):
 
 def test_without_a_gloss_documents_are_compared_with_the_pie_alone():
     readings = [Interpretation("toy", Sense("idiomatic", 0.9))] * 2
-    found = by_meaning(OWLS, WordEncoder(), readings, Scoring(gate="soft", contrast=1.0))
+    found = by_meaning(OWLS, WordEncoder(), readings, Scoring.paper(gate="soft", contrast=1.0))
     np.testing.assert_allclose(found, bags(["night owl"] * 2) @ bags(SENTENCES).T, atol=1e-12)
 
 
@@ -304,7 +306,7 @@ def test_a_probability_weighs_the_gloss_against_the_pie():
         Interpretation("toy", Sense("idiomatic", 0.75), Meaning(("she codes",))),
         Interpretation("toy", Sense("literal", 0.25), Meaning(("she codes",))),
     ]
-    found = by_meaning(OWLS, WordEncoder(), readings, Scoring(gate="soft"))
+    found = by_meaning(OWLS, WordEncoder(), readings, Scoring.paper(gate="soft"))
     gloss, pie = bags(["she codes", "night owl"]) @ bags(SENTENCES).T
     np.testing.assert_allclose(
         found, [0.75 * gloss + 0.25 * pie, 0.25 * gloss + 0.75 * pie], atol=1e-12

@@ -74,7 +74,7 @@ OWL = Item(
     ),
     expected_order=("person.png", "bird.png", "bike.png"),
 )
-PAPER = Settings(llms=(), sense="vote", meanings="gloss", scoring=Scoring())
+PAPER = Settings(llms=(), sense="vote", meanings="gloss", scoring=Scoring.paper())
 
 
 def says(sense: str, gloss: str = "A person who is awake late."):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from admire.base.choices import Fusion, Gate
 from admire.base.schema import Weight, settings
 from admire.data.items import Candidate
 from admire.models.encoders import Vectors
-from admire.senses.meaning import IDIOMATIC, LITERAL, TextRole
+from admire.senses.meaning import IDIOMATIC, LITERAL, TEXTS, TextRole
 from admire.senses.sense import Sense
 
 Vector = npt.NDArray[np.float32]
@@ -35,8 +36,7 @@ class Scoring:
     tell what not to look for where the idiomatic one is meant. In Subtask B the likeness to the
     sequence, by the mean vector of its pictures or captions, is added to that.
 
-    The defaults are the UoR-NCL paper's: the query is the gloss where the sense is idiomatic and
-    the compound where it is literal, and the cosines to image and caption are added (section 2.2).
+    The defaults are what :class:`admire.Settings` has; :meth:`paper` is the UoR-NCL paper's.
 
     Attributes:
         image_weight, caption_weight: what a track's cosines are multiplied by before the sum.
@@ -54,9 +54,23 @@ class Scoring:
     image_weight: Weight = 1.0
     caption_weight: Weight = 1.0
     gate: Gate = "hard"
-    contrast: float = 0.0
-    standardise: bool = False
-    texts: tuple[TextRole, ...] = ("gloss", "compound")
+    contrast: float = 1.0
+    standardise: bool = True
+    texts: tuple[TextRole, ...] = TEXTS
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Scoring:
+        """The UoR-NCL paper's scoring, or one that differs from it in some attributes.
+
+        The query is the gloss where the sense is idiomatic and the compound where it is literal,
+        and the cosines to image and caption are added (section 2.2).
+        """
+        formula: dict[str, Any] = {
+            "contrast": 0.0,
+            "standardise": False,
+            "texts": ("gloss", "compound"),
+        }
+        return cls(**formula | changes)
 
 
 def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dict[str, float]:
@@ -105,8 +119,8 @@ def similarities(
 def score(cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scoring) -> Scores:
     """One score a candidate, shape (candidates,): the weighted sum over tracks and queries.
 
-    ``cosines`` holds (queries, candidates) by track and ``weights`` one number a query. With the
-    default :class:`Scoring` and both tracks this is r = s(query, image) + s(query, caption), the
+    ``cosines`` holds (queries, candidates) by track and ``weights`` one number a query. With
+    :meth:`Scoring.paper` and both tracks this is r = s(query, image) + s(query, caption), the
     paper's section 2.2. What a candidate lacks adds nothing to a standardised sum, where 0 is the
     mean; a plain sum takes the mean of the item's other candidates for it.
     """

@@ -21,9 +21,6 @@ from admire.base.errors import UserError
 from admire.base.schema import Count, Positive, Seed, settings
 from admire.models.llm.chat import IMAGE_SIDE
 from admire.rankers.scorer import Scoring
-from admire.senses.meaning import TEXTS
-
-OURS = Scoring(contrast=1.0, standardise=True, texts=TEXTS)
 
 
 @settings(frozen=True)
@@ -72,7 +69,7 @@ class Settings:
     abstain_below: Annotated[float, Field(gt=0.5, le=1)] | None = None
     meanings: Meanings = "both"
     track: Track | None = None
-    scoring: Scoring = OURS
+    scoring: Scoring = Scoring()
     head: str | Path | None = None
     prompts: str | Path | None = None
     detector: str | Path | None = None
@@ -118,7 +115,7 @@ PROFILES: dict[ProfileName, Settings] = {
         encoder="mclip:XLM-Roberta-Large-Vit-B-32",
         meanings="gloss",
         track="image",
-        scoring=Scoring(),
+        scoring=Scoring.paper(),
     ),
     "vision": Settings(llms=("openai:gpt-6.1-sol",), rankers=("listwise", "embeddings")),
     "vision-local": Settings(

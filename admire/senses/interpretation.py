@@ -83,7 +83,7 @@ def interpret(
     votes: int = 5,
     seed: int = 0,
     detector: Detector | None = None,
-    meanings: Meanings = "gloss",
+    meanings: Meanings = "both",
     glosses: Glosses = "idiomatic",
     known: Mapping[str, Sequence[Sense]] | None = None,
 ) -> list[list[Interpretation]]:
@@ -151,7 +151,7 @@ def true_queries(
     Raises:
         UserError: an item's type is not given, or the model cannot be asked.
     """
-    (readings,) = interpret(items, [llm], prompts, sense="given", seed=seed)
+    (readings,) = interpret(items, [llm], prompts, sense="given", seed=seed, meanings="gloss")
     return [reading.gloss or item.phrase for item, reading in zip(items, readings, strict=True)]
 
 

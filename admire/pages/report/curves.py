@@ -74,7 +74,7 @@ def tuning_table(folder: Path) -> pd.DataFrame | None:
     try:
         items, parts, _ = read_cosines(folder)
         said = read_record(folder)["settings"]["scoring"]
-        own = Scoring(**said | {"texts": tuple(said.get("texts", Scoring().texts))})
+        own = Scoring(**said | {"texts": tuple(said["texts"])})
     except (UserError, KeyError, TypeError):
         return None
     if any(item.expected_order is None for item in items):

@@ -256,7 +256,7 @@ def _of_texts(
     settings: Mapping[str, Any],
 ) -> list[Part]:
     """What each text adds by track, from the cosines of one chat model's texts or a baseline's."""
-    scoring = Scoring(**settings["scoring"] | {"texts": tuple(_texts(settings["scoring"]))})
+    scoring = Scoring(**settings["scoring"] | {"texts": tuple(settings["scoring"]["texts"])})
     roles = [r for r in ROLES if any(f"{t}_{r}" in row for t in TRACKS for row in rows)]
     cosines = {
         track: np.array([[row.get(f"{track}_{role}", np.nan) for row in rows] for role in roles])
@@ -274,10 +274,6 @@ def _of_texts(
         for k, role in enumerate(roles)
         if weights.get(role)
     ]
-
-
-def _texts(scoring: Mapping[str, Any]) -> Sequence[str]:
-    return scoring.get("texts") or Scoring().texts  # older runs have none, and compared these
 
 
 def _mean(models: Sequence[Sequence[Part]]) -> list[Part]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from admire.base.choices import QueryText
+from admire.base.choices import Meanings, QueryText
 from admire.base.errors import UserError
 from admire.base.schema import Count, Weight, settings
 from admire.data.items import Candidate, Item
@@ -14,7 +14,6 @@ from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
 from admire.rankers.embeddings import PICTURES_BESIDE_CAPTIONS
 from admire.rankers.scorer import Scoring, query_weights
-from admire.rankers.settings import OURS
 from admire.senses import Detector
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import TextRole
@@ -52,7 +51,7 @@ class SearchSettings(QuerySettings):
         """How similarities become a score: as in rank where there are pictures."""
         scoring = self.scoring
         if index.pictures:
-            scoring = OURS
+            scoring = Scoring()
             if index.encoder["name"] == "sight" and "caption" in index.moments:
                 scoring = replace(scoring, image_weight=PICTURES_BESIDE_CAPTIONS)
         changes = {
@@ -123,7 +122,8 @@ def search_index(
     if settings.query == "meaning":
         item = Item(span, text, settings.lang)
         both = built.pictures or settings.texts is not None
-        (reading,) = understand([item], settings, llm, detector, "both" if both else "gloss")
+        meanings: Meanings = "both" if both else "gloss"
+        (reading,) = understand([item], settings, llm, detector, meanings=meanings)
         if both:
             asked = {"compound": span} | reading.texts()
         else:

@@ -43,7 +43,7 @@ class QuerySettings:
     @property
     def scoring(self) -> Scoring:
         """How the similarities to gloss and expression become a score."""
-        return Scoring(gate="soft", contrast=self.contrast or 0.0, standardise=True)
+        return Scoring.paper(gate="soft", contrast=self.contrast or 0.0, standardise=True)
 
 
 def understand(
@@ -51,14 +51,15 @@ def understand(
     settings: QuerySettings,
     llm: ChatModel | None = None,
     detector: Detector | None = None,
-    meanings: Meanings = "gloss",
+    *,
+    meanings: Meanings = "both",
 ) -> list[Interpretation]:
     """The sense and the gloss of each item; a gloss is asked for literal ones too.
 
     Args:
         llm: an open chat model in place of the one that the settings name.
         detector: an open detector in place of the built-in one.
-        meanings: what is asked for; with ``both``, the meanings of both senses.
+        meanings: what is asked for, see :data:`admire.base.choices.Meanings`.
 
     Raises:
         UserError: the model cannot be opened or asked.

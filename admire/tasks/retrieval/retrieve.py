@@ -136,7 +136,7 @@ def retrieve_split(
                 )
                 for query in split.queries
             ]
-            readings = understand(items, settings, llm)
+            readings = understand(items, settings, llm, meanings="gloss")
             similarities = retrievers.by_meaning(split, encoder, readings, settings.scoring)
             record |= {name: getattr(settings, name) for name in ("llm", "sense", "lang")}
             record["contrast"] = settings.scoring.contrast
