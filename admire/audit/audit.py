@@ -1,21 +1,23 @@
-"""What a set of items shares with other sets, repeats and lacks: whether its figures mean much."""
+"""What a set of items shares with other sets, repeats and lacks."""
 
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from admire.base.errors import UserError
 from admire.base.files import read_text
-from admire.data.items import Candidate, Item, SenseLabel
-from admire.data.overlap import KINDS, Digests, Kind, Part, alike, parts_of, picture_hashes
+from admire.data.items import Candidate, Item
+from admire.data.overlap import KINDS, Digests, alike, parts_of, picture_hashes
 from admire.scores.cards import SAW, check_saw
 from admire.scores.metrics import Evenness, evenness
 
@@ -23,172 +25,64 @@ if TYPE_CHECKING:
     from admire.audit.candidate_order import OrderCheck
 
 AUDIT = "audit.json"
-"""What an audit is called in the folder of a run."""
+"""An audit's file name in a run folder."""
 
 CARDS = ("head.json", "admire.json")
 """The cards in the folders of heads and of classifiers."""
 
-Relation = Literal["same", "opposite", "both"]
-"""Whether what is shared stands elsewhere in the same sense, in the opposite one, or in both."""
+NAME_LENGTH = 60
+"""Texts are named by so many of their first characters."""
 
-BEGINNING = 60
-"""So many characters of a text tell which one it is."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a part stands: the item's number in its set, from 1, and what it is called there."""
-
-    item: int
-    name: str
-
-
-@dataclass(frozen=True)
-class Match:
-    """A part that several places have.
-
-    Attributes:
-        name: the beginning of the text, or the picture's name, at the first place.
-        here: where it stands in the set.
-        there: where it stands in the other set; empty where that is known by digests alone, and
-            for what the set itself repeats.
-        sense: of the items there, beside those here; None where one is not known.
-    """
-
-    kind: Kind
-    name: str
-    here: tuple[Place, ...]
-    there: tuple[Place, ...] = ()
-    sense: Relation | None = None
-
-
-@dataclass(frozen=True)
-class Shared:
-    """How much of one kind is shared.
-
-    Attributes:
-        compared: how many different compounds, sentences, captions or pictures of the set were
-            looked for; 0 where the other set has none.
-        shared: how many of them the other set has, too.
-        items: how many items of the set have such.
-    """
-
-    compared: int
-    shared: int
-    items: int
-
-
-@dataclass(frozen=True)
-class Touched:
-    """An item that shares something.
-
-    Attributes:
-        item: its number, from 1.
-        parts: how many of its parts are shared, by kind.
-        there: the numbers of the other set's items that have them.
-        sense: of these, beside its own; None where one is not known.
-    """
-
-    item: int
-    compound: str
-    parts: dict[str, int]
-    there: tuple[int, ...]
-    sense: Relation | None
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """What the set shares with another one.
-
-    Attributes:
-        name: the other set's.
-        items: how many items that has; None where it is known by digests alone.
-        kinds: by kind, how much is shared.
-        touched: the items that share anything.
-        matches: all that is shared.
-        unread: why pictures of the other set could not be read, once for each reason.
-    """
-
-    name: str
-    items: int | None
-    kinds: dict[str, Shared]
-    touched: tuple[Touched, ...]
-    matches: tuple[Match, ...]
-    unread: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Lack:
-    """What some items lack.
-
-    Attributes:
-        what: what is missing.
-        count: how often.
-        of: of how many items or candidates.
-        items: the numbers of the items.
-        which: what is to be said of single ones: the missing file, say.
-    """
-
-    what: str
-    count: int
-    of: int
-    items: tuple[int, ...]
-    which: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Senses:
-    """How many items of a language are meant in each sense."""
-
-    language: str
-    items: int
-    idiomatic: int
-    literal: int
-    unknown: int
-
-
-@dataclass(frozen=True)
-class Length:
-    """How long something is: the number of items, words or candidates of each."""
-
-    what: str
-    least: int
-    median: float
-    most: int
+NAMELESS = re.compile(r"(candidate|sequence)\d+")
+"""What candidates are called if the file names no picture of them."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What is known of a set.
+    """What a set shares, repeats and lacks. Items are numbered from 1.
 
     Attributes:
-        against: what it shares with each other set.
-        compared: by kind, how many different ones it has.
-        repeated: what several of its items have.
-        doubled: captions and pictures that several candidates of one item have.
+        against: for each other set its ``name``; ``items``, how many it has (None where it is known
+            by digests alone); ``unread``, why pictures of it could not be read, each reason once;
+            and ``kinds``: by kind of part, how many different ones of this set were ``compared``
+            (0 where the other set has none), how many of these are ``shared``, and how many
+            ``items`` have one of those.
+        matches: what other sets have too, a row for each pair of parts: ``against``, ``kind``,
+            ``digest``, ``item``, ``compound``, ``name`` (the beginning of the text, or the
+            picture's name), ``other_item``, ``other_name`` and ``sense``: whether the other item
+            is meant in the ``same`` or the ``opposite`` sense, None if either is unknown. A set
+            that is known by digests alone has no ``other_item`` and no ``other_name``.
+        repeats: what the set has more than once, a row for each place: ``kind``, ``digest``,
+            ``item``, ``name``. Rows with the same kind and digest belong together.
+        different: by kind, how many different ones the set has.
+        lacks: for each check ``what`` may be missing, its ``count`` ``of`` how many, the numbers
+            of the ``items``, and ``which`` files or reasons there are to name.
+        senses: by ``language`` the ``items``, and how many are ``idiomatic``, ``literal`` and
+            ``unknown``.
+        lengths: ``least``, ``median`` and ``most`` words or candidates; ``what`` says of what.
         best: on which places in the file the best candidates by gold stand; None without gold.
-        order: whether the order in which candidates stand matters; None if that was left out.
+        order: whether the order of the candidates matters; None if that was left out.
     """
 
     items: int
-    against: tuple[Overlap, ...]
-    compared: dict[str, int]
-    repeated: tuple[Match, ...]
-    doubled: tuple[Match, ...]
-    lacks: tuple[Lack, ...]
-    senses: tuple[Senses, ...]
+    against: list[dict[str, Any]]
+    matches: pd.DataFrame
+    repeats: pd.DataFrame
+    different: dict[str, int]
+    lacks: list[dict[str, Any]]
+    senses: list[dict[str, Any]]
+    lengths: list[dict[str, Any]]
     best: Evenness | None
-    lengths: tuple[Length, ...]
     order: OrderCheck | None = None
 
-    def told(self, data: str = "") -> dict[str, Any]:
-        """The audit as JSON has it.
-
-        Args:
-            data: the file or folder of the set.
-        """
-        told: dict[str, Any] = json.loads(json.dumps({"data": data, **asdict(self)}))
-        return told
+    def as_json(self, data: str = "") -> dict[str, Any]:
+        """The audit as ``audit.json`` has it; ``data`` names the set's file or folder."""
+        values = {"data": data, **vars(self)}
+        for name in ("matches", "repeats"):
+            values[name] = json.loads(values[name].to_json(orient="records"))
+        for name in ("best", "order"):
+            values[name] = asdict(values[name]) if values[name] else None
+        return values
 
 
 def audit(
@@ -203,16 +97,30 @@ def audit(
     A picture that cannot be read is counted, not refused.
 
     Args:
-        against: by name other sets, or digests of what a head or detector saw.
+        against: by name other sets, or digests of what a head or detector was trained on.
         order: see :func:`admire.audit.candidate_order.check_order`.
         seed: of the simulation that judges places.
 
     Raises:
         UserError: the seed is negative.
     """
-    hashes, unread = _hashes(items)
-    parts = list(parts_of(items, hashes=hashes))
-    lacks = (*_lacks(items), _unreadable(items, unread))
+    parts, unread = _parts(items)
+    sets, matches = [], [_match(parts, parts[:0])]
+    for name, other in (against or {}).items():
+        there, reasons = _parts(other)
+        found = _match(parts, there).assign(against=name)
+        matches.append(found)
+        sets.append(
+            {
+                "name": name,
+                "items": None if isinstance(other, Mapping) else len(other),
+                "kinds": {
+                    kind: _counts(*(t[t["kind"] == kind] for t in (parts, there, found)))
+                    for kind in KINDS
+                },
+                "unread": list(dict.fromkeys(reasons.values())),
+            }
+        )
     places = [
         ([candidate.name for candidate in item.candidates].index(item.best), len(item.candidates))
         for item in items
@@ -220,115 +128,74 @@ def audit(
     ]
     return Audit(
         items=len(items),
-        against=tuple(
-            _overlap(name, items, parts, other) for name, other in (against or {}).items()
-        ),
-        compared={kind: len({p.digest for p in parts if p.kind == kind}) for kind in KINDS},
-        repeated=tuple(_repeated(parts, several_items=True)),
-        doubled=tuple(_repeated(parts, several_items=False)),
-        lacks=tuple(lack for lack in lacks if lack.of),
-        senses=tuple(_senses(items)),
+        against=sets,
+        matches=pd.concat(matches, ignore_index=True),
+        repeats=_repeats(parts),
+        different={kind: parts.loc[parts["kind"] == kind, "digest"].nunique() for kind in KINDS},
+        lacks=list(_lacks(items, unread)),
+        senses=list(_senses(items)),
+        lengths=list(_lengths(items)),
         best=evenness(places, seed=seed) if places else None,
-        lengths=tuple(_lengths(items)),
         order=order,
     )
 
 
-def _hashes(items: Iterable[Item]) -> tuple[dict[Path, str], dict[Path, str]]:
-    """The hashes of items' pictures and, by picture, why some have none."""
-    things = (one for item in items for one in (*item.candidates, *item.sequence))
-    return picture_hashes(one.image for one in things if one.image)
+COLUMNS = ["kind", "digest", "item", "compound", "name", "sense"]
+MATCH_COLUMNS = ["against", *COLUMNS[:5], "other_item", "other_name", "sense"]
+
+
+def _parts(items: Sequence[Item] | Digests) -> tuple[pd.DataFrame, dict[Path, str]]:
+    """A row for each part of items or each digest, and why pictures could not be read."""
+    if isinstance(items, Mapping):
+        listed = [(kind, digest) for kind in KINDS for digest in items.get(kind, ())]
+        return pd.DataFrame(listed, columns=COLUMNS[:2]).reindex(columns=COLUMNS), {}
+    hashes, unread = picture_hashes(one.image for _, one in _things(items) if one.image)
+    rows = []
+    for part in parts_of(items, hashes=hashes):
+        item, name = items[part.item], part.name
+        if part.kind != "picture":
+            name = textwrap.shorten(name, NAME_LENGTH, placeholder="…")
+        number, sense = part.item + 1, item.sentence_type
+        rows.append((part.kind, part.digest, number, item.compound, name, sense))
+    return pd.DataFrame(rows, columns=COLUMNS), unread
 
 
 # ---------------------------------------------------------------------------------- other sets
 
 
-def _overlap(
-    name: str, items: Sequence[Item], parts: Sequence[Part], other: Sequence[Item] | Digests
-) -> Overlap:
-    others: Sequence[Item] = () if isinstance(other, Mapping) else other
-    hashes, unread = _hashes(others)
-    known: dict[Kind, dict[str, list[Part]]] = {kind: {} for kind in KINDS}
-    for part in parts_of(others, hashes=hashes):
-        known[part.kind].setdefault(part.digest, []).append(part)
-    if isinstance(other, Mapping):
-        known = {kind: {digest: [] for digest in other.get(kind, ())} for kind in KINDS}
-    senses = [item.sentence_type for item in items]
-    other_senses = [item.sentence_type for item in others]
-    pictures = alike((p.digest for p in parts if p.kind == "picture"), known["picture"])
-    matches: list[Match] = []
-    touched: dict[int, tuple[Counter[str], set[int]]] = {}
-    for (kind, digest), here in _by_digest(parts).items():
-        found = pictures.get(digest, ()) if kind == "picture" else {digest} & known[kind].keys()
-        if not found:
-            continue
-        there = [part for one in found for part in known[kind][one]]
-        numbers = {part.item for part in here}
-        for number in numbers:
-            shared, partners = touched.setdefault(number, (Counter(), set()))
-            shared[kind] += 1
-            partners |= {part.item for part in there}
-        sense = _relation({senses[k] for k in numbers}, {other_senses[p.item] for p in there})
-        matches.append(Match(kind, _called(here[0]), _places(here), _places(there), sense))
-    return Overlap(
-        name,
-        None if isinstance(other, Mapping) else len(others),
-        {kind: _shared(kind, parts, matches, bool(known[kind])) for kind in KINDS},
-        tuple(
-            Touched(
-                number + 1,
-                items[number].compound,
-                dict(touched[number][0]),
-                tuple(sorted(k + 1 for k in touched[number][1])),
-                _relation({senses[number]}, {other_senses[k] for k in touched[number][1]}),
-            )
-            for number in sorted(touched)
-        ),
-        tuple(matches),
-        tuple(dict.fromkeys(unread.values())),
-    )
+def _match(parts: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
+    """The rows of :attr:`Audit.matches` for one other set, without its name."""
+    near = alike(*(table.loc[table["kind"] == "picture", "digest"] for table in (parts, there)))
+    same = [
+        near.get(digest, []) if kind == "picture" else [digest]
+        for kind, digest in zip(parts["kind"], parts["digest"], strict=True)
+    ]
+    others = there.rename(columns=lambda name: name if name == "kind" else f"other_{name}")
+    linked = parts.assign(against="", other_digest=pd.Series(same, parts.index, object))
+    found = linked.explode("other_digest").merge(others, on=["kind", "other_digest"])
+    known = found["sense"].notna() & found["other_sense"].notna()
+    relation = np.where(found["sense"] == found["other_sense"], "same", "opposite")
+    found["sense"] = pd.Series(relation, found.index, object).where(known, None)
+    found["other_item"] = found["other_item"].astype("Int64")
+    return found[MATCH_COLUMNS].drop_duplicates()
 
 
-def _relation(here: set[SenseLabel | None], there: set[SenseLabel | None]) -> Relation | None:
-    """How senses stand to each other; None where one is unknown, or there is none."""
-    if not here or not there or None in here | there:
-        return None
-    if len(here | there) == 1:
-        return "same"
-    return "both" if here & there else "opposite"
-
-
-def _shared(kind: Kind, parts: Iterable[Part], matches: Iterable[Match], there: bool) -> Shared:
-    of_kind = [match for match in matches if match.kind == kind]
-    items = {place.item for match in of_kind for place in match.here}
-    compared = {part.digest for part in parts if part.kind == kind and there}
-    return Shared(len(compared), len(of_kind), len(items))
-
-
-def _by_digest(parts: Iterable[Part]) -> dict[tuple[Kind, str], list[Part]]:
-    found: dict[tuple[Kind, str], list[Part]] = {}
-    for part in parts:
-        found.setdefault((part.kind, part.digest), []).append(part)
-    return found
-
-
-def _called(part: Part) -> str:
-    if part.kind == "picture":
-        return part.name
-    return textwrap.shorten(part.name, BEGINNING, placeholder="…")
-
-
-def _places(parts: Iterable[Part]) -> tuple[Place, ...]:
-    return tuple(Place(part.item + 1, _called(part)) for part in parts)
+def _counts(parts: pd.DataFrame, there: pd.DataFrame, found: pd.DataFrame) -> dict[str, int]:
+    """How many different parts of a kind were compared and shared, and how many items have one."""
+    return {
+        "compared": parts["digest"].nunique() if len(there) else 0,
+        "shared": found["digest"].nunique(),
+        "items": found["item"].nunique(),
+    }
 
 
 def read_saw(path: Path) -> Digests | None:
-    """The digests of what a head or detector was trained on, as its card has them.
+    """The digests of what a head or detector was trained on, as its card lists them.
 
     None where the path is neither the folder of a head or of a classifier, nor a JSON file.
 
     Raises:
-        UserError: the card is damaged, or was made before cards had digests.
+        UserError: the card is damaged, or has no list.
     """
     cards = [path / name for name in CARDS if (path / name).is_file()]
     if not cards and (path.is_dir() or path.suffix != ".json"):
@@ -336,19 +203,13 @@ def read_saw(path: Path) -> Digests | None:
     try:
         card: Any = json.loads(read_text(cards[0] if cards else path))
         card = card if cards else card["card"]
-        if SAW not in card:
-            raise UserError(
-                f"{path}: does not say what it was trained on, because it was made before this "
-                "was noted. Train it again.",
-                "against",
-            )
         check_saw(card)
         saw: Digests = card[SAW]
         return saw
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UserError(
-            f"{path}: is no head or detector that admire wrote, or its card is damaged. Train it "
-            "again.",
+            f"{path}: is not a head or detector that admire wrote, or its card does not list what "
+            "it was trained on. Train it again.",
             "against",
         ) from None
 
@@ -356,73 +217,56 @@ def read_saw(path: Path) -> Digests | None:
 # --------------------------------------------------------------------------------- in the set
 
 
-def _repeated(parts: Sequence[Part], *, several_items: bool) -> Iterator[Match]:
+def _repeats(parts: pd.DataFrame) -> pd.DataFrame:
     """What several items have, or several candidates of one item."""
-    hashes = list(dict.fromkeys(part.digest for part in parts if part.kind == "picture"))
-    first: dict[str, str] = {}  # the first picture that looks like it, for every picture
+    hashes = parts.loc[parts["kind"] == "picture", "digest"].unique()
+    first: dict[str, str] = {}  # by picture the first one that looks like it
     for one, near in alike(hashes, hashes).items():
         for other in near:
             first.setdefault(other, first.get(one, one))
-    same = [replace(part, digest=first.get(part.digest, part.digest)) for part in parts]
-    for (kind, _), there in _by_digest(same).items():
-        counts = Counter(part.item for part in there)
-        if several_items and len(counts) > 1:
-            yield Match(kind, _called(there[0]), _places(there))
-        elif not several_items:
-            for number, count in counts.items():
-                if count > 1:
-                    twice = [part for part in there if part.item == number]
-                    yield Match(kind, _called(twice[0]), _places(twice))
+    same = parts.assign(digest=[first.get(digest, digest) for digest in parts["digest"]])
+    repeated = same[same.duplicated(["kind", "digest"], keep=False)]
+    return repeated[["kind", "digest", "item", "name"]].reset_index(drop=True)
 
 
-def _lacks(items: Sequence[Item]) -> Iterator[Lack]:
-    checks: tuple[tuple[str, Callable[[Item], object]], ...] = (
-        ("a sentence or sequence", lambda item: item.sentence.strip() or item.sequence),
-        ("a sense", lambda item: item.sentence_type),
-        ("a gold order", lambda item: item.best),
-        ("candidates", lambda item: item.candidates),
-    )
-    for what, has in checks:
-        lacking = [number for number, item in enumerate(items, start=1) if not has(item)]
-        yield Lack(what, len(lacking), len(items), tuple(lacking))
-    written = [(number, i) for number, i in enumerate(items, start=1) if i.sentence.strip()]
-    lacking = [number for number, item in written if not _in_sentence(item)]
-    yield Lack("the compound in the sentence", len(lacking), len(written), tuple(lacking))
+def _lacks(items: Sequence[Item], unread: Mapping[Path, str]) -> Iterator[dict[str, Any]]:
+    numbered = list(enumerate(items, start=1))
+    written = [(k, item) for k, item in numbered if item.sentence.strip()]
     things = list(_things(items))
-    bare = [(number, place, one) for number, place, one in things if not one.image]
-    without = [number for number, _, one in things if not one.caption]
-    nameless = [number for number, place, one in bare if one.name == place]
-    lost = [(number, one.name) for number, place, one in bare if one.name != place]
-    yield Lack("a caption", len(without), len(things), _distinct(without))
-    yield Lack("a picture", len(nameless), len(things), _distinct(nameless))
-    files = tuple(name for _, name in lost)
-    yield Lack("the picture's file", len(lost), len(things), _distinct(k for k, _ in lost), files)
+    pictures = [(k, one) for k, one in things if one.image]
+    checks: tuple[tuple[str, Sequence[tuple[int, Any]], Callable[[Any], object]], ...] = (
+        ("a sentence or sequence", numbered, lambda item: item.sentence.strip() or item.sequence),
+        ("a sense", numbered, lambda item: item.sentence_type),
+        ("a gold order", numbered, lambda item: item.best),
+        ("candidates", numbered, lambda item: item.candidates),
+        ("the compound in the sentence", written, _in_sentence),
+        ("a caption", things, lambda one: one.caption),
+        ("a picture", things, lambda one: one.image or not NAMELESS.fullmatch(one.name)),
+        ("the picture's file", things, lambda one: one.image or NAMELESS.fullmatch(one.name)),
+        ("a readable picture", pictures, lambda one: one.image not in unread),
+    )
+    for what, of, has in checks:
+        lacking = [(k, one) for k, one in of if not has(one)]
+        which: Iterable[str] = ()
+        if what == "the picture's file":
+            which = [one.name for _, one in lacking]
+        elif what == "a readable picture":
+            which = dict.fromkeys(unread[one.image] for _, one in lacking)
+        if of:
+            numbers = list(dict.fromkeys(k for k, _ in lacking))
+            counts = {"count": len(lacking), "of": len(of)}
+            yield {"what": what, **counts, "items": numbers, "which": list(which)}
 
 
-def _unreadable(items: Sequence[Item], reasons: Mapping[Path, str]) -> Lack:
-    """Pictures that cannot be read."""
-    pictures = [(number, one) for number, _, one in _things(items) if one.image]
-    found = [(number, one) for number, one in pictures if one.image in reasons]
-    said = tuple(dict.fromkeys(reasons[one.image] for _, one in found if one.image))
-    numbers = _distinct(number for number, _ in found)
-    return Lack("a readable picture", len(found), len(pictures), numbers, said)
-
-
-def _things(items: Iterable[Item]) -> Iterator[tuple[int, str, Candidate]]:
-    """Each candidate and thing of a sequence with its item's number, and with what it would be
-    called by its place."""
+def _things(items: Iterable[Item]) -> Iterator[tuple[int, Candidate]]:
+    """Each candidate and each thing of a sequence, with its item's number."""
     for number, item in enumerate(items, start=1):
-        for kind, things in (("candidate", item.candidates), ("sequence", item.sequence)):
-            for k, one in enumerate(things, start=1):
-                yield number, f"{kind}{k}", one
-
-
-def _distinct(numbers: Iterable[int]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(numbers))
+        for one in (*item.candidates, *item.sequence):
+            yield number, one
 
 
 def _in_sentence(item: Item) -> bool:
-    """Whether the compound is in its sentence, be it inflected or with words between."""
+    """Whether the compound is in its sentence, inflected or with words between."""
     from admire.senses.light import find_compound
 
     if item.phrase.casefold() in item.sentence.casefold():
@@ -430,21 +274,29 @@ def _in_sentence(item: Item) -> bool:
     return find_compound(item.sentence, item.phrase) != (0, len(item.sentence))
 
 
-def _senses(items: Sequence[Item]) -> Iterator[Senses]:
+def _senses(items: Sequence[Item]) -> Iterator[dict[str, Any]]:
     for language in dict.fromkeys(item.language for item in items):
-        of_language = [item.sentence_type for item in items if item.language == language]
-        counts = Counter(of_language)
-        yield Senses(
-            language, len(of_language), counts["idiomatic"], counts["literal"], counts[None]
-        )
+        counts = Counter(item.sentence_type for item in items if item.language == language)
+        yield {
+            "language": language,
+            "items": counts.total(),
+            "idiomatic": counts["idiomatic"],
+            "literal": counts["literal"],
+            "unknown": counts[None],
+        }
 
 
-def _lengths(items: Sequence[Item]) -> Iterator[Length]:
-    captions = [one.caption.split() for _, _, one in _things(items) if one.caption]
+def _lengths(items: Sequence[Item]) -> Iterator[dict[str, Any]]:
+    captions = [one.caption for _, one in _things(items) if one.caption]
     for what, counts in (
         ("words of a sentence", [len(i.sentence.split()) for i in items if i.sentence]),
-        ("words of a caption", [len(words) for words in captions]),
+        ("words of a caption", [len(caption.split()) for caption in captions]),
         ("candidates of an item", [len(i.candidates) for i in items if i.candidates]),
     ):
         if counts:
-            yield Length(what, min(counts), float(np.median(counts)), max(counts))
+            yield {
+                "what": what,
+                "least": min(counts),
+                "median": float(np.median(counts)),
+                "most": max(counts),
+            }

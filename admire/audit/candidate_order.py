@@ -1,8 +1,8 @@
-"""Whether what ranks depends on the order in which candidates stand in the file."""
+"""Whether rankings depend on the order of the candidates in the file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,29 +18,12 @@ from admire.rankers.scorer import Scoring
 from admire.rankers.settings import Settings
 from admire.runs.past_runs import open_run_replies, read_run
 from admire.runs.run import Ranking, rank
-from admire.scores.metrics import Evenness, evenness
-
-
-@dataclass(frozen=True)
-class Shown:
-    """On which places those candidates stood that a chat model found best, as it was shown them.
-
-    Attributes:
-        answers: how many orders it gave.
-        places: how the first of these fall on the places.
-    """
-
-    ranker: str
-    llm: str
-    answers: int
-    places: Evenness
+from admire.scores.metrics import evenness
 
 
 @dataclass(frozen=True)
 class OrderCheck:
-    """What became of the orders when the candidates were shuffled.
-
-    Items are told by their numbers, from 1.
+    """Which orders changed when the candidates were shuffled. Items are numbered from 1.
 
     Attributes:
         by: what ranked.
@@ -49,7 +32,8 @@ class OrderCheck:
         first: those of them whose first candidate differs.
         tied: items in which candidates have equal scores.
         tied_first: those of them in which several candidates share the highest score.
-        shown: of a run, how chat models chose among the places that they were shown.
+        shown: for each ``ranker`` and ``llm`` of a run, how many ``answers`` put candidates in an
+            order, and on which ``places`` the best ones stood, as they were shown.
         unchecked: why nothing was ranked; None if it was.
     """
 
@@ -59,7 +43,7 @@ class OrderCheck:
     first: tuple[int, ...] = ()
     tied: tuple[int, ...] = ()
     tied_first: tuple[int, ...] = ()
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[dict[str, Any], ...] = ()
     unchecked: str | None = None
 
 
@@ -72,17 +56,17 @@ def check_order(
 ) -> OrderCheck:
     """Rank the items as they stand and with their candidates shuffled, and compare the orders.
 
-    Candidates are told apart by their names. Those without a picture are called by their places, as
-    in a file; here that means what they are called in the shuffled one. No chat model is asked:
-    without a run candidates are compared with the sentence, and in Subtask B with the compound;
-    with one its settings hold, and its chat models' replies.
+    Candidates are identified by their names. One without a picture is named after its place, so it
+    gets another name when shuffled. No chat model is asked: without a run the query is the
+    sentence, in Subtask B the compound; with a run its settings and its chat models' replies are
+    used.
 
     Items that cannot be ranked, because they have no candidates or no sentence, or a candidate has
-    neither image nor caption, are left out. What hinders the ranking is told in ``unchecked``.
+    neither image nor caption, are left out. An error while ranking is noted in ``unchecked``.
 
     Args:
         run: a run folder of these items.
-        encoder: as an object, in place of that of the settings.
+        encoder: used in place of the settings' encoder.
         seed: of the shuffling.
 
     Raises:
@@ -95,50 +79,73 @@ def check_order(
     query: RankQuery = "compound" if any(item.sequence for item in items) else "sentence"
     captions = all(one.caption for item in items for one in item.candidates)
     settings = Settings(query=query, track="caption" if captions else None)
-    return _check(items, settings, f"embeddings, with the {query} as the query", encoder, seed)
+    check = OrderCheck(f"embeddings, with the {query} as the query")
+    return _rank_twice(check, items, settings, encoder, seed)
 
 
-def _check(
+def _check_run(
+    items: Sequence[Item], folder: Path, encoder: TextEncoder | None, seed: int
+) -> OrderCheck:
+    run = read_run(folder)
+    if item_keys(items) != item_keys([ranking.item for ranking in run.rankings]):
+        raise UserError(f"{folder}: is a run of other items than the data. Name those.", "run")
+    check = OrderCheck(
+        f"the settings of {folder}",
+        **_ties(range(1, len(items) + 1), run.rankings),
+        shown=tuple(_shown(run.rankings, seed)),
+    )
+    if "fused" in run.record:
+        return replace(check, unchecked="The run is fused: audit the runs that it is made of.")
+    settings = read_settings(run.record, folder)
+    if "embeddings" not in settings.rankers:
+        why = "Chat models alone ranked, which are not asked again."
+        return replace(check, unchecked=why)
+    asked = any(ranking.interpretations for ranking in run.rankings)
+    replies = open_run_replies(folder) if asked else None
+    # The replies hold the senses, too.
+    settings = replace(settings, sense="auto", prompts=None, detector=None)
+    return _rank_twice(check, items, settings, encoder, seed, replies)
+
+
+def _rank_twice(
+    check: OrderCheck,
     items: Sequence[Item],
     settings: Settings,
-    by: str,
     encoder: TextEncoder | None,
     seed: int,
     replies: Sequence[Any] | None = None,
 ) -> OrderCheck:
-    chosen = [k for k, item in enumerate(items) if _rankable(item)]
-    if not chosen:
-        return OrderCheck(by, unchecked="No item has candidates to rank.")
-    standing = [_without_gold(items[k]) for k in chosen]
-    rng = np.random.default_rng(seed)
-    mixed = [_shuffled(item, rng) for item in standing]
-    try:
-        first = rank(standing, settings, llms=replies, encoder=encoder).rankings
-        second = rank([item for item, _ in mixed], settings, llms=replies, encoder=encoder).rankings
-    except UserError as error:
-        return OrderCheck(by, unchecked=str(error))
-    orders = [
-        tuple(names[name] for name in ranking.order)
-        for ranking, (_, names) in zip(second, mixed, strict=True)
+    numbers = [number for number, item in enumerate(items, start=1) if _rankable(item)]
+    if not numbers:
+        return replace(check, unchecked="No item has candidates to rank.")
+    standing = [
+        replace(items[number - 1], expected_order=None, expected_item=None) for number in numbers
     ]
-    numbers = [k + 1 for k in chosen]
-    pairs = [(k, one.order, other) for k, one, other in zip(numbers, first, orders, strict=True)]
-    return OrderCheck(
-        by,
-        len(chosen),
-        tuple(k for k, one, other in pairs if one != other),
-        tuple(k for k, one, other in pairs if one[0] != other[0]),
-        *_ties(numbers, first),
+    rng = np.random.default_rng(seed)
+    shuffled = [_shuffled(item, rng) for item in standing]
+    try:
+        before, after = (
+            rank(some, settings, llms=replies, encoder=encoder).rankings
+            for some in (standing, [item for item, _ in shuffled])
+        )
+    except UserError as error:
+        return replace(check, unchecked=str(error))
+    orders = [
+        (number, one.order, tuple(names[name] for name in other.order))
+        for number, one, other, (_, names) in zip(numbers, before, after, shuffled, strict=True)
+    ]
+    return replace(
+        check,
+        items=len(numbers),
+        differ=tuple(number for number, one, other in orders if one != other),
+        first=tuple(number for number, one, other in orders if one[0] != other[0]),
+        **_ties(numbers, before),
     )
 
 
 def _rankable(item: Item) -> bool:
     things = all(one.caption or one.image for one in (*item.candidates, *item.sequence))
     return bool(item.candidates and (item.sentence.strip() or item.sequence) and things)
-
-
-def _without_gold(item: Item) -> Item:
-    return replace(item, expected_order=None, expected_item=None)
 
 
 def _shuffled(item: Item, rng: np.random.Generator) -> tuple[Item, dict[str, str]]:
@@ -153,10 +160,7 @@ def _shuffled(item: Item, rng: np.random.Generator) -> tuple[Item, dict[str, str
     return replace(item, candidates=tuple(candidates)), names
 
 
-def _ties(
-    numbers: Iterable[int], rankings: Iterable[Ranking]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The items in which candidates have equal scores, and in which the highest ones are equal."""
+def _ties(numbers: Iterable[int], rankings: Iterable[Ranking]) -> dict[str, Any]:
     tied, tied_first = [], []
     for number, ranking in zip(numbers, rankings, strict=True):
         scores = np.round(ranking.scores, 9)  # as admire.rankers.scorer.rank_names has it
@@ -164,34 +168,7 @@ def _ties(
             tied.append(number)
         if (scores == scores.max()).sum() > 1:
             tied_first.append(number)
-    return tuple(tied), tuple(tied_first)
-
-
-# --------------------------------------------------------------------------------- of a run
-
-
-def _check_run(
-    items: Sequence[Item], folder: Path, encoder: TextEncoder | None, seed: int
-) -> OrderCheck:
-    run = read_run(folder)
-    by = f"the settings of {folder}"
-    if item_keys(items) != item_keys([ranking.item for ranking in run.rankings]):
-        raise UserError(f"{folder}: is a run of other items than the data. Name those.", "run")
-    numbers = range(1, len(run.rankings) + 1)
-    tied, tied_first = _ties(numbers, run.rankings)
-    as_ranked = OrderCheck(by, tied=tied, tied_first=tied_first, shown=_shown(run.rankings, seed))
-    if "fused" in run.record:
-        why = "The run is fused: audit the runs that it is made of."
-        return replace(as_ranked, unchecked=why)
-    settings = read_settings(run.record, folder)
-    if "embeddings" not in settings.rankers:
-        why = "Chat models alone ranked, which are not asked again."
-        return replace(as_ranked, unchecked=why)
-    asked = any(ranking.interpretations for ranking in run.rankings)
-    replies = open_run_replies(folder) if asked else None
-    # What was said of the sense is in the replies.
-    settings = replace(settings, sense="auto", prompts=None, detector=None)
-    return replace(_check(items, settings, by, encoder, seed, replies), shown=as_ranked.shown)
+    return {"tied": tuple(tied), "tied_first": tuple(tied_first)}
 
 
 def read_settings(record: Mapping[str, Any], folder: Path) -> Settings:
@@ -216,18 +193,19 @@ def read_settings(record: Mapping[str, Any], folder: Path) -> Settings:
         ) from None
 
 
-def _shown(rankings: Sequence[Ranking], seed: int) -> tuple[Shown, ...]:
-    """How the answers of each ranker and chat model fall on the places that it was shown."""
-    found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+def _shown(rankings: Sequence[Ranking], seed: int) -> Iterator[dict[str, Any]]:
+    places: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for ranking in rankings:
         for judgement in ranking.judgements:
-            of_ranker = found.setdefault((judgement.ranker, judgement.llm), [])
             for answer in judgement.answers:
                 if len(answer.shown) > 1 and answer.order:
                     place = answer.shown.index(answer.order[0])
+                    of_ranker = places.setdefault((judgement.ranker, judgement.llm), [])
                     of_ranker.append((place, len(answer.shown)))
-    return tuple(
-        Shown(ranker, llm, len(places), evenness(places, seed=seed))
-        for (ranker, llm), places in found.items()
-        if places
-    )
+    for (ranker, llm), found in places.items():
+        yield {
+            "ranker": ranker,
+            "llm": llm,
+            "answers": len(found),
+            "places": evenness(found, seed=seed),
+        }

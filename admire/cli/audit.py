@@ -73,7 +73,7 @@ def audit(
     items = read(data, lang)
     others = {str(path): other(path) for path in against or ()}
     checked = check_order(items, run, seed=seed) if order else None
-    told = audit_items(items, others, order=checked, seed=seed).told(str(data))
+    told = audit_items(items, others, order=checked, seed=seed).as_json(str(data))
     if json:
         print(jsonlib.dumps(told, indent=2))
     else:

@@ -1,4 +1,4 @@
-"""What sets have in common: compounds, sentences, captions, and pictures that look alike."""
+"""Digests of compounds, sentences, captions and pictures, by which sets are compared."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Kind = Literal["compound", "sentence", "caption", "picture"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Digests = Mapping[str, Collection[str]]
-"""By kind, digests of what a set holds; the card of a head or detector has those of what it saw."""
+"""Digests by kind. Cards of heads and detectors list those of their training data."""
 
 SIDE = 16
 """A picture's hash has SIDE × SIDE bits."""
 NEAR = 40
-"""Pictures whose hashes differ in no more bits than this look alike. Any two of AdMIRe's drawings
-(425) differ in 55 or more, unless they are the same; a copy at another scale, saved as JPEG of
-quality 40, cropped by 5 pixels or darkened, in 33 at most."""
+"""Pictures look alike if their hashes differ in at most so many bits. Any two different drawings of
+AdMIRe's 425 differ in 55 or more; copies at another scale, saved as JPEG of quality 40, cropped by
+5 pixels or darkened differ in 33 at most."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class Part:
 def parts_of(
     items: Iterable[Item], *, pictures: bool = True, hashes: Mapping[Path, str] | None = None
 ) -> Iterator[Part]:
-    """The parts of items, in their order. Things of a sequence count as candidates do.
+    """The parts of items, in their order. A sequence's things count like candidates.
 
     Args:
         pictures: whether pictures are read.
-        hashes: of pictures that were read before; those that are not among them are left out.
+        hashes: from :func:`picture_hashes`; pictures without a hash are left out.
 
     Raises:
         UserError: a picture cannot be read.
@@ -72,39 +72,38 @@ def parts_of(
                 yield Part("caption", digest, number, candidate.caption)
             if candidate.image and pictures:
                 image = candidate.image
-                found = picture_hash(image) if hashes is None else hashes.get(image)
-                if found:
-                    yield Part("picture", found, number, candidate.name)
+                digest = picture_hash(image) if hashes is None else hashes.get(image, "")
+                if digest:
+                    yield Part("picture", digest, number, candidate.name)
 
 
 def digests(parts: Iterable[Part]) -> dict[str, list[str]]:
     """The digests of parts by kind, each once, sorted."""
-    found: dict[str, set[str]] = {kind: set() for kind in KINDS}
+    by_kind: dict[str, set[str]] = {kind: set() for kind in KINDS}
     for part in parts:
-        found[part.kind].add(part.digest)
-    return {kind: sorted(of_kind) for kind, of_kind in found.items()}
+        by_kind[part.kind].add(part.digest)
+    return {kind: sorted(of_kind) for kind, of_kind in by_kind.items()}
 
 
 def shared(parts: Iterable[Part], others: Digests) -> list[Part]:
-    """Those of the parts that are among others, too; pictures if they look alike."""
+    """The parts whose digests are among others; pictures count if they look alike."""
     parts = list(parts)
-    known = {kind: set(others.get(kind, ())) for kind in KINDS}
+    there = {kind: set(others.get(kind, ())) for kind in KINDS}
     pictures = (part.digest for part in parts if part.kind == "picture")
-    known["picture"] |= alike(pictures, known["picture"]).keys()
-    return [part for part in parts if part.digest in known[part.kind]]
+    there["picture"] |= alike(pictures, there["picture"]).keys()
+    return [part for part in parts if part.digest in there[part.kind]]
 
 
 def alike(hashes: Iterable[str], others: Iterable[str]) -> dict[str, list[str]]:
-    """Of pictures' hashes those that have any like them among others, and which."""
+    """The pictures' hashes that have any like them among others, each with those."""
     there = list(dict.fromkeys(others))
     words = _words(there)
-    found = {}
-    for one in dict.fromkeys(hashes):
-        differ = np.bitwise_count(words ^ _words([one])).sum(axis=0, dtype=np.uint16)
-        near = differ <= NEAR
-        if near.any():
-            found[one] = [there[k] for k in np.flatnonzero(near)]
-    return found
+    near = {}
+    for digest in dict.fromkeys(hashes):
+        bits = np.bitwise_count(words ^ _words([digest])).sum(axis=0, dtype=np.uint16)
+        if (bits <= NEAR).any():
+            near[digest] = [there[k] for k in np.flatnonzero(bits <= NEAR)]
+    return near
 
 
 def _words(hashes: Collection[str]) -> np.ndarray:
@@ -115,7 +114,7 @@ def _words(hashes: Collection[str]) -> np.ndarray:
 
 
 def plain(text: str) -> str:
-    r"""A text without what copies differ in: case, spaces, punctuation, Markdown, ``\n``, HTML."""
+    r"""The words of a text: copies may differ in case, spaces, punctuation, Markdown and HTML."""
     text = unicodedata.normalize("NFKC", html.unescape(text)).casefold().replace("\\n", " ")
     return " ".join(re.findall(r"\w+", text.replace("_", " ")))
 
@@ -130,39 +129,32 @@ def _digest(text: str) -> str:
 
 
 def picture_hash(path: Path) -> str:
-    """The difference hash of a picture (dHash, as ImageHash computes it), in hexadecimal.
+    """The difference hash (dHash) of a picture, in hexadecimal.
 
-    Copies that were scaled, saved again or recoloured have nearly the same.
+    Copies that were scaled, saved again or recoloured have nearly the same hash.
 
     Raises:
-        UserError: the picture cannot be read, or Pillow is not installed.
+        UserError: the picture cannot be read, or ImageHash is not installed.
     """
     with needs_extra("report", "Comparing pictures"):
-        from PIL import Image
+        import imagehash
 
     from admire.data.pictures import read_image
 
-    grey = read_image(path).convert("L").resize((SIDE + 1, SIDE), Image.Resampling.LANCZOS)
-    pixels = np.asarray(grey, dtype=int)
-    return np.packbits(pixels[:, 1:] > pixels[:, :-1]).tobytes().hex()
+    return str(imagehash.dhash(read_image(path), SIDE))
 
 
 def picture_hashes(paths: Iterable[Path]) -> tuple[dict[Path, str], dict[Path, str]]:
-    """The :func:`picture_hash` of each picture, and of those that cannot be read, why not."""
+    """The :func:`picture_hash` of each picture, and why others cannot be read."""
+    hashes, unread = {}, {}
 
-    def read(path: Path) -> tuple[str, str]:
+    def read(path: Path) -> None:
         try:
-            return picture_hash(path), ""
+            hashes[path] = picture_hash(path)
         except UserError as error:
-            return "", str(error)
+            unread[path] = str(error)
 
     distinct = list(dict.fromkeys(paths))
-    hashes, unread = {}, {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow lets other threads run
-        told = show_progress(pool.map(read, distinct), "Reading pictures", len(distinct))
-        for path, (digest, why) in zip(distinct, told, strict=True):
-            if digest:
-                hashes[path] = digest
-            else:
-                unread[path] = why
+        list(show_progress(pool.map(read, distinct), "Reading pictures", len(distinct)))
     return hashes, unread

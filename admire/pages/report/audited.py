@@ -18,6 +18,9 @@ NOTHING = "–"
 NAMED = 5
 """How many items or parts a cell names."""
 
+Match = Mapping[str, Any]
+"""A row of :attr:`admire.audit.audit.Audit.matches`."""
+
 
 def run_audits(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
     """The tables of those runs that have been audited.
@@ -45,7 +48,7 @@ def audit_tables(told: Mapping[str, Any], *, items: int = 100, of: str = "") -> 
     """What an audit found: what other sets have, too, which items that is, and the set itself.
 
     Args:
-        told: see :meth:`admire.audit.audit.Audit.told`.
+        told: see :meth:`admire.audit.audit.Audit.as_json`.
         items: how many items that share something are shown at most.
         of: what the audited run is called, if that is to be told.
     """
@@ -54,22 +57,25 @@ def audit_tables(told: Mapping[str, Any], *, items: int = 100, of: str = "") -> 
     the_set = Table(f"{audited}: the set", headings, (*_findings(told),), folded=True)
     if not told["against"]:
         return [the_set]
+    touched: dict[tuple[str, int], list[Match]] = {}  # by other set and item
+    for match in told["matches"]:
+        touched.setdefault((match["against"], match["item"]), []).append(match)
+    count = len({item for _, item in touched})
     shares = Table(
-        f"{audited}: {_headline(told)}",
+        f"{audited}: {count} of {told['items']} items share something with other sets",
         ("Against", "Items", *(f"{kind.title()}s" for kind in KINDS), "Same sense", "Opposite"),
-        tuple(_overlap_row(one) for one in told["against"]),
+        tuple(_overlap_row(one, touched) for one in told["against"]),
         "Items: how many share anything. Of compounds, sentences, captions and pictures, how many "
         "different ones stand there, too; – where the other set or this one has none. Pictures "
         "are the same if they look alike.",
     )
-    touched = [(one["name"], item) for one in told["against"] for item in one["touched"]]
     if not touched:
         return [shares, the_set]
     more = len(touched) - items
     which = Table(
         f"{audited}: items that share something",
         ("Item", "Against", "What it shares", "With", "Sense"),
-        tuple(_touched_row(name, item) for name, item in touched[:items]),
+        tuple(_item_row(found) for found in list(touched.values())[:items]),
         f"And {more} more; the JSON has them all." if more > 0 else "",
         folded=True,
     )
@@ -84,33 +90,38 @@ def _set_name(path: str) -> str:
     return f"{file_name(path.removesuffix(name).rstrip('/'))}/{name}".removeprefix("/")
 
 
-def _headline(told: Mapping[str, Any]) -> str:
-    touched = {item["item"] for one in told["against"] for item in one["touched"]}
-    return f"{len(touched)} of {told['items']} items share something with other sets"
+def _sense(matches: Iterable[Match]) -> str:
+    """In which sense the other items of an item's matches are meant, beside its own."""
+    senses = {match["sense"] for match in matches}
+    return "unknown" if None in senses else "both" if len(senses) > 1 else senses.pop()
 
 
-def _overlap_row(one: Mapping[str, Any]) -> tuple[str, ...]:
-    senses = Counter(item["sense"] for item in one["touched"])
-    known = senses.total() > senses[None]
+def _overlap_row(
+    one: Mapping[str, Any], touched: Mapping[tuple[str, int], list[Match]]
+) -> tuple[str, ...]:
+    shared = [found for (name, _), found in touched.items() if name == one["name"]]
+    senses = Counter(map(_sense, shared))
+    known = senses.total() > senses["unknown"]
     kinds = [one["kinds"][kind] for kind in KINDS]
     return (
         _set_name(one["name"]),
-        str(len(one["touched"])),
+        str(len(shared)),
         *(f"{k['shared']} of {k['compared']}" if k["compared"] else NOTHING for k in kinds),
         str(senses["same"] + senses["both"]) if known else NOTHING,
         str(senses["opposite"] + senses["both"]) if known else NOTHING,
     )
 
 
-def _touched_row(name: str, item: Mapping[str, Any]) -> tuple[str, ...]:
-    parts = item["parts"]
-    shared = (f"{parts[kind]} {kind}{'s' * (parts[kind] > 1)}" for kind in KINDS if kind in parts)
+def _item_row(matches: Sequence[Match]) -> tuple[str, ...]:
+    first = matches[0]
+    parts = Counter(kind for kind, _ in {(match["kind"], match["digest"]) for match in matches})
+    others = {match["other_item"] for match in matches} - {None}
     return (
-        f"{item['item']} {item['compound']}",
-        _set_name(name),
-        ", ".join(shared),
-        _numbered(item["there"]) or NOTHING,
-        item["sense"] or "unknown",
+        f"{first['item']} {first['compound']}",
+        _set_name(first["against"]),
+        ", ".join(f"{parts[k]} {k}{'s' * (parts[k] > 1)}" for k in KINDS if parts[k]),
+        _numbered(sorted(others)) or NOTHING,
+        _sense(matches),
     )
 
 
@@ -125,10 +136,10 @@ def _numbered(items: Sequence[int]) -> str:
 def _findings(told: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """What is repeated and what is missing where anything is, and what is known in any case."""
     for kind in KINDS:
-        yield from _repeats(f"{kind.title()}s that several items have", told["repeated"], kind)
+        yield from _repeats(f"{kind.title()}s that several items have", told["repeats"], kind)
     for kind in ("caption", "picture"):
         title = f"{kind.title()}s that candidates of one item share"
-        yield from _repeats(title, told["doubled"], kind)
+        yield from _repeats(title, told["repeats"], kind, by_item=True)
     for lack in told["lacks"]:
         if lack["count"]:
             which = [_numbered(lack["items"]), *lack["which"][:2]]
@@ -154,15 +165,24 @@ def _findings(told: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _repeats(
-    title: str, matches: Iterable[Mapping[str, Any]], kind: str
+    title: str, repeats: Iterable[Mapping[str, Any]], kind: str, *, by_item: bool = False
 ) -> Iterator[tuple[str, str, str]]:
-    found = [match for match in matches if match["kind"] == kind]
+    groups: dict[Any, list[Mapping[str, Any]]] = {}
+    for place in repeats:
+        if place["kind"] == kind:
+            key = place["digest"], place["item"] if by_item else None
+            groups.setdefault(key, []).append(place)
+    found = [
+        group
+        for group in groups.values()
+        if len(group if by_item else {place["item"] for place in group}) > 1
+    ]
     if not found:
         return
     said = []
-    for match in found[:2]:
-        items = sorted({place["item"] for place in match["here"]})
-        names = list(dict.fromkeys(place["name"] for place in match["here"]))
+    for group in found[:2]:
+        items = sorted({place["item"] for place in group})
+        names = list(dict.fromkeys(place["name"] for place in group))
         said.append(f"{', '.join(names[:3])} ({_numbered(items)})")
     if len(found) > 2:
         said.append("…")
