@@ -11,7 +11,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from admire.scores.cards import what_it_saw
 from admire.models.encoders import TextEncoder
 from admire.base.errors import DISTRIBUTION, UserError
 from admire.senses.interpretation import sense_method
@@ -44,9 +43,6 @@ PACKAGES = (
 )
 """Packages whose versions a run records, if they are installed."""
 
-UNLISTED = "unlisted"
-"""Where a record names the head or the detector if its card does not list what it saw."""
-
 
 def take_record(
     settings: Settings,
@@ -77,9 +73,7 @@ def take_record(
     }
     chosen["track"] = "+".join(tracks)
     chosen["llm_url"] = settings.llm_url and without_secrets(settings.llm_url)
-    made = {"head": head, "detector": detector}
-    unlisted = [who for who, one in made.items() if one and what_it_saw(one) is None]
-    record = {
+    return {
         "source": source,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "items": items,
@@ -103,7 +97,6 @@ def take_record(
         "prompts": prompts.fingerprints(),
         "versions": versions(),
     }
-    return record | ({UNLISTED: unlisted} if unlisted else {})
 
 
 def source_record(path: str | Path) -> dict[str, str]:
