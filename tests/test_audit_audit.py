@@ -10,17 +10,15 @@ import pytest
 from conftest import admire_row, sequence_row
 from judges import ITEM, WORTHS, Judge, settings
 from PIL import Image
-from scipy import stats
 from toys import OWL, WordEncoder, explains
 
 from admire import SAMPLES, Candidate, Item, Settings, UserError, rank, read_items, write_run
-from admire.audit.audit import Match, Place, Shared, audit
+from admire.audit.audit import Audit, audit
 from admire.audit.candidate_order import check_order, read_settings
 from admire.data.items import iter_items
 from admire.data.overlap import digests, parts_of
 from admire.runs.fusion import fuse
 from admire.runs.past_runs import read_record
-from admire.scores.metrics import evenness
 
 # ------------------------------------------------------------------------------- other sets
 
@@ -52,28 +50,41 @@ def as_extended(items: list[Item], folder: Path) -> list[Item]:
     ]
 
 
+def matches(found: Audit) -> dict[tuple[str, int], tuple[set[int], set[str | None]]]:
+    """By kind and item, the other items of the matches and their senses."""
+    return {
+        key: (set(rows["other_item"].dropna()), set(rows["sense"]))
+        for key, rows in found.matches.groupby(["kind", "item"], sort=False)
+    }
+
+
+def counts(found: Audit) -> dict[str, tuple[int, int, int]]:
+    (other,) = found.against
+    return {kind: tuple(of_kind.values()) for kind, of_kind in other["kinds"].items()}
+
+
 def test_items_that_come_back_in_the_opposite_sense_are_all_found(tmp_path):
     items = [item for item in read_items(SAMPLES) if item.compound in ("night owl", "cold feet")]
     assert len(items) == 4  # each compound once in each sense, with the same pictures
     idiomatic = [item for item in items if item.sentence_type == "idiomatic"]
     found = audit(as_extended(idiomatic, tmp_path / "extended"), {"samples": idiomatic})
-    (overlap,) = found.against
     pictures = len({one.image for item in idiomatic for one in item.candidates})
-    assert overlap.kinds == {
-        "compound": Shared(2, 2, 2),
-        "sentence": Shared(2, 0, 0),
-        "caption": Shared(pictures, pictures, 2),
-        "picture": Shared(pictures, pictures, 2),
+    assert counts(found) == {
+        "compound": (2, 2, 2),
+        "sentence": (2, 0, 0),
+        "caption": (pictures, pictures, 2),
+        "picture": (pictures, pictures, 2),
     }
-    assert [(one.item, one.there, one.sense) for one in overlap.touched] == [
-        (1, (1,), "opposite"),
-        (2, (2,), "opposite"),
+    assert matches(found) == {
+        (kind, item): ({item}, {"opposite"})
+        for item in (1, 2)
+        for kind in ("compound", "caption", "picture")
+    }
+    first = found.matches[found.matches["kind"] == "picture"].iloc[0]
+    assert first.drop("digest").tolist() == [
+        *("samples", "picture", 1, idiomatic[0].compound, "000000.jpg"),
+        *(1, idiomatic[0].candidates[0].name, "opposite"),
     ]
-    first = next(match for match in overlap.matches if match.kind == "picture")
-    name = idiomatic[0].candidates[0].name
-    assert first == Match(
-        "picture", "000000.jpg", (Place(1, "000000.jpg"),), (Place(1, name),), "opposite"
-    )
 
 
 def items(*rows: tuple[str, str, str | None, str]) -> list[Item]:
@@ -107,50 +118,45 @@ def test_shared_parts_are_counted_by_kind_and_item_and_their_senses_compared():
         ("old hat", "He got cold feet!", "idiomatic", "a hat,A FOOT."),
         ("white lie", "A lie.", None, "a cat,a mouth"),
     )
-    (overlap,) = audit(SET, {"other": other}).against
-    assert (overlap.name, overlap.items) == ("other", 4)
-    assert overlap.kinds == {
-        "compound": Shared(4, 1, 1),
-        "sentence": Shared(4, 1, 1),
-        "caption": Shared(7, 2, 2),  # "an owl" stands twice
-        "picture": Shared(0, 0, 0),
+    found = audit(SET, {"other": other})
+    assert [(one["name"], one["items"]) for one in found.against] == [("other", 4)]
+    assert counts(found) == {
+        "compound": (4, 1, 1),
+        "sentence": (4, 1, 1),
+        "caption": (7, 2, 2),  # "an owl" stands twice
+        "picture": (0, 0, 0),
     }
-    assert [
-        (one.item, one.compound, one.parts, one.there, one.sense) for one in overlap.touched
-    ] == [
-        (1, "night owl", {"compound": 1}, (1, 2), "both"),
-        (2, "cold feet", {"sentence": 1, "caption": 1}, (3,), "same"),
-        (3, "fat cat", {"caption": 1}, (4,), None),
-    ]
-    assert overlap.matches[1] == Match(
-        "sentence",
-        "He got cold feet.",
-        (Place(2, "He got cold feet."),),
-        (Place(3, "He got cold feet!"),),
-        "same",
-    )
+    assert matches(found) == {
+        ("compound", 1): ({1, 2}, {"opposite", "same"}),
+        ("sentence", 2): ({3}, {"same"}),
+        ("caption", 2): ({3}, {"same"}),
+        ("caption", 3): ({4}, {None}),
+    }
+    names = found.matches.loc[found.matches["kind"] == "sentence", ["name", "other_name"]]
+    assert names.to_numpy().tolist() == [["He got cold feet.", "He got cold feet!"]]
 
 
 def test_what_a_head_saw_is_compared_by_digests_alone():
-    saw = digests(parts_of(SET[:2]))
-    (overlap,) = audit(SET, {"head": saw}).against
-    assert overlap.items is None
-    assert [(one.item, one.there, one.sense) for one in overlap.touched] == [
-        (1, (), None),
-        (2, (), None),
-        (4, (), None),  # its second caption is the first item's
-    ]
-    assert overlap.kinds["caption"] == Shared(7, 4, 3)
+    found = audit(SET, {"head": digests(parts_of(SET[:2]))})
+    assert found.against[0]["items"] is None
+    # The second caption of item 4 is the first item's.
+    assert {item: others for (_, item), others in matches(found).items()} == dict.fromkeys(
+        (1, 2, 4), (set(), {None})
+    )
+    assert counts(found)["caption"] == (7, 4, 3)
 
 
 def test_a_set_without_captions_and_candidates_has_nothing_to_compare():
     bare = [Item("cold feet", "Their cold feet hurt.", "en", (), "literal")]
-    (overlap,) = audit(SET, {"targets": bare}).against
-    assert overlap.kinds["caption"] == overlap.kinds["picture"] == Shared(0, 0, 0)
-    assert [one.sense for one in overlap.touched] == ["opposite"]
-    (overlap,) = audit(bare, {"set": SET}).against
-    assert overlap.kinds["caption"] == Shared(0, 0, 0)
-    assert overlap.kinds["compound"] == Shared(1, 1, 1)
+    found = audit(SET, {"targets": bare})
+    assert counts(found)["caption"] == counts(found)["picture"] == (0, 0, 0)
+    assert matches(found) == {("compound", 2): ({1}, {"opposite"})}
+    assert counts(audit(bare, {"set": SET})) == {
+        "compound": (1, 1, 1),
+        "sentence": (1, 0, 0),
+        "caption": (0, 0, 0),
+        "picture": (0, 0, 0),
+    }
 
 
 # -------------------------------------------------------------------------------- in the set
@@ -171,18 +177,17 @@ def test_what_the_set_itself_repeats_is_found(tmp_path):
     repeats[0] = replace(repeats[0], candidates=(*repeats[0].candidates, pictures[0], pictures[2]))
     repeats[1] = replace(repeats[1], candidates=(*repeats[1].candidates, *pictures[:2]))
     found = audit(repeats)
-    assert [(m.kind, [place.item for place in m.here]) for m in found.repeated] == [
+    repeats = found.repeats.groupby(["kind", "digest"], sort=False)
+    assert [(kind, rows["item"].tolist()) for (kind, _), rows in repeats] == [
         ("compound", [1, 3]),
         ("sentence", [1, 3]),
         ("caption", [1, 3]),
         ("caption", [1, 2]),  # "picture a", that of the picture in both
         ("picture", [1, 2, 2]),
+        ("caption", [2, 2]),
     ]
-    assert [(m.kind, [place.name for place in m.here]) for m in found.doubled] == [
-        ("picture", ["a.png", "b.png"]),  # a.png came with the first item
-        ("caption", ["a cat", "A cat!"]),
-    ]
-    assert found.compared == {"compound": 2, "sentence": 2, "caption": 8, "picture": 2}
+    assert found.repeats.groupby("kind")["name"].unique()["picture"].tolist() == ["a.png", "b.png"]
+    assert found.different == {"compound": 2, "sentence": 2, "caption": 8, "picture": 2}
 
 
 def test_what_is_missing_is_counted_and_named_and_no_error(tmp_path, write_table):
@@ -199,39 +204,35 @@ def test_what_is_missing_is_counted_and_named_and_no_error(tmp_path, write_table
     with pytest.raises(UserError, match="row 2"):
         read_items(path)
     found = audit(list(iter_items(path, whole=False, warn=False)))
-    lacks = {lack.what: lack for lack in found.lacks}
-    assert {what: (lack.count, lack.of, lack.items) for what, lack in lacks.items()} == {
-        "a sentence or sequence": (1, 4, (2,)),
-        "a sense": (1, 4, (2,)),
-        "a gold order": (1, 4, (2,)),
-        "candidates": (0, 4, ()),
-        "the compound in the sentence": (1, 3, (3,)),
-        "a caption": (5, 20, (2,)),
-        "a picture": (0, 20, ()),
-        "the picture's file": (12, 20, (1, 2, 3, 4)),
-        "a readable picture": (4, 8, (1, 2, 3, 4)),
+    lacks = {lack["what"]: lack for lack in found.lacks}
+    assert {name: (lack["count"], lack["of"], lack["items"]) for name, lack in lacks.items()} == {
+        "a sentence or sequence": (1, 4, [2]),
+        "a sense": (1, 4, [2]),
+        "a gold order": (1, 4, [2]),
+        "candidates": (0, 4, []),
+        "the compound in the sentence": (1, 3, [3]),
+        "a caption": (5, 20, [2]),
+        "a picture": (0, 20, []),
+        "the picture's file": (12, 20, [1, 2, 3, 4]),
+        "a readable picture": (4, 8, [1, 2, 3, 4]),
     }
-    assert lacks["the picture's file"].which[:3] == ("c.png", "d.png", "e.png")
-    (why,) = lacks["a readable picture"].which
+    assert lacks["the picture's file"]["which"][:3] == ["c.png", "d.png", "e.png"]
+    (why,) = lacks["a readable picture"]["which"]
     assert f"{tmp_path / 'a.png'}: the image cannot be decoded" in why
-    assert found.compared["picture"] == 1
+    assert found.different["picture"] == 1
 
 
 def test_candidates_without_a_picture_are_told_from_those_whose_file_is_missing(write_table):
     row = sequence_row(image2_name="", expected_item="a.png")
     found = audit(list(iter_items(write_table(row, name="subtask_b_train.tsv"), warn=False)))
-    lacks = {lack.what: lack.count for lack in found.lacks}
+    lacks = {lack["what"]: lack["count"] for lack in found.lacks}
     assert (lacks["a picture"], lacks["the picture's file"]) == (3, 3)  # two of the sequence
 
 
 def test_senses_are_counted_by_language_and_lengths_in_words():
-    mixed = [*SET, replace(SET[0], language="pt", sentence="Um mocho.")]
-    found = audit(mixed)
-    assert [(s.language, s.items, s.idiomatic, s.literal, s.unknown) for s in found.senses] == [
-        ("en", 4, 2, 1, 1),
-        ("pt", 1, 0, 1, 0),
-    ]
-    assert [(one.what, one.least, one.median, one.most) for one in found.lengths] == [
+    found = audit([*SET, replace(SET[0], language="pt", sentence="Um mocho.")])
+    assert [tuple(row.values()) for row in found.senses] == [("en", 4, 2, 1, 1), ("pt", 1, 0, 1, 0)]
+    assert [tuple(row.values()) for row in found.lengths] == [
         ("words of a sentence", 2, 4, 4),
         ("words of a caption", 2, 2, 2),
         ("candidates of an item", 2, 2, 2),
@@ -248,14 +249,6 @@ def test_the_place_of_the_best_candidate_is_compared_with_chance():
     assert audit([replace(OWL, expected_order=None)]).best is None
 
 
-def test_evenness_is_judged_as_a_chi_square_test_does():
-    places = [(0, 4)] * 60 + [(1, 4)] * 45 + [(2, 4)] * 40 + [(3, 4)] * 55
-    found = evenness(places, draws=20000)
-    assert found.p == pytest.approx(stats.chisquare(found.counts).pvalue, abs=0.02)
-    mixed = evenness([(0, 2), (0, 2), (3, 4), (2, 4)])
-    assert (mixed.counts, mixed.expected) == ((2, 0, 1, 1), (1.5, 1.5, 0.5, 0.5))
-
-
 # ------------------------------------------------------------------------ order of candidates
 
 
@@ -270,12 +263,6 @@ class Biased(WordEncoder):
         return vectors
 
 
-def test_orders_are_the_same_for_shuffled_candidates():
-    found = check_order([OWL, replace(OWL, compound="owl")], encoder=WordEncoder())
-    assert (found.items, found.differ, found.first, found.tied) == (2, (), (), ())
-    assert (found.by, found.unchecked) == ("embeddings, with the sentence as the query", None)
-
-
 def test_an_encoder_that_likes_what_comes_first_is_noticed():
     alike = replace(
         OWL,
@@ -285,7 +272,8 @@ def test_an_encoder_that_likes_what_comes_first_is_noticed():
     assert found.differ == found.first == (2,)
     assert found.tied == ()
     fair = check_order([OWL, alike], encoder=WordEncoder())
-    assert fair.differ == ()
+    assert (fair.items, fair.differ, fair.unchecked) == (2, (), None)
+    assert fair.by == "embeddings, with the sentence as the query"
     assert fair.tied == fair.tied_first == (2,)
 
 
@@ -348,7 +336,9 @@ def test_a_chat_model_that_takes_the_first_that_it_is_shown_is_noticed(tmp_path)
         write_run(rank([ITEM], settings("listwise", "pairwise"), llms=[judge]), tmp_path / "run")
         found = check_order([ITEM], tmp_path / "run")
         assert found.unchecked == "Chat models alone ranked, which are not asked again."
-        told[bias] = {one.ranker: (one.llm, one.answers, one.places.counts) for one in found.shown}
+        told[bias] = {
+            one["ranker"]: (one["llm"], one["answers"], one["places"].counts) for one in found.shown
+        }
     assert told == {
         0.0: {"listwise": ("judge", 5, (1, 1, 1, 1, 1)), "pairwise": ("judge", 20, (10, 10))},
         10.0: {"listwise": ("judge", 5, (5, 0, 0, 0, 0)), "pairwise": ("judge", 20, (20, 0))},

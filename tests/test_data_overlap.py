@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 
-import imagehash
+import numpy as np
 import pytest
-from PIL import ImageEnhance, ImageOps
+from PIL import Image, ImageEnhance, ImageOps
 
 from admire import SAMPLES, Candidate, Item, UserError, read_items
 from admire.data.overlap import (
-    NEAR,
     alike,
     digests,
     parts_of,
@@ -62,9 +60,11 @@ def test_an_items_parts_have_digests_that_stay_what_cards_say():
     assert sha("nightowl") == "882099af2b09373f"  # cards that are written hold such
 
 
-@pytest.mark.parametrize("path", PICTURES[::4], ids=lambda path: path.name)
-def test_a_pictures_hash_is_that_of_imagehash(path):
-    assert picture_hash(path) == str(imagehash.dhash(read_image(path), 16))
+def test_a_pictures_digest_stays_what_cards_say(tmp_path):
+    ramp = np.tile(np.linspace(0, 255, 170, dtype=np.uint8), (160, 1))
+    Image.fromarray(ramp).save(tmp_path / "ramp.png")
+    assert picture_hash(tmp_path / "ramp.png") == "f" * 64
+    assert picture_hash(PICTURES[0])[:32] == "04c0196017102d4a4aac496d055c2698"
 
 
 def copies(path: Path, folder: Path) -> list[Path]:
@@ -91,11 +91,6 @@ def test_copies_of_a_picture_are_found_and_no_other_drawing_is(path, tmp_path):
         found = picture_hash(copy)
         assert alike([found], [picture_hash(path)]), copy.name
         assert not alike([found], others), copy.name
-
-
-def test_different_drawings_are_further_apart_than_any_copies():
-    hashes = [imagehash.dhash(read_image(path), 16) for path in PICTURES]
-    assert min(one - other for one, other in combinations(hashes, 2)) > NEAR
 
 
 def test_pictures_look_alike_up_to_the_limit_of_bits():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,22 @@ def trained(
     return data, head, card
 
 
+def write_items(path: Path, items: Sequence[Item]) -> Path:
+    """The items as JSON Lines."""
+    rows = [
+        {
+            "compound": item.compound,
+            "sentence": item.sentence,
+            "sentence_type": item.sentence_type,
+            "expected_order": list(item.expected_order or ()),
+            "candidates": [{"image": c.name, "caption": c.caption} for c in item.candidates],
+        }
+        for item in items
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
 def lines(err: str) -> list[str]:
     """What is said of what was seen."""
     return [one for one in err.splitlines() if " saw " in one or "Figures of" in one]
@@ -84,25 +100,6 @@ def lines(err: str) -> list[str]:
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]
-
-
-def test_digests_are_of_what_copies_have_in_common(tmp_path: Path):
-    ramp = np.tile(np.linspace(0, 255, 170, dtype=np.uint8), (160, 1))
-    Image.fromarray(ramp).save(tmp_path / "ramp.png")
-    item = Item(
-        "Night-Owls",
-        "My sister is a **night owl**!",
-        candidates=(
-            Candidate("ramp.png", tmp_path / "ramp.png", "A bird\\n with   wings."),
-            Candidate("none.png", caption="a bird with wings"),
-        ),
-    )
-    assert digests(parts_of([item])) == {
-        "compound": ["882099af2b09373f"],
-        "sentence": ["f9be580639ef6c66"],
-        "caption": ["82ad7519e3d7aeb4"],
-        "picture": ["f" * 64],
-    }
 
 
 # ------------------------------------------------------------------------------------- heads
@@ -182,28 +179,19 @@ def test_the_same_captions_under_other_names_in_the_opposite_sense_are_found(
 
 
 @needs_torch
-def test_of_a_head_that_saw_other_things_nothing_is_said_and_figures_are_the_same(
-    capsys, tmp_path, trained, write_table
-):
-    data, head, card = trained
+def test_of_a_head_that_saw_other_things_nothing_is_said(capsys, tmp_path, trained, write_table):
+    _, head, card = trained
     others = write_table(row("cold turkey"), row("big fish"), name="others/others.tsv")
     command = ("rank", others, "--llm", "x", "--head", head, "--out", tmp_path / "run")
     code, _, err = run(capsys, *command)
     assert (code, lines(err)) == (0, [])
     assert not any("seen" in one for one in rows(tmp_path / "run"))
-    assert "unlisted" not in json.loads((tmp_path / "run" / "run.json").read_text())
-
-    same = ("rank", data, "--llm", "x", "--head", head, "--out", tmp_path / "run")
-    _, known, _ = run(capsys, *same)
     (head / "head.json").write_text(json.dumps({k: v for k, v in card.items() if k != "saw"}))
-    code, unknown, err = run(capsys, *same)
-    assert code == 0, err
-    assert unknown == known
-    assert lines(err) == [
-        f"{tmp_path / 'run'}: The head was made before cards listed what was seen in training, so "
-        "whether it saw these items is not known."
-    ]
-    assert not any("seen" in one for one in rows(tmp_path / "run"))
+    code, _, err = run(capsys, *command)
+    assert (code, "does not list what it was trained on" in err) == (0, True)
+    (head / "head.json").write_text(json.dumps(card | {"saw": ["night owl"]}))
+    code, _, err = run(capsys, *command)
+    assert (code, "the head cannot be read" in err) == (2, True)
 
 
 @needs_torch
@@ -211,13 +199,10 @@ def test_of_a_head_that_saw_other_things_nothing_is_said_and_figures_are_the_sam
     "command",
     [
         TRAIN,
-        (*TRAIN, "--folds", 2),
-        ("sweep", "--soft-negatives", 1, "--batch-size", 2, "--learning-rate", 0.01,
-         "--temperature", 0.1, "--dropout", 0.1, "--epochs", 1),
         ("sweep", "--soft-negatives", 1, "--batch-size", 2, "--learning-rate", 0.01,
          "--temperature", 0.1, "--dropout", 0.1, "--epochs", 1, "--folds", 6),
     ],
-    ids=["train", "train with folds", "sweep", "sweep with folds"],
+    ids=["train", "sweep with folds"],
 )  # fmt: skip
 def test_training_warns_if_what_is_tested_shares_captions_with_other_compounds(
     capsys, tmp_path, toys, write_table, command
@@ -237,19 +222,6 @@ def test_training_warns_if_what_is_tested_shares_captions_with_other_compounds(
         "compounds that "
     )
     assert "the caption 'a lamp as picture 1' of '" in said
-
-
-@needs_torch
-def test_training_warns_of_a_compound_that_is_written_in_two_ways(
-    capsys, tmp_path, toys, write_table
-):
-    """The split goes by the compound as it is written, so it may part the two."""
-    names = ("night owl", "night-owl", "night owls")
-    data = write_table(*(row(name) for name in names))
-    command = (*TRAIN, "--soft-negatives", 0, data, "--out", tmp_path / "head")
-    code, _, err = run(capsys, *command)
-    assert code == 0, err
-    assert "1 of 1 items that are evaluated share compounds (1)" in err
 
 
 # --------------------------------------------------------------------------------- detectors
@@ -283,19 +255,8 @@ def test_a_detectors_card_lists_compounds_and_sentences_and_a_run_tells_which_it
     detector.save(tmp_path / "detector.json")
 
     new = Item("c1", "A c1 in a new sentence.", sentence_type="literal")
-    data = tmp_path / "data.jsonl"
     wanted = [seen[0], ranked(new), left_out[0]]
-    told = [
-        {
-            "compound": one.compound,
-            "sentence": one.sentence,
-            "sentence_type": one.sentence_type,
-            "expected_order": list(one.expected_order),
-            "candidates": [{"image": c.name, "caption": c.caption} for c in one.candidates],
-        }
-        for one in wanted
-    ]
-    data.write_text("".join(json.dumps(one) + "\n" for one in told))
+    data = write_items(tmp_path / "data.jsonl", wanted)
     out = tmp_path / "run"
     options = ("--llm", "x", "--sense", "detector", "--detector", tmp_path / "detector.json")
     code, _, err = run(capsys, "rank", data, "--out", out, *options)
@@ -428,21 +389,13 @@ def test_pictures_are_read_only_if_the_card_lists_some(tmp_path: Path):
 def test_blocks_say_the_same_and_runs_fused_or_tuned_say_what_each_saw(
     capsys, tmp_path, toys, monkeypatch
 ):
-    data = tmp_path / "data.jsonl"
-    told = [
-        {
-            "compound": name,
-            "sentence": f"A {name} in a sentence.",
-            "sentence_type": "literal",
-            "expected_order": ["a.png", "b.png"],
-            "candidates": [
-                {"image": "a.png", "caption": f"a late {name}"},
-                {"image": "b.png", "caption": "a lamp"},
-            ],
-        }
-        for name in COMPOUNDS
-    ]
-    data.write_text("".join(json.dumps(one) + "\n" for one in told))
+    data = write_items(
+        tmp_path / "data.jsonl",
+        [
+            ranked(Item(name, f"A {name} in a sentence.", sentence_type="literal"))
+            for name in COMPOUNDS
+        ],
+    )
     items = read_items(data)
     once, blocks, without = (tmp_path / name for name in ("once", "blocks", "without"))
     saw = digests(parts_of(items[:2]))
@@ -474,21 +427,7 @@ def test_where_all_items_were_seen_there_are_no_other_figures(capsys, tmp_path, 
     detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.ones(1), True, saw)
     out = tmp_path / "run"
     (submission,) = write_run(rank(items, SETTINGS, detector=detector), out)
-    gold = tmp_path / "gold.jsonl"
-    gold.write_text(
-        json.dumps(
-            {
-                "compound": "c0",
-                "sentence": "A c0.",
-                "sentence_type": "literal",
-                "expected_order": ["a.png", "b.png"],
-                "candidates": [
-                    {"image": "a.png", "caption": "a"},
-                    {"image": "b.png", "caption": "b"},
-                ],
-            }
-        )
-    )
+    gold = write_items(tmp_path / "gold.jsonl", items)
     code, _, err = run(capsys, "score", submission, "--gold", gold)
     assert code == 0, err
     assert "So these figures say little of unseen items." in err
@@ -499,36 +438,20 @@ def test_where_all_items_were_seen_there_are_no_other_figures(capsys, tmp_path, 
     code, stdout, err = run(capsys, "score", submission, "--gold", gold)
     assert code == 0, err
     assert "literal" in stdout
-    assert "is damaged. Run admire rank again. What was seen in training is not known." in err
-    with pytest.raises(UserError, match=r"items\.jsonl: is damaged"):
-        read_run(out)
+    assert "What was seen in training is not known." in err
 
 
-LISTS = [
-    ["night owl"],
-    {"word": []},
-    {"caption": "882099af2b09373f"},
-    {"caption": [1]},
-    {"caption": ["882099af2b09373"]},
-    {"caption": ["882099AF2B09373F"]},
-    {"picture": ["882099af2b09373f"]},
-]
-
-
-@pytest.mark.parametrize("saw", LISTS)
+@pytest.mark.parametrize(
+    "saw",
+    [
+        ["night owl"],
+        {"word": []},
+        {"caption": "882099af2b09373f"},
+        {"caption": ["882099AF2B09373F"]},
+    ],
+)
 def test_a_detector_whose_card_lists_something_else_is_refused(tmp_path: Path, saw):
     path = tmp_path / "detector.json"
     LightDetector("x", "x:1", np.zeros((1, 4)), np.zeros(1), True, {"saw": saw}).save(path)
     with pytest.raises(UserError, match=r"detector\.json: is not a detector that admire wrote"):
         open_detector(path)
-
-
-@needs_torch
-@pytest.mark.parametrize("saw", LISTS[:3])
-def test_a_head_whose_card_lists_something_else_is_refused(trained, saw):
-    from admire.models.projection import load_projection
-
-    _, head, card = trained
-    (head / "head.json").write_text(json.dumps(card | {"saw": saw}))
-    with pytest.raises(UserError, match="the head cannot be read"):
-        load_projection(head)

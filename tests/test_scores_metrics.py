@@ -22,6 +22,7 @@ from admire.scores.metrics import (
     corr_official,
     corr_rank,
     dcg,
+    evenness,
     mean,
     risk_area,
     risk_area_statistic,
@@ -296,3 +297,11 @@ def test_wilsons_interval_is_scipys(right, of):
 
 def test_briers_score_is_the_squared_error():
     assert brier([0.8, 0.4], [True, True]) == pytest.approx([0.04, 0.36])
+
+
+def test_evenness_is_judged_as_a_chi_square_test_does():
+    places = [(0, 4)] * 60 + [(1, 4)] * 45 + [(2, 4)] * 40 + [(3, 4)] * 55
+    found = evenness(places, draws=20000)
+    assert found.p == pytest.approx(stats.chisquare(found.counts).pvalue, abs=0.02)
+    mixed = evenness([(0, 2), (0, 2), (3, 4), (2, 4)])
+    assert (mixed.counts, mixed.expected) == ((2, 0, 1, 1), (1.5, 1.5, 0.5, 0.5))

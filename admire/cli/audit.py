@@ -61,7 +61,9 @@ def audit(
     from admire.pages.report.audited import audit_tables
 
     if out and out.is_dir():
-        raise UserError(f"{out}: is a folder. Name the file to write, audit.json say.", "out")
+        raise UserError(
+            f"{out}: is a folder. Name the file to write, for example audit.json.", "out"
+        )
 
     def read(path: Path, language: str | None = None) -> list[Item]:
         return list(iter_items(path, language, warn=False, whole=False))
