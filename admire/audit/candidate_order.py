@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,13 @@ import numpy as np
 
 from admire.base.choices import RankQuery
 from admire.base.errors import UserError
-from admire.base.schema import Seed, check_setting
+from admire.base.schema import Seed, check_setting, read_as
 from admire.data.items import Item, item_keys
 from admire.models.encoders import TextEncoder
-from admire.rankers.scorer import Scoring
 from admire.rankers.settings import Settings
 from admire.runs.past_runs import open_run_replies, read_run
 from admire.runs.run import Ranking, rank
+from admire.runs.run_folder import RECORD
 from admire.scores.metrics import evenness
 
 
@@ -96,7 +97,7 @@ def _check_run(
     )
     if "fused" in run.record:
         return replace(check, unchecked="The run is fused: audit the runs that it is made of.")
-    settings = read_settings(run.record, folder)
+    settings = read_as(Settings, json.dumps(run.record["settings"]), folder / RECORD)
     if "embeddings" not in settings.rankers:
         why = "Chat models alone ranked, which are not asked again."
         return replace(check, unchecked=why)
@@ -169,28 +170,6 @@ def _ties(numbers: Iterable[int], rankings: Iterable[Ranking]) -> dict[str, Any]
         if (scores == scores.max()).sum() > 1:
             tied_first.append(number)
     return {"tied": tuple(tied), "tied_first": tuple(tied_first)}
-
-
-def read_settings(record: Mapping[str, Any], folder: Path) -> Settings:
-    """The settings that a run's record tells.
-
-    Raises:
-        UserError: they are damaged, or those of another version.
-    """
-    try:
-        told = dict(record["settings"])
-        scoring = dict(told.pop("scoring"))
-        if "texts" in scoring:
-            scoring["texts"] = tuple(scoring["texts"])
-        for name in ("rankers", "llms"):
-            if name in told:
-                told[name] = tuple(told[name])
-        return Settings(scoring=Scoring(**scoring), **told)
-    except (KeyError, TypeError, ValueError, AttributeError, UserError):
-        raise UserError(
-            f"{folder}: its settings are damaged, or those of another version. Run admire rank "
-            "again."
-        ) from None
 
 
 def _shown(rankings: Sequence[Ranking], seed: int) -> Iterator[dict[str, Any]]:
