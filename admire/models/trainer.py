@@ -1,7 +1,8 @@
-"""The trainer that all fine-tuning shares: it keeps the best epoch and goes on after a kill."""
+"""Fine-tuning with sentence-transformers' trainer: the best epoch is kept, a kill survived."""
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import logging
@@ -11,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from errno import EDQUOT, EFBIG, EIO, ENOSPC, EROFS
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from admire.base.errors import UserError, needs_extra
 from admire.base.progress import SECONDS_BETWEEN_LINES
-from admire.base.storage import check_folder, only_writer, replace_folder, unwritable, write_whole
+from admire.base.storage import check_folder, only_writer, replace_folder, unwritable
 from admire.models.encoders.hub import from_disk
 from admire.models.head_settings import FitSettings as FitSettings
 
@@ -50,10 +50,8 @@ with needs_extra("finetune", "Fine-tuning"):
     )
 log = logging.getLogger("admire")
 
-BEGUN = "begun.json"
-"""Beside the checkpoints: of which training they are."""
 STATE = "trainer_state.json"
-"""What is written last into a checkpoint."""
+"""The file of a checkpoint that is written last."""
 
 Row = Mapping[str, Any]
 Batches = Literal["random", "like lengths", "no duplicates", "neighbours"]
@@ -84,18 +82,19 @@ def fine_tune(
     """Train the model in place, keep the epoch with the best figure, and save it to ``out``.
 
     After each epoch a checkpoint is written beside ``out``, so that the same call continues where
-    an earlier one was killed. The checkpoints are deleted when the model is saved, and when rows or
-    settings have changed.
+    an earlier one was killed. The checkpoints are deleted when the model is saved, or at the next
+    call with other rows or settings.
 
     Args:
-        loss: takes the features of each text column, as losses of sentence-transformers do.
+        loss: takes the features of each text column, as losses of sentence-transformers do. A
+            checkpoint does not hold weights of its own.
         rows: one mapping for each sample, with its texts in columns. To learn several tasks at
             once, give rows and losses by the task's name. Each batch is then of one task, and each
             task has as many batches as its rows fill.
         validate: returns the figure of the model as it is; higher is better.
         collate: makes features of rows. None leaves that to sentence-transformers.
-        of: what else the result depends on, such as the base model and the loss's settings. A
-            checkpoint is only continued from if this is the same.
+        of: what else the result depends on, such as the base model and the loss's settings. Only
+            checkpoints of the same are continued from.
         batches: which rows share a batch.
         learning_rates: other learning rates for weights whose names match these regular
             expressions.
@@ -111,42 +110,39 @@ def fine_tune(
             replaced (see :func:`admire.base.storage.check_folder`) or is being written by another
             process.
     """
-    content: Any = (
-        {name: list(map(dict, some)) for name, some in rows.items()}
-        if isinstance(rows, Mapping)
-        else list(map(dict, rows))
-    )
-    if not content or (isinstance(content, dict) and not all(content.values())):
+    tasks = dict(rows) if isinstance(rows, Mapping) else {"": rows}
+    content = {name: list(map(dict, task)) for name, task in tasks.items()}
+    if not content or not all(content.values()):
         raise UserError("There is nothing to train on.")
     check_folder(out, "model")
     out = out.resolve()
-    checkpoints = out.with_name(f".{out.name}.checkpoints")
-    key = hashlib.sha256(json.dumps([of, asdict(settings), content]).encode())
-    with only_writer(out), _telling_of_the_disk(out):
-        losses = loss.values() if isinstance(loss, Mapping) else [loss]
-        if any(_own_weights(one, model) for one in losses):
-            # A checkpoint does not hold the loss's weights, so nothing can continue from it.
-            shutil.rmtree(checkpoints, ignore_errors=True)
-        last, before = _begun(checkpoints, key.hexdigest())
+    key = hashlib.sha256(json.dumps([of, asdict(settings), content]).encode()).hexdigest()
+    checkpoints = out.with_name(f".{out.name}.{key[:16]}.checkpoints")
+    with only_writer(out), _disk_errors(out):
+        for other in out.parent.glob(f".{glob.escape(out.name)}.{'?' * 16}.checkpoints"):
+            if other != checkpoints:  # of other rows or settings
+                shutil.rmtree(other, ignore_errors=True)
+        checkpoints.mkdir(parents=True, exist_ok=True)  # fails before anything is computed
+        before = validate()
+        # Without this file, which is written last, a checkpoint is not whole.
+        whole = {int(p.parent.name[11:]): p.parent for p in checkpoints.glob(f"*/{STATE}")}
+        last = str(whole[max(whole)]) if whole else None
         if last:
             log.info("Going on from %s", last)
-        else:
-            _make(checkpoints, out)  # fails before anything is computed
-            before = validate()
-            with write_whole(checkpoints / BEGUN) as file:
-                json.dump({"key": key.hexdigest(), "before": before}, file)
         with from_disk():  # a model card would ask the hub about the models that it names
-            trainer = _trainer(
-                model,
-                loss,
-                content,
-                validate,
-                settings,
-                checkpoints,
-                collate,
-                batches,
-                learning_rates,
+            dataset = {name: datasets.Dataset.from_list(task) for name, task in content.items()}
+            trainer = SentenceTransformerTrainer(
+                model=model,
+                args=_arguments(settings, checkpoints, batches, learning_rates or {}, model),
+                train_dataset=(
+                    datasets.DatasetDict(dataset) if isinstance(rows, Mapping) else dataset[""]
+                ),
+                loss=dict(loss) if isinstance(loss, Mapping) else loss,
+                evaluator=_Figure(validate),
+                data_collator=_Collator(collate) if collate else None,  # type: ignore[arg-type]
+                callbacks=[EarlyStoppingCallback(settings.patience), _Report()],
             )
+            trainer.remove_callback(PrinterCallback)
             trainer.train(resume_from_checkpoint=last)
             # Otherwise the model in memory would still compute in bfloat16, unlike the saved one.
             trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
@@ -155,124 +151,58 @@ def fine_tune(
                 model.save_pretrained(str(part))
                 if finish:
                     finish(part, [before, *figures])
-        _drop(checkpoints, BEGUN)
+        shutil.rmtree(checkpoints, ignore_errors=True)
         if max(figures) <= before:
             log.warning("No epoch is better than the model was before (%.4f).", before)
         return [before, *figures]
 
 
 @contextmanager
-def _telling_of_the_disk(out: Path) -> Iterator[None]:
-    """Give the user's error where the packages cannot write, which each tell in their own way."""
+def _disk_errors(out: Path) -> Iterator[None]:
+    """One message for a place that cannot be written; each package has errors of its own."""
     try:
         yield
-    except (OSError, RuntimeError, SafetensorError) as error:
-        of_torch = r"PytorchStreamWriter|inline_container|iostream error|os error \d+"
-        if isinstance(error, OSError) and error.errno in (ENOSPC, EROFS, EDQUOT, EFBIG, EIO):
-            raise unwritable(out, error) from error
-        if re.search(of_torch, str(error)):
+    except OSError as error:
+        raise unwritable(out, error) from error
+    except (RuntimeError, SafetensorError) as error:
+        if re.search(r"PytorchStreamWriter|inline_container|iostream|os error \d+", str(error)):
             raise unwritable(out, OSError("the disk is full, or fails")) from error
         raise
 
 
-def _make(checkpoints: Path, out: Path) -> None:
-    try:
-        checkpoints.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"{out}: cannot be written ({error.strerror or error}). Choose another place.", "out"
-        ) from None
-
-
-def _begun(checkpoints: Path, key: str) -> tuple[str | None, float]:
-    """The last complete checkpoint of the same training, and the figure before training."""
-    found = sorted(filter(_readable, checkpoints.glob(f"checkpoint-*/{STATE}")), key=_step)
-    try:
-        begun = json.loads((checkpoints / BEGUN).read_text(encoding="utf-8"))
-        if found and begun["key"] == key:
-            return str(found[-1].parent), float(begun["before"])
-    except (OSError, ValueError, KeyError):
-        pass
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    return None, 0.0
-
-
-def _readable(path: Path) -> bool:
-    try:
-        json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def _drop(folder: Path, first: str) -> None:
-    """Remove a folder, and first the file without which it does not count."""
-    (folder / first).unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _step(path: Path) -> int:
-    return int(path.parent.name.rpartition("-")[2])
-
-
-def _trainer(
-    model: SentenceTransformer,
-    loss: torch.nn.Module | Mapping[str, torch.nn.Module],
-    content: Any,
-    validate: Callable[[], float],
+def _arguments(
     settings: FitSettings,
     checkpoints: Path,
-    collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]] | None,
     batches: Batches,
-    learning_rates: Mapping[str, float] | None,
-) -> SentenceTransformerTrainer:
-    dataset: datasets.Dataset | datasets.DatasetDict
-    if isinstance(content, dict):
-        dataset = datasets.DatasetDict(
-            {name: datasets.Dataset.from_list(some) for name, some in content.items()}
-        )
-    else:
-        dataset = datasets.Dataset.from_list(content)
-    trainer = SentenceTransformerTrainer(
-        model=model,
-        args=SentenceTransformerTrainingArguments(
-            output_dir=str(checkpoints),
-            num_train_epochs=settings.epochs,
-            per_device_train_batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
-            learning_rate_mapping=dict(learning_rates or {}),
-            weight_decay=settings.weight_decay,
-            warmup_steps=settings.warmup,
-            lr_scheduler_type="linear",
-            eval_strategy="epoch",
-            save_strategy="epoch",
-            logging_strategy="epoch",
-            load_best_model_at_end=True,
-            metric_for_best_model="eval_figure",
-            greater_is_better=True,
-            restore_callback_states_from_checkpoint=True,
-            bf16=settings.precision == "bfloat16",
-            seed=settings.seed,
-            data_seed=settings.seed,
-            batch_sampler=SAMPLERS[batches],
-            multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
-            use_cpu=model.device.type == "cpu",
-            disable_tqdm=True,
-            report_to="none",
-        ),
-        train_dataset=dataset,
-        loss=dict(loss) if isinstance(loss, Mapping) else loss,
-        evaluator=_Figure(validate),
-        data_collator=_Collator(collate) if collate else None,  # type: ignore[arg-type]
-        callbacks=[EarlyStoppingCallback(settings.patience), _Report()],
+    learning_rates: Mapping[str, float],
+    model: SentenceTransformer,
+) -> SentenceTransformerTrainingArguments:
+    return SentenceTransformerTrainingArguments(
+        output_dir=str(checkpoints),
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        learning_rate_mapping=dict(learning_rates),
+        weight_decay=settings.weight_decay,
+        warmup_steps=settings.warmup,
+        lr_scheduler_type="linear",
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        save_total_limit=2,  # the best and the last
+        logging_strategy="epoch",
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_figure",
+        greater_is_better=True,
+        restore_callback_states_from_checkpoint=True,
+        bf16=settings.precision == "bfloat16",
+        seed=settings.seed,
+        data_seed=settings.seed,
+        batch_sampler=SAMPLERS[batches],
+        multi_dataset_batch_sampler=MultiDatasetBatchSamplers.PROPORTIONAL,
+        use_cpu=model.device.type == "cpu",
+        disable_tqdm=True,
+        report_to="none",
     )
-    trainer.remove_callback(PrinterCallback)
-    return trainer
-
-
-def _own_weights(loss: torch.nn.Module, model: SentenceTransformer) -> bool:
-    shared = {id(weights) for weights in model.parameters()}
-    return any(id(weights) not in shared for weights in loss.parameters())
 
 
 class _Neighbours(DefaultBatchSampler):
@@ -340,7 +270,7 @@ class _Collator:
 
 
 class _Report(TrainerCallback):
-    """Logs a line for each epoch, and within a long epoch how far it is; drops old checkpoints."""
+    """Logs a line for each epoch, and within a long epoch how far it is."""
 
     def __init__(self) -> None:
         self._said = time.monotonic()
@@ -355,22 +285,6 @@ class _Report(TrainerCallback):
         if time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
             self._said = time.monotonic()
             log.info("Step %d of %d", state.global_step, state.max_steps)
-
-    def on_save(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **options: Any,
-    ) -> None:
-        """Keep the best checkpoint and the last one.
-
-        The trainer would do so itself, but what it leaves when it is killed looks like a whole one.
-        """
-        kept = {f"checkpoint-{state.global_step}", Path(state.best_model_checkpoint or "").name}
-        for path in Path(args.output_dir or "").glob("checkpoint-*"):
-            if path.name not in kept:
-                _drop(path, STATE)
 
     def on_evaluate(
         self,
