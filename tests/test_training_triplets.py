@@ -14,7 +14,6 @@ from toys import PictureEncoder, ScriptedChat, WordEncoder
 
 from admire.base.errors import UserError
 from admire.data.items import Candidate, Item
-from admire.models.llm import Reply
 from admire.prompts import Prompts
 from admire.training import (
     Triplets,
@@ -22,7 +21,6 @@ from admire.training import (
     draw_soft_negatives,
     encode_triplets,
     image_modalities,
-    open_triplets,
     read_triplets,
     split_compounds,
 )
@@ -78,19 +76,6 @@ def test_each_candidate_has_its_place_and_the_gold_order_names_the_positive():
             assert found.documents[s, c, 0] == pytest.approx(expected)
 
 
-def test_queries_and_candidates_are_encoded_as_what_they_are():
-    asked = []
-
-    class Roles(WordEncoder):
-        def encode_texts(self, texts, *, role):
-            asked.append((role, list(texts)))
-            return super().encode_texts(texts, role=role)
-
-    items = [captioned("night owl", ["one", "two"])]
-    encode_triplets(items, ["late worker"], Roles(), captions=caption_modalities(items, None))
-    assert asked == [("query", ["late worker"]), ("document", ["one", "two"])]
-
-
 def test_what_is_missing_is_zero_and_marked_in_each_modality(tmp_path):
     pictures = pictured(tmp_path, "night owl", ["bird", "desk", "lamp"])
     a, b, c = pictures.candidates
@@ -114,26 +99,6 @@ def test_what_is_missing_is_zero_and_marked_in_each_modality(tmp_path):
             assert found.present[0, candidate, m] == (text is not None)
             expected = np.zeros(512) if text is None else words(text)
             assert found.documents[0, candidate, m] == pytest.approx(expected)
-
-
-def test_a_modality_of_no_candidate_is_left_out(tmp_path):
-    item = pictured(tmp_path, "night owl", ["bird", "desk"])
-    found = encode_triplets(
-        [item],
-        ["bird"],
-        PictureEncoder(),
-        images=image_modalities([item], None),
-        captions=caption_modalities([item], None),
-    )
-    assert found.modalities == ("image",)
-    assert found.documents.shape == (1, 2, 1, 512)
-
-
-def test_a_modality_that_only_a_negative_has_stays(tmp_path):
-    item = captioned("night owl", ["a bird", "a desk"])
-    captions = caption_modalities([item], None) | {"new": {"a desk": "a table"}}
-    found = encode_triplets([item], ["bird"], WordEncoder(), captions=captions)
-    assert found.present[0].tolist() == [[True, False], [True, True]]
 
 
 def complaint(items: Sequence[Item], encoder=None, **sources) -> str:
@@ -162,26 +127,13 @@ def test_what_cannot_be_learnt_from_is_named(tmp_path):
         [elsewhere], captions=captions
     )
 
+    shown = pictured(tmp_path, "night owl", ["bird", "desk"])
+    message = complaint([shown], images=image_modalities([shown], None))
+    assert message == "The encoder 'words' reads no images. Use the track caption."
+
     nothing = "No candidate has an image or caption of the track to train on."
     assert complaint([good]) == nothing
     assert complaint([good], images=image_modalities([good], None)) == nothing
-
-
-def test_an_encoder_without_images_is_refused(tmp_path):
-    item = pictured(tmp_path, "night owl", ["bird", "desk"])
-    message = complaint([item], images=image_modalities([item], None))
-    assert message == "The encoder 'words' reads no images. Use the track caption."
-
-
-@pytest.mark.parametrize("width", [1, 256, 1024])
-def test_towers_of_different_widths_are_refused(tmp_path, width):
-    class Apart(PictureEncoder):
-        def encode_images(self, images):
-            return np.ones((len(images), width), dtype=np.float32)
-
-    item = pictured(tmp_path, "night owl", ["bird", "desk"])
-    message = complaint([item], Apart(), images=image_modalities([item], None))
-    assert message == "The encoder 'pictures' has no common space for images."
 
 
 # -------------------------------------------------------------------------------- modalities
@@ -213,23 +165,6 @@ def test_the_kth_variants_of_pictures_are_found_in_folders_of_the_same_name(tmp_
     assert list(found) == ["image", "augmented image 1", "augmented image 2"]
     assert found["augmented image 1"] == {owl_a: one, apple_a: other}
     assert found["augmented image 2"] == {owl_a: two}
-
-
-def test_variants_beside_each_other_stand_for_pictures_beside_each_other(tmp_path):
-    image = write(tmp_path / "data" / "owl[1]*.png")
-    item = Item("night owl", "A night owl.", "en", (Candidate("a", image), Candidate("b", None)))
-    variant = write(tmp_path / "out" / "owl[1]*_1.png")
-    write(tmp_path / "out" / "owl1x_1.png")  # a pattern would find it
-    found = image_modalities([item], tmp_path / "out")
-    assert found["augmented image 1"] == {image: variant}
-    write(tmp_path / "elsewhere" / "deep" / "owl[1]*_1.png")
-    with pytest.raises(UserError) as raised:
-        image_modalities([item], tmp_path / "elsewhere")
-    assert str(raised.value) == (
-        f"{tmp_path / 'elsewhere'}: holds no augmented image of these candidates."
-    )
-    with pytest.raises(UserError, match="nowhere: holds no augmented image"):
-        image_modalities([item], tmp_path / "nowhere")
 
 
 def test_captions_in_other_words_are_a_modality_for_each_maker(tmp_path):
@@ -299,54 +234,6 @@ def test_the_track_says_what_is_learnt_from(tmp_path, chat, track, modalities):
     assert found.modalities == modalities
 
 
-@pytest.mark.parametrize(("track", "kind"), [("caption", "images"), ("image", "captions")])
-def test_what_a_track_does_not_use_is_refused(tmp_path, chat, track, kind):
-    items = [pictured(tmp_path / "data", "night owl", ["bird", "desk"])]
-    with pytest.raises(UserError, match=rf": the track {track} does not use {kind}\. ") as raised:
-        read_triplets(
-            items, PictureEncoder(), track, llm=chat, prompts=Prompts(), **{kind: tmp_path}
-        )
-    assert raised.value.settings == ("track",)
-
-
-def test_models_are_opened_by_their_names(tmp_path, chat, monkeypatch):
-    asked = []
-
-    def opened(model):
-        def open_model(*names, **options):
-            asked.append((*names, options))
-            return model
-
-        return open_model
-
-    monkeypatch.setattr("admire.training.triplets.open_encoder", opened(WordEncoder()))
-    monkeypatch.setattr("admire.training.triplets.open_llm", opened(chat))
-    write(tmp_path / "prompts" / "gloss_en.j2", "My template about {{ compound }}.")
-    items = [captioned("night owl", ["one", "two"])]
-    found, encoder = open_triplets(
-        items, "words", "caption", llm="chat", llm_url="http://x", device="cpu",
-        prompts=tmp_path / "prompts",
-    )  # fmt: skip
-    assert asked == [("words", {"device": "cpu"}), ("chat", {"url": "http://x"})]
-    assert encoder.name == "words"
-    assert found.anchors[0] == pytest.approx(words("a late worker"))
-    assert [prompt.strip() for prompt in chat.prompts] == ["My template about night owl."]
-
-
-def test_the_seed_is_that_of_the_replies_that_are_asked_for_again():
-    class Hesitant(ScriptedChat):
-        seeds: tuple[int, ...] = ()
-
-        def ask(self, question):
-            self.seeds += (question.seed,)
-            return Reply("" if len(self.seeds) == 1 else "a late worker")
-
-    hesitant = Hesitant(str)
-    items = [captioned("night owl", ["one", "two"])]
-    read_triplets(items, WordEncoder(), "caption", llm=hesitant, prompts=Prompts(), seed=5)
-    assert hesitant.seeds == (5, 6)
-
-
 # ------------------------------------------------------------------------------------- split
 
 
@@ -381,14 +268,6 @@ def test_the_papers_numbers(number, sizes, samples):
     compounds = [f"c{k}" for k in range(number)] * samples
     found = tuple(len(part) for part in split_compounds(compounds, seed=5))
     assert found == tuple(samples * size for size in sizes)
-
-
-def test_other_seeds_split_otherwise():
-    compounds = [f"c{k}" for k in range(70)]
-    tests = {tuple(split_compounds(compounds, seed)[2].tolist()) for seed in range(10)}
-    assert len(tests) == 10
-    drawn = {k for seed in range(40) for k in split_compounds(compounds, seed)[2].tolist()}
-    assert drawn == set(range(70))
 
 
 @pytest.mark.parametrize("compounds", [[], ["a"], ["a", "b", "a", "b"]])
@@ -471,12 +350,3 @@ def test_every_candidate_that_is_there_can_be_drawn_and_about_as_often():
     assert counts.sum(axis=1)[1:] == pytest.approx(1000, rel=0.1)  # 2 of 4 others each time
     for row, mask in zip(counts[1:], there[1:], strict=True):
         assert row[mask] == pytest.approx(1000 / mask.sum(), rel=0.15)
-
-
-def test_another_generator_draws_others_and_each_anchor_its_own():
-    data = gappy([f"c{k}" for k in range(30)], 3, 1, 0)
-    everyone = np.arange(30)
-    rng = np.random.default_rng(0)
-    first, second = (draw_soft_negatives(data, everyone, everyone, 8, rng)[0] for _ in range(2))
-    assert (first != second).any()
-    assert len({frozenset(row.tolist()) for row in first}) > 25

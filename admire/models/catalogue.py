@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from admire.base.choices import nearest
 from admire.base.errors import UserError, pip_install
-from admire.models.encoders import open_encoder
-from admire.models.encoders.openclip import WEIGHTS
+from admire.models.encoders import open_encoder, openclip
 from admire.models.llm.local import EMBEDDED_BYTES, Progress, embedded_source, embedded_weights
 
 
@@ -72,27 +70,19 @@ def _pull_embedded(name: str, progress: Progress | None) -> Path:
     return embedded_weights(progress)
 
 
-def _clip_status(weights: Mapping[str, Sequence[str]]) -> str:
-    """Whether the hub's cache holds weights of every repository, in one of the files named."""
+def _clip_status(repositories: Sequence[str]) -> str:
+    """Whether the hub's cache holds weights of all these repositories."""
     if importlib.util.find_spec("open_clip") is None:
         return f"no: {pip_install('clip')}"
     from huggingface_hub import try_to_load_from_cache
 
-    def here(repository: str, file: str) -> bool:
-        path = try_to_load_from_cache(repository, file)
-        if not isinstance(path, str):
-            return False
-        if not file.endswith(".index.json"):
-            return True
-        shards = set(json.loads(Path(path).read_text(encoding="utf-8"))["weight_map"].values())
-        return all(here(repository, shard) for shard in shards)
-
     def cached(repository: str) -> bool:
-        return any(here(repository, file) for file in weights[repository])
+        files = (try_to_load_from_cache(repository, name) for name in WEIGHTS)
+        return any(isinstance(file, str) for file in files)
 
-    if not weights:
+    if not repositories:
         return "fetched at first use"
-    return "yes" if all(map(cached, weights)) else "no: fetched at first use"
+    return "yes" if all(map(cached, repositories)) else "no: fetched at first use"
 
 
 def _pull_encoder(name: str, progress: Progress | None) -> Path:
@@ -103,16 +93,17 @@ def _pull_encoder(name: str, progress: Progress | None) -> Path:
     return Path(constants.HF_HUB_CACHE)
 
 
-def _encoder(
-    name: str, what: str, size: str, licence: str, *, whole: str = "", towers: str = ""
-) -> Model:
-    """A row whose weights are in a repository of transformers, of open_clip, or in one of each."""
-    known: dict[str, Sequence[str]] = {whole: WHOLE_WEIGHTS, towers: WEIGHTS}
-    weights = {repository: files for repository, files in known.items() if repository}
-    return Model(name, what, size, licence, lambda: _clip_status(weights), _pull_encoder)
+def _encoder(name: str, what: str, size: str, licence: str, *repositories: str) -> Model:
+    """A row whose weights are in these repositories; without any it stands for many models."""
+    return Model(name, what, size, licence, lambda: _clip_status(repositories), _pull_encoder)
 
 
-WHOLE_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    *openclip.WEIGHTS,
+)
 OWN = "the model's"
 """Size and licence of a row that stands for many models."""
 
@@ -150,52 +141,52 @@ MODELS = (
         "texts and images, the paper's XLM-32",
         "2.9 GB",
         "MIT, Apache-2.0",
-        whole="M-CLIP/XLM-Roberta-Large-Vit-B-32",
-        towers=VIT_B_32,
+        "M-CLIP/XLM-Roberta-Large-Vit-B-32",
+        VIT_B_32,
     ),
     _encoder(
         "mclip:XLM-Roberta-Large-Vit-L-14",
         "texts and images, the paper's XLM-14",
         "4.0 GB",
         "MIT, Apache-2.0",
-        whole="M-CLIP/XLM-Roberta-Large-Vit-L-14",
-        towers=VIT_L_14,
+        "M-CLIP/XLM-Roberta-Large-Vit-L-14",
+        VIT_L_14,
     ),
     _encoder(
         "mclip:LABSE-Vit-L-14",
         "texts and images, the paper's LABSE-14",
         "3.6 GB",
         "MIT, Apache-2.0",
-        whole="M-CLIP/LABSE-Vit-L-14",
-        towers=VIT_L_14,
+        "M-CLIP/LABSE-Vit-L-14",
+        VIT_L_14,
     ),
     _encoder(
         "openclip:ViT-SO400M-16-SigLIP2-384/webli",
         "texts and images, SigLIP 2, about 100 languages",
         "4.5 GB",
         "Apache-2.0",
-        towers="timm/ViT-SO400M-16-SigLIP2-384",
+        "timm/ViT-SO400M-16-SigLIP2-384",
     ),
     _encoder(
         "openclip:xlm-roberta-base-ViT-B-32/laion5b_s13b_b90k",
         "texts and images, LAION's multilingual CLIP",
         "1.5 GB",
         "MIT",
-        towers="laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k",
+        "laion/CLIP-ViT-B-32-xlm-roberta-base-laion5B-s13B-b90k",
     ),
     _encoder(
         "openclip:xlm-roberta-large-ViT-H-14/frozen_laion5b_s13b_b90k",
         "texts and images, LAION's largest multilingual CLIP",
         "4.8 GB",
         "MIT",
-        towers="laion/CLIP-ViT-H-14-frozen-xlm-roberta-large-laion5B-s13B-b90k",
+        "laion/CLIP-ViT-H-14-frozen-xlm-roberta-large-laion5B-s13B-b90k",
     ),
     _encoder(
         "openclip:nllb-clip-base/v1",
         "texts and images, 201 languages",
         "2.0 GB",
         "CC-BY-NC-4.0",
-        towers="visheratin/nllb-clip-base-oc",
+        "visheratin/nllb-clip-base-oc",
     ),
     _encoder("openclip:MODEL/TAG", "texts and images, any of open_clip's list", OWN, OWN),
     _encoder(
@@ -203,14 +194,14 @@ MODELS = (
         "texts and images, SigLIP 2 by transformers",
         "4.5 GB",
         "Apache-2.0",
-        whole="google/siglip2-so400m-patch14-384",
+        "google/siglip2-so400m-patch14-384",
     ),
     _encoder(
         "dual:facebook/metaclip-2-worldwide-huge-quickgelu",
         "texts and images, MetaCLIP 2, 300 languages",
         "7.4 GB",
         "CC-BY-NC-4.0",
-        whole="facebook/metaclip-2-worldwide-huge-quickgelu",
+        "facebook/metaclip-2-worldwide-huge-quickgelu",
     ),
     _encoder("dual:REPOSITORY", "texts and images, any dual encoder of transformers", OWN, OWN),
     _encoder(
@@ -218,14 +209,14 @@ MODELS = (
         "texts and images, a language model that sees",
         "4.3 GB",
         "Apache-2.0",
-        whole="Qwen/Qwen3-VL-Embedding-2B",
+        "Qwen/Qwen3-VL-Embedding-2B",
     ),
     _encoder(
         "sbert:intfloat/multilingual-e5-large",
         "texts, about 100 languages",
         "2.2 GB",
         "MIT",
-        whole="intfloat/multilingual-e5-large",
+        "intfloat/multilingual-e5-large",
     ),
     _encoder(
         "sbert:REPOSITORY",

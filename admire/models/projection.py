@@ -1,4 +1,4 @@
-"""A trained head: two layers, and the card that tells how they were made."""
+"""A trained head: two layers, and the card that says how they were made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from admire.base.errors import UserError, needs_extra
 from admire.base.files import parse_json, regular
-from admire.base.storage import replace_folder, write_whole
+from admire.base.storage import replace_folder
 from admire.models.encoders import Vectors
 from admire.models.head_settings import HeadTraining
 from admire.scores.cards import check_saw
@@ -96,22 +96,14 @@ class Projection:
     def save(self, folder: Path) -> None:
         """Write a folder with ``head.safetensors`` and ``head.json``, which appears whole.
 
-        The card has the weights' digest, so that weights of another head are noticed.
-
         Raises:
             UserError: the folder may not be replaced (see :func:`check_folder`) or
                 cannot be written.
         """
-        weights = save(self.head.state_dict())
-        more = {
-            "weights": hashlib.sha256(weights).hexdigest(),
-            "history": [asdict(epoch) for epoch in self.history],
-        }
+        card = self.card | {"history": [asdict(epoch) for epoch in self.history]}
         with replace_folder(folder, "head") as part:
-            with write_whole(part / "head.safetensors", "wb") as file:
-                file.write(weights)
-            with write_whole(part / "head.json") as file:
-                json.dump(self.card | more, file, indent=2)
+            (part / "head.safetensors").write_bytes(save(self.head.state_dict()))
+            (part / "head.json").write_text(json.dumps(card, indent=2), encoding="utf-8")
 
 
 def load_projection(folder: Path) -> Projection:
@@ -122,12 +114,8 @@ def load_projection(folder: Path) -> Projection:
     """
     try:
         card = parse_json(regular(folder / "head.json").read_text(encoding="utf-8"))
-        weights = regular(folder / "head.safetensors").read_bytes()
-        if hashlib.sha256(weights).hexdigest() != card.pop("weights"):
-            raise ValueError("the weights are not those of the card")
-        settings = HeadTraining(**card["settings"])
-        head = Head(int(card["width"]), settings)
-        head.load_state_dict(load(weights))
+        head = Head(card["width"], HeadTraining(**card["settings"]))
+        head.load_state_dict(load(regular(folder / "head.safetensors").read_bytes()))
         history = tuple(Epoch(**epoch) for epoch in card.pop("history"))
         for name in ("name", "identity"):
             card["encoder"][name].strip()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from admire.base.errors import UserError, needs_extra
-from admire.base.files import parse_json, regular
 from admire.base.machine import cores
 from admire.base.progress import show_progress
 from admire.base.schema import check_setting
@@ -62,8 +60,8 @@ def sweep_heads(
 ) -> pd.DataFrame:
     """Train a head with each of the settings; one row for each, in their order.
 
-    Each result is a line of ``out`` as soon as it is known. Heads that are in ``out`` already, with
-    the same data and settings, are not trained again, so a sweep that was stopped goes on.
+    Each result becomes a line of ``out`` at once. Heads that are in ``out`` already, with the same
+    data and settings, are not trained again, so a sweep that was stopped goes on.
 
     Args:
         processes: how many to use; None is one for each core.
@@ -77,11 +75,11 @@ def sweep_heads(
         UserError: a setting does not suit the data, or ``out`` is not the file of a sweep, cannot
             be written, or another process is adding to it.
     """
-    splits = {one.seed: split_compounds(data.compounds, one.seed) for one in settings}
-    jobs = [_Job(one, splits[one.seed]) for one in settings]
+    splits = {setting.seed: split_compounds(data.compounds, setting.seed) for setting in settings}
+    jobs = [_Job(setting, splits[setting.seed]) for setting in settings]
     outcomes = _outcomes(data, jobs, out, processes)
     warn_of_shared_samples(data, [*splits.values()], "the heads")
-    rows = [asdict(one) | outcome for one, outcome in zip(settings, outcomes, strict=True)]
+    rows = [asdict(s) | outcome for s, outcome in zip(settings, outcomes, strict=True)]
     return pd.DataFrame(rows).drop(columns="scores")
 
 
@@ -143,7 +141,7 @@ def cross_validate_heads(
     """
     check_setting("folds", folds, Folds)
     parts = _folds(data.compounds, folds, seed)
-    jobs = [_Job(one, part) for part in parts for one in settings]
+    jobs = [_Job(setting, part) for part in parts for setting in settings]
     outcomes = _outcomes(data, jobs, out, processes)
     warn_of_shared_samples(data, parts, "their heads")
     plain = head_scores(data, np.arange(len(items)))
@@ -200,31 +198,25 @@ class _Job:
 def _outcomes(
     data: Triplets, jobs: Sequence[_Job], out: Path | None, processes: int | None
 ) -> list[dict[str, Any]]:
-    """The result of each job. Results are read from ``out`` and written there as lines."""
+    """The result of each job. Results are read from ``out`` and added to it as lines."""
     with only_writer(out) if out else nullcontext():
-        return _alone(data, jobs, out, processes)
-
-
-def _alone(
-    data: Triplets, jobs: Sequence[_Job], out: Path | None, processes: int | None
-) -> list[dict[str, Any]]:
-    digest = _digest(data)
-    done = {row["job"]: row["outcome"] for row in _read(out) if row["data"] == digest}
-    waiting = [job for job in jobs if job.key not in done]
-    if out:
-        _append(out)  # fails before anything is trained if it cannot be written
-    work = joblib.Parallel(
-        processes or cores(),
-        return_as="generator_unordered",
-        max_nbytes=None,  # else workers get read-only memory maps, which torch warns of
-    )
-    with joblib.parallel_config("loky", inner_max_num_threads=1):
-        results = work(joblib.delayed(_outcome)(data, job) for job in waiting)
-        for key, outcome in show_progress(results, f"Training {len(waiting)} heads", len(waiting)):
-            done[key] = outcome
-            if out:
-                _append(out, json.dumps({"data": digest, "job": key, "outcome": outcome}) + "\n")
-    return [done[job.key] for job in jobs]
+        digest = _digest(data)
+        done = _read(out, digest) if out else {}
+        missing = [job for job in jobs if job.key not in done]
+        work = joblib.Parallel(
+            processes or cores(),
+            return_as="generator_unordered",
+            max_nbytes=None,  # else workers get read-only memory maps, which torch warns of
+        )
+        with joblib.parallel_config("loky", inner_max_num_threads=1):
+            results = work(joblib.delayed(_outcome)(data, job) for job in missing)
+            what = f"Training {len(missing)} heads"
+            for key, outcome in show_progress(results, what, len(missing)):
+                done[key] = outcome
+                if out:
+                    line = json.dumps({"data": digest, "job": key, "outcome": outcome})
+                    _append(out, line + "\n")
+        return [done[job.key] for job in jobs]
 
 
 def _outcome(data: Triplets, job: _Job) -> tuple[str, dict[str, Any]]:
@@ -235,13 +227,11 @@ def _outcome(data: Triplets, job: _Job) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _append(path: Path, text: str = "") -> None:
+def _append(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
     except OSError as error:
         raise unwritable(path, error) from None
 
@@ -253,21 +243,17 @@ def _digest(data: Triplets) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path | None) -> list[dict[str, Any]]:
-    """The results so far. A last line that was cut short is removed from the file."""
-    if path is None or not path.exists():
-        return []
+def _read(path: Path, digest: str) -> dict[str, dict[str, Any]]:
+    """The outcomes for these data so far, by job. A last line that was cut short is removed."""
+    _append(path, "")  # fails before anything is trained if it cannot be written
     try:
-        text = regular(path).read_text(encoding="utf-8")
-        whole = text[: text.rfind("\n") + 1]
-        rows = [parse_json(line) for line in whole.splitlines()]
-        for row in rows:
-            outcome = dict(row["outcome"])
-            float(outcome["validation_loss"]), np.array(outcome["scores"], dtype=float)
-            {row["data"], row["job"]}  # fails if they are no texts
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith("\n")]
+        rows = [json.loads(line) for line in whole]
+        done = {row["job"]: row["outcome"] for row in rows if row["data"] == digest}
+    except (ValueError, LookupError, TypeError):
         raise UserError(f"{path}: is not the file of a sweep. Choose another.", "out") from None
-    if whole != text:
+    if whole != lines:
         with write_whole(path) as file:
-            file.write(whole)
-    return rows
+            file.writelines(whole)
+    return done
