@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from admire.scores.metrics import (
-    METRICS,
-    bootstrap_interval,
     bootstrap_intervals,
-    bootstrap_statistics,
     brier,
     calibration,
     calibration_error,
@@ -24,8 +21,8 @@ from admire.scores.metrics import (
     dcg,
     evenness,
     mean,
+    of_all,
     risk_area,
-    risk_area_statistic,
     risk_coverage,
     top1,
     wilson_interval,
@@ -53,28 +50,6 @@ def order_pairs(draw: st.DrawFn) -> tuple[list[str], list[str]]:
 )
 def test_golden_values_worked_out_by_hand(metric, value):
     assert metric(list("badce"), list("dbaec")) == pytest.approx(value, abs=1e-12)
-
-
-def test_the_four_figures_are_those_of_the_module():
-    assert METRICS == ("top1", "dcg", "corr_official", "corr_rank")
-
-
-@pytest.mark.parametrize(("predicted", "value"), [("abcde", 1.0), ("acbed", 1.0), ("bacde", 0.0)])
-def test_top1_asks_only_for_the_first(predicted, value):
-    assert top1("abcde", predicted) == value
-
-
-# The gains are 3 and 1, at places 0 to 4 divided by log2 of 2 to 6.
-@pytest.mark.parametrize(
-    ("predicted", "value"),
-    [
-        ("abcde", 3 + 1 / math.log2(3)),  # 3.631, the best
-        ("bacde", 3 / math.log2(3) + 1),  # 2.893
-        ("cdeba", 3 / math.log2(6) + 1 / math.log2(5)),  # 1.591, the worst
-    ],
-)
-def test_dcg_discounts_the_two_best_by_their_places(predicted, value):
-    assert dcg("abcde", predicted) == pytest.approx(value, abs=1e-12)
 
 
 def test_dcg_over_all_orders_has_the_published_best_mean_and_worst():
@@ -163,8 +138,13 @@ def test_corr_official_equals_corr_rank_for_a_fifth_of_all_pairs_of_orders():
 VALUES = np.array([0.0, 1.0, 3.631, 2.359, 1.9, 3.631, 0.5, 2.2, 2.9, 1.1, 3.0, 2.0])
 
 
-@pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
-def test_bootstrap_interval_agrees_with_scipys_percentile_interval(level):
+def interval(values, **options) -> tuple[float, float]:
+    (ends,) = bootstrap_intervals([mean(values)], len(values), **options)
+    return ends
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_bootstrap_intervals_agree_with_scipys_percentile_interval(level):
     peer = stats.bootstrap(
         (VALUES,),
         np.mean,
@@ -174,55 +154,33 @@ def test_bootstrap_interval_agrees_with_scipys_percentile_interval(level):
         rng=np.random.default_rng(1),
     ).confidence_interval
     # Both are random; at 10,000 resamples an end moves by about 0.01 (the mean's error is 0.3).
-    assert bootstrap_interval(VALUES, level=level) == pytest.approx(tuple(peer), abs=0.04)
-
-
-def test_bootstrap_interval_is_that_of_the_normal_law_for_many_values():
-    values = np.random.default_rng(5).normal(2.0, 1.0, 400)
-    error = values.std() / math.sqrt(len(values))
-    low, high = bootstrap_interval(values)
-    assert low == pytest.approx(values.mean() - 1.96 * error, abs=0.15 * error)
-    assert high == pytest.approx(values.mean() + 1.96 * error, abs=0.15 * error)
-
-
-def test_bootstrap_interval_is_95_percent_unless_told():
-    assert bootstrap_interval(VALUES) == bootstrap_interval(VALUES, level=0.95)
-    assert bootstrap_interval(VALUES) != bootstrap_interval(VALUES, level=0.9)
+    assert interval(VALUES, level=level) == pytest.approx(tuple(peer), abs=0.04)
 
 
 @pytest.mark.parametrize("drawn", [1, 1000, 12_345])
-def test_intervals_do_not_depend_on_how_many_items_are_drawn_at_a_time(monkeypatch, drawn):
+def test_intervals_follow_the_seed_and_not_how_many_items_are_drawn_at_a_time(monkeypatch, drawn):
     values = np.random.default_rng(0).random((2, 70))
-    rng = np.random.default_rng(3)
-    means = values[0][rng.integers(0, 70, size=(500, 70))].mean(axis=1)
+    means = values[0][np.random.default_rng(3).integers(0, 70, size=(500, 70))].mean(axis=1)
     monkeypatch.setattr("admire.scores.metrics.DRAWN", drawn)
-    both = bootstrap_intervals(values, resamples=500, seed=3)
-    assert both[0] == tuple(np.quantile(means, [(1 - 0.95) / 2, (1 + 0.95) / 2]))
-    assert both == [bootstrap_interval(one, resamples=500, seed=3) for one in values]
-
-
-def test_bootstrap_interval_follows_its_seed():
-    assert bootstrap_interval(VALUES, seed=3) == bootstrap_interval(VALUES, seed=3)
-    assert bootstrap_interval(VALUES, seed=3) != bootstrap_interval(VALUES, seed=4)
+    both = bootstrap_intervals([mean(one) for one in values], 70, resamples=500, seed=3)
+    assert both[0] == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=1e-12)
+    assert both == [interval(one, resamples=500, seed=3) for one in values]
+    assert both[0] != interval(values[0], resamples=500, seed=4)
 
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=30))
-def test_bootstrap_interval_holds_the_mean_and_stays_within_the_values(values):
-    low, high = bootstrap_interval(values, level=0.99, resamples=500)
+def test_bootstrap_intervals_hold_the_mean_and_stay_within_the_values(values):
+    low, high = interval(values, level=0.99, resamples=500)
     assert min(values) - 1e-9 <= low <= high <= max(values) + 1e-9
     assert low - 1e-9 <= np.mean(values) <= high + 1e-9
 
 
-@given(st.floats(-5, 5), st.integers(1, 20))
-def test_bootstrap_interval_of_equal_values_is_that_value(value, n):
-    assert bootstrap_interval([value] * n, resamples=50) == pytest.approx((value, value))
-
-
-def test_the_calibration_error_is_worked_out_by_hand():
+def test_the_calibration_error_and_briers_score_are_worked_out_by_hand():
     # Bin 0.6 to 0.7: told 0.6 and 0.68, one of two happened: |1.28 - 1| = 0.28.
     # Bin 0.9 to 1: told 0.9 and 1, both happened: |1.9 - 2| = 0.1. In all 0.38 / 4.
     error = calibration_error([0.6, 0.9, 0.68, 1.0], [True, True, False, True])
     assert error == pytest.approx(0.38 / 4)
+    assert brier([0.8, 0.4], [True, True]) == pytest.approx([0.04, 0.36])
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1))
@@ -232,20 +190,21 @@ def test_the_calibration_error_is_at_most_one_and_nil_if_what_was_certain_happen
     assert calibration_error(np.array(happened, float), happened) == 0
 
 
+def area(confidences, losses) -> float:
+    return of_all(risk_area(confidences, losses), len(losses))
+
+
 def test_the_risk_coverage_curve_and_its_area_are_worked_out_by_hand():
-    # Surest first, wrong are the second and the fourth: risks 0, 1/2, 1/3, 1/2.
-    told, taken, risks = risk_coverage([0.7, 0.6, 0.9, 0.8], [0, 1, 0, 1])
-    assert told.tolist() == [0.9, 0.8, 0.7, 0.6]
-    assert taken.tolist() == [1, 2, 3, 4]
-    assert risks == pytest.approx([0, 1 / 2, 1 / 3, 1 / 2])
-    assert risk_area([0.7, 0.6, 0.9, 0.8], [0, 1, 0, 1]) == pytest.approx(
-        (1 / 2 + 1 / 3 + 1 / 2) / 4
-    )
-    # The second and third are as sure as each other, and come as one step with the risk 1/3.
-    told, taken, risks = risk_coverage([0.8, 0.6, 0.9, 0.8], [0, 1, 0, 1])
-    assert (told.tolist(), taken.tolist()) == ([0.9, 0.8, 0.6], [1, 3, 4])
-    assert risks == pytest.approx([0, 1 / 3, 1 / 2])
-    assert risk_area([0.8, 0.6, 0.9, 0.8], [0, 1, 0, 1]) == pytest.approx((2 / 3 + 1 / 2) / 4)
+    # Surest first, wrong are the second and the fourth: risks 0, 1/2, 1/3, 1/2. In the second case
+    # the second and third are equally sure, and are one step with the risk 1/3.
+    for confidences, steps, sizes, expected, total in (
+        ([0.7, 0.6, 0.9, 0.8], [0.9, 0.8, 0.7, 0.6], [1, 2, 3, 4], [0, 1 / 2, 1 / 3, 1 / 2], 4 / 3),
+        ([0.8, 0.6, 0.9, 0.8], [0.9, 0.8, 0.6], [1, 3, 4], [0, 1 / 3, 1 / 2], 2 / 3 + 1 / 2),
+    ):
+        found, taken, risks = risk_coverage(confidences, [0, 1, 0, 1])
+        assert (found.tolist(), taken.tolist()) == (steps, sizes)
+        assert risks == pytest.approx(expected)
+        assert area(confidences, [0, 1, 0, 1]) == pytest.approx(total / 4)
 
 
 ANSWERED = st.lists(
@@ -256,16 +215,15 @@ ANSWERED = st.lists(
 @given(ANSWERED, st.randoms(use_true_random=False))
 def test_the_risk_area_is_its_definition_whatever_the_order_and_the_scale(pairs, random):
     confidences, wrong = (np.array(one, float) for one in zip(*pairs, strict=True))
-    area = risk_area(confidences, wrong)
+    found = area(confidences, wrong)
     # Geifman et al.: the mean, over the items, of the risk at the item's own threshold.
     risks = [wrong[confidences >= threshold].mean() for threshold in confidences]
-    assert area == pytest.approx(np.mean(risks))
-    assert 0 <= area <= 1
+    assert found == pytest.approx(np.mean(risks))
+    assert 0 <= found <= 1
     random.shuffle(pairs)
-    shuffled, wrong_too = zip(*pairs, strict=True)
-    assert risk_area(shuffled, wrong_too) == pytest.approx(area)
-    assert risk_area(np.exp(5 * confidences), wrong) == pytest.approx(area)
-    assert risk_area(np.ones_like(wrong), wrong) == pytest.approx(wrong.mean())
+    assert area(*map(np.array, zip(*pairs, strict=True))) == pytest.approx(found)
+    assert area(np.exp(5 * confidences), wrong) == pytest.approx(found)
+    assert area(np.ones_like(wrong), wrong) == pytest.approx(wrong.mean())
     _, taken, risks = risk_coverage(confidences, wrong)
     assert (taken[-1], risks[-1]) == (len(pairs), pytest.approx(wrong.mean()))
 
@@ -276,27 +234,16 @@ def test_a_statistic_of_a_sample_is_that_of_its_items(pairs, data):
     place = st.integers(0, len(pairs) - 1)
     items = data.draw(st.lists(place, min_size=len(pairs), max_size=len(pairs)))
     draws = np.bincount(items, minlength=len(pairs))[None]
-    (area,) = risk_area_statistic(told, wrong)(draws)
-    assert area == pytest.approx(risk_area(told[items], wrong[items]))
+    (risk,) = risk_area(told, wrong)(draws)
+    assert risk == pytest.approx(area(told[items], wrong[items]))
     (error,) = calibration(told, wrong)(draws)
     assert error == pytest.approx(calibration_error(told[items], wrong[items]))
-
-
-def test_intervals_of_means_are_the_same_by_either_way():
-    values = np.random.default_rng(0).random(12)
-    both = bootstrap_statistics([mean(values), mean(1 - values)], 12, resamples=500, seed=3)
-    assert both[0] == pytest.approx(bootstrap_interval(values, resamples=500, seed=3))
-    assert both[1] == pytest.approx((1 - both[0][1], 1 - both[0][0]))
 
 
 @pytest.mark.parametrize(("right", "of"), [(14, 15), (0, 10), (10, 10), (57, 100)])
 def test_wilsons_interval_is_scipys(right, of):
     peer = stats.binomtest(right, of).proportion_ci(method="wilson")
     assert wilson_interval(right / of, of) == pytest.approx((peer.low, peer.high), abs=1e-12)
-
-
-def test_briers_score_is_the_squared_error():
-    assert brier([0.8, 0.4], [True, True]) == pytest.approx([0.04, 0.36])
 
 
 def test_evenness_is_judged_as_a_chi_square_test_does():

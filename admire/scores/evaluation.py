@@ -149,7 +149,8 @@ def summarise(
         if not len(chosen):
             continue
         names = columns or _metrics(scored)
-        intervals = metrics.bootstrap_intervals([chosen[name] for name in names], seed=seed)
+        means = [metrics.mean(chosen[name]) for name in names]
+        intervals = metrics.bootstrap_intervals(means, len(chosen), seed=seed)
         for column, (low, high) in zip(names, intervals, strict=True):
             rows.append((group, len(chosen), column, float(chosen[column].mean()), low, high))
     return pd.DataFrame(rows, columns=["group", "n", "metric", "mean", "low", "high"])

@@ -1,11 +1,12 @@
-"""Figures of rankings and probabilities, their bootstrap intervals, the evenness of places."""
+"""Figures of rankings and of probabilities, bootstrap intervals, and the evenness of places."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +15,11 @@ from admire.base.schema import Seed, check_setting
 
 METRICS = ("top1", "dcg", "corr_official", "corr_rank")
 SEQUENCE_METRICS = ("item_accuracy", "sense_accuracy")
-"""Subtask B's: whether the right candidate, and the right sense, was told."""
+"""Subtask B's: whether the predicted candidate and the predicted sense are right."""
 
 
 def top1(expected: Sequence[str], predicted: Sequence[str]) -> float:
-    """1.0 where the first predicted candidate is the first expected one, else 0.0."""
+    """1.0 if the first predicted candidate is the first expected one, else 0.0."""
     return float(expected[0] == predicted[0])
 
 
@@ -43,7 +44,7 @@ def corr_official(expected: Sequence[str], predicted: Sequence[str]) -> float:
 
     The scorer hands Spearman two arrays of file *names*, one in expected and one in predicted
     order, so it correlates the names' alphabetical ranks place by place. That depends on how the
-    files are called; it is reported because the published figures are this one. See
+    files are called; it is reported because published figures are computed this way. See
     :func:`corr_rank` for the correlation of the orders themselves.
     """
     alphabetical = sorted(expected)
@@ -69,14 +70,14 @@ def r_precision(relevant: npt.ArrayLike) -> float:
 
 
 def ndcg(relevant: npt.ArrayLike, k: int = 10) -> float:
-    """nDCG@k with binary gains: Σ 1 / log2(1 + rank) over the relevant, by the most there can be.
+    """nDCG@k with binary gains: Σ 1 / log2(1 + rank) over the relevant, divided by its maximum.
 
     ``relevant`` as for :func:`r_precision`; at least one document is.
     """
     flags = np.asarray(relevant, dtype=bool)
     discounts = 1 / np.log2(np.arange(2, k + 2))
-    found = flags[:k]
-    return float(discounts[: len(found)][found].sum() / discounts[: flags.sum()].sum())
+    first = flags[:k]
+    return float(discounts[: len(first)][first].sum() / discounts[: flags.sum()].sum())
 
 
 def figures(expected: Sequence[str], predicted: Sequence[str]) -> dict[str, float]:
@@ -89,61 +90,17 @@ def figures(expected: Sequence[str], predicted: Sequence[str]) -> dict[str, floa
     }
 
 
-def bootstrap_interval(
-    values: npt.ArrayLike, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> tuple[float, float]:
-    """Percentile interval of the mean of (items,) values, from resampling the items."""
-    (interval,) = bootstrap_intervals([values], level=level, resamples=resamples, seed=seed)
-    return interval
+Draws = npt.NDArray[np.int64]
+"""Samples of items, drawn with replacement: how often each has each item, (samples, items)."""
 
+Statistic = Callable[[Draws], npt.NDArray[np.float64]]
+"""A figure of each sample, (samples,)."""
 
 DRAWN = 1_000_000
 """How many items are drawn at a time."""
 
 
 def bootstrap_intervals(
-    figures: Sequence[npt.ArrayLike],
-    *,
-    level: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
-) -> list[tuple[float, float]]:
-    """As :func:`bootstrap_interval`, of several figures, each (items,), of the same items."""
-    arrays = [np.asarray(values, dtype=float) for values in figures]
-    count = len(arrays[0]) if arrays else 0
-    means = np.empty((len(arrays), resamples))
-    for part, drawn in _samples(count, resamples, seed):
-        for k, array in enumerate(arrays):
-            means[k, part] = array[drawn].mean(axis=1)
-    return _ends(means, level)
-
-
-def _samples(
-    count: int, resamples: int, seed: int
-) -> Iterator[tuple[slice, npt.NDArray[np.int64]]]:
-    """So many samples of items, drawn with replacement, a part at a time: which of the samples, and
-    the items of each, (samples, items)."""
-    rng = np.random.default_rng(seed)
-    step = max(1, DRAWN // max(1, count))
-    for start in range(0, resamples, step):
-        stop = min(start + step, resamples)
-        yield slice(start, stop), rng.integers(0, count, size=(stop - start, count))
-
-
-def _ends(values: npt.NDArray[np.float64], level: float) -> list[tuple[float, float]]:
-    """The percentile interval of each row."""
-    quantiles = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=1)
-    return [(float(low), float(high)) for low, high in quantiles.T]
-
-
-Draws = npt.NDArray[np.int64]
-"""Samples of items, drawn with replacement: how often each has each item, (samples, items)."""
-
-Statistic = Callable[[Draws], npt.NDArray[np.float64]]
-"""What is computed of each sample, (samples,)."""
-
-
-def bootstrap_statistics(
     statistics: Sequence[Statistic],
     count: int,
     *,
@@ -151,25 +108,29 @@ def bootstrap_statistics(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> list[tuple[float, float]]:
-    """As :func:`bootstrap_intervals`, of what is no mean of the items; they number ``count``."""
+    """The percentile interval of each statistic, from resampling its ``count`` items."""
+    rng = np.random.default_rng(seed)
     values = np.empty((len(statistics), resamples))
-    for part, drawn in _samples(count, resamples, seed):
+    step = max(1, DRAWN // count)
+    for start in range(0, resamples, step):
+        drawn = rng.integers(0, count, size=(min(step, resamples - start), count))
         drawn += count * np.arange(len(drawn))[:, None]
         draws = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
         for k, statistic in enumerate(statistics):
-            values[k, part] = statistic(draws)
-    return _ends(values, level)
+            values[k, start : start + step] = statistic(draws)
+    quantiles = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=1)
+    return [(float(low), float(high)) for low, high in quantiles.T]
+
+
+def of_all(statistic: Statistic, count: int) -> float:
+    """A statistic of all ``count`` items."""
+    return float(statistic(np.ones((1, count), dtype=np.int64))[0])
 
 
 def mean(values: npt.ArrayLike) -> Statistic:
     """The mean as a statistic."""
     array = np.asarray(values, float)
     return lambda draws: np.asarray(draws @ array / len(array))
-
-
-def of_all(statistic: Statistic, count: int) -> float:
-    """A statistic of the items themselves, each once; they number ``count``."""
-    return float(statistic(np.ones((1, count), dtype=np.int64))[0])
 
 
 def calibration_error(
@@ -185,31 +146,30 @@ def calibration_error(
 
 def calibration(probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int = 10) -> Statistic:
     """:func:`calibration_error` as a statistic."""
-    told, came = np.asarray(probabilities, float), np.asarray(happened, float)
-    bin_of = np.minimum((told * bins).astype(int), bins - 1)
-    gaps = np.where(bin_of[:, None] == np.arange(bins), (told - came)[:, None], 0.0)
-    return lambda draws: np.asarray(np.abs(draws @ gaps).sum(axis=1) / len(told))
+    p, outcomes = np.asarray(probabilities, float), np.asarray(happened, float)
+    bin_of = np.minimum((p * bins).astype(int), bins - 1)
+    gaps = np.where(bin_of[:, None] == np.arange(bins), (p - outcomes)[:, None], 0.0)
+    return lambda draws: np.asarray(np.abs(draws @ gaps).sum(axis=1) / len(p))
 
 
 def brier(probabilities: npt.ArrayLike, happened: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """The squared error of each probability, whose mean is Brier's score: 0 at best, 1 at worst."""
-    told, came = np.asarray(probabilities, float), np.asarray(happened, float)
-    errors: npt.NDArray[np.float64] = (told - came) ** 2
+    errors: npt.NDArray[np.float64] = np.subtract(probabilities, happened, dtype=float) ** 2
     return errors
 
 
 def risk_coverage(
     confidences: npt.ArrayLike, losses: npt.ArrayLike
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """The mean loss of the items of which one is surest, by how many of them one answers.
+    """The mean loss of the surest items, by how many of them are answered.
 
     Args:
         confidences, losses: (items,) each.
 
     Returns:
-        Three arrays with an element for each different confidence, the highest first: it; how many
-        items have at least that one; and their mean loss. Items with the same confidence come
-        together, so that the order of the items does not matter.
+        Three arrays with an element for each different confidence, the highest first: the
+        confidence; how many items have at least that; and their mean loss. Items with the same
+        confidence are one step, so that the order of the items does not matter.
     """
     order, ends = _steps(confidences)
     taken = ends + 1
@@ -217,17 +177,12 @@ def risk_coverage(
     return np.asarray(confidences, float)[order][ends], taken, risks
 
 
-def risk_area(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> float:
-    """The area under the curve of :func:`risk_coverage` (AURC, Geifman et al. 2019).
+def risk_area(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> Statistic:
+    """The area under the curve of :func:`risk_coverage` (AURC, Geifman et al. 2019) as a statistic.
 
     It is the mean, over the items, of the mean loss of those with at least the item's confidence.
-    0 is the best; where the confidence tells nothing, it is the mean loss.
+    0 is the best; if the confidence tells nothing, it is the mean loss.
     """
-    return of_all(risk_area_statistic(confidences, losses), np.size(losses))
-
-
-def risk_area_statistic(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> Statistic:
-    """:func:`risk_area` as a statistic."""
     order, ends = _steps(confidences)
     sorted_losses = np.asarray(losses, float)[order]
 
@@ -244,16 +199,16 @@ def risk_area_statistic(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> St
 
 
 def _steps(confidences: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The items from the surest on, and the places in that order where a confidence ends."""
-    told = np.asarray(confidences, float)
-    order = np.argsort(-told, kind="stable")
-    ends = np.flatnonzero(np.diff(told[order], append=-np.inf))
+    """The items, surest first, and the last place in that order of each confidence."""
+    values = np.asarray(confidences, float)
+    order = np.argsort(-values, kind="stable")
+    ends = np.flatnonzero(np.diff(values[order], append=-np.inf))
     return order, ends
 
 
 def wilson_interval(share: float, count: int) -> tuple[float, float]:
-    """The 95 % interval of a share of so many independent cases (Wilson 1927)."""
-    z = 1.959963984540054  # the normal law's 97.5 % point
+    """The 95 % interval of a share of ``count`` independent cases (Wilson 1927)."""
+    z = NormalDist().inv_cdf(0.975)
     middle = (share + z * z / (2 * count)) / (1 + z * z / count)
     spread = math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2) * z
     half = spread / (1 + z * z / count)
@@ -262,12 +217,12 @@ def wilson_interval(share: float, count: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Evenness:
-    """How evenly something falls on places.
+    """How evenly something is spread over places.
 
     Attributes:
-        counts: how often it falls on each place.
-        expected: how often it would on average, if every place of an item were as likely.
-        p: how likely chance alone is as uneven as that or more; by simulation.
+        counts: how often it is on each place.
+        expected: the mean counts if all places of an item were equally likely.
+        p: the probability that chance alone is at least as uneven, by simulation.
     """
 
     counts: tuple[int, ...]
@@ -279,7 +234,7 @@ def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int 
     """How evenly places are taken.
 
     Args:
-        places: from 0, each with the number of places that there were.
+        places: from 0, each with the number of places to choose from.
         draws: how often chance is simulated.
 
     Raises:
@@ -305,7 +260,7 @@ def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int 
 
 
 def confidence(probability: float | None) -> float:
-    """How sure a probability of the idiomatic sense is, from 0.5, which None has, to 1.
+    """How sure a probability of the idiomatic sense is, from 0.5 to 1; 0.5 for None.
 
     It is rounded, so that 0.8 and 1 - 0.2 are the same.
     """

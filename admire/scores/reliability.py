@@ -59,13 +59,13 @@ def sense_summary(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
 
     def add(of: pd.DataFrame, statistics: dict[str, metrics.Statistic]) -> None:
         values = [metrics.of_all(one, len(of)) for one in statistics.values()]
-        intervals = metrics.bootstrap_statistics([*statistics.values()], len(of), seed=seed)
+        intervals = metrics.bootstrap_intervals([*statistics.values()], len(of), seed=seed)
         for name, value, interval in zip(statistics, values, intervals, strict=True):
             rows.append(("all", len(of), name, value, *interval))
 
     if len(known):
         areas = {
-            f"{what}_aurc": metrics.risk_area_statistic(known["confidence"], known[risk])
+            f"{what}_aurc": metrics.risk_area(known["confidence"], known[risk])
             for risk, what in RISKS.items()
         }
         add(known, {"sense_accuracy": metrics.mean(1 - known["sense_risk"])} | areas)
