@@ -102,11 +102,6 @@ def test_policy_lets_in_only_what_the_page_holds() -> None:
     assert rules["img-src"] == ["data:"]
 
 
-def test_policy_of_linked_pictures_lets_in_files() -> None:
-    rules = policy(Page(render(report(linked=True))))
-    assert rules["img-src"] == ["data:", "file:", "'self'"]
-
-
 def test_page_has_no_address_of_the_network_and_nothing_that_the_policy_refuses() -> None:
     text = render(report())
     assert not re.search(r"https?:|//\w+\.\w", text.replace(policy_text(text), ""))
@@ -143,12 +138,6 @@ def test_hostile_texts_stay_texts() -> None:
     assert json.loads(data) == json.loads(json.dumps(report(HOSTILE).data))
 
 
-def test_pictures_are_there_once_each_under_their_ids() -> None:
-    page = Page(render(report()))
-    assert [text for _, text in page.all("script", id="p1")] == [PICTURE]
-    assert page.all("script", id="p1")[0][0]["type"] == "text/plain"
-
-
 def test_head_is_readable_without_a_script() -> None:
     text = render(report())
     assert '<abbr title="Discounted cumulative gain' in text
@@ -166,20 +155,6 @@ def test_tables_and_cards_call_figures_the_same() -> None:
     assert found
     on_cards = dict(re.findall(r'^    (\w+): \["([^"]+)"', found[1], re.MULTILINE))
     assert on_cards == {name: called for name, (called, _) in FIGURES.items()}
-
-
-def test_page_of_no_items_has_no_gallery() -> None:
-    text = render(report(kind="sweep", data={"kind": "sweep"}))
-    assert Page(text).scripts == []
-    assert 'id="finder"' not in text
-    assert policy(Page(text))["script-src"] == ["'none'"]
-
-
-def test_titles_are_told_by_kind() -> None:
-    data = report().data
-    for kind, title in (("retrieval", "Queries"), ("senses", "Sentences")):
-        text = render(report(kind=kind, data={**data, "kind": kind}))
-        assert f'<h2 id="gallery-title">{title}</h2>' in text
 
 
 def test_numbers_that_json_lacks_are_refused() -> None:

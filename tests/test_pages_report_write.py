@@ -14,7 +14,7 @@ from toys import WordEncoder, explains
 
 from admire import Settings, UserError, rank, read_items, write_run
 from admire.pages.report import thumbnail, write_report
-from admire.pages.report.names import plain_name, run_names
+from admire.pages.report.names import plain_name
 
 SETTINGS = Settings(sense="vote", track="caption")
 
@@ -105,22 +105,6 @@ def test_where_the_data_have_gone_captions_stay_and_data_says_where_they_are(
         write_report([folder], tmp_path / "r.html", data=tmp_path / "nowhere")
 
 
-def test_captions_of_an_old_run_and_gold_that_came_later_are_the_datas(tmp_path, image_set):
-    folder = ranked(image_set, tmp_path / "run")
-    rows = [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]
-    for row in rows:
-        del row["candidates"]
-        row["sentence_type"] = row["expected_order"] = None
-    (folder / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    item = shown(write_report([folder], tmp_path / "r.html"))["items"][1]
-    assert (item["sense"], item["gold"]) == ("literal", [1, 0])
-    assert item["runs"][0]["figures"]["sense_accuracy"] == 0
-    assert [one["caption"] for one in item["candidates"]] == [
-        "a bird with wings",
-        "a person awake late",
-    ]
-
-
 def test_a_picture_that_cannot_be_read_leaves_its_caption(tmp_path, image_set, caplog):
     folder = ranked(image_set, tmp_path / "run")
     (image_set / "pictures" / "2.png").write_bytes(b"\x89PNG\r\n\x1a\n cut off")
@@ -160,24 +144,15 @@ def test_what_is_no_run_is_refused_and_nothing_is_written(tmp_path, image_set, c
     out = tmp_path / "report.html"
     for wrong, says in (
         ([tmp_path / "none"], "is no run folder"),
-        ([image_set], "is no run folder"),
-        ([folder, "--images", "draw"], "images cannot be 'draw'"),
         ([folder, "--data", tmp_path / "nowhere"], "cannot be read"),
     ):
         code, _, said = run(capsys, "report", *wrong, "--out", out)
         assert (code, says in said, out.exists()) == (2, True, False), said
     code, _, said = run(capsys, "report", folder, "--out", tmp_path)
     assert (code, "is a folder" in said) == (2, True)
-    table = (folder / "scores.csv").read_text()
-    for name, text in (
-        ("scores.csv", re.sub(r"[^,]+,1\n", "nan,1\n", table)),
-        ("items.jsonl", "{"),
-        ("items.jsonl", '{"compound": 1}'),
-        ("items.jsonl", "[]"),
-    ):
-        (folder / name).write_text(text)
-        code, _, said = run(capsys, "report", folder, "--out", out)
-        assert (code, "damaged" in said, out.exists()) == (2, True, False), said
+    (folder / "items.jsonl").write_text("{")
+    code, _, said = run(capsys, "report", folder, "--out", out)
+    assert (code, "items.jsonl" in said, out.exists()) == (2, True, False), said
 
 
 def test_without_its_packages_a_report_is_refused_before_anything_is_asked(
@@ -196,10 +171,8 @@ def test_without_its_packages_a_report_is_refused_before_anything_is_asked(
         ("openai:gpt-4o", "openai:gpt-4o"),
         ("gguf:/home/me/models/small.gguf", "gguf:small.gguf"),
         ("recorded:../shared/meanings.csv", "recorded:meanings.csv"),
-        ("run:runs/first#2", "run:first#2"),
         ("sbert:intfloat/multilingual-e5-small", "sbert:intfloat/multilingual-e5-small"),
         ("sbert:/home/me/model", "sbert:model"),
-        ("sbert:~/model/", "sbert:model"),
         (r"gguf:C:\Users\me\small.gguf", "gguf:small.gguf"),
         ("openclip:ViT-B-32/laion2b_s34b_b79k", "openclip:ViT-B-32/laion2b_s34b_b79k"),
         ("openclip:ViT-B-32//home/me/weights.pt", "openclip:ViT-B-32/weights.pt"),
@@ -207,7 +180,3 @@ def test_without_its_packages_a_report_is_refused_before_anything_is_asked(
 )
 def test_models_are_named_without_folders(name, shown):
     assert plain_name(name) == shown
-
-
-def test_runs_are_called_by_their_folders():
-    assert run_names(["a/train", "b/train", "c/dev"]) == ["train (1)", "train (2)", "dev"]

@@ -17,9 +17,7 @@ log = logging.getLogger("admire")
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(
-            help="Folders of rank, fuse or retrieve, tables of sense or detect, or a file of sweep."
-        ),
+        typer.Argument(help="Folders of rank, fuse or retrieve, or tables of sense or detect."),
     ],
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
     images: Annotated[

@@ -1,4 +1,3 @@
-from .curves import sweep_report, tuning_plots
 from .gallery import card, gallery, parts, result
 from .plots import ranking_plots, retrieval_plots, senses_plots
 from .report import Kind, Plot, Report, Table
@@ -22,8 +21,6 @@ __all__ = [
     "retrieval_report",
     "senses_plots",
     "senses_report",
-    "sweep_report",
     "thumbnail",
-    "tuning_plots",
     "write_report",
 ]

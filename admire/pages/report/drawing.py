@@ -7,8 +7,8 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
 from admire.base.errors import needs_extra
 from admire.pages.report.report import Plot
@@ -34,7 +34,6 @@ LINE_HEIGHT = 0.2
 
 _STYLE = {
     "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "admire",
     "text.parse_math": False,  # a run may be called $x$
     "font.size": 11,
     "axes.labelsize": 11,
@@ -72,7 +71,7 @@ def draw(
     """A plot that a function paints on an empty figure.
 
     Args:
-        name: begins the ids in the SVG, so no two plots of a page may share it.
+        name: makes the ids in the SVG, so no two plots of a page may share it.
         told: what the plot shows, in words.
         paint: uses only the colours of this module.
         height: in inches without the legend, beside a width of :data:`WIDTH`.
@@ -85,7 +84,7 @@ def draw(
         from matplotlib.figure import Figure
 
     # Matplotlib's defaults, whatever the user's own file says.
-    style: dict[Any, Any] = {**matplotlib.rcParamsDefault, **_STYLE}
+    style: dict[Any, Any] = {**matplotlib.rcParamsDefault, **_STYLE, "svg.hashsalt": name}
     del style["backend"]
     with matplotlib.rc_context(style), warnings.catch_warnings():
         # Letters that Matplotlib's own font lacks are drawn by the page's.
@@ -94,7 +93,7 @@ def draw(
         paint(figure)
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None})
-    return Plot(title, _for_page(file.getvalue(), name, title), told)
+    return Plot(title, _for_page(file.getvalue(), title), told)
 
 
 def short(name: str, width: int = 18) -> str:
@@ -123,66 +122,21 @@ def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], title:
     figure.set_figheight(figure.get_figheight() + LINE_HEIGHT * lines)
 
 
-def _for_page(svg: str, name: str, title: str) -> str:
-    """Matplotlib's SVG without what a page with a strict policy forbids, or what it sets itself."""
-    root = ElementTree.fromstring(svg)
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if _local(child.tag) in ("metadata", "style"):
-                parent.remove(child)
-    referred = set(re.findall(r"(?:url\(|href=\")#([^)\"]+)", svg))
-    ids = {old: f"{name}-{k}" for k, old in enumerate(sorted(referred), start=1)}
-    for element in root.iter():
-        element.tag = _local(element.tag)
-        attributes = {_local(key): value for key, value in element.attrib.items()}
-        element.attrib.clear()
-        element.attrib |= {
-            key: _renamed(value, ids)
-            for key, value in (attributes | _presentation(attributes.pop("style", ""))).items()
-            if key != "style" and (key != "id" or value in ids)
-        }
-        if element.get("d"):
-            element.set("d", " ".join(element.get("d", "").split()))
-        if element.tag == "svg":
-            box = element.get("viewBox", "")
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if child.tag in ("g", "defs") and not len(child):
-                parent.remove(child)
-    root.attrib.clear()
-    root.attrib |= {
-        "xmlns": "http://www.w3.org/2000/svg",
-        "viewBox": box,
-        "role": "img",
-        "aria-label": title,
-        "stroke-linejoin": "round",
-    }
-    said = ElementTree.Element("title")
-    said.text = title
-    root.insert(0, said)
-    return re.sub(r">\s+<", "><", ElementTree.tostring(root, encoding="unicode"))
-
-
-def _local(name: str) -> str:
-    return name.rpartition("}")[2]
-
-
-def _renamed(value: str, ids: dict[str, str]) -> str:
-    if value in ids:
-        return ids[value]
-    return re.sub(r"#([^)]+)", lambda found: "#" + ids.get(found[1], found[1]), value)
-
-
-def _presentation(style: str) -> dict[str, str]:
-    """The attributes that say the same as a ``style``; the font's family is the page's."""
-    found = {}
-    for declaration in filter(None, style.split(";")):
-        key, value = (part.strip() for part in declaration.split(":", 1))
-        if key in ("font-family", "font-stretch"):
-            continue
-        if key == "font-size":
-            value = value.removesuffix("px")
-        if key in ("fill", "stroke") and value != "none":
-            value = _COLOURS[value]
-        found[key] = value
-    return found
+def _for_page(svg: str, title: str) -> str:
+    """Matplotlib's SVG without what the page sets itself: size, font, colours, a style sheet."""
+    box = re.search(r'viewBox="([^"]*)"', svg)
+    assert box
+    body = svg[svg.index(">", svg.index("<svg")) + 1 :]
+    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", body, flags=re.DOTALL)
+    body = body.replace("xlink:href", "href")
+    referred = set(re.findall(r"""(?:url\(|href=")#([^)"]+)""", body))
+    body = re.sub(r' id="([^"]*)"', lambda id: id[0] if id[1] in referred else "", body)
+    body = re.sub(r"font-(?:family|stretch): [^;\"]*;? ?", "", body)
+    for colour, custom in _COLOURS.items():
+        body = body.replace(colour, custom)
+    body = re.sub(r"\s*\n\s*", " ", body).replace("> <", "><")
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box[1]}" role="img" '
+        f'aria-label="{escape(title)}" stroke-linejoin="round"><title>{escape(title)}</title>'
+    )
+    return head + body

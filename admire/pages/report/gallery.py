@@ -227,7 +227,7 @@ def parts(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
     found: dict[str, list[list[Part]]] = {}
     for start in range(0, len(ranking.parts), size):  # the rows of one ranker and chat model
         chunk = ranking.parts[start : start + size]
-        ranker = str(chunk[0].get("ranker", "embeddings"))  # older runs have no others
+        ranker = str(chunk[0].get("ranker", "embeddings"))
         if ranker == "embeddings":
             added = _of_texts(chunk, next(readings, None), record["settings"])
         else:

@@ -76,12 +76,11 @@ LEADS = {
     "ranking": "Candidates ranked by admire",
     "retrieval": "Documents found by admire",
     "senses": "Senses decided by admire",
-    "sweep": "Heads trained by admire",
 }
 """What a page is about, by the kind of report."""
 
 THINGS = {"ranking": "Items", "retrieval": "Queries", "senses": "Sentences"}
-"""What the cards show, by the kind of report. Others have no cards."""
+"""What the cards show, by the kind of report."""
 
 MANY_ROWS = 8
 """A table with more rows than these is folded away, under its title, unless it has figures."""
@@ -123,7 +122,7 @@ def _policy(style: str, scripts: list[str], *, linked: bool) -> str:
     pictures = "data: file: 'self'" if linked else "data:"
     return (
         f"default-src 'none'; script-src {hashes}; style-src {_hash(style)}; "
-        f"img-src {pictures}; base-uri 'none'; form-action 'none'"
+        f"style-src-attr 'unsafe-inline'; img-src {pictures}; base-uri 'none'; form-action 'none'"
     )
 
 

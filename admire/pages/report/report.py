@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["ranking", "retrieval", "senses", "sweep"]
-"""What was run: items ranked, documents retrieved for queries, senses decided, or heads trained."""
+Kind = Literal["ranking", "retrieval", "senses"]
+"""What was run: items ranked, documents retrieved for queries, or senses decided."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a run folder lacks, found again in the data that it was made from: above all pictures."""
+"""Pictures and late gold, which run folders lack, from the data that the runs were made from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from admire.base.errors import UserError
-from admire.data.items import Candidate, Item, item_keys, read_items
+from admire.data.items import Item, item_keys, read_items
 from admire.runs.run import Run
 
 log = logging.getLogger("admire")
@@ -55,23 +55,17 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
 
 
 def _completed(item: Item, source: Item) -> Item:
-    """The item with the source's images, its captions where a run of old has none, and its gold
-    where the run knew none."""
-    known = {candidate.name: candidate for candidate in source.candidates}
-    candidates = [_with_image(one, known[one.name]) for one in item.candidates]
+    """The item with the source's images, and its gold if the run had none."""
+    images = {candidate.name: candidate.image for candidate in source.candidates}
     sequence = item.sequence
     if len(sequence) == len(source.sequence):
         pairs = zip(sequence, source.sequence, strict=True)
-        sequence = tuple(_with_image(one, other) for one, other in pairs)
+        sequence = tuple(replace(one, image=other.image) for one, other in pairs)
     return replace(
         item,
-        candidates=tuple(candidates),
+        candidates=tuple(replace(one, image=images[one.name]) for one in item.candidates),
         sequence=sequence,
         sentence_type=item.sentence_type or source.sentence_type,
         expected_order=item.expected_order or source.expected_order,
         expected_item=item.expected_item or source.expected_item,
     )
-
-
-def _with_image(one: Candidate, source: Candidate) -> Candidate:
-    return replace(one, image=source.image, caption=one.caption or source.caption)

@@ -36,7 +36,7 @@ def ranking_tables(runs: Sequence[Run], names: Sequence[str]) -> list[Table]:
     return [
         *figures,
         *_without_unsure(records, scored, names),
-        _what_was_run(records, names),
+        settings_table([_settings(record) for record in records], names),
         *_what_it_took(records, names),
     ]
 
@@ -186,19 +186,12 @@ def _figure_rows(
 # ----------------------------------------------------------------------------------- what was run
 
 
-def _what_was_run(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
-    """A row for each setting and a column for each run; what no run has is left out."""
-    columns = [_settings(record) for record in records]
-    rows = list(dict.fromkeys(name for column in columns for name in column))
-    return Table(
-        "What was run",
-        ("", *names),
-        tuple(
-            (row, *(column.get(row) or NOTHING for column in columns))
-            for row in rows
-            if any(column.get(row) for column in columns)
-        ),
-    )
+def settings_table(columns: Sequence[Mapping[str, str]], names: Sequence[str]) -> Table:
+    """A row for each setting and a column for each run; settings that no run has are left out."""
+    rows = dict.fromkeys(row for column in columns for row in column)
+    cells = [(row, *(column.get(row) or NOTHING for column in columns)) for row in rows]
+    shown = tuple(row for row in cells if set(row[1:]) != {NOTHING})
+    return Table("What was run", ("", *names), shown)
 
 
 def _settings(record: Mapping[str, Any]) -> dict[str, str]:

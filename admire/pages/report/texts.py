@@ -13,8 +13,8 @@ from admire.data.languages import base_language, guess_language
 from admire.pages.report.gallery import marked
 from admire.pages.report.names import file_name, plain_name, run_names
 from admire.pages.report.plots import retrieval_plots, senses_plots
-from admire.pages.report.report import Report, Table
-from admire.pages.report.tables import NOTHING, figure_tables
+from admire.pages.report.report import Report
+from admire.pages.report.tables import figure_tables, settings_table
 from admire.senses.sense import Sense, read_senses
 from admire.tasks.retrieval.passages import Passage
 from admire.tasks.retrieval.run_folder import Answered, RetrievalRun, read_retrieval
@@ -49,7 +49,7 @@ def retrieval_report(folders: Sequence[Path]) -> Report:
     scored = [_scored(run) for run in runs]
     tables = [
         *figure_tables(scored, names, ("r_precision", "ndcg"), "Queries"),
-        _settings_table([_retrieval_settings(run) for run in runs], names),
+        settings_table([_retrieval_settings(run) for run in runs], names),
     ]
     title = " · ".join(names)
     return Report(title, "retrieval", tuple(tables), tuple(retrieval_plots(data)), data)
@@ -139,15 +139,6 @@ def _retrieval_settings(run: RetrievalRun) -> dict[str, str]:
     }
 
 
-def _settings_table(columns: Sequence[Mapping[str, str]], names: Sequence[str]) -> Table:
-    rows = tuple(
-        (row, *(column.get(row) or NOTHING for column in columns))
-        for row in dict.fromkeys(name for column in columns for name in column)
-        if any(column.get(row) for column in columns)
-    )
-    return Table("What was run", ("", *names), rows)
-
-
 def senses_report(paths: Sequence[Path]) -> Report:
     """A report on tables of ``admire sense`` or of ``admire detect --table``.
 
@@ -196,7 +187,7 @@ def senses_report(paths: Sequence[Path]) -> Report:
         )
         for told, senses in tables
     ]
-    head = [*figure_tables(scored, names, ("accuracy",)), _settings_table(settings, names)]
+    head = [*figure_tables(scored, names, ("accuracy",)), settings_table(settings, names)]
     return Report(" · ".join(names), "senses", tuple(head), tuple(senses_plots(data)), data)
 
 

@@ -14,7 +14,6 @@ from admire.base.schema import check_setting
 from admire.base.storage import note_addition, write_whole
 from admire.models.llm.pictures import image_size
 from admire.pages.report.audited import run_audits
-from admire.pages.report.curves import sweep_report, tuning_plots
 from admire.pages.report.gallery import gallery
 from admire.pages.report.names import run_names
 from admire.pages.report.page import render
@@ -43,8 +42,7 @@ def write_report(
 
     Args:
         runs: folders of ``admire rank``, ``fuse`` or ``retrieve``, or tables of ``admire sense`` or
-            ``detect``; all of one kind. The first is what the others are compared with. Or one
-            file of ``admire sweep``.
+            ``detect``; all of one kind. The first is what the others are compared with.
         out: the file.
         images: ``embed`` puts thumbnails into the file, so that it can be moved; ``link`` names
             the picture files, relative to it.
@@ -81,31 +79,23 @@ def check_report(out: Path) -> None:
         raise UserError(f"{out}: is a folder. Name the file to write, report.html say.", "out")
 
 
-def _sweep(paths: Sequence[Path]) -> Report:
-    if len(paths) > 1:
-        raise UserError("A report shows one sweep. Give one file.")
-    return sweep_report(paths[0])
-
-
 _WITHOUT_PICTURES: dict[Kind, Callable[[Sequence[Path]], Report]] = {
     "retrieval": retrieval_report,
     "senses": senses_report,
-    "sweep": _sweep,
 }
 
 
 def _kind(path: Path) -> Kind:
-    """What a run is."""
-    kinds: dict[str, Kind] = {"items.jsonl": "ranking", "run.trec": "retrieval"}
-    for name, kind in kinds.items():
-        if (path / name).is_file():
-            return kind
-    suffixes: dict[str, Kind] = {".tsv": "senses", ".jsonl": "sweep"}
-    if path.is_file() and path.suffix in suffixes:
-        return suffixes[path.suffix]
+    """What was run."""
+    if (path / "items.jsonl").is_file():
+        return "ranking"
+    if (path / "run.trec").is_file():
+        return "retrieval"
+    if path.is_file() and path.suffix == ".tsv":
+        return "senses"
     raise UserError(
         f"{path}: is no run folder. A report is made from folders of admire rank, fuse or "
-        "retrieve, from tables of admire sense or detect, or from a file of admire sweep."
+        "retrieve, or from tables of admire sense or detect."
     )
 
 
@@ -137,7 +127,7 @@ def ranking_report(
         " · ".join(names),
         "ranking",
         (*ranking_tables(runs, names), *run_audits(folders, names)),
-        (*ranking_plots(data), *tuning_plots(folders, names)),
+        tuple(ranking_plots(data)),
         data,
         made.pictures,
         linked=images == "link",

@@ -72,7 +72,9 @@ def check_picture(path: Path, name: str, megapixels: float) -> Picture:
     except Image.DecompressionBombError:
         raise too_large from None
     except UnidentifiedImageError:
-        raise Problem(415, f"{name}: is not a picture in PNG, JPEG, WebP or GIF.") from None
+        raise Problem(
+            415, f"{name}: is not a picture in PNG, JPEG, WebP or GIF. Save it as one."
+        ) from None
     except Exception:  # damaged files make the decoders raise nearly anything
         raise Problem(
             422, f"{name}: cannot be decoded. It may be cut off: copy or download it again."
