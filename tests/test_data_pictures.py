@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 import time
 import zlib
@@ -53,11 +52,6 @@ def complaint(path: Path) -> str:
     return message.removeprefix(start)
 
 
-def test_an_rgb_png_comes_as_it_is(tmp_path):
-    Image.fromarray(noise()).save(tmp_path / "a.png")
-    assert np.array_equal(shown(tmp_path / "a.png"), noise())
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [("a.png", {}), ("a.tif", {}), ("a.webp", {"lossless": True, "exact": True})],
@@ -71,30 +65,10 @@ def test_what_is_transparent_is_white_whatever_colour_lies_under_it(tmp_path, na
     assert fifth == pytest.approx([204, 204, 255], abs=1)
 
 
-def test_grey_with_transparency_lies_on_white(tmp_path):
-    pixels = np.array([[[90, 255], [0, 0], [0, 128]]], dtype=np.uint8)
-    Image.fromarray(pixels).save(tmp_path / "a.png")
-    opaque, hidden, half = row(tmp_path / "a.png")
-    assert (opaque, hidden) == (GREY, WHITE)
-    assert half == pytest.approx([127] * 3, abs=1)
-
-
 def in_palette() -> Image.Image:
     picture = Image.fromarray(np.array([[0, 1, 2, 1]], dtype=np.uint8)).convert("P")
     picture.putpalette(RED + GREEN + BLUE)
     return picture
-
-
-@pytest.mark.parametrize("name", ["a.png", "a.gif", "a.tif", "a.bmp"])
-def test_a_palette_is_looked_up(tmp_path, name):
-    in_palette().save(tmp_path / name)
-    assert row(tmp_path / name) == [RED, GREEN, BLUE, GREEN]
-
-
-@pytest.mark.parametrize("name", ["a.png", "a.gif"])
-def test_a_transparent_palette_entry_is_white(tmp_path, name):
-    in_palette().save(tmp_path / name, transparency=1)
-    assert row(tmp_path / name) == [RED, WHITE, BLUE, WHITE]
 
 
 def test_palette_entries_may_be_half_transparent(tmp_path):
@@ -113,13 +87,6 @@ def test_a_colour_that_stands_for_transparent_is_white(tmp_path):
     assert row(tmp_path / "grey.png") == [WHITE, GREY]
     Image.fromarray(SIXTEEN).save(tmp_path / "sixteen.png", transparency=257)
     assert [value for value, _, _ in row(tmp_path / "sixteen.png")] == [0, 255, 100, 127, 255]
-
-
-@pytest.mark.parametrize("name", ["a.png", "a.tif", "a.bmp"])
-def test_grey_has_three_equal_channels(tmp_path, name):
-    values = noise(channels=1)[..., 0]
-    Image.fromarray(values).save(tmp_path / name)
-    assert np.array_equal(shown(tmp_path / name), np.stack([values] * 3, axis=-1))
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "a.tif"])
@@ -146,12 +113,6 @@ def test_sixteen_bits_are_scaled_not_clipped(tmp_path, name, values):
     black, first, hundred, middle, white = row(tmp_path / name)
     assert (black, first, hundred, white) == ([0] * 3, [1] * 3, [100] * 3, WHITE)
     assert middle in ([127] * 3, [128] * 3)
-
-
-def test_a_portable_greymap_of_sixteen_bits_is_scaled_too(tmp_path):
-    path = tmp_path / "a.pgm"  # Pillow opens it with 32 bits, unlike PNG and TIFF
-    path.write_bytes(b"P5 5 1 65535\n" + SIXTEEN.astype(">u2").tobytes())
-    assert [value for value, _, _ in row(path)] == [0, 1, 100, 127, 255]
 
 
 def test_floating_point_pixels_are_refused(tmp_path):
@@ -193,19 +154,6 @@ def test_exif_data_that_cannot_be_read_do_not_spoil_the_picture(tmp_path, name):
     assert shown(tmp_path / name).tolist() == [[WHITE] * 8] * 6
 
 
-def test_a_turned_picture_keeps_its_transparency(tmp_path):
-    in_palette().save(tmp_path / "palette.png", transparency=0, exif=turned(6))
-    assert shown(tmp_path / "palette.png").tolist() == [[WHITE], [GREEN], [BLUE], [GREEN]]
-    pixels = np.array([[[*RED, 0], [*BLUE, 255]]], dtype=np.uint8)
-    Image.fromarray(pixels).save(tmp_path / "rgba.png", exif=turned(3))
-    assert shown(tmp_path / "rgba.png").tolist() == [[BLUE, WHITE]]
-
-
-def test_a_turned_picture_of_sixteen_bits_is_scaled(tmp_path):
-    Image.fromarray(SIXTEEN).save(tmp_path / "a.png", exif=turned(2))
-    assert [value for value, _, _ in row(tmp_path / "a.png")] == [255, 127, 100, 1, 0]
-
-
 @pytest.mark.parametrize(
     ("name", "options"), [("a.gif", {}), ("a.png", {}), ("a.webp", {"lossless": True})]
 )
@@ -223,13 +171,13 @@ def saved(path: Path, format: str) -> bytes:
 
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF"])
-@pytest.mark.parametrize("part", [0.5, 0.99])
-def test_a_truncated_file_is_refused(tmp_path, format, part):
+def test_a_truncated_file_is_refused(tmp_path, format):
     path = tmp_path / "half.img"
     content = saved(path, format)
     assert shown(path).shape == (64, 64, 3)
-    path.write_bytes(content[: int(len(content) * part)])
-    assert "truncated" in complaint(path)
+    for part in (0.5, 0.99):
+        path.write_bytes(content[: int(len(content) * part)])
+        assert "truncated" in complaint(path)
 
 
 @pytest.mark.parametrize(
@@ -265,59 +213,13 @@ def png(width: int, height: int, rows: bytes = b"\0") -> bytes:
     return SIGNATURE + header + pixels + chunk(b"IEND", b"")
 
 
-def gif(width: int, height: int) -> bytes:
-    screen = struct.pack("<HHBBB", width, height, 0, 0, 0)
-    return b"GIF89a" + screen + b"," + struct.pack("<HHHHB", 0, 0, width, height, 0) + b"\2\0;"
-
-
-@pytest.mark.parametrize("content", [png(40_000, 40_000), gif(65_535, 65_535)], ids=["PNG", "GIF"])
-def test_a_decompression_bomb_is_refused_by_its_header(tmp_path, content):
+def test_a_decompression_bomb_is_refused_by_its_header(tmp_path):
     path = tmp_path / "bomb.png"
-    path.write_bytes(content)
+    path.write_bytes(png(40_000, 40_000))
     began = time.process_time()
     # Had it been decoded, it would be called truncated: its pixels are not there.
     assert "too many pixels" in complaint(path)
     assert time.process_time() - began < 1
-
-
-@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
-def test_the_limit_against_bombs_is_pillows_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)
-    (tmp_path / "within.png").write_bytes(png(8, 12, b"\0\xff" * 12))
-    assert (shown(tmp_path / "within.png") == 255).all()
-    (tmp_path / "beyond.png").write_bytes(png(8, 13, b"\0\xff" * 13))
-    assert "too many pixels" in complaint(tmp_path / "beyond.png")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        SIGNATURE + chunk(b"IHDR", bytes(4)),
-        SIGNATURE
-        + chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(2_000_000)))
-        + png(8, 8)[8:],
-        b"P6 4 four 255 " + bytes(48),
-    ],
-    ids=["half a header", "a bomb in a comment", "a word for a number"],
-)
-def test_whatever_the_decoders_raise_ends_in_one_message(tmp_path, content):
-    path = tmp_path / "a.png"
-    path.write_bytes(content)
-    assert "cannot be decoded" in complaint(path)
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [(MemoryError(), "does not fit into memory"), (EOFError(), r"cannot be decoded \(EOFError\)")],
-)
-def test_an_error_that_says_nothing_is_told_by_its_kind(tmp_path, monkeypatch, error, told):
-    Image.fromarray(noise()).save(tmp_path / "a.png")
-
-    def fail(path: Path) -> None:
-        raise error
-
-    monkeypatch.setattr(Image, "open", fail)
-    assert re.search(told, complaint(tmp_path / "a.png"))
 
 
 @pytest.fixture(scope="module")

@@ -9,19 +9,12 @@ from __future__ import annotations
 import csv
 import json
 import random
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import open_clip
 import pytest
 import sight
-import torch
-from safetensors.torch import load_file
-from towers import save_openclip
-
-from admire.models.encoders import open_encoder
 
 SETS = 6
 """Image sets for each held-out combination and language."""
@@ -30,43 +23,6 @@ SETS = 6
 @pytest.fixture(scope="module")
 def openclip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return sight.train(tmp_path_factory.mktemp("sight") / "openclip")
-
-
-@pytest.fixture(scope="module")
-def mclip_folder(openclip_folder: Path) -> Path:
-    """The same model as an M-CLIP checkpoint: text tower with a linear head, image tower beside."""
-    folder = openclip_folder.with_name("mclip")
-    shutil.copytree(
-        openclip_folder, folder, ignore=shutil.ignore_patterns("open_clip*", "*.safetensors")
-    )
-    weights = load_file(openclip_folder / "open_clip_model.safetensors")
-    tower = {
-        name.removeprefix("text."): tensor
-        for name, tensor in weights.items()
-        if name.startswith("text.transformer.")
-    }
-    tower["LinearTransformation.weight"] = weights["text.proj.weight"]
-    tower["LinearTransformation.bias"] = torch.zeros(sight.WIDTH)
-    # M-CLIP's base models have a pooler, which it does not use.
-    tower["transformer.pooler.dense.weight"] = torch.zeros(64, 64)
-    tower["transformer.pooler.dense.bias"] = torch.zeros(64)
-    torch.save(tower, folder / "pytorch_model.bin")
-    (folder / "config.json").write_text(
-        json.dumps(
-            {
-                "model_type": "M-CLIP",
-                "modelBase": "tiny-xlm-roberta",
-                "transformerDimensions": 64,
-                "numDims": sight.WIDTH,
-            }
-        )
-    )
-    text = {"context_length": 16, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 1}
-    model = open_clip.CLIP(sight.WIDTH, sight.VISION, text)  # its text tower is not used
-    visual = {n.removeprefix("visual."): t for n, t in weights.items() if n.startswith("visual.")}
-    model.visual.load_state_dict(visual)
-    save_openclip(folder / "image", width=sight.WIDTH, vision=sight.VISION, text=text, model=model)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -124,18 +80,3 @@ def test_the_right_picture_of_a_combination_never_seen_comes_first(
     for language in ("en", "pt"):
         hits = [hit for hit, row in zip(first, rows, strict=True) if row["language"] == language]
         assert sum(hits) / len(hits) >= 0.9
-
-
-def test_both_formats_of_the_model_see_and_read_the_same(
-    openclip_folder: Path, mclip_folder: Path, image_set: Path
-):
-    one = open_encoder(f"openclip:{openclip_folder}", device="cpu")
-    two = open_encoder(f"mclip:{mclip_folder}", device="cpu")
-    texts = [text for combination in sight.HELD_OUT for text in sight.captions(*combination)]
-    pictures = sorted(image_set.glob("*.png"))[:20]
-    for encode in ("encode_texts", "encode_images"):
-        options = {"role": "query"} if encode == "encode_texts" else {}
-        given = texts if encode == "encode_texts" else pictures
-        assert getattr(one, encode)(given, **options) == pytest.approx(
-            getattr(two, encode)(given, **options), abs=1e-5
-        )
