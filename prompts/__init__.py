@@ -11,7 +11,6 @@ import jinja2
 import jinja2.sandbox
 
 from admire.base.errors import UserError
-from admire.base.files import regular
 from admire.base.terminal import visible
 from admire.data.items import Item
 from admire.data.languages import base_language
@@ -96,6 +95,6 @@ def quoted(text: str) -> str:
 
 def _read(file: Path) -> bytes:
     try:
-        return regular(file).read_bytes()
+        return file.read_bytes()
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror}).", "prompts") from None

@@ -30,7 +30,7 @@ RAW = (
     *("null", "true", "0", "1", "-1", "0.5", "1e400", "NaN", "Infinity", "-Infinity", '""', '" "'),
     *("1" + "0" * 400, "9" * 5000, "1" + "0" * 18, "[]", "{}", "[[]]", "[null]", "[1, 2]", '["a"]'),
     *('"\\ud800"', '"\\u0000"', '"\\n"', '"a"', '"1"', '"idiomatic"', '"../a"', '{"a": 1}'),
-    *("[" * 100_000, "[" * 500 + "]" * 500, '{"a":' * 400 + "1" + "}" * 400),
+    *("[" * 500 + "]" * 500, '{"a":' * 400 + "1" + "}" * 400),
     *('"' + "x" * 10**5 + '"',),
 )  # fmt: skip
 """What JSON may hold in place of what it should; as it is written, for no writer writes some."""
@@ -150,7 +150,7 @@ def _json(content: bytes, suffix: str, way: str, one: int, other: int, what: byt
     k = one % len(lines)
     try:
         value = json.loads(lines[k])
-    except (ValueError, RecursionError):
+    except ValueError:
         return content
     if way == "double":  # a key twice, of which the last counts
         keys = list(re.finditer(rb'"\w+": ?', lines[k]))

@@ -264,7 +264,7 @@ def test_an_empty_file_is_refused(tmp_path, suffix, content):
 def test_a_file_that_is_not_utf8_is_refused(tmp_path, suffix):
     path = tmp_path / f"items.{suffix}"
     path.write_bytes("compound\tsentence\nmaçã\tUma maçã.\n".encode("latin-1"))
-    refused(path, "UTF-8", "byte 20")
+    refused(path, "row 2: is not UTF-8")
 
 
 def test_a_header_alone_holds_no_items(tmp_path):
@@ -496,7 +496,6 @@ def test_blank_lines_and_windows_line_ends_do_not_matter_in_jsonl(tmp_path):
 BAD_LINES = {
     "not JSON": ('{"compound": "night owl"', ["JSON"]),
     "a list": (["night owl"], ["object"]),
-    "nested too deeply": ("[" * 100_000, ["JSON"]),
     "a number too long for Python": ('{"compound": ' + "1" * 5000 + "}", ["JSON"]),
     "candidates no list": (json_row(candidates={"caption": "x"}), ["candidates", "list"]),
     "candidates no objects": (json_row(candidates=["x", "y"]), ["candidates", "list"]),
@@ -696,7 +695,6 @@ def test_the_samples_are_whole_and_of_both_senses_and_languages():
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("admire.base.files.ROWS", 2)
-    monkeypatch.setattr("admire.base.files.BYTES", 7)
 
 
 @pytest.mark.parametrize("name", ["subtask_a_train.tsv", "manifest.csv"])
@@ -716,15 +714,3 @@ def test_items_come_before_the_file_is_read_to_its_end(write_table, small_parts)
     assert [next(items).compound, next(items).compound] == ["night owl"] * 2
     with pytest.raises(UserError, match="row 3"):
         next(items)
-
-
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-@pytest.mark.parametrize("broken", [b"\xff", b"\xc3(", b"\xe2\x82"])
-@pytest.mark.parametrize("before", range(5, 9))
-def test_bytes_that_are_no_utf_8_are_counted_over_parts(
-    tmp_path, small_parts, mark, broken, before
-):
-    path = tmp_path / "manifest.jsonl"
-    text = ("é" * 9).encode()[: 2 * (before // 2)] + b"e" * (before % 2)
-    path.write_bytes(mark + text + broken)
-    refused(path, f"is not UTF-8 text (byte {before})")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from admire.base.errors import UserError
-from admire.base.files import regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -20,7 +19,7 @@ def read_bytes(path: Path) -> bytes:
         UserError: it cannot be read, or is empty.
     """
     try:
-        content = regular(path).read_bytes()
+        content = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path}: the image cannot be read ({error.strerror or error}).") from None
     if not content:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from admire.base.errors import UserError, needs_extra
-from admire.base.files import parse_json, regular
 from admire.base.storage import replace_folder
 from admire.models.encoders import Vectors
 from admire.models.head_settings import HeadTraining
@@ -113,9 +112,9 @@ def load_projection(folder: Path) -> Projection:
         UserError: the folder holds none, or its files are damaged or do not match.
     """
     try:
-        card = parse_json(regular(folder / "head.json").read_text(encoding="utf-8"))
+        card = json.loads((folder / "head.json").read_text(encoding="utf-8"))
         head = Head(card["width"], HeadTraining(**card["settings"]))
-        head.load_state_dict(load(regular(folder / "head.safetensors").read_bytes()))
+        head.load_state_dict(load((folder / "head.safetensors").read_bytes()))
         history = tuple(Epoch(**epoch) for epoch in card.pop("history"))
         for name in ("name", "identity"):
             card["encoder"][name].strip()

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from admire.base.errors import UserError, needs_extra
-from admire.base.files import parse_json, read_text
+from admire.base.files import read_text
 from admire.base.schema import settings
 from admire.base.storage import check_folder, write_whole
 from admire.data.overlap import digests
@@ -167,7 +167,7 @@ def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:
 def _read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     try:
-        record = parse_json(read_text(path))
+        record = json.loads(read_text(path))
         check_saw(record)
         if record["setting"] in get_args(Setting):
             return dict(record)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from admire.base.errors import UserError, needs_extra
-from admire.base.files import parse_json, read_text
+from admire.base.files import read_text
 from admire.base.schema import Count, Positive, Seed, settings
 from admire.base.storage import write_whole
 from admire.data.overlap import digests
@@ -225,7 +225,7 @@ def open_light_detector(path: Path) -> LightDetector:
     """
     text = read_text(path)
     try:
-        content = parse_json(text)
+        content = json.loads(text)
         weights = np.array(content["weights"], dtype=float)
         biases = np.array(content["biases"], dtype=float)
         if weights.ndim != 2 or biases.shape != weights.shape[:1] or not len(weights):

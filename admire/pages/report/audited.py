@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from admire.audit.audit import AUDIT
 from admire.base.errors import UserError
-from admire.base.files import parse_json, read_text
+from admire.base.files import read_text
 from admire.data.overlap import KINDS
 from admire.pages.report.names import file_name, plain_name
 from admire.pages.report.report import Table
@@ -37,7 +38,7 @@ def run_audits(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
         if not path.is_file():
             continue
         try:
-            found = audit_tables(parse_json(read_text(path)), of=name if len(folders) > 1 else "")
+            found = audit_tables(json.loads(read_text(path)), of=name if len(folders) > 1 else "")
         except (ValueError, KeyError, TypeError, AttributeError, IndexError):
             raise UserError(f"{path}: is damaged. Run admire audit again, or remove it.") from None
         tables += found
