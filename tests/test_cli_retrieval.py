@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks import OWLS, PIES, both_senses, pies, scattered, semeval, told
-from commands import hide, run
+from commands import run
 from toys import ScriptedChat, WordEncoder
 
 from admire.tasks.retrieval.evaluation import score_queries, summarise_queries
@@ -94,12 +93,6 @@ def test_retrieve_names_what_it_cannot_do(capsys, tmp_path, data, options, messa
     assert not (tmp_path / "run").exists()
 
 
-def test_retrieve_refuses_a_folder_before_it_asks_a_model(capsys, data, opened):
-    options = ("--query", "meaning", "--out", data)
-    assert "admire did not write this folder" in ended(capsys, "retrieve", data, *options)
-    assert opened == []
-
-
 def test_benchmark_writes_splits_that_retrieve_takes(capsys, tmp_path):
     semeval(tmp_path / "task2", *both_senses())
     out = tmp_path / "built"
@@ -160,11 +153,3 @@ def test_train_retriever_refuses_what_means_nothing(capsys, tmp_path, train, opt
         pytest.importorskip(package, reason="needs the extra 'finetune'")
     assert message in ended(capsys, *train, "--encoder", "e5", *options)
     assert not (tmp_path / "out").exists()
-
-
-def test_train_retriever_names_a_missing_package_with_its_extra(capsys, train, monkeypatch):
-    for name in ("admire.models.trainer", "admire.tasks.retrieval.training"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    hide(monkeypatch, "torch")
-    message = ended(capsys, *train, "--encoder", "sbert:x")
-    assert "of the extra 'finetune': pip install" in message

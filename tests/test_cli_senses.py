@@ -14,7 +14,7 @@ from conftest import admire_row
 from toys import WordEncoder
 
 from admire.models.encoders import Query, Vectors
-from admire.senses import LightDetector, read_senses
+from admire.senses import LightDetector
 
 pytest.importorskip("sklearn", reason="macro F1 needs the extra 'train'")
 
@@ -98,38 +98,9 @@ def test_a_submission_is_written_and_without_labels_nothing_is_scored(
     assert "(--gold, --out)" in err
 
 
-def test_a_table_with_probabilities_is_written_and_needs_no_labels(
-    capsys, write_table, idiomatic, tmp_path
-):
-    plain = write_table(*without("Label"), name="plain.csv")
-    table = tmp_path / "senses.tsv"
-    code, told, err = run(capsys, "detect", plain, "--detector", idiomatic, "--table", table)
-    assert (code, told) == (0, "")
-    assert f"Wrote {table}" in err
-    items, senses = read_senses(table)
-    assert [item.language for item in items] == ["pt", "en", "en", "en"]
-    assert {sense.label for sense in senses} == {"idiomatic"}
-    assert all(sense.probability > 0.5 for sense in senses)
-
-
-def test_labels_may_be_in_a_gold_file(capsys, write_table, idiomatic):
-    plain = write_table(*without("Label"), name="plain.csv")
-    gold = write_table(*[{k: row[k] for k in ("ID", "Label")} for row in ROWS], name="gold.csv")
-    arguments = ["detect", plain, "--detector", idiomatic, "--json", "--gold", gold]
-    code, out, _ = run(capsys, *arguments)
-    assert code == 0
-    assert rows_of(out)["all"] == pytest.approx((4, 1 / 3, 0.5))
-
-
 def test_the_built_in_detector_is_the_default(capsys, monkeypatch, data, idiomatic):
     monkeypatch.setattr("admire.senses.detector.BUILT_IN", idiomatic)
     assert rows_of(run(capsys, "detect", data, "--json")[1])["pt"] == (1, 0, 0)
-
-
-def test_a_misspelt_setting_is_told_the_right_one(capsys, data):
-    code, _, err = run(capsys, "detect", data, "--setting", "zeroshot")
-    assert code == 2
-    assert "setting cannot be 'zeroshot'. Did you mean 'zero_shot'?" in err
 
 
 @pytest.mark.parametrize("arguments", [["detect", "--help"], ["train", "classifier", "--help"]])

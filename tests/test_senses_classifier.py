@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
-from toys import ScriptedChat, WordEncoder
 
-from admire import Candidate, Item, Scoring, Settings, UserError, rank
+from admire import Item, UserError
 from admire.data.overlap import digests, parts_of
 from admire.models.encoders.hub import folder_digest
 from admire.senses import Setting, Use, hold_out_compounds, open_detector
@@ -31,13 +29,10 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding  
 from towers import save_sentence_transformer, word_tokenizer  # noqa: E402
 
 from admire.models.trainer import FitSettings  # noqa: E402
-from admire.senses import classifier  # noqa: E402
 from admire.senses.classifier import (  # noqa: E402
     Classifier,
     ClassifierTraining,
-    FirstStates,
     open_classifier,
-    paper_fit,
     train_classifier,
 )
 
@@ -126,22 +121,6 @@ def test_one_shot_is_a_linear_layer_on_the_first_state_of_the_last_layer(made):
     assert np.allclose(found.model.encode([text])[0], wanted, atol=1e-6)
 
 
-def test_the_first_states_are_those_of_the_first_token_that_is_no_padding():
-    layers = [torch.randn(2, 3, 4) for _ in range(3)]
-    features = {
-        "all_layer_embeddings": layers,
-        "attention_mask": torch.tensor([[1, 1, 0], [0, 1, 1]]),
-    }
-    found = FirstStates()(features)["sentence_embedding"]
-    wanted = torch.stack(
-        [
-            torch.cat([layers[1][0, 0], layers[2][0, 0]]),
-            torch.cat([layers[1][1, 1], layers[2][1, 1]]),
-        ]
-    )
-    assert torch.equal(found, wanted)
-
-
 def test_what_is_decided_does_not_depend_on_the_other_uses(made):
     found = open_classifier(made["zero_shot"][0], device="cpu")
     mixed = [*TRAIN, *(Use(use.item) for use in TRAIN)]
@@ -168,19 +147,6 @@ def tokens(found: Classifier, use: Use) -> list[str]:
 
 def use(sentence: str, mwe: str = "night owl", previous: str = "", following: str = "") -> Use:
     return Use(Item(mwe, sentence), previous, following)
-
-
-def test_one_shot_reads_the_sentence_and_the_mwe_between_the_tokenizers_marks(made):
-    found = open_classifier(made["one_shot"][0], device="cpu")
-    read = tokens(found, use("a night owl writes", previous="my lamp", following="the desk"))
-    assert read == ["<s>", "a", "night", "owl", "writes", "</s>", "night", "owl", "</s>"]
-
-
-def test_zero_shot_reads_the_sentence_between_its_neighbours(made):
-    found = open_classifier(made["zero_shot"][0], device="cpu")
-    read = tokens(found, use("a night owl writes ", previous="my lamp", following=" the desk"))
-    assert read == ["<s>", "my", "lamp", "a", "night", "owl", "writes", "the", "desk", "</s>"]
-    assert tokens(found, use("a night owl", previous=" ")) == ["<s>", "a", "night", "owl", "</s>"]
 
 
 def test_what_is_too_long_is_cut_at_the_models_length(made):
@@ -228,84 +194,11 @@ def test_the_folder_says_how_it_was_made(made, base, setting):
     }
 
 
-def test_the_defaults_are_the_papers():
-    paper = FitSettings(32, 2e-5, warmup=0.05, epochs=10, patience=10, seed=4)
-    assert paper_fit("zero_shot") == paper
-    assert paper_fit("one_shot") == replace(paper, batch_size=4)
-    assert ClassifierTraining("one_shot") == ClassifierTraining("one_shot", 128, None)
-
-
-def test_the_seed_decides_the_new_layers_weights_whatever_was_drawn_before(base, tmp_path):
-    heads = []
-    for name, seed in (("one", 3), ("same", 3), ("other", 5)):
-        torch.rand(7)
-        trained(base, tmp_path / name, seed=seed, epochs=1, learning_rate=1e-9)
-        heads.append(load_file(tmp_path / name / "2_Dense" / "model.safetensors")["linear.weight"])
-    assert torch.equal(heads[0], heads[1])
-    assert not torch.allclose(heads[0], heads[2], atol=1e-4)
-
-
 def test_a_folder_of_sentence_transformers_is_as_good_as_its_transformer(base, tmp_path):
     trained(base, tmp_path / "one", epochs=1)
     trained(f"sbert:{base.with_name('tiny')}", tmp_path / "other", epochs=1)
     for part in ("model.safetensors", "2_Dense/model.safetensors"):
         assert (tmp_path / "one" / part).read_bytes() == (tmp_path / "other" / part).read_bytes()
-
-
-@pytest.mark.parametrize("changes", [{}, {"max_length": 20}, {"held": HELD[:4]}])
-def test_only_the_same_training_goes_on_from_a_checkpoint(
-    base, tmp_path, monkeypatch, caplog, changes
-):
-    calls = []
-
-    def killed(gold, labels):
-        calls.append(labels)
-        if len(calls) == 4:  # the check for the package, before, the first epoch, the second
-            raise KeyboardInterrupt
-        return 0.5
-
-    with monkeypatch.context() as patch:
-        patch.setattr(classifier, "macro_f1", killed)
-        with pytest.raises(KeyboardInterrupt):
-            trained(base, tmp_path / "out")
-    with caplog.at_level(logging.INFO, "admire"):
-        trained(base, tmp_path / "out", **changes)
-    assert ("Going on" in caplog.text) == (not changes)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"setting": "one-shot"}, "setting cannot be 'one-shot'. Did you mean 'one_shot'"),
-        ({"max_length": 7}, "max_length cannot be 7"),
-        ({"fit": {"epochs": 3}}, "fit cannot be"),
-    ],
-)
-def test_settings_are_checked(changes, message):
-    with pytest.raises(UserError) as caught:
-        ClassifierTraining(**({"setting": "one_shot"} | changes))
-    assert message in str(caught.value)
-
-
-def test_both_senses_and_something_to_validate_on_are_needed(base, tmp_path):
-    def train(train, held):
-        train_classifier(str(base), train, held, quick("one_shot"), tmp_path / "out")
-
-    with pytest.raises(UserError, match="idiomatic and literal"):
-        train([use for use in TRAIN if use.item.sentence_type == "literal"], HELD)
-    with pytest.raises(UserError, match="no uses to validate on"):
-        train(TRAIN, [])
-    with pytest.raises(UserError, match="'night owl': has no label"):
-        train([*TRAIN, use("a night owl")], HELD)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_that_is_no_model_is_left_alone(base, tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "thesis.txt").write_text("years of work")
-    with pytest.raises(UserError, match="did not write this folder"):
-        trained(base, tmp_path / "out")
-    assert (tmp_path / "out" / "thesis.txt").read_text() == "years of work"
 
 
 def test_a_base_that_is_no_encoder_is_named(tmp_path):
@@ -354,12 +247,6 @@ def test_a_folder_that_is_no_classifier_is_named(copy, content):
         open_detector(copy)
 
 
-def test_a_damaged_part_is_named(copy):
-    (copy / "model.safetensors").write_bytes(b"nothing")
-    with pytest.raises(UserError, match="copy: sentence-transformers cannot load it"):
-        open_classifier(copy)
-
-
 def test_a_tenth_of_the_mwes_is_held_out_whatever_their_case():
     rows = [
         Use(Item(mwe, "a", sentence_type="literal"))
@@ -373,35 +260,3 @@ def test_a_tenth_of_the_mwes_is_held_out_whatever_their_case():
     assert not names[0] & names[1]
     assert hold_out_compounds(rows, seed=1) == (train, held)
     assert hold_out_compounds(rows, seed=2) != (train, held)
-
-
-def test_one_mwe_is_held_out_of_few_but_not_of_one():
-    train, held = hold_out_compounds(uses(MWES[:2]), seed=0)
-    assert len(train) == len(held) == 4
-    with pytest.raises(UserError, match="only one MWE"):
-        hold_out_compounds(uses(MWES[:1]), seed=0)
-
-
-def test_without_validation_mwes_are_held_out(base, tmp_path, caplog):
-    settings = quick("one_shot", epochs=1)
-    with caplog.at_level(logging.INFO, "admire"):
-        train_classifier(str(base), uses(), None, settings, tmp_path / "out", device="cpu")
-    assert "20 sentences to train and 4 to validate on" in caplog.text
-
-
-def test_rank_follows_a_fine_tuned_detector_and_records_it(made):
-    folder, _ = made["one_shot"]
-    candidates = tuple(Candidate(f"{name}.png", caption=f"a {name}") for name in ("owl", "woman"))
-    items = [replace(use.item, candidates=candidates) for use in HELD]
-    chat = ScriptedChat(lambda _: "a woman")
-    settings = Settings(
-        llms=(),
-        sense="detector",
-        meanings="gloss",
-        detector=str(folder),
-        scoring=Scoring.paper(),
-    )
-    ranked = rank(items, settings, llms=[chat], encoder=WordEncoder())
-    assert [r.predicted_type for r in ranked.rankings] == [item.sentence_type for item in items]
-    assert not any("literally" in prompt for prompt in chat.prompts)
-    assert ranked.record["models"]["detector"] == folder_digest(folder)

@@ -35,16 +35,6 @@ def uses(items: list[Item]) -> list[Use]:
     return [Use(item) for item in items]
 
 
-def test_five_heads_vote_and_their_probabilities_are_averaged():
-    # The heads see nothing: their log-odds are the biases, three above zero and two below.
-    detector = LightDetector(
-        "marked", "marked:1", np.zeros((5, 4)), np.log([3, 3, 3, 1 / 3, 1 / 3]), True, {}
-    )
-    sense = detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())[0]
-    assert (sense.label, sense.idiomatic, sense.literal, sense.unparsed) == ("idiomatic", 3, 2, 0)
-    assert sense.probability == pytest.approx((3 * 0.75 + 2 * 0.25) / 5)
-
-
 def test_the_mean_probability_decides_also_against_the_votes():
     # Two heads are nearly certain, three hardly lean to the other side.
     biases = np.log([99, 99, 0.9, 0.9, 0.9])
@@ -105,18 +95,6 @@ def test_what_a_sequence_shows_is_compared_with_captions_that_say_nothing():
 )
 def test_a_compound_is_found_as_the_sentence_has_it(sentence, compound, found):
     assert sentence[slice(*find_compound(sentence, compound))] == found
-
-
-@learning
-def test_a_trained_detector_recovers_the_signal_and_tells_how_well_on_unseen_compounds():
-    detector = train_detector(items(), MarkedEncoder())
-    assert detector.weights.shape == (5, 4)
-    figures = detector.card["unseen compounds"]
-    assert figures["accuracy"] > 0.9
-    assert figures["calibration error"] < 0.1
-    assert detector.card["compounds"] == 20
-    signal, _, repeated, _ = detector.weights.mean(axis=0)
-    assert min(signal, repeated) > abs(detector.weights.mean(axis=0)[[1, 3]]).max()
 
 
 @learning

@@ -21,7 +21,6 @@ from admire.senses import (
     read_idiomaticity,
     read_uses,
     score_senses,
-    write_predictions,
 )
 
 scored = pytest.mark.skipif(
@@ -114,15 +113,6 @@ def test_columns_that_are_needed_and_rows_are_asked_for(tmp_path):
         read_uses(data)
 
 
-def test_a_submission_has_the_organisers_columns(tmp_path):
-    uses = [Use(Item("a", "a", "en"), id="4"), Use(Item("b", "b", "pt"), id="2")]
-    senses = [Sense("idiomatic", 0.9, 1), Sense("literal", 0.1, 0, 1)]
-    write_predictions(tmp_path / "mine.csv", uses, senses, "one_shot")
-    assert (tmp_path / "mine.csv").read_text() == (
-        "ID,Language,Setting,Label\n4,EN,one_shot,0\n2,PT,one_shot,1\n"
-    )
-
-
 @scored
 def test_macro_f1_is_the_mean_of_both_f1s():
     gold = ["idiomatic"] * 4 + ["literal"] * 2
@@ -192,13 +182,6 @@ def test_a_submission_has_the_setting_that_is_given_or_else_the_detectors(tmp_pa
         assert out.read_text().splitlines()[1:] == [f"5,EN,{written},0", f"8,PT-BR,{written},0"]
 
 
-def test_without_labels_and_submission_there_is_nothing_to_do(tmp_path):
-    data, _ = dev(tmp_path, [])
-    with pytest.raises(UserError, match=r"dev\.csv: has no labels") as caught:
-        detect_uses(data, Fixed())
-    assert caught.value.settings == ("gold", "out")
-
-
 def test_a_detectors_columns_and_the_ids_of_a_submission_are_needed(tmp_path):
     data, _ = dev(tmp_path, [])
     table = pd.read_csv(data, dtype=str, keep_default_na=False)
@@ -213,17 +196,6 @@ def test_compounds_are_read_of_both_kinds_of_files(tmp_path, write_table):
     data, _ = dev(tmp_path, [])
     assert read_compounds(data) == ["big fish", "pé frio"]
     assert read_compounds(write_table(admire_row("pipe dream"))) == ["pipe dream"]
-
-
-def test_senses_are_read_from_an_admire_file_too(tmp_path: Path):
-    path = tmp_path / "items.tsv"
-    rows = [("owl", "An owl.", "literal"), ("night owl", "A night owl.", "idiomatic")]
-    table = pd.DataFrame(rows, columns=["compound", "sentence", "sentence_type"])
-    table.to_csv(path, sep="\t", index=False)
-    assert [i.sentence_type for i in read_idiomaticity(path)] == ["literal", "idiomatic"]
-    table.assign(sentence_type=["literal", ""]).to_csv(path, sep="\t", index=False)
-    with pytest.raises(UserError, match=r"items\.tsv, row 2, sentence_type: is empty"):
-        read_idiomaticity(path)
 
 
 def test_compounds_are_read_from_a_list(tmp_path: Path):

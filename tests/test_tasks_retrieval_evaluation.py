@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,51 +12,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from admire.base.errors import UserError
-from admire.scores.metrics import ndcg, r_precision
 from admire.tasks.retrieval.evaluation import ranked, score_queries, summarise_queries, write_trec
 from admire.tasks.retrieval.passages import Split, relevant
 
 # ------------------------------------------------------------------------------------ the figures
 
 
-def at(ranks: Sequence[int], length: int = 20) -> list[bool]:
-    """Relevance of a ranking that has its relevant documents at these ranks."""
-    return [rank in ranks for rank in range(1, length + 1)]
-
-
 # 1 / log2(1 + rank): at 1 to 3 it is 1, 0.6309, 0.5; at 3, 7 and 9 it is 1/2, 1/3, 0.3010.
-def test_the_figures_of_the_papers_examples_by_hand():
-    assert r_precision(at([1, 2, 4, 7, 8])) == pytest.approx(0.6, abs=1e-12)
-    assert ndcg(at([1, 2, 3])) == pytest.approx(1, abs=1e-12)
-    best = 1 + 1 / math.log2(3) + 1 / 2
-    late = 1 / 2 + 1 / 3 + 1 / math.log2(10)
-    assert ndcg(at([3, 7, 9])) == pytest.approx(late / best, abs=1e-12)
-    assert ndcg(at([3, 7, 9])) == pytest.approx(0.53233, abs=1e-5)
-
-
-FLAGS = st.lists(st.booleans(), min_size=1, max_size=30).filter(any)
-
-
-@given(FLAGS, st.integers(1, 15))
-def test_figures_are_what_the_definitions_say(flags, k):
-    wanted = sum(flags)
-    assert r_precision(flags) == pytest.approx(sum(flags[:wanted]) / wanted, abs=1e-12)
-    gain = sum(1 / math.log2(1 + rank) for rank, flag in enumerate(flags[:k], 1) if flag)
-    best = sum(1 / math.log2(1 + rank) for rank in range(1, min(wanted, k) + 1))
-    assert ndcg(flags, k) == pytest.approx(gain / best, abs=1e-12)
-
-
-@given(FLAGS, st.data())
-def test_moving_a_relevant_document_up_never_lowers_a_figure(flags, data):
-    place = data.draw(st.sampled_from([k for k, flag in enumerate(flags) if flag]))
-    up = data.draw(st.integers(0, place))
-    moved = [*flags[:up], True, *flags[up:place], *flags[place + 1 :]]
-    assert 1 >= r_precision(moved) >= r_precision(flags) >= 0
-    assert 1 + 1e-12 >= ndcg(moved) >= ndcg(flags) - 1e-12
-    if moved[:10] != flags[:10]:
-        assert ndcg(moved) > ndcg(flags)
-
-
 # --------------------------------------------------------------------------- ranking and scoring
 
 
@@ -121,10 +81,10 @@ def runs(draw: st.DrawFn) -> tuple[Split, np.ndarray]:
     ids = draw(st.lists(NAMES, min_size=1, max_size=40, unique=True))
     idioms = st.sampled_from(["owl", "bat", "cat"])
     usages = st.sampled_from(["literal", "idiomatic", "sense", "distractor"])
-    documents = [passage(name, "owl", draw(usages), idiom=draw(idioms)) for name in ids]
+    documents = [passage(name, "A night owl.", draw(usages), idiom=draw(idioms)) for name in ids]
     asked = st.sampled_from(["literal", "idiomatic"])
     queries = [
-        passage(f"q {k}", "owl", draw(asked), idiom=draw(idioms))
+        passage(f"q {k}", "A night owl.", draw(asked), idiom=draw(idioms))
         for k in range(draw(st.integers(1, 4)))
     ]
     rng = np.random.default_rng(draw(st.integers(0, 10_000)))
@@ -198,13 +158,3 @@ def test_files_are_in_trecs_format(tmp_path):
         "q%201 0 d4 1",
         "q2 0 d2 1",
     ]
-
-
-def test_a_run_holds_the_100_best_of_each_query(tmp_path):
-    documents = tuple(passage(f"d{k}", "A night owl.") for k in range(150))
-    scores = np.array([np.arange(150.0), -np.arange(150.0)])
-    write_trec(tmp_path, replace(OWLS, documents=documents), scores, "toy")
-    rows = [line.split() for line in (tmp_path / "run.trec").read_text().splitlines()]
-    assert Counter(row[0] for row in rows) == {"q1": 100, "q2": 100}
-    assert [row[2] for row in rows[:100]] == [f"d{k}" for k in range(149, 49, -1)]
-    assert len((tmp_path / "qrels.trec").read_text().splitlines()) == 150

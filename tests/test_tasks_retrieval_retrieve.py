@@ -137,8 +137,3 @@ def test_settings_that_mean_nothing_are_refused(changes, message, settings):
         bm25_settings(**changes)
     assert message in str(caught.value)
     assert caught.value.settings == settings
-
-
-def test_retrieval_by_span_needs_an_encoder_with_spans(data):
-    with pytest.raises(UserError, match="'words' has no vectors of spans"):
-        retrieve_split(data, RetrieveSettings(query="span"), encoder=WordEncoder())

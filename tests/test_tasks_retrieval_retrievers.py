@@ -8,8 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from benchmarks import OWLS, Listener, passage, scattered, told
-from hypothesis import given
-from hypothesis import strategies as st
 from toys import ScriptedChat, WordEncoder
 
 import admire
@@ -94,12 +92,6 @@ def test_bm25_is_robertsons_formula(of, asked):
         np.testing.assert_allclose(bm25(OWLS, of, k1=k1, b=b), expected, atol=1e-12)
 
 
-def test_the_grid_is_the_papers():
-    assert {k1 for k1, _ in BM25_GRID} == {0.6, 0.9, 1.2, 1.5, 2.0}
-    assert {b for _, b in BM25_GRID} == {0.2, 0.4, 0.6, 0.75, 0.9}
-    assert len(set(BM25_GRID)) == len(BM25_GRID) == 25
-
-
 @pytest.mark.parametrize("of", ["sentence", "span"])
 def test_tuning_takes_the_best_of_the_grid_and_the_first_of_equals(of):
     split = scattered(0)
@@ -131,12 +123,6 @@ TOLD = (
 )
 
 
-@pytest.mark.parametrize("style", ["instruct", "prompt", "plain"])
-def test_without_instruction_a_query_is_its_sentence_in_every_format(style):
-    assert as_query(SECOND, "sentence", style) == Query(TEXT)
-    assert as_query(SECOND, "span", style) == Query(TEXT, None, (14, 17))
-
-
 @pytest.mark.parametrize(
     ("style", "prompt"),
     [("instruct", f"Instruct: {TOLD}\nQuery: "), ("prompt", f"{TOLD} ")],
@@ -152,26 +138,6 @@ def test_a_plain_instruction_is_part_of_the_text_and_moves_the_span():
     assert (asked.text, asked.prompt) == (f"{TOLD} {TEXT}", None)
     # The instruction has the span's words too: those of the sentence are meant.
     assert asked.span == (len(TOLD) + 1 + 14, len(TOLD) + 1 + 17)
-
-
-@given(
-    st.text("oOwl é{}", max_size=8),
-    st.text("owlé{}", min_size=1, max_size=4).filter(str.strip),
-    st.text("oOwl é{}", max_size=8),
-    st.sampled_from(MODES),
-    st.sampled_from(["instruct", "prompt", "plain"]),
-)
-def test_the_marked_words_stay_the_same_in_every_mode_and_format(before, span, after, mode, style):
-    query = passage("q", before + span + after, span=span)
-    asked = as_query(query, mode, style)
-    whole = (asked.prompt or "") + asked.text
-    assert whole.endswith(query.sentence)
-    assert (asked.span is not None) == mode.endswith("span")
-    if asked.span:
-        assert asked.text[slice(*asked.span)] == span
-        assert asked.span[0] == asked.text.rindex(query.sentence) + query.place[0]
-    told = INSTRUCTION.replace("{span}", span)
-    assert (told in whole) == mode.startswith("instruction")
 
 
 @pytest.mark.parametrize(
@@ -209,13 +175,6 @@ def test_dense_is_the_cosines_of_whole_sentences():
     assert found.shape == (2, 6)
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_documents_are_whole_sentences_without_instruction_in_every_mode(mode):
-    encoder = Listener()
-    dense(OWLS, encoder, mode)
-    assert encoder.texts == [(sentence, "document") for sentence in SENTENCES]
 
 
 def test_dense_by_span_is_the_cosines_of_the_spans_vectors():
@@ -293,12 +252,6 @@ def test_by_meaning_is_rank_with_the_documents_as_candidates(chat, scoring):
     for peer, order, row in zip(peers, orders, found, strict=True):
         if len(set(np.round(row, 6))) == len(row):  # rank has ties in ascending order
             assert [OWLS.documents[place].id for place in order] == list(peer.order)
-
-
-def test_without_a_gloss_documents_are_compared_with_the_pie_alone():
-    readings = [Interpretation("toy", Sense("idiomatic", 0.9))] * 2
-    found = by_meaning(OWLS, WordEncoder(), readings, Scoring.paper(gate="soft", contrast=1.0))
-    np.testing.assert_allclose(found, bags(["night owl"] * 2) @ bags(SENTENCES).T, atol=1e-12)
 
 
 def test_a_probability_weighs_the_gloss_against_the_pie():

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from hypothesis import strategies as st
 from admire.base.errors import UserError
 from admire.models.encoders import open_encoder
 from admire.models.encoders.placement import Placement
-from admire.models.encoders.sentence import E5_PROMPTS, SentenceEncoder
+from admire.models.encoders.sentence import SentenceEncoder
 from admire.tasks.retrieval import evaluation, retrievers
 from admire.tasks.retrieval.modes import Format, Mode
 from admire.tasks.retrieval.passages import Split, relevant
@@ -33,7 +32,6 @@ pytest.importorskip("datasets", reason="needs the extra 'finetune'")
 pytest.importorskip("accelerate", reason="needs the extra 'finetune'")
 
 from sentence_transformers import SentenceTransformer  # noqa: E402
-from sentence_transformers.base.modules import Router  # noqa: E402
 from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
     Dense,
     Normalize,
@@ -151,14 +149,6 @@ def double(values: object) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-@given(cosines())
-def test_the_loss_is_equation_2_as_it_is_printed(given_cosines):
-    positives, negatives = given_cosines
-    found = contrastive_loss(double(positives), double(negatives))
-    assert found.shape == ()
-    assert float(found) == pytest.approx(equation_2(positives, negatives), abs=1e-9)
-
-
 @given(cosines(), st.floats(0.02, 3), st.booleans())
 def test_temperature_and_the_positive_below_the_line_are_as_written_out(
     given_cosines, temperature, positive_in_denominator
@@ -172,33 +162,6 @@ def test_temperature_and_the_positive_below_the_line_are_as_written_out(
     )
     wanted = equation_2(positives, negatives, temperature, positive_in_denominator)
     assert float(found) == pytest.approx(wanted, abs=1e-9)
-
-
-@given(cosines(), st.floats(0.02, 3))
-def test_with_the_positive_below_the_line_it_is_cross_entropy(given_cosines, temperature):
-    positives, negatives = double(given_cosines[0]), double(given_cosines[1])
-    logits = torch.cat([positives[:, None], negatives], dim=1) / temperature
-    first = torch.zeros(len(positives), dtype=torch.long)
-    found = contrastive_loss(
-        positives, negatives, temperature=temperature, positive_in_denominator=True
-    )
-    assert float(found) == pytest.approx(
-        float(torch.nn.functional.cross_entropy(logits, first)), abs=1e-9
-    )
-
-
-@pytest.mark.parametrize("positive_in_denominator", [False, True])
-@pytest.mark.parametrize("temperature", [0.05, 1.0])
-def test_gradients_of_the_loss_are_right(temperature, positive_in_denominator):
-    drawn = torch.Generator().manual_seed(0)
-    positives = 2 * torch.rand(3, generator=drawn, dtype=torch.float64) - 1
-    negatives = 2 * torch.rand(3, 4, generator=drawn, dtype=torch.float64) - 1
-    assert torch.autograd.gradcheck(
-        lambda p, n: contrastive_loss(
-            p, n, temperature=temperature, positive_in_denominator=positive_in_denominator
-        ),
-        (positives.requires_grad_(), negatives.requires_grad_()),
-    )
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -216,38 +179,6 @@ def test_positives_soft_and_hard_negatives_are_what_the_paper_says(seed, soft, h
         assert len(set(one.negatives)) == soft + hard  # there are enough, so none comes twice
 
 
-def test_the_case_of_a_pie_does_not_make_two_of_it():
-    documents = tuple(
-        replace(d, idiom=d.idiom.upper()) if d.idiom == PIES[0] else d for d in TRAIN.documents
-    )
-    for one in examples(replace(TRAIN, documents=documents), SMALL)[:2]:
-        assert one.positive.idiom == "NIGHT OWL"
-        assert {d.idiom for d in one.negatives[2:]} == {"NIGHT OWL"}
-        assert "NIGHT OWL" not in {d.idiom for d in one.negatives[:2]}
-
-
-def test_every_positive_and_negative_is_drawn_at_times():
-    positives: set[str] = set()
-    hard: set[str] = set()
-    soft: set[str] = set()
-    for seed in range(100):
-        one = examples(pies(PIES[:3]), replace(SMALL, fit=replace(QUICK, seed=seed)))[1]
-        positives.add(one.positive.id)
-        soft |= {d.id for d in one.negatives[:2]}
-        hard |= {d.id for d in one.negatives[2:]}
-    assert positives == {"d0i1", "d0i2", "d0s", "d0m"}
-    assert hard == {"d0l1", "d0l2"}
-    assert soft == {d.id for d in pies(PIES[:3]).documents if d.idiom != PIES[0]}
-
-
-def test_the_same_seed_draws_the_same_examples_and_another_seed_others():
-    def drawn(seed: int) -> list[Any]:
-        return examples(TRAIN, replace(SMALL, fit=replace(QUICK, seed=seed)))
-
-    assert drawn(1) == drawn(1)
-    assert drawn(1) != drawn(2)
-
-
 def without(usages: Sequence[str], pie: str = PIES[0]) -> Split:
     """The benchmark without documents of these usages of a PIE."""
     kept = tuple(d for d in TRAIN.documents if d.idiom != pie or d.usage not in usages)
@@ -260,44 +191,11 @@ def test_a_query_without_hard_negatives_is_left_out():
     assert [one.query for one in found] == list(TRAIN.queries[2:])
 
 
-def test_where_no_hard_negatives_are_wanted_none_are_needed():
-    settings = replace(SMALL, hard_negatives=0)
-    found = examples(without(["literal"]), settings)
-    assert [one.query for one in found] == list(TRAIN.queries[1:])
-
-
-def test_a_query_without_a_positive_is_left_out():
-    found = examples(without(["idiomatic", "simplification", "sense"]), SMALL)
-    assert [one.query for one in found] == list(TRAIN.queries[2:])
-
-
-def test_each_of_few_hard_negatives_is_taken_before_any_comes_again():
-    for seed in range(10):
-        settings = replace(SMALL, hard_negatives=3, fit=replace(QUICK, seed=seed))
-        for one in examples(TRAIN, settings):
-            if one.query.usage == "idiomatic":  # it has two hard negatives
-                assert sorted(Counter(d.id for d in one.negatives[2:]).values()) == [1, 2]
-
-
 def test_too_few_documents_of_other_pies_are_an_error():
     few = pies(PIES[:2])
     assert len(examples(few, replace(SMALL, soft_negatives=6))) == 4
     with pytest.raises(UserError, match=r"7 soft negatives.*only 6 documents.*'night owl'"):
         examples(few, replace(SMALL, soft_negatives=7))
-
-
-@pytest.mark.parametrize("kept", ["literal", "idiomatic"])
-def test_nothing_to_learn_from_is_an_error(kept):
-    documents = tuple(d for d in TRAIN.documents if d.usage == kept)
-    with pytest.raises(UserError, match="No query has a positive and a hard negative"):
-        examples(replace(TRAIN, documents=documents), SMALL)
-
-
-def test_a_span_beyond_the_models_limit_is_named(folder, tmp_path):
-    long = replace(TRAIN.queries[0], sentence="big " * 70 + TRAIN.queries[0].sentence)
-    train = replace(TRAIN, queries=(*TRAIN.queries, replace(long, id="long")))
-    with pytest.raises(UserError, match="'night owl' lies beyond its limit of 64 tokens"):
-        train_retriever(opened(folder), train, VAL, replace(SMALL, query="span"), tmp_path / "out")
 
 
 def steady(encoder: SentenceEncoder) -> SentenceEncoder:
@@ -377,19 +275,6 @@ def test_the_loss_sees_what_evaluation_compares(folder, tmp_path, monkeypatch, m
     assert_trained_as_evaluated(opened(folder), settings, tmp_path / "out", monkeypatch, style)
 
 
-@pytest.mark.parametrize("mode", ["sentence", "instruction+span"])
-def test_models_named_e5_are_trained_with_its_prompts(with_config, tmp_path, monkeypatch, mode):
-    encoder = opened(with_config("tiny-e5"))
-    assert encoder.model.prompts == E5_PROMPTS
-    settings = replace(SMALL, query=mode)
-    bare = opened(with_config("tiny"))
-    gap = of_evaluation(steady(bare), settings, "plain") - of_evaluation(
-        steady(encoder), settings, "plain"
-    )
-    assert np.abs(gap).max() > 1e-3  # the prompts do make a difference
-    assert_trained_as_evaluated(encoder, settings, tmp_path / "out", monkeypatch)
-
-
 @pytest.mark.parametrize(
     ("mode", "prompts", "default"),
     [
@@ -406,14 +291,6 @@ def test_models_with_prompts_are_trained_with_them(
     encoder = opened(with_config(prompts=prompts, default_prompt_name=default))
     settings = replace(SMALL, query=mode)
     assert_trained_as_evaluated(encoder, settings, tmp_path / "out", monkeypatch)
-
-
-@pytest.mark.parametrize("mode", ["sentence", "span"])
-def test_what_comes_after_the_pooling_is_trained_too(plain, tmp_path, monkeypatch, mode):
-    torch.manual_seed(1)
-    made = save(tmp_path / "dense", plain, Dense(32, 12), Normalize())
-    settings = replace(SMALL, query=mode)
-    assert_trained_as_evaluated(opened(made), settings, tmp_path / "out", monkeypatch)
 
 
 def test_a_model_that_leaves_instructions_out_of_its_pooling_is_not_trained_to_pool_them(
@@ -436,44 +313,7 @@ def test_vectors_that_are_cut_are_so_in_training(with_config, tmp_path, monkeypa
     assert_trained_as_evaluated(encoder, settings, tmp_path / "out", monkeypatch)
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [
-        "sentence",
-        "span",
-    ],
-)
-def test_each_of_two_towers_is_trained_on_its_texts(plain, tmp_path, monkeypatch, mode):
-    routes = []
-    for seed in (4, 5):
-        tower = Transformer(f"{plain}-parts", max_seq_length=64)
-        torch.manual_seed(seed)
-        for weight in tower.parameters():
-            weight.data += 0.05 * torch.randn_like(weight)
-        routes.append([tower, Pooling(32)])
-    both = SentenceTransformer(modules=[Router.for_query_document(*routes)], device="cpu")
-    both.save(str(tmp_path / "both"), create_model_card=False)
-    settings = replace(SMALL, query=mode)
-    encoder = opened(tmp_path / "both")
-    assert_trained_as_evaluated(encoder, settings, tmp_path / "out", monkeypatch)
-
-
 # ------------------------------------------------------------------------------------- settings
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"soft_negatives": -1}, "soft_negatives cannot be -1"),
-        ({"soft_negatives": 0, "hard_negatives": 0}, "must be negatives"),
-        ({"temperature": 0.0}, r"temperature cannot be 0\.0: it should be greater than 0"),
-        ({"temperature": math.nan}, "temperature cannot be nan"),
-        ({"query": "spn"}, "Did you mean 'span'"),
-    ],
-)
-def test_training_settings_that_mean_nothing_are_refused(changes, message):
-    with pytest.raises(UserError, match=message):
-        RetrieverTraining(**changes)
 
 
 # ------------------------------------------------------------------------------- several seeds

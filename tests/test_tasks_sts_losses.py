@@ -4,11 +4,8 @@ import math
 from typing import Any
 
 import pytest
-from commands import hide
 from hypothesis import given
 from hypothesis import strategies as st
-
-from admire.base.errors import UserError
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 for package in ("sentence_transformers", "pytorch_metric_learning"):
@@ -57,40 +54,8 @@ def test_the_miner_finds_the_triplets_that_the_paper_counts_in_table_1():
     assert mined(adaptive(), far_groups(), TABLE_1) == first | second
 
 
-def test_sentences_of_other_groups_are_negatives_where_they_are_near():
-    near = double([[1.0, 0.05 * k] for k in range(7)])
-    found = mined(adaptive(), near, TABLE_1)
-    assert len(found) == 2 * 5 + 2 * 5
-    assert {(0, 1, 3), (4, 3, 2)} <= found
-
-
 def at(*degrees: float) -> torch.Tensor:
     return double([[math.cos(math.radians(d)), math.sin(math.radians(d))] for d in degrees])
-
-
-@pytest.mark.parametrize(("beyond", "count"), [(-1e-4, 1), (1e-4, 0)])
-@pytest.mark.parametrize("margin", [0.4, 0.1])
-def test_the_miner_keeps_negatives_that_are_not_farther_by_its_margin(margin, beyond, count):
-    apart = 2 * math.sin(math.radians(20)) + margin + beyond
-    angle = math.degrees(2 * math.asin(apart / 2))
-    found = mined(adaptive(miner_margin=margin), at(0, -40, angle), torch.tensor([1, 1, 2]))
-    assert len(found & {(0, 1, 2)}) == count
-    assert (1, 0, 2) not in found
-
-
-def test_the_loss_of_one_triplet_is_that_worked_out_by_hand():
-    labels = torch.tensor([7, 7, 3])
-    # d(p, n) = 2 sin 15° < d(p, a) = 1, so (p, a, n) is mined; d(a, n) − d(a, p) = 0.414 is not.
-    wanted = math.cos(math.radians(30)) - 0.5 + 0.3
-    for found in (at(0, 60, 90), at(0, 60, 90) * double([[2], [5], [0.1]])):
-        assert float(adaptive().of(found, labels)) == pytest.approx(wanted, abs=1e-9)
-        assert float(adaptive(multi_negative=True).of(found, labels)) == pytest.approx(wanted)
-    assert float(adaptive(margin=0.1).of(at(0, 60, 90), labels)) == pytest.approx(wanted - 0.2)
-    # With a wider margin both are mined, and the loss of the other one is 0.
-    wide = adaptive(miner_margin=0.5).of(at(0, 60, 90), labels)
-    assert float(wide) == pytest.approx(wanted, abs=1e-9), "a mean of those above 0"
-    both = adaptive(miner_margin=0.5, multi_negative=True).of(at(0, 60, 90), labels)
-    assert float(both) == pytest.approx(wanted / 2, abs=1e-9), "a mean of (a, p)"
 
 
 @given(
@@ -155,9 +120,3 @@ def test_gradients_of_the_consistency_loss_are_right():
 def test_a_weight_multiplies_a_loss():
     loss = WeightedLoss(torch.nn.L1Loss(), 3.0)
     assert float(loss(torch.tensor([1.0]), torch.tensor([3.0]))) == 6.0
-
-
-def test_without_its_package_the_triplet_loss_says_what_to_install(monkeypatch):
-    hide(monkeypatch, "pytorch_metric_learning")
-    with pytest.raises(UserError, match="needs pytorch_metric_learning, of the extra 'finetune'"):
-        adaptive()

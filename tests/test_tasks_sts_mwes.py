@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,16 +53,6 @@ def test_letters_beyond_ascii_and_characters_with_a_meaning_in_patterns_are_mark
     assert mwes.mark("abd", "a.d") == "abd"
 
 
-def test_a_chinese_idiom_is_marked_within_its_sentence():
-    found = mwes.mark("这些规定朝三暮四，叫人无所适从。", "朝三暮四")
-    assert found == "这些规定ID朝三暮四ID，叫人无所适从。"
-
-
-@pytest.mark.parametrize("sentence", ["It was night. Owl and cat", "at night, owl by owl"])
-def test_words_of_two_clauses_are_no_expression(sentence):
-    assert mwes.mark(sentence, "night owl") == sentence
-
-
 def owning(*names: str) -> Any:
     """A model that has these tokens."""
     vocabulary = {mwes.token(name): k for k, name in enumerate(names)}
@@ -84,27 +72,6 @@ def test_only_expressions_that_the_model_has_tokens_of_are_marked():
     assert read("a big fish, a night owl") == "a big fish, a IDnightowlID"
     unasked = mwes.reader(owning("night owl"), ["big fish"])
     assert unasked("a night owl") == "a night owl"
-
-
-ORDER = """
-from types import SimpleNamespace
-from admire.tasks.sts import mwes
-names = [f"{a} {b}" for a, b in ("ab", "bc", "cd", "de", "ef")]
-have = {mwes.token(name): 0 for name in names}
-model = SimpleNamespace(tokenizer=SimpleNamespace(get_added_vocab=lambda: have))
-print(mwes.reader(model, names)("a b c d e f"))
-"""
-
-
-def test_overlapping_expressions_of_one_length_are_marked_alike_in_every_process(monkeypatch):
-    found = set()
-    for seed in ("1", "2", "3", "4"):
-        monkeypatch.setenv("PYTHONHASHSEED", seed)
-        done = subprocess.run(
-            [sys.executable, "-c", ORDER], capture_output=True, text=True, check=True
-        )
-        found.add(done.stdout)
-    assert len(found) == 1, found
 
 
 @pytest.fixture(scope="module")
@@ -151,23 +118,6 @@ def test_each_expression_becomes_one_token_that_begins_as_the_mean_of_its_parts(
     assert len(ids(tiny, marked)) == len(ids(tiny, "a night owl writes")) - 1
 
 
-def test_a_token_begins_the_same_whatever_the_order_of_its_spellings(saved):
-    from sentence_transformers import SentenceTransformer
-
-    begun = []
-    for names in (["night owl", "Night Owl"], ["Night Owl", "night owl"]):
-        model = SentenceTransformer(str(saved), device="cpu")
-        mwes.extend(model, names)
-        begun.append(embeddings(model)[-1])
-    assert np.allclose(*begun, atol=1e-7)
-
-
-def test_encodings_of_other_sentences_are_as_before(tiny):
-    before = tiny.encode(OTHERS)
-    mwes.extend(tiny, ["night owl", "big red bird"])
-    assert np.allclose(tiny.encode(OTHERS), before, atol=1e-6)
-
-
 def test_a_token_that_the_model_has_keeps_what_it_has_learned(tiny):
     import torch
 
@@ -195,8 +145,3 @@ def test_a_model_that_is_saved_and_opened_again_has_its_tokens(tiny, tmp_path):
     assert np.allclose(again.encode_texts(texts, role="query"), wanted, atol=1e-6)
     read = mwes.reader(again.encoder.model, ["night owl", "red lamp"])
     assert read("a night owl, a red lamp") == "a IDnightowlID, a red lamp"
-
-
-def test_a_model_without_tokens_reads_sentences_as_they_are(tiny):
-    read = mwes.reader(tiny, ["night owl"])
-    assert [read(text) for text in (*OTHERS, "a night owl")] == [*OTHERS, "a night owl"]

@@ -89,22 +89,6 @@ def test_what_a_triple_lacks_is_the_sentence_itself_or_one_of_another_group(seed
     assert rows[3][2] in ("s", "t", "v")
 
 
-def test_every_sentence_of_another_group_is_drawn_at_times():
-    groups = [Group(name, ("c",), (), "zh") for name in "stuv"]
-    found = {
-        (row["anchor"], row["negative"])
-        for seed in range(40)
-        for row in filled_triples(groups, np.random.default_rng(seed))
-    }
-    assert found == {(a, b) for a in "stuv" for b in "stuv" if a != b}
-
-
-def test_a_group_alone_has_no_sentence_of_another():
-    with pytest.raises(UserError, match="One group alone"):
-        filled_triples([Group("s", ("c",), (), "zh")], np.random.default_rng(0))
-    assert filled_triples([Group("s", ("c",), ("x",), "zh")], np.random.default_rng(0))
-
-
 MANY = [
     Group(f"{m} {k}", (f"{m} {k} right",), (f"{m} {k} wrong",), "en", m if k % 2 else m.upper())
     for k in range(5)
@@ -124,17 +108,6 @@ def test_of_each_expression_that_is_held_out_one_group_stays(seed):
     single = {pair.first for pair in held if not pair.mwe}
     assert len(names) + len(single) == 6, "3 of 10 of either, together"
     assert ONE_SHOT == 1
-
-
-def test_groups_without_an_expression_are_dealt_singly():
-    kept, held = hold_out_groups(MANY[-10:], 0.3)
-    assert (len(kept), len(held)) == (7, 3)
-
-
-def test_the_same_seed_holds_out_the_same_and_another_seed_others():
-    assert hold_out_groups(MANY, 0.3, 1) == hold_out_groups(MANY, 0.3, 1)
-    assert hold_out_groups(MANY, 0.3, 1) != hold_out_groups(MANY, 0.3, 2)
-    assert hold_out_groups(MANY, 0.0) == (hold_out_groups(MANY, 0.0)[0], [])
 
 
 def test_a_paraphrase_of_two_groups_is_not_on_both_sides():
@@ -232,13 +205,6 @@ def stsb(tmp_path: Path) -> Path:
     return path
 
 
-def test_groups_are_held_out_where_no_validation_is_given(data):
-    found = read_training_data([data], "adaptive", seed=3)
-    assert (found.groups, found.validation) == hold_out_groups(read_groups(data), seed=3)
-    assert found.validation
-    assert found.pairs == []
-
-
 def test_pairs_are_mixed_in_but_for_those_of_files_to_leave_out(data, stsb, write_table):
     pairs = write_table(dev("1"), dev("2"), name="dev.csv")
     told = write_table(gold("1"), gold("2", "0"), name="gold.csv")
@@ -249,16 +215,6 @@ def test_pairs_are_mixed_in_but_for_those_of_files_to_leave_out(data, stsb, writ
     assert found.groups == read_groups(data)
     assert found.validation == read_pairs(pairs, told)
     assert [p.first for p in found.pairs] == [p.first for p in PAIRS[1:12]], "of the split train"
-
-
-def test_objectives_of_pairs_learn_from_several_files_and_hold_some_out(stsb, write_table):
-    row = training_rows(GROUPS[:1])[0] | {"sim": "0.5"}
-    more = [row | {"sentence_1": f"the {k}", "sentence_2": f"my {k}"} for k in range(4)]
-    found = read_training_data([stsb, write_table(*more, name="more.csv")], "cosent", seed=1)
-    assert found.groups == []
-    assert len(found.validation) == 2  # a tenth of 12 of the split train and 4
-    assert not asked(found.pairs) & asked(found.validation)
-    assert len(found.pairs) >= 10
 
 
 def test_what_cannot_be_learned_from_is_named(data, stsb, write_table):

@@ -30,12 +30,11 @@ for package in ("sentence_transformers", "datasets", "accelerate", "pytorch_metr
 import transformers  # noqa: E402
 from formulas import by_loops, consistency, contrasted, cos, cosent  # noqa: E402
 from sentence_transformers import SentenceTransformer  # noqa: E402
-from sentence_transformers.sentence_transformer.modules import Pooling  # noqa: E402
 from towers import distance, save_sentence_transformer  # noqa: E402
 
 from admire.models.trainer import FitSettings  # noqa: E402
 from admire.tasks.sts import mwes, training  # noqa: E402
-from admire.tasks.sts.training import SentenceTraining, average_last_two, train_sentences  # noqa: E402
+from admire.tasks.sts.training import SentenceTraining, train_sentences  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
 
@@ -237,36 +236,6 @@ def pooled(plain: Path) -> np.ndarray:
     return np.array(rows)
 
 
-def test_a_saved_model_still_averages_its_last_two_layers(plain, model, tmp_path):
-    average_last_two(model)
-    model.save(str(tmp_path / "out"), create_model_card=False)
-    found = open_encoder(f"sbert:{tmp_path / 'out'}", device="cpu").encode_texts(
-        TEXTS, role="query"
-    )
-    wanted = pooled(plain)
-    assert np.allclose(found, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
-    again = SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    assert np.allclose(again.encode(TEXTS), wanted, atol=1e-6)
-    with pytest.raises(UserError, match="can only be averaged"):
-        average_last_two(again)
-
-
-def test_layers_are_not_averaged_twice_nor_where_there_is_no_transformer(model):
-    average_last_two(model)
-    with pytest.raises(UserError, match="can only be averaged"):
-        average_last_two(model)
-    with pytest.raises(UserError, match="can only be averaged"):
-        average_last_two(SentenceTransformer(modules=[Pooling(32)], device="cpu"))
-
-
-def test_the_class_of_a_similarity_is_its_nearest_of_0_to_5(built):
-    similarities = (0, 0.09, 0.2, 0.29, 0.31, 0.6, 0.89, 0.91, 1)
-    pairs = [Pair(f"{k}", "en", f"{k}", "b", float(s)) for k, s in enumerate(similarities)]
-    rows, _ = built("classification", pairs=pairs)["pairs"]
-    of = {row["first"]: row["label"] for row in rows}
-    assert [of[f"{k}"] for k in range(len(pairs))] == [0, 0, 1, 1, 2, 3, 4, 5, 5]
-
-
 def test_sentences_are_learned_with_the_models_prompt_and_their_tokens(built, encoder):
     size = len(encoder.model.tokenizer)
     rows, _ = built("adaptive")["sentences"]
@@ -284,30 +253,7 @@ def test_sentences_are_learned_with_the_models_prompt_and_their_tokens(built, en
     assert mixed == [{"first": "query the IDredlampID", "second": "query my lamp", "label": 0.5}]
 
 
-def test_groups_of_rare_expressions_are_repeated(built):
-    once, often = (built("simcse", repeat=times)["triples"][0] for times in (1, 6))
-    assert len(often) == 2 * len(once) == 24
-
-
 # -------------------------------------------------------------------------------------- settings
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"objective": "adaptiv"}, "Did you mean 'adaptive'"),
-        ({"temperature": 0.0}, "temperature cannot be 0.0: it should be greater than 0"),
-        ({"sts_weight": float("nan")}, "sts_weight cannot be nan"),
-        ({"miner_margin": -0.1}, "miner_margin cannot be -0.1"),
-        ({"margin": -0.1}, "margin cannot be -0.1"),
-        ({"max_length": 7}, "max_length cannot be 7: it should be greater than or equal to 8"),
-        ({"last_layers": 3}, "last_layers cannot be 3"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(changes, message):
-    with pytest.raises(UserError) as caught:
-        SentenceTraining(**changes)
-    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -378,46 +324,3 @@ def test_a_separable_task_is_learned_with_tokens_and_two_layers(plain, tmp_path)
     moved = torch.sub(*weights).abs().max(dim=1).values
     assert moved[one] > 1e-3, "tokens are learned"
     assert (moved[:known] <= 1e-3 * moved[one]).all(), "others only decay"
-
-
-def test_tokens_have_a_learning_rate_of_their_own(plain, tmp_path):
-    moved = []
-    for rate in (1e-6, 1e-2):
-        out = tmp_path / str(rate)
-        settings = SentenceTraining(mwe_tokens=True, token_rate=rate, fit=QUICK)
-        train_sentences(opened(plain), TrainingData(TRAIN, [], VAL), settings, out)
-        before, after = opened(plain).model, SentenceTransformer(str(out), device="cpu")
-        mwes.extend(before, SENSES)
-        weights = (m[0].model.get_input_embeddings().weight.detach() for m in (after, before))
-        moved.append(torch.sub(*weights)[-len(SENSES) :].abs().max().item())
-    assert moved[0] < 1e-4
-    assert moved[1] > 1e-3
-
-
-def test_the_figure_is_that_of_all_pairs_of_all_languages_and_undefined_is_worst(plain, tmp_path):
-    both = [replace(pair, language="pt") if k % 3 else pair for k, pair in enumerate(VAL)]
-    both += [replace(pair, mwe=None) for pair in PAIRS[:4]]
-    settings = SentenceTraining(fit=QUICK)
-    data = TrainingData(TRAIN, [], both)
-    history = train_sentences(opened(plain), data, settings, tmp_path / "out")
-    assert history[0] == pytest.approx(figure(plain, both), abs=1e-6)
-    same = [Pair(f"{k}", "en", "a bird", "a bird", s) for k, s in enumerate((0.1, 0.9))]
-    data = TrainingData(TRAIN, [], same)
-    assert train_sentences(opened(plain), data, settings, tmp_path / "same") == [-1.0, -1.0]
-
-
-@pytest.mark.parametrize(
-    ("objective", "batches"),
-    [
-        *((one, "neighbours") for one in ("adaptive", "multi-negative", "consistent")),
-        *((one, "no duplicates") for one in ("triplet+ranking", "simcse")),
-        *((one, "like lengths") for one in FROM_PAIRS),
-    ],
-)
-def test_batches_are_made_as_the_objective_needs_them(encoder, monkeypatch, objective, batches):
-    caught: list[Any] = []
-    monkeypatch.setattr(training, "fine_tune", lambda *_, **options: caught.append(options))
-    from_pairs = objective in FROM_PAIRS
-    data = TrainingData([] if from_pairs else TRAIN, PAIRS if from_pairs else [], VAL)
-    train_sentences(encoder, data, SentenceTraining(objective=objective), Path("nowhere"))
-    assert caught[0]["batches"] == batches
