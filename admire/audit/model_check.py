@@ -1,4 +1,4 @@
-"""Trying a model: an encoder beside its own package, a chat model with a question of each kind."""
+"""Checks of a model: an encoder against its own package, a chat model by one question a kind."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from pydantic import BaseModel
 
 from admire.base.errors import UserError
 from admire.data.items import SAMPLES, read_items
@@ -36,9 +37,9 @@ class EncoderCheck:
     """How an encoder does on the samples.
 
     Attributes:
-        package: the package that it is compared with; None where it has none of its own.
-        differences: by what was encoded (queries, captions, images) the largest difference of any
-            number in the unit vectors.
+        package: what it is compared with; None if there is no such package.
+        differences: by what was encoded (queries, captions, images), the largest difference
+            between components of the unit vectors.
         run: the samples ranked by their sentences.
     """
 
@@ -50,8 +51,8 @@ class EncoderCheck:
 def check_encoder(name: str) -> EncoderCheck:
     """Encode some of the samples with an encoder and with its own package, on the CPU.
 
-    The package is used as its documentation shows, past all of admire's code. Weights that are not
-    here are fetched.
+    The package is used as its documentation shows, without admire's code. Missing weights are
+    downloaded.
 
     Raises:
         UserError: the encoder cannot be opened, or a revision is named.
@@ -62,23 +63,25 @@ def check_encoder(name: str) -> EncoderCheck:
     items = read_items(SAMPLES)
     encoder = open_encoder(name, device="cpu")
     candidates = [candidate for item in items for candidate in item.candidates]
-    queries = [item.sentence for item in items][:SEVERAL]
-    captions = [c.caption for c in candidates if c.caption][:SEVERAL]
-    images = [c.image for c in candidates if c.image][:SEVERAL]
-    found = {
-        "queries": encoder.encoder.encode_texts(queries, role="query"),
-        "captions": encoder.encoder.encode_texts(captions, role="document"),
+    samples = Samples(
+        [item.sentence for item in items][:SEVERAL],
+        [c.caption for c in candidates if c.caption][:SEVERAL],
+        [c.image for c in candidates if c.image][:SEVERAL],
+    )
+    ours = {
+        "queries": encoder.encoder.encode_texts(samples.queries, role="query"),
+        "captions": encoder.encoder.encode_texts(samples.captions, role="document"),
     }
     if isinstance(encoder, ImageEncoder):
         towers: Any = encoder.encoder  # past the cache
-        found["images"] = towers.encode_prepared([towers.prepare_image(path) for path in images])
+        ours["images"] = towers.encode_prepared([towers.prepare_image(p) for p in samples.images])
     package, encode = PEERS.get(family, (None, None))
-    wanted = encode(source, queries, captions, images) if encode else {}
+    theirs = encode(source, samples) if encode else {}
     ranked = rank(items, Settings(query="sentence"), encoder=encoder)
     differences = {
-        what: float(np.abs(_unit(vectors) - _unit(found[what])).max())
-        for what, vectors in wanted.items()
-        if what in found
+        what: float(np.abs(_unit(vectors) - _unit(ours[what])).max())
+        for what, vectors in theirs.items()
+        if what in ours
     }
     return EncoderCheck(package, differences, ranked)
 
@@ -89,8 +92,16 @@ def _unit(vectors: Any) -> Vectors:
     return unit
 
 
-Peer = Callable[[str, Sequence[str], Sequence[str], Sequence[Path]], dict[str, Any]]
-"""Encodes queries, captions and images with a package of its own, by what was encoded."""
+class Samples(NamedTuple):
+    """What is encoded."""
+
+    queries: list[str]
+    captions: list[str]
+    images: list[Path]
+
+
+Peer = Callable[[str, Samples], dict[str, Any]]
+"""Encodes samples with a family's own package; the vectors by the names in :class:`Samples`."""
 
 
 def _pictures(images: Sequence[Path]) -> list[Any]:
@@ -115,22 +126,16 @@ def _open_clip(
         return [*read, model.encode_image(shown)]
 
 
-def _openclip_peer(
-    source: str, queries: Sequence[str], captions: Sequence[str], images: Sequence[Path]
-) -> dict[str, Any]:
+def _openclip_peer(source: str, samples: Samples) -> dict[str, Any]:
     folder = local_folder(source)
     model, _, tag = (f"local-dir:{folder}", "", None) if folder else source.partition("/")
-    vectors = _open_clip(model, tag, (queries, captions), images)
-    return dict(zip(("queries", "captions", "images"), vectors, strict=True))
+    vectors = _open_clip(model, tag, samples[:2], samples.images)
+    return dict(zip(Samples._fields, vectors, strict=True))
 
 
-def _mclip_peer(
-    source: str, queries: Sequence[str], captions: Sequence[str], images: Sequence[Path]
-) -> dict[str, Any]:
-    """M-CLIP's own class, which fetches its base model too.
-
-    Its ``from_pretrained`` fails under transformers 5, so its weights are put into it.
-    """
+def _mclip_peer(source: str, samples: Samples) -> dict[str, Any]:
+    """M-CLIP's own class; its ``from_pretrained`` fails under transformers 5, so the weights are
+    loaded here."""
     import torch
     import transformers
     from multilingual_clip.Config_MCLIP import MCLIPConfig
@@ -166,15 +171,13 @@ def _mclip_peer(
         model, _, tag = IMAGE_TOWERS[settings["numDims"]].partition("/")
     with torch.inference_mode():
         return {
-            "queries": tower(list(queries), tokenizer),
-            "captions": tower(list(captions), tokenizer),
-            "images": _open_clip(model, tag, (), images)[0],
+            "queries": tower(samples.queries, tokenizer),
+            "captions": tower(samples.captions, tokenizer),
+            "images": _open_clip(model, tag, (), samples.images)[0],
         }
 
 
-def _dual_peer(
-    source: str, queries: Sequence[str], captions: Sequence[str], images: Sequence[Path]
-) -> dict[str, Any]:
+def _dual_peer(source: str, samples: Samples) -> dict[str, Any]:
     import torch
     from transformers import AutoModel, AutoProcessor
 
@@ -182,7 +185,7 @@ def _dual_peer(
     processor = AutoProcessor.from_pretrained(source)  # type: ignore[no-untyped-call]
     siglip = "siglip" in model.config.model_type
 
-    def read(texts: Sequence[str]) -> Any:
+    def encode(texts: list[str]) -> Any:
         ready = processor(
             text=[text.lower() if siglip else text for text in texts],
             padding="max_length" if siglip else True,
@@ -190,39 +193,33 @@ def _dual_peer(
             max_length=model.config.text_config.max_position_embeddings,
             return_tensors="pt",
         )
-        return _vectors(model.get_text_features(**ready))
+        return model.get_text_features(**ready)
 
     with torch.inference_mode():
-        shown = processor(images=_pictures(images), return_tensors="pt")
-        return {
-            "queries": read(queries),
-            "captions": read(captions),
-            "images": _vectors(model.get_image_features(**shown)),
+        shown = processor(images=_pictures(samples.images), return_tensors="pt")
+        found = {
+            "queries": encode(samples.queries),
+            "captions": encode(samples.captions),
+            "images": model.get_image_features(**shown),
         }
+    return {what: getattr(one, "pooler_output", one) for what, one in found.items()}
 
 
-def _vectors(features: Any) -> Any:
-    return getattr(features, "pooler_output", features)
-
-
-def _sbert_peer(
-    source: str, queries: Sequence[str], captions: Sequence[str], images: Sequence[Path]
-) -> dict[str, Any]:
+def _sbert_peer(source: str, samples: Samples) -> dict[str, Any]:
     from sentence_transformers import SentenceTransformer
 
     model: Any = SentenceTransformer(source, device="cpu")
     name = Path(source).name.lower()
+    query, passage = {}, {}
     if "e5" in name and "instruct" not in name and not any(model.prompts.values()):
         # As the cards of E5's models say.
-        before: tuple[dict[str, str], ...] = ({"prompt": "query: "}, {"prompt": "passage: "})
-    else:
-        before = ({}, {})
+        query, passage = {"prompt": "query: "}, {"prompt": "passage: "}
     found = {
-        "queries": model.encode_query(list(queries), **before[0]),
-        "captions": model.encode_document(list(captions), **before[1]),
+        "queries": model.encode_query(samples.queries, **query),
+        "captions": model.encode_document(samples.captions, **passage),
     }
     if model.supports("image"):
-        found["images"] = model.encode_document(_pictures(images))
+        found["images"] = model.encode_document(_pictures(samples.images))
     return found
 
 
@@ -244,8 +241,8 @@ class Understood:
     Attributes:
         kind: what kind of question it is.
         answer: what was understood, or what went wrong.
-        right: whether it is as it should be; None where that cannot be said.
-        tokens: of question and reply; None where the server does not tell.
+        right: whether it is right; None if the check cannot know.
+        tokens: of question and reply; None if the server does not say.
     """
 
     kind: str
@@ -255,19 +252,15 @@ class Understood:
     seconds: float = 0.0
 
 
-ANIMAL = {
-    "type": "object",
-    "properties": {
-        "animal": {"type": "string", "enum": ["owl", "horse", "fish"]},
-        "reason": {"type": "string"},
-    },
-    "required": ["animal", "reason"],
-    "additionalProperties": False,
-}
+class Animal(BaseModel, extra="forbid"):
+    """The reply to two of the questions."""
+
+    animal: Literal["owl", "horse", "fish"]
+    reason: str
 
 
 def check_chat(name: str, *, url: str | None = None) -> list[Understood]:
-    """Put one question of each kind about a sample to a chat model, past the cache.
+    """Ask a chat model one question of each kind about a sample, without the cache.
 
     Args:
         url: the address of its server.
@@ -278,72 +271,63 @@ def check_chat(name: str, *, url: str | None = None) -> list[Understood]:
     opened = open_llm(name, url=url)
     llm: ChatModel = getattr(opened, "model", opened)
     item = next(item for item in read_items(SAMPLES) if item.sentence_type == "literal")
-    (owl,) = [c for c in item.candidates if c.name == OWL]
-    assert owl.image
+    owl = next(c.image for c in item.candidates if c.name == OWL)
+    assert owl
     prompts = Prompts()
     meaning = prompts.about(item, "literal")
-    animal = Question(
-        "Which animal is meant by 'a night bird with big eyes'?", max_tokens=200, schema=ANIMAL
-    )
-    letter = Question(
-        "A night owl flew from the barn. Is that A: a person, or B: a bird? "
-        "Answer with one letter.",
-        max_tokens=1,
-        logprobs=5,
-    )
+    schema = Animal.model_json_schema()
 
-    def sense(reply: Reply) -> tuple[str, bool | None]:
+    def read_sense(reply: Reply) -> tuple[str, bool | None]:
         label = read_label(reply.text)
         return label or _raw(reply), label == item.sentence_type
 
-    def meant(reply: Reply) -> tuple[str, bool | None]:
+    def read_definitions(reply: Reply) -> tuple[str, bool | None]:
         found = read_meaning(reply.text, item, meaning)
         return "; ".join(found.definitions) or _raw(reply), None if found else False
 
-    def form(reply: Reply) -> tuple[str, bool | None]:
-        try:
-            named = json.loads(reply.text)
-            return f"JSON, {named['animal']}", named["animal"] == "owl"
-        except (ValueError, TypeError, KeyError):
-            return f"no JSON of the schema: {_raw(reply)}", False
-
-    def likely(reply: Reply) -> tuple[str, bool | None]:
-        if not reply.logprobs:
-            return f"none given; the answer is {_raw(reply)}", False
-        shares = {token.strip(): math.exp(value) for token, value in reply.logprobs[0].items()}
-        told = ", ".join(f"{token} {share:.2f}" for token, share in shares.items())
-        return told, max(shares, key=lambda token: shares[token]) == "B"
-
-    shown = Question(
-        ("Which animal is in this picture?", Image(owl.image)), max_tokens=200, schema=ANIMAL
-    )
-    asked: list[tuple[str, Question, Callable[[Reply], tuple[str, bool | None]]]] = [
-        ("sense", Question(prompts.about(item, "sense"), max_tokens=VOTE_TOKENS), sense),
-        ("meaning", Question(meaning, max_tokens=MEANING_TOKENS), meant),
-        ("schema", animal, form),
-        ("log-probabilities", letter, likely),
-        ("image", shown, form),
+    questions: list[tuple[str, Question, Callable[[Reply], tuple[str, bool | None]]]] = [
+        ("sense", Question(prompts.about(item, "sense"), max_tokens=VOTE_TOKENS), read_sense),
+        ("meaning", Question(meaning, max_tokens=MEANING_TOKENS), read_definitions),
+        ("schema", Question(NIGHT_BIRD, max_tokens=200, schema=schema), _read_animal),
+        ("log-probabilities", Question(LETTER, max_tokens=1, logprobs=5), _read_letter),
+        ("image", Question((PICTURE, Image(owl)), max_tokens=200, schema=schema), _read_animal),
     ]
-    return [_understood(kind, llm, question, read) for kind, question, read in asked]
+    found = []
+    for kind, question, read in questions:
+        try:
+            reply = llm.ask(question)
+        except UserError as error:
+            found.append(Understood(kind, str(error), False))
+            continue
+        tokens = reply.usage.prompt + reply.usage.completion if reply.usage else None
+        found.append(Understood(kind, *read(reply), tokens, reply.seconds))
+    return found
 
 
 OWL = "images/night_owl_2.png"
 """The sample picture that chat models are shown."""
 
+NIGHT_BIRD = "Which animal is meant by 'a night bird with big eyes'?"
+PICTURE = "Which animal is in this picture?"
+LETTER = (
+    "A night owl flew from the barn. Is that A: a person, or B: a bird? Answer with one letter."
+)
 
-def _understood(
-    kind: str,
-    llm: ChatModel,
-    question: Question,
-    read: Callable[[Reply], tuple[str, bool | None]],
-) -> Understood:
+
+def _read_animal(reply: Reply) -> tuple[str, bool | None]:
     try:
-        reply = llm.ask(question)
-    except UserError as error:
-        return Understood(kind, str(error), False)
-    answer, right = read(reply)
-    tokens = reply.usage.prompt + reply.usage.completion if reply.usage else None
-    return Understood(kind, answer, right, tokens, reply.seconds)
+        animal = Animal.model_validate_json(reply.text).animal
+    except ValueError:
+        return f"no JSON of the schema: {_raw(reply)}", False
+    return f"JSON, {animal}", animal == "owl"
+
+
+def _read_letter(reply: Reply) -> tuple[str, bool | None]:
+    if not reply.logprobs:
+        return f"none given; the answer is {_raw(reply)}", False
+    shares = {token.strip(): math.exp(value) for token, value in reply.logprobs[0].items()}
+    answer = ", ".join(f"{token} {share:.2f}" for token, share in shares.items())
+    return answer, max(shares, key=lambda token: shares[token]) == "B"
 
 
 def _raw(reply: Reply) -> str:
