@@ -102,7 +102,7 @@ def test_a_figure_that_is_equal_as_far_as_was_published_is_not_behind():
 def test_gold_of_another_size_is_warned_of_and_of_another_task_refused(write_table, caplog):
     gold = read_items(write_table(admire_row()))
     check_fits("en-dev", gold)
-    assert "The gold has 1 items, and en-dev has 15" in caplog.text
+    assert "The gold has 1 items, en-dev has 15" in caplog.text
     caplog.clear()
     check_fits("en-dev", gold * 15)
     assert not caplog.messages

@@ -1,4 +1,4 @@
-"""Language tags, and the languages that prompts and models go by."""
+"""Language tags: checked, guessed from paths, and reduced to the codes that prompts use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _EXTENDED = {"xe": "en", "xp": "pt"}  # AdMIRe's tags for its extended English a
 
 
 def base_language(tag: str) -> str:
-    """``pt-br`` → ``pt``, ``xe`` → ``en``: the code that prompts and models go by."""
+    """The code that prompts and models use: ``pt-br`` → ``pt``, ``xe`` → ``en``."""
     code = re.split("[-_]", tag.lower())[0]
     return _EXTENDED.get(code, code)
 
@@ -62,7 +62,7 @@ def check_language(tag: str) -> str:
 
 
 def guess_language(path: Path) -> str:
-    """The language that a file's name ends in, or the tag that one of its two folders' does.
+    """The language at the end of a file's name, or the tag at the end of one of its two folders'.
 
     Without either it is ``en``.
 
@@ -70,10 +70,10 @@ def guess_language(path: Path) -> str:
     ``submission_Turkish.tsv`` → ``tr``; ``submission_Spanish-Ecuador.tsv`` → ``es``.
     """
     resolved = Path(os.path.abspath(path))
-    # Names count in the file's own name alone: German is a first name, and so a folder's, too.
-    called = re.search(rf"(?:^|[_.-])({'|'.join(_CODES)})(?:-[a-z]+)?$", resolved.stem.lower())
-    if called:
-        return _CODES[called[1]]
+    # Names of languages count only in file names: a folder may be called German after a person.
+    named = re.search(rf"(?:^|[_.-])({'|'.join(_CODES)})(?:-[a-z]+)?$", resolved.stem.lower())
+    if named:
+        return _CODES[named[1]]
     for name in (resolved.stem, *(folder.name for folder in resolved.parents[:2])):
         for pattern in (r"(?:^|[_.-])([a-z]{2})[-_]([a-z]{2})$", r"(?:^|[_.-])([a-z]{2})$"):
             match = re.search(pattern, name.lower())

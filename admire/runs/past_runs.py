@@ -23,7 +23,7 @@ from admire.scores.evaluation import (
     score_items,
     sense_columns,
     summarise,
-    without_untold,
+    without_missing_senses,
 )
 from admire.base.files import (
     known_fields,
@@ -406,7 +406,7 @@ def score_run(folder: Path) -> pd.DataFrame | None:
             )
         senses = dict.fromkeys(("sentence_type", "predicted_type"), SENSE_TYPE)
         tables.append(pd.DataFrame(scored).astype(senses))
-    return without_untold(pd.concat(tables, ignore_index=True), told)
+    return without_missing_senses(pd.concat(tables, ignore_index=True), told)
 
 
 SENSE_TYPE = pd.CategoricalDtype([*get_args(SenseLabel)])

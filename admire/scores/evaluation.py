@@ -1,4 +1,4 @@
-"""Scoring submissions against gold: by item and sense, with intervals and differences."""
+"""Scores submissions against gold: by item and sense, with intervals and differences."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ GROUPS = ("all", "idiomatic", "literal")
 
 
 def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: str) -> pd.DataFrame:
-    """The figures of each gold item, one row an item, in the gold's order.
+    """The figures of each gold item, one row per item, in the gold's order.
 
-    A prediction belongs to the item with the same compound and sentence. A submission without
-    sentences is joined on the compound alone, as long as no compound has several sentences. Where
-    the same compound and sentence stand in several rows, the first belongs to the first, and so on.
+    Predictions are joined to items by compound and sentence. A submission without sentences is
+    joined by compound, if no compound has several sentences. Rows with the same compound and
+    sentence are joined in their order.
 
     Columns: ``compound``, ``sentence``, ``sentence_type``, ``top1``, ``dcg``, ``corr_official``,
-    ``corr_rank``. Of Subtask B, whose gold is ``expected_item``, the figures are ``item_accuracy``
-    and ``sense_accuracy``, each 1 or 0; the latter is left out where the submission tells no sense
-    at all, or the gold does not. ``name`` is the submission's name in messages.
+    ``corr_rank``. For Subtask B, whose gold is ``expected_item``, the figures are ``item_accuracy``
+    and ``sense_accuracy``, each 1 or 0; the latter is left out if the submission has no senses, or
+    the gold lacks some. Predictions of a run that predicts senses add ``predicted_type``,
+    ``probability`` (of the idiomatic sense; NaN if no vote could be read) and ``unsure``.
 
-    Where the predictions are a run's, and it knows senses, there are ``predicted_type``,
-    ``probability`` (of the idiomatic sense; NaN where no vote could be read) and ``unsure``, too.
+    Args:
+        name: the submission's name in messages.
 
     Raises:
         UserError: an item has no gold or no prediction, or a prediction does not fit its item.
@@ -57,8 +58,8 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
         if item.best is None:
             column = "expected_item" if item.sequence else "expected_order"
             raise UserError(f"gold row {number} ('{item.compound}') has no {column} to score.")
-        found = waiting[item.compound, item.sentence if by_sentence else None]
-        if not found:
+        of_item = waiting[item.compound, item.sentence if by_sentence else None]
+        if not of_item:
             where = f" in “{item.sentence}”" if item.sentence else ""
             raise UserError(f"{name}: has no row for '{item.compound}'{where}.")
         rows.append(
@@ -66,19 +67,19 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
                 "compound": item.compound,
                 "sentence": item.sentence,
                 "sentence_type": item.sentence_type,
-                **item_figures(item, found[0], name),
-                **sense_columns(found.pop(0)),
+                **item_figures(item, of_item[0], name),
+                **sense_columns(of_item.pop(0)),
             }
         )
     left = sum(map(len, waiting.values()))
     if left:
-        log.warning("%s: rows that are not in the gold file, and do not count: %d.", name, left)
-    told = any(prediction.sentence_type for prediction in predictions)
-    return without_untold(pd.DataFrame(rows), told)
+        log.warning("%s: rows that are not in the gold file do not count: %d.", name, left)
+    senses = any(prediction.sentence_type for prediction in predictions)
+    return without_missing_senses(pd.DataFrame(rows), senses)
 
 
 def sense_columns(prediction: Prediction) -> dict[str, Any]:
-    """What a run knows of an item's sense, for :func:`score_items`."""
+    """The sense of a run's prediction, for :func:`score_items`."""
     return {
         "predicted_type": prediction.sentence_type,
         "probability": math.nan if prediction.probability is None else prediction.probability,
@@ -86,15 +87,13 @@ def sense_columns(prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def without_untold(scored: pd.DataFrame, told: bool) -> pd.DataFrame:
-    """The figures without those of senses, where the gold does not know all of them.
-
-    What a run knows of senses is left out where it knows none.
+def without_missing_senses(scored: pd.DataFrame, predicted: bool) -> pd.DataFrame:
+    """Drops ``sense_accuracy`` if the gold lacks senses, and the run's columns if it has none.
 
     Args:
-        told: whether any prediction tells a sense; else the figures are left out, too.
+        predicted: whether any prediction has a sense; if not, ``sense_accuracy`` is dropped.
     """
-    if "sense_accuracy" in scored and not (told and scored["sentence_type"].notna().all()):
+    if "sense_accuracy" in scored and not (predicted and scored["sentence_type"].notna().all()):
         del scored["sense_accuracy"]
     if scored["probability"].isna().all() and not scored["unsure"].any():
         return scored.drop(columns=["predicted_type", "probability", "unsure"])
@@ -139,9 +138,11 @@ def summarise(
 ) -> pd.DataFrame:
     """Means of each figure over all, idiomatic and literal items, with 95 % bootstrap intervals.
 
-    ``columns`` are the figures; None takes all those of :func:`score_items` that there are.
     Columns: ``group``, ``n``, ``metric``, ``mean``, ``low``, ``high``. Groups without items are
     left out.
+
+    Args:
+        columns: the figures; None takes those of :func:`score_items`.
     """
     rows = []
     for group in GROUPS:
@@ -163,7 +164,7 @@ def paired_difference(
     columns: Sequence[str] | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """As :func:`summarise`, for second minus first item by item: both scored on the same gold."""
+    """As :func:`summarise`, for the differences second minus first on the same gold items."""
     difference = second[["compound", "sentence", "sentence_type"]].copy()
     both = [column for column in columns or _metrics(first) if column in second]
     for column in both:

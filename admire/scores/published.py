@@ -1,7 +1,7 @@
-"""What others published on AdMIRe's Subtask A, and where figures of ours stand among that.
+"""Published figures on AdMIRe's Subtask A, and the place of ours among them.
 
-``published.json`` holds the figures, each system with its source. They are few: all rows of
-UoR-NCL's paper, and the first five systems of the task's overview.
+``published.json`` holds the figures with their sources: all rows of UoR-NCL's paper, and the first
+five systems of the task's overview.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ RANKED = ("top1", "dcg")
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a figure stands among those published, from 1; as many places as systems and ours.
+    """The place of a figure among published ones, from 1.
 
     Attributes:
-        place: one more than there are better systems.
+        place: one more than the number of better systems.
         best, worst: the places at the ends of the figure's interval.
-        of: how many places there are.
+        of: the number of places: of systems and one for ours.
     """
 
     metric: str
@@ -59,13 +59,12 @@ class Standing:
 
 
 def published_systems(name: PublishedSet) -> pd.DataFrame:
-    """What was published on a set, the best by DCG first.
+    """What was published on a set, sorted by DCG.
 
     Returns:
         A row for each system: ``system``, ``source``, ``people`` (whether it is people), ``top1``,
         ``low`` and ``high`` (its 95 % interval by Wilson; NaN for people), ``dcg``,
-        ``corr_official`` (NaN where it was not published) and ``decimals``, to which figures were
-        rounded.
+        ``corr_official`` (NaN if not published) and ``decimals`` (of the published figures).
 
     Raises:
         UserError: there is no such set.
@@ -80,15 +79,23 @@ def published_systems(name: PublishedSet) -> pd.DataFrame:
             interval = wilson_interval(figures["top1"], data["sets"][name])
             low, high = (math.nan, math.nan) if people else interval
             source = data["sources"][one["source"]]
-            said = {"system": one["system"], "source": source["told"], "people": people}
-            more = {"low": low, "high": high, "decimals": source["decimals"]}
-            rows.append({**said, **figures, **more})
+            rows.append(
+                {
+                    "system": one["system"],
+                    "source": source["told"],
+                    "people": people,
+                    **figures,
+                    "low": low,
+                    "high": high,
+                    "decimals": source["decimals"],
+                }
+            )
     table = pd.DataFrame(rows).astype({"corr_official": float})
     return table.sort_values(["dcg", "top1"], ascending=False, kind="stable", ignore_index=True)
 
 
 def check_fits(name: PublishedSet, gold: Sequence[Item]) -> None:
-    """Warn where the gold cannot be that of the published set.
+    """Warn if the gold cannot be that of the published set.
 
     Raises:
         UserError: the gold is not of Subtask A.
@@ -98,7 +105,7 @@ def check_fits(name: PublishedSet, gold: Sequence[Item]) -> None:
     items = _data()["sets"][name]
     if len(gold) != items:
         log.warning(
-            "The gold has %d items, and %s has %d: the published figures are of others.",
+            "The gold has %d items, %s has %d: the published figures are for other items.",
             len(gold),
             name,
             items,
@@ -108,7 +115,7 @@ def check_fits(name: PublishedSet, gold: Sequence[Item]) -> None:
 
 
 def standings(summary: pd.DataFrame, systems: pd.DataFrame) -> list[Standing]:
-    """Where our top-1 and our DCG stand among systems; people have no place.
+    """The places of our top-1 and DCG among systems; people have no place.
 
     Args:
         summary: of :func:`admire.scores.evaluation.summarise`; the group ``all`` counts.
@@ -116,12 +123,12 @@ def standings(summary: pd.DataFrame, systems: pd.DataFrame) -> list[Standing]:
     """
     others = systems[~systems["people"]]
     ours = of_all_items(summary)
-    found = []
+    places = []
     for metric in RANKED:
-        mean, low, high = (ours[metric][one] for one in ("mean", "low", "high"))
-        place, best, worst = (_place(one, metric, others) for one in (mean, high, low))
-        found.append(Standing(metric, mean, low, high, place, best, worst, len(others) + 1))
-    return found
+        mean, low, high = (ours[metric][name] for name in ("mean", "low", "high"))
+        place, best, worst = (_place(figure, metric, others) for figure in (mean, high, low))
+        places.append(Standing(metric, mean, low, high, place, best, worst, len(others) + 1))
+    return places
 
 
 def of_all_items(summary: pd.DataFrame) -> dict[str, dict[str, Any]]:
@@ -131,13 +138,13 @@ def of_all_items(summary: pd.DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def _place(figure: float, metric: str, systems: pd.DataFrame) -> int:
-    """One more than there are systems that are better, as far as their decimals tell."""
+    """One more than the number of better systems, at their number of decimals."""
     rounded = [round(figure, decimals) for decimals in systems["decimals"]]
     return 1 + int((systems[metric] > rounded).sum())
 
 
 def within(systems: pd.DataFrame, standing: Standing) -> pd.Series[bool]:
-    """Whether each system's figure lies in the interval of ours."""
+    """Whether each system's figure is in the interval of ours."""
     places = systems["decimals"]
     low = [round(standing.low, decimals) for decimals in places]
     high = [round(standing.high, decimals) for decimals in places]

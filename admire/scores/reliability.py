@@ -1,4 +1,4 @@
-"""How far a run's probability of the sense can be trusted, and what abstaining would gain."""
+"""How well a run's probability of the sense is calibrated, and what abstaining would gain."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from admire.scores.evaluation import summarise
 from admire.scores.metrics import confidence
 
 COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""Shares of the items for which a curve is printed."""
+"""The shares of items at which a curve is printed."""
 
 RISKS = {"sense_risk": "sense", "top1_risk": "top1"}
-"""The columns of errors in a curve, and what is wrong in them."""
+"""The columns of errors in a curve, and the names of what is wrong."""
 
 
 def decided(scored: pd.DataFrame) -> pd.DataFrame:
-    """The items of which the sense is known and a run told one, with what a curve is made of.
+    """The items whose sense is known, with the run's confidence and errors.
 
     Args:
         scored: see :func:`admire.scores.evaluation.score_items`.
 
     Returns:
         Its rows with ``confidence``, from 0.5 to 1, and the errors, 1 or 0: ``sense_risk`` and
-        ``top1_risk``, of Subtask B that of the item. No rows where the run knows no senses.
+        ``top1_risk`` (in Subtask B of the item). No rows if the run predicts no senses.
     """
     if "probability" not in scored:
         scored = scored.iloc[:0].assign(predicted_type=None, probability=math.nan)
     known = scored[scored["sentence_type"].notna()]
-    told = known["predicted_type"].astype(object)
+    predicted = known["predicted_type"].astype(object)
     first = known["top1" if "top1" in known else "item_accuracy"]
     return known.assign(
         confidence=[confidence(None if math.isnan(p) else p) for p in known["probability"]],
-        sense_risk=(told != known["sentence_type"].astype(object)).astype(float),
+        sense_risk=(predicted != known["sentence_type"].astype(object)).astype(float),
         top1_risk=1.0 - first,
     )
 
@@ -45,16 +45,16 @@ def sense_summary(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """Figures of the sense over all items, with 95 % bootstrap intervals.
 
     The columns are those of :func:`admire.scores.evaluation.summarise`. The figures are
-    ``sense_accuracy``; ``calibration_error`` (ECE, 10 bins) and ``brier`` of the probability, over
-    the items that have one; ``sense_aurc`` and ``top1_aurc``, the areas under the curves of
-    :func:`risk_curve`.
+    ``sense_accuracy``, the areas under the curves of :func:`risk_curve` (``sense_aurc``,
+    ``top1_aurc``), and ``calibration_error`` (ECE, 10 bins) and ``brier`` of the items that have a
+    probability.
 
     Args:
         scored: see :func:`decided`.
     """
     known = decided(scored)
-    told = known[known["probability"].notna()]
-    happened = told["sentence_type"] == "idiomatic"
+    sure = known[known["probability"].notna()]
+    idiomatic = sure["sentence_type"] == "idiomatic"
     rows: list[tuple[str, int, str, float, float, float]] = []
 
     def add(of: pd.DataFrame, statistics: dict[str, metrics.Statistic]) -> None:
@@ -69,36 +69,36 @@ def sense_summary(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
             for risk, what in RISKS.items()
         }
         add(known, {"sense_accuracy": metrics.mean(1 - known["sense_risk"])} | areas)
-    if len(told):
-        errors = metrics.brier(told["probability"], happened)
-        calibration = metrics.calibration(told["probability"], happened)
-        add(told, {"calibration_error": calibration, "brier": metrics.mean(errors)})
+    if len(sure):
+        errors = metrics.brier(sure["probability"], idiomatic)
+        calibration = metrics.calibration(sure["probability"], idiomatic)
+        add(sure, {"calibration_error": calibration, "brier": metrics.mean(errors)})
     return pd.DataFrame(rows, columns=["group", "n", "metric", "mean", "low", "high"])
 
 
 def risk_curve(scored: pd.DataFrame) -> pd.DataFrame:
-    """How often a run would err if it answered only where its sense is surest.
+    """How often a run would be wrong if it answered only the items whose sense is surest.
 
     Returns:
-        A row for each confidence that an item has, the highest first: ``coverage`` (the share of
-        the items that have at least that one), ``items``, ``confidence``, ``sense_risk`` and
-        ``top1_risk`` (the shares of these that are wrong).
+        A row for each confidence, the highest first: ``coverage`` (the share of items with at
+        least this confidence), ``items`` (their number), ``confidence``, ``sense_risk`` and
+        ``top1_risk`` (the shares of them that are wrong).
     """
     known = decided(scored)
     curve: dict[str, Any] = {}
     for risk in RISKS:
-        told, taken, risks = metrics.risk_coverage(known["confidence"], known[risk])
+        values, taken, risks = metrics.risk_coverage(known["confidence"], known[risk])
         coverage = taken / max(len(known), 1)
-        curve |= {"coverage": coverage, "items": taken, "confidence": told, risk: risks}
+        curve |= {"coverage": coverage, "items": taken, "confidence": values, risk: risks}
     return pd.DataFrame(curve)
 
 
 def at_coverages(curve: pd.DataFrame, coverages: Sequence[float] = COVERAGES) -> pd.DataFrame:
-    """The rows of a curve where it first covers these shares of the items, and ``wanted``."""
+    """The first rows of a curve that cover these shares of the items, with ``wanted``."""
     first = [int((curve["coverage"] >= share - 1e-9).to_numpy().argmax()) for share in coverages]
     return curve.iloc[first].assign(wanted=list(coverages))
 
 
 def without_unsure(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
-    """As :func:`summarise`, of the items that the run did not mark as unsure."""
+    """As :func:`summarise`, without the items that the run marked as unsure."""
     return summarise(scored[~scored["unsure"]] if "unsure" in scored else scored, seed=seed)
