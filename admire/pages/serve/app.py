@@ -173,14 +173,6 @@ def _write_thumbnail(picture: Path, path: Path, side: int) -> None:
     path.write_bytes(content)
 
 
-@router.get("/found/{name}")
-async def send_found(name: str, visitor: TheVisitor) -> FileResponse:
-    """A copy of a picture that the visitor's last search found."""
-    if name not in visitor.found:
-        raise Problem(404, "There is no such picture. Search again.")
-    return FileResponse(visitor.found[name], media_type="image/webp", headers=IN_BROWSER)
-
-
 # ---------------------------------------------------------------------------------- bundles
 
 

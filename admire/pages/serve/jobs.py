@@ -34,7 +34,7 @@ Label = Literal["idiomatic", "literal"]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 Do = Callable[[], Mapping[str, Any]]
-"""Does a job; returns what the page shows, and under ``ranked`` and ``copies`` what is kept."""
+"""Does a job; returns what the page shows, and under ``ranked`` and ``pictures`` what is kept."""
 
 
 class Candidate(BaseModel):
@@ -126,7 +126,6 @@ def _search(service: Service, visitor: Visitor, asked: Search) -> Do:
     def do() -> Mapping[str, Any]:
         from admire.pages.serve.ranking import search
 
-        address = f"/found/{{}}?visitor={visitor.id}".format
         return search(
             asked.text,
             asked.span,
@@ -134,7 +133,7 @@ def _search(service: Service, visitor: Visitor, asked: Search) -> Do:
             asked.top,
             service.models,
             visitor.folder,
-            address,
+            visitor.id,
         )
 
     return do
@@ -186,15 +185,10 @@ def _ranking_by_hand(service: Service, visitor: Visitor, by_hand: ByHand, before
 
 
 def _shown(ranked: Ranked, visitor: Visitor) -> Mapping[str, Any]:
-    """What the page shows of a ranking."""
-    from admire.pages.report.thumbnails import Shown
     from admire.pages.serve.ranking import item_card
 
-    pictures = {
-        one.path: Shown(f"/pictures/{one.id}?visitor={visitor.id}", one.width, one.height)
-        for one in ranked.pictures.values()
-    }
-    return {"item": item_card(ranked.run, pictures), "ranked": ranked}
+    pictures = {one.path: one for one in ranked.pictures.values()}
+    return {"item": item_card(ranked.run, pictures, visitor.id), "ranked": ranked}
 
 
 def _tell_result(
@@ -213,8 +207,7 @@ def _tell_result(
         shown = dict(done.result())
         if "ranked" in shown:
             visitor.ranked[id] = shown.pop("ranked")
-        if "copies" in shown:
-            visitor.keep_found(shown.pop("copies"))
+        visitor.pictures |= {picture.id: picture for picture in shown.pop("pictures", ())}
         visitor.tell("result", {"job": id, **shown})
         return
     if isinstance(error, UserError):

@@ -26,15 +26,15 @@ Opened = TypeVar("Opened")
 
 
 class OpeningError(UserError):
-    """Something cannot be opened, whatever is asked for: an extra or a key is missing, say."""
+    """A model cannot be opened, because an extra or a key is missing, say."""
 
 
 class Models:
-    """All that is opened. Only the working thread uses it, but for the profiles' names.
+    """Everything that is opened. Only the working thread uses it, except the profiles' names.
 
     Args:
-        profile: the name of the profile that is loaded in the background and stands first.
-        changes: what is other in it than the profile has it.
+        profile: the name of the profile that is loaded in the background and listed first.
+        changes: settings that differ from that profile's.
         index: a collection to search: the folder of an index, or a file of texts.
         open_llms, open_encoder, open_detector: in place of :func:`admire.models.llm.open_llms`,
             :func:`admire.models.encoders.open_encoder` and :func:`admire.senses.open_detector`.
@@ -94,7 +94,7 @@ class Models:
         return self._once(("encoder", name, *place.values()), opener)
 
     def detector(self, settings: Settings) -> Detector | None:
-        """The detector, with the model that it reads; None where no chat model needs one.
+        """The detector, with the model that it reads; None if no chat model needs one.
 
         Raises:
             UserError: it cannot be opened.
@@ -118,7 +118,7 @@ class Models:
         return self._once("collection", lambda: self._collection(cast(Path, self.index), settings))
 
     def load(self) -> None:
-        """Open what the first profile needs, and have what runs here load its weights.
+        """Open what the first profile needs, and load the weights of local models.
 
         Raises:
             UserError: something cannot be opened.
@@ -162,12 +162,12 @@ class Models:
 
 
 def _within(cached: Any, name: str) -> Any:
-    """What a cache stands before, so that weights are loaded though all answers are known."""
+    """The model behind a cache, so that weights are loaded even if all answers are cached."""
     return getattr(cached, name, cached)
 
 
 def load_and_tell(models: Models, tell: Callable[[str, str], object]) -> None:
-    """Load the first profile's models; what becomes of it is told as a state and in words."""
+    """Load the first profile's models, and tell the outcome as a state and in words."""
     profile = models.profiles[0]
     try:
         models.load()

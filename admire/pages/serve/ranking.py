@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from admire.base.errors import UserError
 from admire.data.items import Item, SenseLabel, read_items
 from admire.pages.report.gallery import card, result
 from admire.pages.report.thumbnails import Shown, thumbnail
+from admire.pages.serve.pictures import Picture
 from admire.rankers import look_where_no_caption_is
 from admire.rankers.settings import Settings
 from admire.rankers.survey import take_survey
@@ -27,7 +29,6 @@ from admire.senses.sense import Sense
 if TYPE_CHECKING:
     from admire.models.llm import ChatModel
     from admire.pages.serve.models import Models
-    from admire.pages.serve.pictures import Picture
     from admire.senses import Detector
 
 
@@ -181,22 +182,16 @@ def _rank(
 
 
 def search(
-    text: str,
-    span: str,
-    language: str,
-    top: int,
-    models: Models,
-    folder: Path,
-    address: Callable[[str], str],
+    text: str, span: str, language: str, top: int, models: Models, folder: Path, visitor: str
 ) -> dict[str, Any]:
     """What of the collection means or shows what the span means in the text, for the page.
 
     Args:
         folder: where copies of found pictures are written.
-        address: of a copy, by its file's name.
+        visitor: the id, for the addresses of these copies.
 
     Returns:
-        ``found``, as the page shows it, and ``copies``, the files of the pictures in it by name.
+        ``found``, as the page shows it, and ``pictures``, the copies in it.
 
     Raises:
         UserError: as :func:`admire.tasks.collections.search_index` does.
@@ -215,24 +210,18 @@ def search(
         detector=models.detector(stack),
     )
     reading = found.reading
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "sense": reading.sense.label if reading else None,
         "probability": reading.sense.probability if reading else None,
         "gloss": reading.gloss if reading else None,
     }
     if not found.pictures:
-        told["texts"] = [
+        shown["texts"] = [
             {"id": one.name, "text": one.caption, "score": points} for one, points in found.things
         ]
-        return {"found": told, "copies": {}}
-    copies: dict[str, Path] = {}
-    shown: dict[Path, Shown] = {}
-    for one, _ in found.things:
-        copied = _copy(one.image, folder) if one.image else None
-        if one.image and copied:
-            file, (width, height) = copied
-            copies[file.name] = file
-            shown[one.image] = Shown(address(file.name), width, height)
+        return {"found": shown, "pictures": ()}
+    copies = {one.image: _copy(one.image, folder) for one, _ in found.things if one.image}
+    pictures = {path: copy for path, copy in copies.items() if copy}
     item = Item(span, text, language, candidates=tuple(one for one, _ in found.things))
     ranking = Ranking(
         item,
@@ -241,26 +230,36 @@ def search(
         tuple(one.name for one, _ in found.things),
         (),
     )
-    told["item"] = item_card(Run((ranking,), {}), shown)
-    return {"found": told, "copies": copies}
+    shown["item"] = item_card(Run((ranking,), {}), pictures, visitor)
+    return {"found": shown, "pictures": pictures.values()}
 
 
-def _copy(picture: Path, folder: Path) -> tuple[Path, tuple[int, int]] | None:
+def _copy(picture: Path, folder: Path) -> Picture | None:
     """A small copy of a collection's picture; None if it cannot be read any more."""
     from admire.tasks.collections import read_picture
 
     file = folder / secrets.token_hex(16)
     try:
         file.write_bytes(read_picture(picture))
-        content, size = thumbnail(file, FOUND_SIDE)
+        content, (width, height) = thumbnail(file, FOUND_SIDE)
         file.write_bytes(content)
     except (UserError, OSError):
         file.unlink(missing_ok=True)
         return None
-    return file, size
+    return Picture(picture.name, file, "image/webp", width, height)
 
 
-def item_card(run: Run, shown: Mapping[Path, Shown], number: int = 1) -> dict[str, Any]:
-    """The item as cards.js draws it, with what the run made of it."""
+def item_card(
+    run: Run, pictures: Mapping[Path, Picture] = MappingProxyType({}), visitor: str = ""
+) -> dict[str, Any]:
+    """The item as cards.js draws it, with what the run made of it.
+
+    Args:
+        pictures: those that the visitor of that id can fetch, by the images of candidates.
+    """
+    shown = {
+        path: Shown(f"/pictures/{one.id}?visitor={visitor}", one.width, one.height)
+        for path, one in pictures.items()
+    }
     (ranking,) = run.rankings
-    return card(number, ranking.item, [result(ranking.item, ranking, None, run.record)], shown)
+    return card(1, ranking.item, [result(ranking.item, ranking, None, run.record)], shown)

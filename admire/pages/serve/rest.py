@@ -236,7 +236,7 @@ def _answer(run: Run) -> Ranking:
     from admire.pages.serve.ranking import item_card
 
     (ranking,) = run.rankings
-    card = item_card(run, {})
+    card = item_card(run)
     (result,) = card["runs"]
     scored = [
         {

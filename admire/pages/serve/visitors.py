@@ -30,10 +30,9 @@ class Visitor:
 
     Attributes:
         folder: holds the visitor's files.
-        pictures: by id.
+        pictures: those that were sent or found, by id.
         jobs: those that wait or are under way, by id.
         ranked: the results of rankings, by the job's id.
-        found: copies of the pictures that the last search found, by their files' names.
         leaving: removes the visitor, unless a stream is opened before.
     """
 
@@ -42,7 +41,6 @@ class Visitor:
     pictures: dict[str, Picture] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     ranked: dict[str, Ranked] = field(default_factory=dict)
-    found: Mapping[str, Path] = field(default_factory=dict)
     events: Events = field(default_factory=asyncio.Queue)
     leaving: asyncio.TimerHandle | None = None
 
@@ -69,12 +67,6 @@ class Visitor:
         if job not in self.ranked:
             raise Problem(404, "There is no such ranking. Rank again.")
         return self.ranked[job]
-
-    def keep_found(self, copies: Mapping[str, Path]) -> None:
-        """Keep what a search found, in place of what the previous one found."""
-        for file in self.found.values():
-            file.unlink(missing_ok=True)
-        self.found = copies
 
 
 class Visitors:
