@@ -170,13 +170,3 @@ def test_runs_stand_side_by_side_on_the_same_item():
     assert scores == dict(zip([c.name for c in own.item.candidates], own.scores, strict=True))
     assert sums(both, 1) == pytest.approx(both["runs"][1]["scores"])
     assert both["agreement"] == 0  # person, bird, bike against bike, bird, person or the like
-
-
-def test_without_gold_there_are_no_figures():
-    run = rank(
-        [replace(OWL, expected_order=None)], BOTH, llms=[explains("Literal")], encoder=WordEncoder()
-    )
-    data = gallery([run], ["run"], {})
-    (found,) = data["items"][0]["runs"]
-    assert data["metrics"] == []
-    assert [found[name] for name in ("figures", "loss", "right", "sense_right")] == [None] * 4

@@ -10,8 +10,6 @@ from hashlib import sha256
 from html.parser import HTMLParser
 from typing import Any
 
-import pytest
-
 from admire.pages.report import Plot, Report, Table
 from admire.pages.report.page import FIGURES, render
 
@@ -117,15 +115,6 @@ def policy_text(text: str) -> str:
     return found[1]
 
 
-def test_scripts_never_write_markup() -> None:
-    scripts = "".join(Page(render(report())).scripts)
-    assert not re.search(
-        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|"
-        r"createContextualFragment|DOMParser|fetch\(|XMLHttpRequest",
-        scripts,
-    )
-
-
 def test_hostile_texts_stay_texts() -> None:
     text = render(report(HOSTILE))
     text.encode()  # a lone surrogate of the data cannot be written
@@ -155,8 +144,3 @@ def test_tables_and_cards_call_figures_the_same() -> None:
     assert found
     on_cards = dict(re.findall(r'^    (\w+): \["([^"]+)"', found[1], re.MULTILINE))
     assert on_cards == {name: called for name, (called, _) in FIGURES.items()}
-
-
-def test_numbers_that_json_lacks_are_refused() -> None:
-    with pytest.raises(ValueError, match="JSON"):
-        render(report(data={"kind": "ranking", "items": [{"loss": float("nan")}]}))

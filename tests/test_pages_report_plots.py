@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from admire.base.errors import UserError
 from admire.pages.report.plots import (
     chance,
     confusion,
@@ -239,9 +238,3 @@ def test_neither_time_nor_settings_of_ones_own_change_a_plot():
     with matplotlib.rc_context({"font.size": 40, "axes.facecolor": "red", "svg.fonttype": "path"}):
         assert ranking_plots(ranking("a", "b")) == first
         assert matplotlib.rcParams["font.size"] == 40
-
-
-def test_without_matplotlib_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(UserError, match=r"A report needs matplotlib, of the extra 'report'"):
-        ranking_plots(ranking("a"))

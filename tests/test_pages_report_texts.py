@@ -12,7 +12,7 @@ from benchmarks import OWLS, told
 from commands import run
 from toys import ScriptedChat, WordEncoder
 
-from admire import Item, UserError
+from admire import Item
 from admire.pages.report.texts import retrieval_report, senses_report
 from admire.senses import Sense, write_senses
 from admire.tasks.retrieval import RetrieveSettings, retrieve_split, write_retrieval, write_split
@@ -103,25 +103,6 @@ def test_runs_stand_side_by_side_with_what_a_model_understood(tmp_path, data):
     assert ("Chat model", "–", "embedded") in settings.rows
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("run.json", None, r"run\.json: cannot be read"),
-        ("run.json", '{"version": 2}', "is damaged, or of another version"),
-        ("texts.jsonl", '{"query": {"id": "q1"}, "reading": null}\n', "is damaged"),
-    ],
-)
-def test_a_damaged_folder_is_named(tmp_path, data, name, text, message):
-    folder = retrieved(tmp_path / "run", data)
-    if text is None:
-        (folder / name).unlink()
-    else:
-        (folder / name).write_text(text)
-    with pytest.raises(UserError, match=message) as caught:
-        retrieval_report([folder])
-    assert str(folder) in str(caught.value)
-
-
 # ------------------------------------------------------------------------------------- senses
 
 USES = [
@@ -160,13 +141,6 @@ def test_each_use_has_its_sense_and_how_wrong_it_is(tmp_path):
     assert ("With a sense given", "2", "2") in files.rows
     assert ("Languages", "en, pt", "en") in files.rows
     assert report.plots[0].title == "Accuracy by sense"
-
-
-def test_without_gold_there_are_cards_and_no_figures(tmp_path):
-    write_senses(tmp_path / "a.tsv", USES[2:], SENSES[2:])
-    report = senses_report([tmp_path / "a.tsv"])
-    assert ([table.title for table in report.tables], report.plots) == (["What was run"], ())
-    assert report.data["metrics"] == []
 
 
 # --------------------------------------------------------------------------------- as a page

@@ -76,16 +76,6 @@ def test_a_report_is_one_file_with_each_picture_once(tmp_path, image_set):
     assert str(tmp_path) not in text
 
 
-def test_pictures_can_be_linked_and_the_links_lead_to_them(tmp_path, image_set):
-    page = write_report(
-        [ranked(image_set, tmp_path / "run")], tmp_path / "a" / "b.html", images="link"
-    )
-    assert "data:image" not in page.read_text(encoding="utf-8").replace("img-src data:", "")
-    picture = shown(page)["items"][1]["candidates"][1]
-    assert picture["picture"] == "../my%20set/pictures/2.png"
-    assert (picture["width"], picture["height"]) == (640, 400)
-
-
 def test_where_the_data_have_gone_captions_stay_and_data_says_where_they_are(
     tmp_path, image_set, caplog
 ):

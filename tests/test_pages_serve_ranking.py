@@ -3,16 +3,14 @@ from __future__ import annotations
 import io
 import json
 
-import numpy as np
 import pytest
 from judges import Judge
 from PIL import Image
 from serving import ASKED, TOYS, ColourEncoder, drawn, problem, serving, toy_models
-from toys import IDIOMATIC, ScriptedChat, WordEncoder, explains, says
+from toys import IDIOMATIC, ScriptedChat, explains, says
 
 from admire import UserError
 from admire.pages.serve import Models
-from admire.senses import LightDetector
 from admire.tasks.collections import write_index
 
 CAPTIONS = ASKED["candidates"]
@@ -41,21 +39,6 @@ def test_an_item_is_ranked_with_sense_meanings_and_parts(llm):
         assert result["readings"][0]["idiomatic"] == json.loads(IDIOMATIC)
         summed = [sum(part["values"][k] for part in result["parts"]) for k in range(2)]
         assert summed == pytest.approx(result["scores"])
-
-
-def test_pictures_are_shown_from_where_they_can_be_fetched(llm):
-    with serving(toy_models(llm)) as served:
-        page = served.visit().listen()
-        ids = [page.add(drawn(colour=c), "a.png").json()["id"] for c in ("red", "blue")]
-        candidates = [{"picture": one, "caption": None} for one in ids]
-        _, item = page.ranked(sentence="a night owl", candidates=candidates)
-        assert [one["name"] for one in item["candidates"]] == ["a.png", "a (2).png"]
-        assert item["candidates"][0]["width"] == 40
-        for one, id in zip(item["candidates"], ids, strict=True):
-            assert one["picture"] == f"/pictures/{id}?visitor={page.visitor}"
-        twice = {"candidates": [candidates[0], candidates[0]]}
-        told = problem(page.post("/jobs", json=ASKED | twice), 422)
-        assert "'a (2).png' appears more than once" in told
 
 
 @pytest.mark.parametrize(
@@ -148,36 +131,6 @@ def test_every_model_is_opened_once(llm):
                 _, item = page.ranked(candidates=seen, compound="bird", sentence="a bird")
                 assert {part["of"] for part in item["runs"][0]["parts"]} == {"image"}
         assert models.opened == {"toy": 1, "e5": 1, "sight": 1}
-
-
-class ContextEncoder(WordEncoder):
-    name = "contexts"
-    identity = "contexts:1"
-
-    def encode_queries(self, queries):
-        spans = [q.text if q.span is None else q.text[slice(*q.span)] for q in queries]
-        return self.encode_texts(spans, role="query")
-
-
-def test_the_detectors_encoder_is_opened_once_too(llm, monkeypatch):
-    llm.name = "embedded"
-    detector = LightDetector(
-        "contexts", "contexts:1", np.zeros((5, 1024)), np.ones(5), neutral=False, card={}
-    )
-    opened: list[str] = []
-
-    def open_encoder(name: str) -> WordEncoder:
-        opened.append(name)
-        return ContextEncoder()
-
-    monkeypatch.setattr("admire.senses.light.open_encoder", open_encoder)
-    with serving(toy_models(llm, open_detector=lambda path: detector)) as served:
-        page = served.visit().listen()
-        for _ in range(2):
-            _, item = page.ranked()
-            assert item["runs"][0]["probability"] == pytest.approx(1 / (1 + np.exp(-1)))
-        assert opened == ["contexts"]
-        assert not any("or literally" in prompt for prompt in llm.prompts)
 
 
 def test_a_profile_that_cannot_be_opened_is_told_and_the_server_goes_on(caplog):

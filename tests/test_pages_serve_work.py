@@ -65,7 +65,7 @@ def test_a_closed_page_stops_its_work_and_its_files_are_removed(gate, monkeypatc
         remove(folder, **options)
         removed.set()
 
-    with serving(toy_models(gate), limits=Limits(grace=0.05)) as served:
+    with serving(toy_models(gate), limits=Limits(grace=1)) as served:
         page, other = served.visit().listen(), served.visit().listen()
         page.until("models")
         assert page.add(drawn()).status_code == 201
