@@ -1,4 +1,4 @@
-"""A chat server that checks each request against OpenAI's published schema, with files and batches.
+"""A chat server that checks each request against OpenAI's published schema.
 
 server.answer = lambda body: "Literal"          # or (text, log-probabilities)
 server.faults = [(), (429,), (500, 503), (SLOW,)]
@@ -14,7 +14,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -49,12 +49,10 @@ class StrictServer:
             from the start, before it is answered: statuses, or SLOW.
         refuses: options that it answers with 400, as a model does that lacks them.
         usage: whether replies tell what they took.
-        requests: the bodies that were asked and found valid, one by one or in batches.
+        requests: the bodies that were asked and found valid.
         headers: of all requests.
         answers: how often each of them was answered.
         problems: what was wrong with requests; each was answered with 400, too.
-        batches: by identifier, as the API gives them; :meth:`finish` answers them.
-        files: contents by identifier.
     """
 
     answer: Callable[[Body], Answer] = lambda body: "Literal"
@@ -65,8 +63,6 @@ class StrictServer:
     headers: list[Mapping[str, str]] = field(default_factory=list)
     answers: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
-    batches: dict[str, Body] = field(default_factory=dict)
-    files: dict[str, bytes] = field(default_factory=dict)
 
     def __enter__(self) -> StrictServer:
         self._lock = threading.Lock()
@@ -83,36 +79,6 @@ class StrictServer:
         self._server.shutdown()
         self._server.server_close()
 
-    def finish(
-        self, status: str = "completed", only: Callable[[Body], bool] = lambda body: True
-    ) -> None:
-        """Answer the requests of all open batches for which ``only`` says so, and end the batches.
-
-        The rest has expired or was cancelled, as ``status`` says.
-        """
-        for batch in self.batches.values():
-            if batch["status"] != "in_progress":
-                continue
-            good, bad = [], []
-            for line in _lines(self.files[batch["input_file_id"]]):
-                reason = {"code": f"batch_{status}", "message": "This request did not get done."}
-                written = {"id": "r", "custom_id": line["custom_id"], "response": None}
-                if not only(line["body"]):
-                    bad.append(written | {"error": reason})
-                    continue
-                answered = self._completion(line["body"])
-                response = {
-                    "status_code": answered.status_code,
-                    "request_id": "x",
-                    "body": json.loads(answered.get_data()),
-                }
-                whose = good if answered.status_code == 200 else bad
-                whose.append(written | {"response": response, "error": None})
-            for name, lines in (("output_file_id", good), ("error_file_id", bad)):
-                batch[name] = self._store(_jsonl(lines)) if lines else None
-            counts = {"total": len(good) + len(bad), "completed": len(good), "failed": len(bad)}
-            batch |= {"status": status, "request_counts": counts}
-
     def _app(self, environ: Any, start: Any) -> Any:
         request = Request(environ)
         with self._lock:
@@ -124,21 +90,6 @@ class StrictServer:
         what, _, rest = request.path.removeprefix("/v1/").partition("/")
         if (what, rest, posted) == ("chat", "completions", True):
             return self._chat(json.loads(request.get_data()))
-        if (what, rest, posted) == ("files", "", True):
-            return self._upload(request)
-        if what == "files" and rest.endswith("/content") and not posted:
-            return Response(self.files[rest.removesuffix("/content")])
-        if (what, rest, posted) == ("batches", "", True):
-            return self._submit(json.loads(request.get_data()))
-        if (what, rest) == ("batches", ""):
-            listed = list(reversed(self.batches.values()))
-            after = request.args.get("after")
-            start = 1 + [one["id"] for one in listed].index(after) if after else 0
-            page = listed[start : start + int(request.args.get("limit", 20))]
-            more = start + len(page) < len(listed)
-            return _json({"object": "list", "data": page, "has_more": more})
-        if what == "batches" and rest in self.batches and not posted:
-            return _json(self.batches[rest])
         return _error(404, f"Unknown request URL: {request.method} {request.path}")
 
     def _chat(self, body: Body) -> Response:
@@ -196,58 +147,13 @@ class StrictServer:
             }
         return _json(told)
 
-    def _upload(self, request: Request) -> Response:
-        content = request.files["file"].read()
-        wrong = [] if request.form["purpose"] == "batch" else ["purpose is not batch"]
-        if wrong:
-            self.problems.extend(wrong)
-            return _error(400, wrong[0])
-        name = self._store(content)
-        told = {"id": name, "bytes": len(content), "created_at": 1, "filename": "batch.jsonl"}
-        return _json(told | {"object": "file", "purpose": "batch", "status": "processed"})
-
-    def _submit(self, body: Body) -> Response:
-        lines = _lines(self.files[body["input_file_id"]])
-        wrong = [error.message for error in _schema("batch").iter_errors(body)]
-        wrong += [f"custom_id {name}: twice" for name, n in _count(lines, "custom_id") if n > 1]
-        wrong += [f"custom_id {one['custom_id']}: too long" for one in lines if _long(one)]
-        wrong += [problem for one in lines for problem in problems(one["body"])]
-        if {(one["method"], one["url"]) for one in lines} != {("POST", body["endpoint"])}:
-            wrong.append("a line is for another endpoint")
-        if len({one["body"]["model"] for one in lines}) != 1:
-            wrong.append("the file has requests to several models, or none")
-        if len(lines) > 50_000:
-            wrong.append("the file has too many requests")
-        if wrong:
-            self.problems.extend(wrong)
-            return _error(400, wrong[0])
-        with self._lock:
-            name = f"batch_{len(self.batches) + 1}"
-            self.batches[name] = {
-                **body,
-                "id": name,
-                "object": "batch",
-                "created_at": 1,
-                "status": "in_progress",
-                "output_file_id": None,
-                "error_file_id": None,
-                "request_counts": {"total": len(lines), "completed": 0, "failed": 0},
-            }
-        return _json(self.batches[name])
-
-    def _store(self, content: bytes) -> str:
-        with self._lock:
-            name = f"file-{len(self.files) + 1}"
-            self.files[name] = content
-        return name
-
 
 # ------------------------------------------------------------------------------- what is checked
 
 
 def problems(body: Body) -> list[str]:
     """What is wrong with the body of a request to ``/chat/completions``."""
-    found = [error.message for error in _schema("chat").iter_errors(body)]
+    found = [error.message for error in _schema().iter_errors(body)]
     if found:
         return found
     if not 0 <= (body.get("temperature") or 0) <= 2:
@@ -291,15 +197,13 @@ def images_of(body: Body) -> list[str]:
 
 
 @cache
-def _schema(what: str) -> jsonschema.Draft202012Validator:
+def _schema() -> jsonschema.Draft202012Validator:
     """The openai package's types, which are made from OpenAI's specification, as a JSON schema that
     allows no other names."""
-    from openai.types.batch_create_params import BatchCreateParams
     from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
     from pydantic import TypeAdapter
 
-    types = {"chat": CompletionCreateParamsNonStreaming, "batch": BatchCreateParams}
-    schema = TypeAdapter(types[what]).json_schema()
+    schema = TypeAdapter(CompletionCreateParamsNonStreaming).json_schema()
     _forbid_others(schema)
     return jsonschema.Draft202012Validator(schema)
 
@@ -346,22 +250,6 @@ def _place(likely: Mapping[str, float], most: int) -> Body:
         for token, logprob in sorted(likely.items(), key=lambda one: -one[1])
     ]
     return listed[0] | {"top_logprobs": listed[:most]}
-
-
-def _long(line: Body) -> bool:
-    return len(line["custom_id"]) > 64
-
-
-def _count(lines: Iterable[Body], name: str) -> list[tuple[str, int]]:
-    return list(Counter(line[name] for line in lines).items())
-
-
-def _lines(content: bytes) -> list[Body]:
-    return [json.loads(line) for line in content.decode().splitlines()]
-
-
-def _jsonl(lines: Iterable[Body]) -> bytes:
-    return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
 def _json(told: Body, status: int = 200) -> Response:

