@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from admire.rankers.scorer import Scoring
     from admire.rankers.settings import PROFILES, Asking, Settings
     from admire.runs.forecast import Forecast, plan
-    from admire.runs.past_runs import compare_runs
     from admire.runs.run import Run, rank
     from admire.runs.run_folder import write_run
+    from admire.runs.scoring import compare_runs
 
     __version__: str
 
@@ -52,9 +52,9 @@ _public, _, _ = lazy_loader.attach(
         "rankers.scorer": ["Scoring"],
         "rankers.settings": ["PROFILES", "Asking", "Settings"],
         "runs.forecast": ["Forecast", "plan"],
-        "runs.past_runs": ["compare_runs"],
         "runs.run": ["Run", "rank"],
         "runs.run_folder": ["write_run"],
+        "runs.scoring": ["compare_runs"],
     },
 )
 

@@ -23,7 +23,7 @@ def words() -> None:
 
     import admire.models.llm.batches
     import admire.pages.report
-    import admire.runs.run_folder
+    import admire.runs.run
     import admire.tasks.collections.building
     import admire.tasks.collections.shards
     from admire.models.llm import pictures  # noqa: F401
@@ -31,7 +31,7 @@ def words() -> None:
     admire.pages.report.write_report  # noqa: B018 - loads it
     import matplotlib.figure  # noqa: F401
 
-    admire.runs.run_folder.BLOCK = 2
+    admire.runs.run.BLOCK = 2
     admire.tasks.collections.shards.SHARD = 4
 
 

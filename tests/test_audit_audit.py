@@ -323,7 +323,7 @@ def test_a_runs_settings_rank_again_by_its_own_replies(tmp_path, monkeypatch):
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     record["settings"]["later"] = True
     (tmp_path / "run" / "run.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match=r"run\.json, later: is unknown"):
+    with pytest.raises(UserError, match=r"run\.json, settings\.later: is unknown"):
         check_order(two, tmp_path / "run")
 
 

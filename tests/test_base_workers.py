@@ -20,7 +20,6 @@ from admire.base.progress import progress_told_to
 from admire.base.workers import STORE, SURROUNDINGS, Workers, over_workers
 from admire.models.encoders import open_encoder
 from admire.rankers.settings import Asking
-from admire.runs import run_folder
 from admire.runs.past_runs import read_record
 from admire.runs.run_blocks import rank_file
 from admire.tasks.collections import building, shards, write_index
@@ -200,7 +199,7 @@ def test_index_by_workers_is_that_of_one_process(
 def test_ranking_by_workers_is_that_of_one_process(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(run_folder, "BLOCK", 3)
+    monkeypatch.setattr("admire.runs.run.BLOCK", 3)
     replies = tmp_path / "replies.jsonl"
     said = [
         {"compound": item.compound, "sense": sense, "meaning": f"{sense} {item.sentence}"}

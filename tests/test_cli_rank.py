@@ -453,8 +453,8 @@ def test_a_run_is_scored_with_how_far_its_senses_can_be_trusted(capsys, wavering
         ("edited", "its row 2 is not the run's"),
         ("shorter", "its row 3 is not the run's"),
         ("renamed", "its row 1 is not the run's"),
-        ("damaged", "items.jsonl: is damaged"),
-        ("lacking", "run: is damaged"),
+        ("damaged", "items.jsonl, row 3"),
+        ("lacking", "items.jsonl, row 1"),
     ],
 )
 def test_a_submission_that_is_not_a_runs_is_scored_as_it_is(

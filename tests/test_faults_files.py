@@ -24,14 +24,8 @@ from toys import OWL, PAPER, WordEncoder, explains
 import admire
 from admire import UserError
 from admire.data.submission import Prediction, write_submission
-from admire.runs.past_runs import (
-    compare_runs,
-    open_run_replies,
-    read_cosines,
-    read_record,
-    read_run,
-    score_run,
-)
+from admire.runs.past_runs import open_run_replies, read_cosines, read_record, read_run
+from admire.runs.scoring import compare_runs, score_run
 from admire.senses.recorded import open_replies
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pkgutil
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,19 +16,15 @@ from strict_server import Body, StrictServer, prompt_of
 from toys import WordEncoder
 
 from admire import (
-    Item,
     Settings,
     UserError,
-    compare_runs,
     rank,
     read_items,
     write_run,
 )
 from admire.base.storage import cache_dir
-from admire.rankers.settings import Asking
 from admire.runs import run_blocks
 from admire.runs.past_runs import read_run
-from admire.runs.run import Ranking
 from admire.runs.run_blocks import rank_file
 
 COMPOUNDS = ("night owl", "cold feet", "pipe dream", "black sheep", "hot air", "big fish", "owl")
@@ -39,7 +33,7 @@ TIMES = ("started", "finished", "seconds")
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admire.runs.run_folder.BLOCK", 2)
+    monkeypatch.setattr("admire.runs.run.BLOCK", 2)
     monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: WordEncoder())
 
 
@@ -144,88 +138,6 @@ STEPS = [
 """Where the process dies, at which call, and how many items are done by then."""
 
 
-@pytest.mark.parametrize(("step", "turn", "done"), STEPS)
-def test_a_run_that_dies_goes_on_and_leaves_the_same_files(
-    tmp_path, monkeypatch, data, settings, whole, step: str, turn: int, done: int
-):
-    part, out = tmp_path / "run.unfinished", tmp_path / "run"
-    with monkeypatch.context() as patch:
-        if step == "wider":  # where scores.csv with more columns takes the place of the other
-            swap, real = dying(os.replace, turn), os.replace
-            patch.setattr(os, "replace", lambda a, b: (swap if a.suffix == ".wide" else real)(a, b))
-        else:
-            patch.setattr(step, dying(pkgutil.resolve_name(step), turn))
-        with pytest.raises(Killed):
-            rank_file(data, out, settings)
-    assert not out.exists()
-    (part / ".run.json.1.part").write_text("{") if done else None
-    if 0 < done < len(COMPOUNDS) and step != "wider":
-        for name in ("scores.csv", "items.jsonl", "submission_en.tsv"):
-            with (part / name).open("a") as file:
-                file.write('7,"half')
-        (part / "submission_xx.tsv").write_text("compound")
-        assert len(read_run(part).rankings) == done
-        assert compare_runs([part])["n"].max() == done - done // 3
-    ranked: list[int] = []
-    real = run_blocks.rank_block
-
-    def counted(items: list[Item], *arguments: Any, **named: Any) -> list[Ranking]:
-        ranked.append(len(items))
-        return real(items, *arguments, **named)
-
-    monkeypatch.setattr(run_blocks, "rank_block", counted)
-    rank_file(data, out, settings)
-    assert sum(ranked) == len(COMPOUNDS) - done
-    assert files(out) == whole
-    assert not part.exists()
-
-
-@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_text("half")])
-@pytest.mark.parametrize("name", ["scores.csv", "items.jsonl"])
-def test_a_run_that_has_lost_what_was_written_starts_anew(
-    tmp_path, monkeypatch, data, settings, whole, caplog, name: str, harm: Callable[[Path], object]
-):
-    caplog.set_level("INFO", "admire")
-    with monkeypatch.context() as patch:
-        patch.setattr(run_blocks, "rank_block", dying(run_blocks.rank_block, 2))
-        with pytest.raises(Killed):
-            rank_file(data, tmp_path / "run", settings)
-    harm(tmp_path / "run.unfinished" / name)
-    rank_file(data, tmp_path / "run", settings)
-    assert "lacks something that was written, so the run starts anew" in caplog.text
-    assert files(tmp_path / "run") == whole
-
-
-def test_another_run_starts_anew_and_nobodys_folder_is_lost(
-    tmp_path, monkeypatch, data, settings, caplog
-):
-    caplog.set_level("INFO", "admire")
-    out, part = tmp_path / "run", tmp_path / "run.unfinished"
-
-    def stopped(settings: Settings, **more: Any) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(run_blocks, "rank_block", dying(run_blocks.rank_block, 2))
-            with pytest.raises(Killed):
-                rank_file(data, out, settings, **more)
-
-    stopped(settings)
-    for change in ("settings", "language", "data"):
-        if change == "settings":
-            settings = replace(settings, seed=1)
-        if change == "data":
-            data.write_text(data.read_text().replace("no. 6", "no. 7"))
-        caplog.clear()
-        stopped(settings, language=None if change == "settings" else "de")
-        assert "starts anew" in caplog.text
-    caplog.clear()
-    stopped(settings, language="de")
-    assert "goes on after 2 of 7 items" in caplog.text
-    (part / "thesis.txt").write_text("years of work")
-    with pytest.raises(UserError, match="thesis"):
-        rank_file(data, out, settings)
-    assert (part / "thesis.txt").exists()
-
-
 # ------------------------------------------------------------------ before anything is asked
 
 
@@ -262,26 +174,6 @@ def asked(folder: Path) -> list[Any]:
     return [(one["stage"], one["calls"], one["price_usd"]) for one in record["asked"]]
 
 
-def test_a_budget_ends_a_run_between_blocks_and_the_account_is_of_all(
-    tmp_path, data, served: StrictServer
-):
-    rank_file(data, tmp_path / "one", SERVED)
-    whole = asked(tmp_path / "one")
-    assert [calls for _, calls, _ in whole] == [35, 14]
-    (cache_dir() / "replies.sqlite").unlink()
-    served.requests.clear()
-    budget = 0.6 * sum(price for _, _, price in whole)
-    with pytest.raises(
-        UserError, match=r"budget .* ends here.* [24] of 7 items are ranked and kept"
-    ):
-        rank_file(data, tmp_path / "two", SERVED, asking=Asking(budget=budget))
-    rank_file(data, tmp_path / "two", SERVED)
-    assert len(served.requests) == ASKED
-    assert asked(tmp_path / "two") == [
-        (stage, calls, pytest.approx(price, abs=2e-6)) for stage, calls, price in whole
-    ]
-
-
 def test_answers_that_cannot_be_read_end_a_run_in_its_first_block_alone(
     tmp_path, data, served: StrictServer, caplog
 ):
@@ -313,7 +205,7 @@ def test_the_command_prints_what_a_whole_run_prints(capsys, tmp_path, monkeypatc
     command = ["rank", data, "--llm", settings.llms[0], "--sense", "given", "--out"]
     printed = []
     for size in (2, 512):
-        monkeypatch.setattr("admire.runs.run_folder.BLOCK", size)
+        monkeypatch.setattr("admire.runs.run.BLOCK", size)
         code, out, err = run(capsys, *command, tmp_path / "run")
         assert code == 0, err
         printed.append(out)
@@ -322,16 +214,3 @@ def test_the_command_prints_what_a_whole_run_prints(capsys, tmp_path, monkeypatc
     assert "top1" in printed[0]
     assert "pipe dream" in printed[0]
     assert "black sheep" not in printed[0]
-
-
-def test_ctrl_c_tells_how_far_a_run_has_come(tmp_path, monkeypatch, data, settings, caplog):
-    def pressed(items: list[Item], *arguments: Any, **named: Any) -> list[Ranking]:
-        if items[0].compound == "pipe dream":
-            raise KeyboardInterrupt
-        return real(items, *arguments, **named)
-
-    real = run_blocks.rank_block
-    monkeypatch.setattr(run_blocks, "rank_block", pressed)
-    with pytest.raises(KeyboardInterrupt):
-        rank_file(data, tmp_path / "run", settings)
-    assert "2 of 7 items are ranked and kept in" in caplog.text

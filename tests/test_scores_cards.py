@@ -404,7 +404,7 @@ def test_blocks_say_the_same_and_runs_fused_or_tuned_say_what_each_saw(
     LightDetector("marked", "marked:1", np.zeros((1, 4)), np.ones(1), True, card).save(path)
     monkeypatch.setattr("admire.senses.light.open_encoder", lambda _: MarkedEncoder())
     write_run(rank(items, replace(SETTINGS, detector=str(path)), source=data), once)
-    monkeypatch.setattr("admire.runs.run_folder.BLOCK", 2)
+    monkeypatch.setattr("admire.runs.run.BLOCK", 2)
     options = ("--llm", "x", "--sense", "detector", "--detector", path, "--track", "caption")
     assert run(capsys, "rank", data, "--out", blocks, *options)[0] == 0
     assert (once / "items.jsonl").read_bytes() == (blocks / "items.jsonl").read_bytes()

@@ -327,9 +327,9 @@ def test_a_run_without_a_chat_model_or_a_damaged_one_has_no_replies(tmp_path):
     assert caught.value.settings == ("llms",)
     rows = (folder / "items.jsonl").read_text()
     (folder / "items.jsonl").write_text(rows.replace("interpretations", "readings"))
-    with pytest.raises(UserError, match=r"run: is damaged\. Run admire rank again"):
+    with pytest.raises(UserError, match=r"items\.jsonl, row 1, interpretations"):
         open_llm(f"run:{folder}")
-    with pytest.raises(UserError, match=r"none/scores\.csv: cannot be read"):
+    with pytest.raises(UserError, match=r"none/run\.json: cannot be read"):
         open_llm(f"run:{tmp_path / 'none'}")
 
 

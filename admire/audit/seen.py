@@ -10,7 +10,7 @@ import pandas as pd
 
 from admire.base.errors import UserError
 from admire.runs.past_runs import read_rows
-from admire.runs.run_folder import ITEMS, RECORD, SEEN
+from admire.runs.run_folder import ITEMS, RECORD
 from admire.scores.cards import Seen, merged, told_of_seen
 
 log = logging.getLogger("admire")
@@ -24,7 +24,7 @@ def warn_of_seen(scored: pd.DataFrame, *runs: Path) -> None:
 
     Args:
         scored: of :func:`score_items`, with ``compound`` and ``sentence``; or of
-            :func:`admire.runs.past_runs.score_run`, which has ``seen`` instead.
+            :func:`admire.runs.scoring.score_run`, which has ``seen`` instead.
         runs: run folders, or files in them. Files elsewhere, such as another system's submission,
             are ignored.
     """
@@ -34,11 +34,11 @@ def warn_of_seen(scored: pd.DataFrame, *runs: Path) -> None:
         return
     name = " & ".join(map(str, folders))
     try:
-        by_run = [_seen_in(folder, scored) for folder in folders if SEEN not in scored]
+        by_run = [_seen_in(folder, scored) for folder in folders if "seen" not in scored]
     except UserError as error:
         log.warning("%s What was seen in training is not known.", error)
         return
-    seen = [merged(of_item) for of_item in zip(*by_run, strict=True)] if by_run else scored[SEEN]
+    seen = [merged(of_item) for of_item in zip(*by_run, strict=True)] if by_run else scored["seen"]
     for line in told_of_seen(scored, list(seen)):
         log.warning("%s: %s", name, line)
 
@@ -47,7 +47,7 @@ def _seen_in(folder: Path, scored: pd.DataFrame) -> list[Seen]:
     """What a run's head or detector saw of each scored item. Repeated rows are joined in order."""
     rows: dict[tuple[str, str], list[Seen]] = defaultdict(list)
     for row in read_rows(folder):
-        rows[row.get("compound", ""), row.get("sentence", "")].append(row.get(SEEN, {}))
+        rows[row.compound, row.sentence].append(row.seen)
     waiting = {key: iter(found) for key, found in rows.items()}
     keys = zip(scored["compound"], scored["sentence"], strict=True)
     return [next(waiting.get(key, iter(())), {}) for key in keys]

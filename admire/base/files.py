@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
@@ -29,15 +28,15 @@ def parse_json(text: str | bytes) -> Any:
     return json.loads(text)
 
 
-def read_text(path: Path, size: int = -1) -> str:
-    """The file's text, or that of its first ``size`` bytes.
+def read_text(path: Path) -> str:
+    """The file's text.
 
     Raises:
         UserError: it is missing, unreadable, not UTF-8 or empty.
     """
     try:
         with path.open("rb") as file:
-            content = file.read(size)
+            content = file.read()
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         row = content[: error.start].count(b"\n") + 1
@@ -73,17 +72,16 @@ def open_text(path: Path) -> IO[str]:
 
 
 def read_table(
-    path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0, size: int = -1
+    path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0
 ) -> pd.DataFrame:
     """Read a TSV or CSV with every cell a string, ``""`` where empty.
 
     With ``quoting`` 3, :data:`csv.QUOTE_NONE`, a quotation mark is a character like any other.
-    ``size`` is as for :func:`read_text`.
 
     Raises:
         UserError: it is missing, empty, not UTF-8, not a table, or lacks a required column.
     """
-    text = io.StringIO(read_text(path, size))
+    text = io.StringIO(read_text(path))
     with _well_formed(path):
         table: pd.DataFrame = pd.read_csv(text, quoting=quoting, **_reading(path))
     _check_cells(path, table, required)
@@ -167,26 +165,6 @@ def add_table(
     returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
     quoting: Literal[0, 1] = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
     table.to_csv(file, sep=separator, index=False, header=False, quoting=quoting)
-
-
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
-_GUARDED = re.compile(r"'+[=+\-@\t\r]")
-
-
-def guarded(text: str) -> str:
-    """The text as a cell of a table of ours, in which no spreadsheet takes it for a formula.
-
-    A text that begins as a formula does gets an apostrophe before it, and so does one that begins
-    with apostrophes and such a sign, so that :func:`unguarded` gives every text back. It is for
-    tables that only admire and people read: a submission, and any other table in a form that a
-    task or :func:`admire.read_items` prescribes, holds its texts as they are.
-    """
-    return f"'{text}" if _FORMULA.match(text) else text
-
-
-def unguarded(cell: str) -> str:
-    """The text of which :func:`guarded` made this cell."""
-    return cell[1:] if _GUARDED.match(cell) else cell
 
 
 def check_object(row: Any, where: str) -> None:

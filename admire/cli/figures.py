@@ -69,7 +69,7 @@ def sense_figures(
         run: the folder that knows the senses, if there is one.
         name: of the submission, in titles.
     """
-    from admire.runs.past_runs import abstained_below
+    from admire.runs.scoring import abstained_below
     from admire.scores.reliability import (
         at_coverages,
         decided,

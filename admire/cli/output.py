@@ -50,13 +50,8 @@ def show_run(out: Path, written: Iterable[Path]) -> None:
         written: what is told to have been written.
     """
     from admire.audit.seen import warn_of_seen
-    from admire.runs.past_runs import (
-        abstained_below,
-        count_unsure,
-        first_rankings,
-        read_record,
-        score_run,
-    )
+    from admire.runs.past_runs import first_rankings, read_record
+    from admire.runs.scoring import abstained_below, count_unsure, score_run
     from admire.scores.evaluation import summarise
 
     record = read_record(out)

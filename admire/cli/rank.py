@@ -278,7 +278,7 @@ def score(
     """
     from admire.audit.seen import warn_of_seen
     from admire.data.items import read_items
-    from admire.runs.past_runs import read_predictions
+    from admire.runs.scoring import read_predictions
     from admire.scores.evaluation import paired_difference, score_items, summarise
     from admire.scores.published import check_fits
 

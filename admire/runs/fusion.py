@@ -19,7 +19,7 @@ from admire.senses.interpretation import Interpretation
 from admire.data.items import Item, SenseLabel
 from admire.senses.meaning import UNSAID, Meaning
 from admire.runs.past_runs import read_record, read_run
-from admire.runs.record import source_record, versions
+from admire.runs.record import VERSION, source_record, versions
 from admire.runs.run import Ranking, Run
 from admire.rankers.scorer import fuse_scores, rank_names
 from admire.senses.sense import Sense
@@ -55,6 +55,7 @@ def fuse(
     fused = [_fuse_item(rankings, paths, weights, method) for rankings in zip(*runs, strict=True)]
     records = [read_record(path) for path in paths]
     record = {
+        "version": VERSION,
         "source": records[0]["source"],
         "started": started,
         "items": len(fused),

@@ -43,6 +43,9 @@ PACKAGES = (
 )
 """Packages whose versions a run records, if they are installed."""
 
+VERSION = 1
+"""Of the format of run folders; run.json names it, and another one is refused."""
+
 
 def take_record(
     settings: Settings,
@@ -74,6 +77,7 @@ def take_record(
     chosen["track"] = "+".join(tracks)
     chosen["llm_url"] = settings.llm_url and without_secrets(settings.llm_url)
     return {
+        "version": VERSION,
         "source": source,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "items": items,

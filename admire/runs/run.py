@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from admire.scores.cards import Seen, seen_by, what_it_saw
 from admire.base.choices import Ranker
 from admire.models.encoders import TextEncoder
 from admire.base.errors import UserError
+from admire.base.progress import SECONDS_BETWEEN_LINES, progress_told_to
 from admire.senses.interpretation import (
     Glosses,
     Interpretation,
@@ -50,6 +54,9 @@ from admire.rankers.survey import Survey, check_items, take_survey
 
 if TYPE_CHECKING:
     from admire.models.projection import Projection
+
+
+log = logging.getLogger("admire")
 
 
 @dataclass(frozen=True)
@@ -157,7 +164,7 @@ def rank(
         detector=detector,
         source=source_record(source) if source else None,
     )
-    return Run(tuple(rank_block(items, opened)), opened.finished())
+    return Run(tuple(chain.from_iterable(rank_blocks(items, opened))), opened.finished())
 
 
 @dataclass(frozen=True)
@@ -256,6 +263,49 @@ def open_run(
         record,
         {who: listed for who, listed in saw.items() if listed is not None},
     )
+
+
+BLOCK = 512
+"""How many items are ranked and written together."""
+
+Thing = TypeVar("Thing")
+
+
+def blocks(things: Iterable[Thing], size: int | None = None) -> Iterator[list[Thing]]:
+    """The things in lists of this size, which is :data:`BLOCK` unless it is given."""
+    rest = iter(things)
+    while block := list(islice(rest, size or BLOCK)):
+        yield block
+
+
+def rank_blocks(items: Iterable[Item], opened: Opened) -> Iterator[list[Ranking]]:
+    """Rank items block by block, as many as there are; only one block is in memory.
+
+    Raises:
+        UserError: as for :func:`rank`.
+    """
+    done = 0
+    for block in blocks(items):
+        with _told(done, len(block), opened.record["items"]):
+            rankings = rank_block(block, opened, first=not done)
+        yield rankings
+        done += len(block)
+
+
+def _told(before: int, count: int, total: int) -> AbstractContextManager[None]:
+    """Log the progress of a block now and then, where there are several."""
+    if count == total:
+        return nullcontext()
+    said = time.monotonic()
+
+    def log_progress(what: str, done: int, of: int) -> None:
+        nonlocal said
+        if time.monotonic() - said > SECONDS_BETWEEN_LINES:
+            said = time.monotonic()
+            where = f"Items {before + 1} to {before + count} of {total}"
+            log.info("%s. %s: %d of %d", where, what, done, of)
+
+    return progress_told_to(log_progress)
 
 
 def rank_block(items: Sequence[Item], opened: Opened, *, first: bool = True) -> list[Ranking]:

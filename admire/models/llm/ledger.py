@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from admire.base.errors import UserError
@@ -141,21 +141,6 @@ class Ledger:
         """What each stage asked of each model, in the order of the first questions."""
         with self._changed:
             return list(self._entries.values())
-
-    def saved(self) -> list[dict[str, Any]]:
-        """The account, for a run that goes on another time; see :meth:`restore`."""
-        return [
-            {"stage": one.stage, "llm": one.llm, "why": one.why, "all": asdict(one.all)}
-            for one in self.entries()
-        ]
-
-    def restore(self, saved: Sequence[Mapping[str, Any]]) -> None:
-        """Begin with an account of an earlier command, none of whose replies are of this one."""
-        for one in saved:
-            price = one["all"]["price"]
-            told = Sum(**one["all"] | {"price": Price(**price) if price else None})
-            place = (one["stage"], one["llm"])
-            self._entries[place] = Entry(*place, one["why"], told)
 
     def hand_over(self) -> list[Entry]:
         """What was put down since the last call; see :meth:`take`."""

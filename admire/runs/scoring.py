@@ -1,0 +1,206 @@
+"""Runs compared and scored, from their folders."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, get_args
+
+import pandas as pd
+
+from admire.base.errors import UserError
+from admire.data.items import SenseLabel
+from admire.data.submission import Prediction, read_submission
+from admire.runs.past_runs import read_record, read_rows, with_gold
+from admire.runs.run import blocks
+from admire.runs.run_folder import ITEMS, submission_names
+from admire.scores.cards import Seen
+from admire.scores.evaluation import (
+    item_figures,
+    score_items,
+    sense_columns,
+    summarise,
+    without_missing_senses,
+)
+
+log = logging.getLogger("admire")
+
+UNSEEN: Seen = MappingProxyType({})
+"""One for all items: an empty dict for each would take much of the memory of a large run."""
+
+SENSE_TYPE = pd.CategoricalDtype([*get_args(SenseLabel)])
+"""Of columns in which a word would take fifty bytes a row."""
+
+
+def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
+    """How runs differ and how they score, as a tidy table to pivot, plot and filter.
+
+    For each run and language the rows of :func:`admire.scores.evaluation.summarise` (``group``,
+    ``n``, ``metric``, ``mean``, ``low``, ``high``), each with ``run`` (the folder), ``language``,
+    ``method``, ``llm``, ``encoder`` and every setting of the run (``sense``, ``head``,
+    ``scoring.gate``, …). ``method`` is the paper's name: CI for images, CIC for images and
+    captions, and so CC for captions alone, with -F in a head's space; the baselines are
+    ``compound`` and ``sentence``. Other rankers are called by their names. What was fused is joined
+    by ``&``, and has ``fusion`` and ``weights`` in place of settings.
+
+    Raises:
+        UserError: a folder is not a run, or an item of it has no gold order.
+    """
+    tables = []
+    for folder in map(Path, folders):
+        record = read_record(folder)
+        items, orders = [], []
+        for number, row in enumerate(read_rows(folder), start=1):
+            items.append(with_gold(row.item(), folder, number))
+            orders.append(row.prediction())
+        what, flat = _fused(record) if "fused" in record else _ranked(record)
+        for language in dict.fromkeys(item.language for item in items):
+            chosen = [k for k, item in enumerate(items) if item.language == language]
+            scored = score_items(
+                [items[k] for k in chosen], [orders[k] for k in chosen], str(folder)
+            )
+            names = {"run": str(folder), "language": language, **what}
+            tables.append(summarise(scored).assign(**flat | names))
+    table = pd.concat(tables, ignore_index=True)
+    first = ["run", "language", "method", "llm", "encoder", "group", "n", "metric"]
+    return table[[*first, *table.columns.difference(first, sort=False)]]
+
+
+def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """What a run is called by its method and models, and its settings."""
+    settings = record["settings"]
+    encoders = [one["name"] for one in record["models"]["encoders"].values()]
+    what = {
+        "method": _method(settings),
+        "llm": " + ".join(settings["llms"]) if record["models"]["llms"] else "–",
+        "encoder": " + ".join(dict.fromkeys(encoders)) or "–",
+    }
+    scoring = {f"scoring.{name}": value for name, value in settings["scoring"].items()}
+    scoring["scoring.texts"] = ",".join(scoring["scoring.texts"])
+    flat = settings | scoring
+    left_out = ("llms", "rankers", "scoring")
+    return what, {name: value for name, value in flat.items() if name not in left_out}
+
+
+def _fused(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """As :func:`_ranked`, of a run of :func:`admire.runs.fusion.fuse`."""
+    runs = [one["record"] for one in record["fused"]]
+    named = [(_fused(one) if "fused" in one else _ranked(one))[0] for one in runs]
+    what = {name: " & ".join(dict.fromkeys(one[name] for one in named)) for name in named[0]}
+    weights = ",".join(f"{one['weight']:g}" for one in record["fused"])
+    return what, {"fusion": record["fusion"], "weights": weights}
+
+
+def _method(settings: dict[str, Any]) -> str:
+    names = list(settings["rankers"])
+    if "embeddings" in names:
+        names[names.index("embeddings")] = _compared(settings)
+    return " + ".join(names)
+
+
+def _compared(settings: dict[str, Any]) -> str:
+    if settings["query"] != "meaning":
+        return str(settings["query"])
+    name = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]
+    return name + "-F" * bool(settings["head"])
+
+
+def score_run(folder: Path) -> pd.DataFrame | None:
+    """As :func:`admire.scores.evaluation.score_items` of a run folder, without the columns
+    ``compound`` and ``sentence``, and with ``seen`` (see :attr:`admire.runs.run.Ranking.seen`);
+    None where an item has no gold.
+
+    Raises:
+        UserError: the folder is not a run, or it is damaged.
+    """
+    tables, predicts = [], False
+    for block in blocks(read_rows(folder)):
+        scored = []
+        for row in block:
+            item, prediction = row.item(), row.prediction()
+            if item.best is None:
+                return None
+            predicts |= prediction.sentence_type is not None
+            scored.append(
+                {
+                    "sentence_type": item.sentence_type,
+                    **item_figures(item, prediction, str(folder)),
+                    **sense_columns(prediction),
+                    "seen": row.seen or UNSEEN,
+                }
+            )
+        senses = dict.fromkeys(("sentence_type", "predicted_type"), SENSE_TYPE)
+        tables.append(pd.DataFrame(scored).astype(senses))
+    return without_missing_senses(pd.concat(tables, ignore_index=True), predicts)
+
+
+def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
+    """What a submission says, or a whole run, and the run folder that knows the senses.
+
+    The predictions of a submission that stands in its run folder hold what the run knows besides.
+    Of one that does not, or whose rows are not the run's, there is no such folder; a message says
+    so.
+
+    Args:
+        path: the file of a submission, or a run folder.
+
+    Raises:
+        UserError: it cannot be read, or the run is damaged.
+    """
+    if path.is_dir():
+        return [row.prediction() for row in read_rows(path)], path
+    submitted, folder = read_submission(path), path.parent
+    why = "there is no run beside it"
+    if (folder / ITEMS).is_file():
+        try:
+            rows = list(read_rows(folder))
+            names = submission_names(read_record(folder), [row.language for row in rows])
+            of_run = [row.prediction() for row in rows if names[row.language] == path.name]
+            other = _first_other(submitted, of_run)
+            if other is None:
+                return of_run, folder
+            why = f"its row {other} is not the run's"
+        except UserError as error:
+            why = f"the run beside it cannot be read. {error}".rstrip(".")
+    log.warning("%s: how sure its senses are cannot be told, because %s.", path, why)
+    return submitted, None
+
+
+def _first_other(submitted: Sequence[Prediction], of_run: Sequence[Prediction]) -> int | None:
+    """The first row in which a submission is not that of a run, from 1; None if there is none."""
+    pairs = zip_longest(submitted, of_run)
+    for number, (one, other) in enumerate(pairs, start=1):
+        if one is None or other is None or not _same_row(one, other):
+            return number
+    return None
+
+
+def _same_row(submitted: Prediction, of_run: Prediction) -> bool:
+    """Whether a row of a submission says what the run says."""
+    row = replace(of_run, sentence=of_run.sentence or "", probability=None, unsure=False)
+    if submitted.expected_item:  # its rows have no orders and no sentences
+        row = replace(row, order=(), sentence=submitted.sentence)
+    return submitted == row
+
+
+def abstained_below(folder: Path) -> float | None:
+    """The confidence below which a run marked items as unsure; None where it marked none.
+
+    Raises:
+        UserError: the folder is not a run, or it is damaged.
+    """
+    below: float | None = read_record(folder).get("settings", {}).get("abstain_below")
+    return below
+
+
+def count_unsure(folder: Path) -> int:
+    """How many items a run marked as unsure.
+
+    Raises:
+        UserError: the folder is not a run, or it is damaged.
+    """
+    return sum(row.unsure for row in read_rows(folder))
