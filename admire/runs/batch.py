@@ -1,4 +1,4 @@
-"""A run's questions by the Batch API: what the cache lacks is submitted, answers go into the cache."""
+"""A run's questions by the Batch API: submitted where the cache lacks replies, and collected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fusing runs of the same items into one; :func:`admire.rankers.scorer.fuse_scores` fuses each item."""
+"""Fusing runs of the same items into one, each item by :mod:`admire.rankers.scorer`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 
-from admire.scores.cards import merged
 from admire.base.choices import Fusion
 from admire.base.errors import UserError
 from admire.base.schema import Weight, check_setting
-from admire.senses.interpretation import Interpretation
 from admire.data.items import Item, SenseLabel
-from admire.senses.meaning import UNSAID, Meaning
+from admire.rankers.scorer import fuse_scores, rank_names
 from admire.runs.past_runs import read_record, read_run
 from admire.runs.record import VERSION, source_record, versions
 from admire.runs.run import Ranking, Run
-from admire.rankers.scorer import fuse_scores, rank_names
+from admire.scores.cards import merged
+from admire.senses.interpretation import Interpretation
+from admire.senses.meaning import UNSAID, Meaning
 from admire.senses.sense import Sense
 
 

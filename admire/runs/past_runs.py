@@ -28,7 +28,6 @@ from admire.senses.interpretation import Interpretation
 from admire.senses.recorded import Recorded, Said, key_of
 from admire.senses.sense import mean_probability
 
-
 Checked = TypeVar("Checked")
 
 

@@ -11,14 +11,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from admire.models.encoders import TextEncoder
 from admire.base.errors import DISTRIBUTION, UserError
-from admire.senses.interpretation import sense_method
 from admire.data.items import data_file
+from admire.models.encoders import TextEncoder
 from admire.models.llm import ChatModel
 from admire.models.llm.openai import without_secrets
 from admire.prompts import Prompts
 from admire.rankers.settings import Settings
+from admire.senses.interpretation import sense_method
 
 if TYPE_CHECKING:
     from admire.models.projection import Projection

@@ -12,23 +12,15 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from admire.scores.cards import Seen, seen_by, what_it_saw
 from admire.base.choices import Ranker
-from admire.models.encoders import TextEncoder
 from admire.base.errors import UserError
 from admire.base.progress import SECONDS_BETWEEN_LINES, progress_told_to
-from admire.senses.interpretation import (
-    Glosses,
-    Interpretation,
-    check_contexts,
-    interpret,
-    sense_method,
-)
 from admire.data.items import Item, SenseLabel
+from admire.data.overlap import Digests
+from admire.data.submission import Prediction
+from admire.models.encoders import TextEncoder
 from admire.models.llm import ChatModel, open_llms
 from admire.models.llm.ledger import Ledger
-from admire.senses.meaning import Meaning
-from admire.data.overlap import Digests
 from admire.prompts import Prompts
 from admire.rankers import (
     Comparison,
@@ -42,15 +34,23 @@ from admire.rankers import (
     open_encoders,
     open_head,
 )
-from admire.runs.record import source_record, take_record
-from admire.senses.recorded import Recorded
 from admire.rankers.scorer import Scores, comparable, ensemble, fuse_scores, rank_names
-from admire.senses import Detector, open_detector
-from admire.scores.metrics import confidence
-from admire.senses.sense import given, majority, mean_probability
 from admire.rankers.settings import Asking, Settings
-from admire.data.submission import Prediction
 from admire.rankers.survey import Survey, check_items, take_survey
+from admire.runs.record import source_record, take_record
+from admire.scores.cards import Seen, seen_by, what_it_saw
+from admire.scores.metrics import confidence
+from admire.senses import Detector, open_detector
+from admire.senses.interpretation import (
+    Glosses,
+    Interpretation,
+    check_contexts,
+    interpret,
+    sense_method,
+)
+from admire.senses.meaning import Meaning
+from admire.senses.recorded import Recorded
+from admire.senses.sense import given, majority, mean_probability
 
 if TYPE_CHECKING:
     from admire.models.projection import Projection

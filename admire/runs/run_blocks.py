@@ -1,4 +1,4 @@
-"""Ranking a file of any size: read, ranked and written block by block, by one process or several."""
+"""Ranking a file of any size, block by block, by one process or several."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ def write_run(run: Run, folder: str | Path) -> list[Path]:
 
     ``submission_<language>.tsv`` for each language, or the name of the file that was ranked where
     that is a submission to fill in, as AdMIRe 2's ``submission_Turkish.tsv``; ``scores.csv``, one
-    row for each item, ranker, chat model and candidate with its cosines and scores; ``items.jsonl``,
-    one object an item with senses, votes, every wording and order, and all that rankers answered;
-    ``run.json``, source, settings, model identities, prompt hashes, versions, timings, and what the
-    chat models were asked and took.
+    row for each item, ranker, chat model and candidate with its cosines and scores;
+    ``items.jsonl``, one object an item with senses, votes, every wording and order, and all that
+    rankers answered; ``run.json``, source, settings, model identities, prompt hashes, versions,
+    timings, and what the chat models were asked and took.
 
     Raises:
         UserError: the folder cannot be written, or holds something other than a run; see

@@ -11,12 +11,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from admire.scores import metrics
 from admire.base.choices import TRACKS, Fusion, Gate
 from admire.base.errors import UserError
-from admire.runs.fusion import read_same
 from admire.data.items import Item
-from admire.runs.past_runs import read_cosines
 from admire.rankers.scorer import (
     Scores,
     Scoring,
@@ -26,6 +23,9 @@ from admire.rankers.scorer import (
     rank_names,
     score,
 )
+from admire.runs.fusion import read_same
+from admire.runs.past_runs import read_cosines
+from admire.scores import metrics
 from admire.senses.meaning import TEXTS, TextRole
 from admire.senses.sense import Sense
 
@@ -230,8 +230,8 @@ def cross_validate(
         orders: of each item one for each way of ranking that is tried.
 
     Returns:
-        The columns of :func:`admire.scores.evaluation.score_items`, one row an item; and the place of the
-        way that gives all items the highest mean DCG.
+        The columns of :func:`admire.scores.evaluation.score_items`, one row an item; and the place
+        of the way that gives all items the highest mean DCG.
 
     Raises:
         UserError: there are fewer compounds than folds.
