@@ -71,9 +71,7 @@ def open_text(path: Path) -> IO[str]:
     return text
 
 
-def read_table(
-    path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0
-) -> pd.DataFrame:
+def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0) -> pd.DataFrame:
     """Read a TSV or CSV with every cell a string, ``""`` where empty.
 
     With ``quoting`` 3, :data:`csv.QUOTE_NONE`, a quotation mark is a character like any other.
