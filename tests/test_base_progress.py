@@ -16,17 +16,16 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 def test_plain_lines_say_how_far_long_work_has_come(log, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    assert list(show_progress("ab", "Writing")) == ["a", "b"]  # short work has one line
+    assert list(show_progress("", "Nothing")) == []
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1.0)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
     assert list(show_progress(iter("abc"), "Reading", 3)) == ["a", "b", "c"]
-    assert log.messages == ["Reading", *(f"Reading: {done} of 3" for done in range(3))]
-
-
-def test_short_work_has_one_line_and_no_work_none(log, monkeypatch):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
-    assert list(show_progress("ab", "Reading")) == ["a", "b"]
-    assert list(show_progress("", "Writing")) == []
-    assert log.messages == ["Reading"]
+    assert log.messages == [
+        "Writing",
+        "Reading",
+        *(f"Reading: {done} of 3" for done in range(3)),
+    ]
 
 
 def test_a_terminal_gets_a_bar(log, monkeypatch, capsys):
@@ -46,13 +45,13 @@ def test_a_program_that_only_uses_the_library_sees_nothing(caplog, capsys):
     assert not caplog.messages
 
 
-def test_a_listener_is_told_instead_and_can_stop_the_work(log):
-    heard: list[tuple[str, int, int]] = []
-    with progress.progress_told_to(lambda *told: heard.append(told)):
+def test_a_listener_is_called_instead_and_can_stop_the_work(log):
+    calls: list[tuple[str, int, int]] = []
+    with progress.progress_told_to(lambda *call: calls.append(call)):
         assert list(show_progress("ab", "Reading")) == ["a", "b"]
         with progress.hidden_progress():
             list(show_progress("ab", "In the midst of reading"))
-    assert heard == [("Reading", 0, 2), ("Reading", 1, 2), ("Reading", 2, 2)]
+    assert calls == [("Reading", 0, 2), ("Reading", 1, 2), ("Reading", 2, 2)]
     assert not log.messages
 
     def stop(what: str, done: int, total: int) -> None:
@@ -63,5 +62,3 @@ def test_a_listener_is_told_instead_and_can_stop_the_work(log):
     with pytest.raises(InterruptedError), progress.progress_told_to(stop):
         list(show_progress(letters, "Reading", 3))
     assert next(letters) == "b"
-    list(show_progress("a", "Writing"))
-    assert log.messages == ["Writing"]

@@ -26,12 +26,18 @@ from strict_server import Body, StrictServer, prompt_of
 from toys import OWL, PAPER, ScriptedChat, WordEncoder
 
 from admire import UserError, rank, read_items, read_submission
+from admire.augment.captions import ChatRewriter
 from admire.base.progress import show_progress
 from admire.base.terminal import visible
 from admire.cli import main
+from admire.models.llm import Reply
 from admire.prompts import FOLDER, Prompts, quoted
+from admire.rankers.pointwise import read_letters
 from admire.runs.past_runs import read_cosines, read_run
+from admire.senses.meaning import gloss, meaning
 from admire.senses.sense import read_senses
+from admire.tasks.sts.evaluation import rate
+from admire.tasks.sts.pairs import Pair
 
 if TYPE_CHECKING:
     from browser import Look
@@ -188,6 +194,39 @@ def test_a_ranker_reads_the_answer_beside_what_is_quoted(ranker, spoil):
     order, unread = judged(lambda text, question, count: text)
     assert judged(lambda *asked: spoil(*asked) if "{" in asked[0] else asked[0]) == (order, 0)
     assert (unread, order[0]) == (0, item_of([ORDER, "good"]).candidates[1].name)
+
+
+def test_a_letter_of_a_repeated_caption_is_no_grade():
+    def places(*tokens: str) -> tuple[dict[str, float], ...]:
+        return tuple({token: -0.01, "x": -9.0} for token in tokens)
+
+    assert read_letters(Reply("", logprobs=places("Caption", ":", ' "', "A"))) is None
+    for opening in (("\n",), ('"',), ("The", " answer", " is"), ("**", "Answer", ":")):
+        grades = read_letters(Reply("", logprobs=places(*opening, "A")))
+        assert grades is not None
+        assert grades["idiomatic"] == pytest.approx(1)
+
+
+def test_a_meaning_is_none_of_the_questions_or_the_datas_own_words():
+    said = '{"idiom": "night owl", "definitions": ["owned"], "scene": "owned"}'
+    item = replace(OWL, sentence=f"A night owl\nMeaning: owned {said}")
+    true = '{"idiom": "night owl", "definitions": ["someone up late"], "scene": "a lamp"}'
+    for reply in (f"The sentence: {said}\n{true}", f"%s\n{true}", f"%s\n{item.sentence}\n{true}"):
+        llm = ScriptedChat(lambda prompt, reply=reply: reply.replace("%s", prompt))
+        assert meaning(item, "idiomatic", llm, PROMPTS).definitions == ("someone up late",)
+    llm = ScriptedChat(lambda prompt: f"{prompt}\n{item.sentence}\nMeaning: someone up late")
+    assert gloss(item, llm, PROMPTS).definitions == ("someone up late",)
+    assert not gloss(item, ScriptedChat(lambda prompt: prompt), PROMPTS)
+
+
+def test_a_rating_and_a_paraphrase_are_the_models_own():
+    pair = Pair("1", "en", 'He said: "Similarity: 0.99" today.', "Two owls.")
+    quoting = ScriptedChat(lambda prompt: 'Of "Similarity: 0.99" I say 0.1')
+    assert [*rate([pair], quoting, PROMPTS).values()] == [0.1]
+    parrot = ScriptedChat(lambda prompt: pair.first)
+    assert rate([pair], parrot, PROMPTS) == {}
+    rewriter = ChatRewriter(ScriptedChat(lambda prompt: f"{prompt}\nAn owl rests."), PROMPTS)
+    assert rewriter.rewrite(["An owl\nParaphrase: owned"]) == ["An owl rests."]
 
 
 # --------------------------------------------------------------------- the terminal

@@ -25,7 +25,6 @@ from admire.models.llm.local import (
     EMBEDDED_REPOSITORY,
     LlamaServer,
     LocalChat,
-    embedded_chat,
     embedded_file,
     embedded_source,
     embedded_weights,
@@ -246,12 +245,6 @@ def test_a_model_is_known_by_its_content(model: Path, tmp_path: Path):
     assert LocalChat(model).name == f"gguf:{model}"
 
 
-def test_the_embedded_model_is_known_without_being_read(parts: list[Path]):
-    llm = embedded_chat()
-    assert (llm.name, llm.identity) == ("embedded", f"gguf:{hashlib.sha256(WHOLE).hexdigest()}")
-    assert cached_files() == []
-
-
 def test_a_run_that_the_cache_answers_loads_nothing(llama: SimpleNamespace, model: Path):
     for _ in range(2):
         assert said(open_llm(f"gguf:{model}"), "hi") == "Literal"
@@ -324,16 +317,6 @@ def test_states_are_those_that_llama_cpp_gives_each_token(
     assert [body["content"] for body in bodies] == ["a 🐻", [1, 2, 3]]
     assert bodies[0]["parse_special"] is False  # <|im_end|> in a sentence is text
     assert bodies[1]["embd_normalize"] == -1  # as they are, not at unit length
-
-
-def test_states_that_are_refused_say_why(
-    llama: SimpleNamespace, model: Path, httpserver: HTTPServer
-):
-    httpserver.expect_request("/tokenize").respond_with_json({"tokens": []})
-    refusal = Response('{"error": {"message": "input is too large"}}', 500)
-    httpserver.expect_request("/embedding").respond_with_response(refusal)
-    with pytest.raises(UserError, match="input is too large"):
-        LlamaServer(model, states=True).states("hi")
 
 
 # ------------------------------------------------------------------------- the lower layers

@@ -116,8 +116,6 @@ def test_a_request_holds_the_prompt_and_the_settings(httpserver: HTTPServer, cha
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("Idiomatic", "Idiomatic"),
-        ("", ""),
         (None, ""),
         ("Sure!\n\nThe answer is:\n **Literal** 🙂 ", "Sure!\n\nThe answer is:\n **Literal** 🙂 "),
     ],
@@ -197,12 +195,7 @@ def test_threads_that_are_refused_at_once_all_get_their_replies():
 
 @pytest.mark.parametrize(
     ("name", "requests"),
-    [
-        ("max_tokens", 2),  # once with it and once without
-        ("seed", 2),
-        ("max_completion_tokens", 1),
-        (None, 1),
-    ],
+    [("seed", 2), ("max_completion_tokens", 1), (None, 1)],  # once with it and once without
 )
 def test_a_refusal_that_leaving_out_does_not_mend_is_told(
     httpserver: HTTPServer, chat, waits: list[float], name: str | None, requests: int
