@@ -180,6 +180,6 @@ def check_object(row: Any, where: str) -> None:
 
 
 def known_fields(kind: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file says of the fields of a dataclass, without what newer versions of admire add."""
+    """What a file says of the fields of a dataclass, without unknown ones."""
     names = {field.name for field in fields(kind)}
     return {name: value for name, value in row.items() if name in names}

@@ -20,7 +20,7 @@ SECONDS_BETWEEN_LINES = 15.0
 
 
 Listener = Callable[[str, int, int], None]
-"""Is told what is done, and how much of how much is."""
+"""Called with what is done, how many are done, and how many there are."""
 
 _hidden = ContextVar("hidden", default=False)
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
@@ -28,7 +28,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def progress_told_to(listener: Listener) -> Iterator[None]:
-    """Tell a function of all progress in this block, and show none.
+    """Call a function with all progress in this block instead of showing it.
 
     It is called before each thing and at the end. What it raises ends the work.
     """

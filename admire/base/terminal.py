@@ -1,4 +1,4 @@
-"""What goes to a terminal: texts of data, models and servers can only be read there, not obeyed."""
+"""Text for a terminal, without control characters from data, models and servers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""Control characters, changes of direction, what is invisible, and half of a surrogate pair. The
-joiners and the marks of direction that Persian, Hebrew and emoji need are none of these."""
+"""Control characters, changes of direction, invisible characters and lone surrogates. The joiners
+and direction marks that Persian, Hebrew and emoji need are not among them."""
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
@@ -33,14 +33,14 @@ def _escape(sign: str) -> str:
 
 
 def cell(*lines: str, style: str = "") -> Text:
-    """A cell or title of a Rich table: these lines as they are, without markup and emoji codes."""
+    """A cell or title of a Rich table: these lines, with no markup or emoji codes in effect."""
     from rich.text import Text
 
     return Text("\n".join(map(visible, lines)), style)
 
 
 class Formatter(logging.Formatter):
-    """Messages of the log, one line each, of which no part can steer the terminal."""
+    """Log messages on one line each, with control characters escaped."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's name
         return visible(super().formatMessage(record))

