@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from conftest import refused
-from toys import OWL, WordEncoder, explains, said
+from toys import OWL, WordEncoder, explains
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
 from admire.models.llm import open_llm, open_llms
@@ -174,17 +174,6 @@ def test_a_missing_meaning_of_one_sense_is_a_warning(write, caplog):
         f"recorded:{path} lacks the idiomatic meaning of 'cold feet' in “Cold feet.”."
     ]
     assert ranking.interpretations[0].literal.definitions == ("feet that are cold",)
-
-
-def test_recorded_replies_cannot_be_asked_anything(write):
-    from admire.senses import vote
-
-    llm = open_llm(f"recorded:{write(SENSE)}")
-    assert isinstance(llm, Recorded)
-    with pytest.raises(UserError, match="holds recorded replies, and answers no questions"):
-        said(llm, "Hello?")
-    with pytest.raises(UserError, match=r"holds recorded replies: .* cannot be asked for senses"):
-        vote([OWL], llm, Prompts(), votes=1)
 
 
 # ------------------------------------------------------------------------- what is refused

@@ -56,10 +56,11 @@ def sense(
     from admire.scores.metrics import calibration_error
     from admire.senses import known_senses, open_detector, write_senses
     from admire.senses.interpretation import interpret, sense_method
+    from admire.senses.source import as_source
 
     items = read_items(data, lang)
     opened = open_llm(llm, url=llm_url)
-    asked = sense_method(sense, opened) == "detector"
+    asked = sense_method(sense, as_source(opened)) == "detector"
     used = open_detector(detector) if detector or asked else None
     (readings,) = interpret(
         items,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from admire.base.choices import Ranker
 from admire.base.errors import UserError, check_extra
 from admire.data.items import Item
-from admire.models.llm import ChatModel
 from admire.prompts import Prompts
 from admire.rankers.aggregate import aggregate, places
 from admire.rankers.judgement import Answer, Judgement, check_answers
@@ -19,13 +18,13 @@ from admire.rankers.settings import Settings
 from admire.rankers.shown import tracks_of
 from admire.rankers.survey import Survey
 from admire.senses.interpretation import Interpretation
-from admire.senses.recorded import Recorded
+from admire.senses.source import Source
 
 log = logging.getLogger("admire")
 
 
 def check_candidates(
-    known: Survey, llms: Sequence[ChatModel], settings: Settings
+    known: Survey, sources: Sequence[Source], settings: Settings
 ) -> tuple[str, ...]:
     """What of the candidates the chat models are shown, before any of them is asked.
 
@@ -36,9 +35,7 @@ def check_candidates(
     if "pairwise" in settings.rankers:
         check_extra("rankers", "The ranker pairwise", "choix")
     shown: dict[str, None] = {}
-    for llm in llms:
-        if isinstance(llm, Recorded):
-            continue
+    for llm in [source.llm for source in sources if source.llm]:
         if "listwise" in settings.rankers and known.largest:
             check_letters(known.largest)
         tracks = tracks_of(known, llm, settings.track)
@@ -52,7 +49,7 @@ def check_candidates(
 
 def judge(
     items: Sequence[Item],
-    llm: ChatModel,
+    source: Source,
     prompts: Prompts,
     settings: Settings,
     readings: Sequence[Interpretation],
@@ -60,7 +57,7 @@ def judge(
     *,
     first: bool = True,
 ) -> list[tuple[Judgement, ...]]:
-    """What a chat model makes of each item's candidates, by each ranker of ``settings`` that asks.
+    """What a source makes of each item's candidates, by each ranker of ``settings`` that asks.
 
     Args:
         readings: how the model understands the items.
@@ -75,13 +72,13 @@ def judge(
     for ranker in settings.rankers:
         if ranker not in JUDGES:
             continue
-        if isinstance(llm, Recorded):
-            found.append(_recorded(items, llm, ranker))
+        if source.llm is None:
+            found.append(_recorded(items, source, ranker))
         elif ranker == "listwise" and listed:
             found.append(listed)
         else:
-            judged = JUDGES[ranker](items, llm, prompts, settings, readings)
-            check_answers(items, judged, llm, first=first)
+            judged = JUDGES[ranker](items, source.llm, prompts, settings, readings)
+            check_answers(items, judged, source.llm, first=first)
             found.append(judged)
     return list(zip(*found, strict=True))
 
@@ -94,17 +91,17 @@ JUDGES: dict[Ranker, Callable[..., list[Judgement]]] = {
 """The rankers that ask a chat model; all take the same arguments."""
 
 
-def _recorded(items: Sequence[Item], llm: Recorded, ranker: Ranker) -> list[Judgement]:
+def _recorded(items: Sequence[Item], source: Source, ranker: Ranker) -> list[Judgement]:
     """The recorded order of each item's candidates, as the answer of any ranker."""
     found = []
-    for item, order in zip(items, recorded_orders(items, llm), strict=True):
+    for item, order in zip(items, recorded_orders(items, source), strict=True):
         names = tuple(candidate.name for candidate in item.candidates)
         points = aggregate(places([order], names))
-        found.append(Judgement(ranker, llm.name, points, (Answer(names, order),)))
+        found.append(Judgement(ranker, source.name, points, (Answer(names, order),)))
     return found
 
 
-def recorded_orders(items: Iterable[Item], llm: Recorded) -> list[tuple[str, ...]]:
+def recorded_orders(items: Iterable[Item], source: Source) -> list[tuple[str, ...]]:
     """The recorded order of each item's candidates.
 
     Raises:
@@ -112,7 +109,7 @@ def recorded_orders(items: Iterable[Item], llm: Recorded) -> list[tuple[str, ...
     """
     found, lacking = [], []
     for item in items:
-        order = llm.order(item)
+        order = source.order(item)
         if order:
             found.append(order)
         else:
@@ -120,7 +117,7 @@ def recorded_orders(items: Iterable[Item], llm: Recorded) -> list[tuple[str, ...
     if lacking:
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise UserError(
-            f"{llm.name} lacks the order of '{lacking[0]}'{more}. The ranker embeddings needs "
+            f"{source.name} lacks the order of '{lacking[0]}'{more}. The ranker embeddings needs "
             "senses and meanings alone.",
             "llms",
             "rankers",

@@ -19,7 +19,7 @@ from admire.runs.forecast import CacheOnly, check_questions, put_questions
 from admire.runs.run import chat_models
 from admire.senses import open_detector
 from admire.senses.interpretation import sense_method
-from admire.senses.recorded import Recorded
+from admire.senses.source import Asked, Source
 
 log = logging.getLogger("admire")
 
@@ -28,7 +28,7 @@ def batch(
     items: Sequence[Item],
     settings: Settings | None = None,
     *,
-    llms: Sequence[ChatModel] | None = None,
+    llms: Sequence[ChatModel | Source] | None = None,
     budget: float | None = None,
 ) -> list[str]:
     """Collect the answers of batches, and submit what :func:`admire.rank` would ask and may by now.
@@ -54,14 +54,14 @@ def batch(
     prompts = Prompts(settings.prompts)
     missing: list[tuple[Batches, dict[str, Question]]] = []
     with only_writer(cache_dir() / "batches"):
-        for llm in models:
+        for llm in [source.llm for source in models if source.llm]:
             if isinstance(llm, CachedChat) and isinstance(llm.model, OpenAIChat):
                 if budget is not None:
                     check_price(llm)
                 batches = Batches(llm, llm.model)
                 batches.collect()
                 missing.append((batches, _missing(items, llm, prompts, settings)))
-            elif not isinstance(llm, Recorded):
+            else:
                 log.info("%s has no Batch API: admire rank asks it.", llm.name)
         lines = []
         new = [_new(batches, questions) for batches, questions in missing]
@@ -94,7 +94,7 @@ def _missing(
         if reply is None:
             found[llm.key(question)] = question
 
-    detects = sense_method(settings.sense, llm, settings.rankers) == "detector"
+    detects = sense_method(settings.sense, Asked(llm), settings.rankers) == "detector"
     detector = open_detector(settings.detector) if detects else None
     put_questions(items, CacheOnly(llm, note), prompts, settings, detector)
     return found

@@ -21,8 +21,8 @@ from admire.runs.run import chat_models
 from admire.senses import Detector
 from admire.senses.interpretation import Interpretation, interpret, sense_method
 from admire.senses.meaning import Meaning, gloss, meaning
-from admire.senses.recorded import Recorded
 from admire.senses.sense import Sense
+from admire.senses.source import Asked, Source
 
 
 class CacheOnly:
@@ -50,7 +50,7 @@ class CacheOnly:
         return reply
 
 
-def check_questions(items: Iterable[Item], models: Sequence[ChatModel], settings: Settings) -> None:
+def check_questions(items: Iterable[Item], models: Sequence[Source], settings: Settings) -> None:
     """Refuse items that cannot be ranked, before questions about them are counted.
 
     Raises:
@@ -95,7 +95,7 @@ def _put(
     guess: bool,
 ) -> bool:
     """As :func:`put_questions`, for one item."""
-    method = sense_method(settings.sense, llm, settings.rankers)
+    method = sense_method(settings.sense, Asked(llm), settings.rankers)
     sense = None
     with suppress(Unanswered):
         if method == "listwise":
@@ -170,7 +170,7 @@ def plan(
     items: Sequence[Item],
     settings: Settings | None = None,
     *,
-    llms: Sequence[ChatModel] | None = None,
+    llms: Sequence[ChatModel | Source] | None = None,
     batch: bool = False,
 ) -> list[Forecast]:
     """What :func:`admire.rank` would ask its chat models, and about what that would cost.
@@ -195,9 +195,7 @@ def plan(
     prompts = Prompts(settings.prompts)
     waits = settings.meanings == "gloss" and settings.scoring.gate == "hard"
     found = []
-    for llm in models:
-        if isinstance(llm, Recorded):
-            continue
+    for llm in [source.llm for source in models if source.llm]:
         counts = _Counts(llm)
         known = put_questions(items, CacheOnly(llm, counts.note), prompts, settings, guess=True)
         for stage in counts.stages:

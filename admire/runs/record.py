@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from admire.base.errors import DISTRIBUTION, UserError
 from admire.data.items import data_file
 from admire.models.encoders import TextEncoder
-from admire.models.llm import ChatModel
 from admire.models.llm.openai import without_secrets
 from admire.prompts import Prompts
 from admire.rankers.settings import Settings
 from admire.senses.interpretation import sense_method
+from admire.senses.source import Source
 
 if TYPE_CHECKING:
     from admire.models.projection import Projection
@@ -52,7 +52,7 @@ def take_record(
     items: int,
     *,
     source: Mapping[str, str] | None,
-    llms: Sequence[ChatModel],
+    llms: Sequence[Source],
     encoders: Mapping[str, TextEncoder],
     tracks: Iterable[str],
     detector: Detector | None,

@@ -44,13 +44,12 @@ from admire.senses import Detector, open_detector
 from admire.senses.interpretation import (
     Glosses,
     Interpretation,
-    check_contexts,
     interpret,
     sense_method,
 )
 from admire.senses.meaning import Meaning
-from admire.senses.recorded import Recorded
 from admire.senses.sense import given, majority, mean_probability
+from admire.senses.source import Asked, Source, as_source, check_contexts
 
 if TYPE_CHECKING:
     from admire.models.projection import Projection
@@ -136,7 +135,7 @@ def rank(
     settings: Settings | None = None,
     *,
     asking: Asking | None = None,
-    llms: Sequence[ChatModel] | None = None,
+    llms: Sequence[ChatModel | Source] | None = None,
     encoder: TextEncoder | None = None,
     caption_encoder: TextEncoder | None = None,
     detector: Detector | None = None,
@@ -173,7 +172,7 @@ class Opened:
 
     Attributes:
         settings: as they are for this set.
-        models: the chat models; the ledger records what they are asked.
+        models: the chat models and other sources; the ledger records what they are asked.
         encoders: by track.
         record: see :func:`admire.runs.record.take_record`.
         saw: what the head and the detector saw in training, as far as their cards list it.
@@ -182,7 +181,7 @@ class Opened:
 
     settings: Settings
     prompts: Prompts
-    models: Sequence[ChatModel]
+    models: Sequence[Source]
     ledger: Ledger
     detector: Detector | None
     encoders: dict[str, TextEncoder]
@@ -205,7 +204,7 @@ def open_run(
     settings: Settings | None = None,
     *,
     asking: Asking | None = None,
-    llms: Sequence[ChatModel] | None = None,
+    llms: Sequence[ChatModel | Source] | None = None,
     encoder: TextEncoder | None = None,
     caption_encoder: TextEncoder | None = None,
     detector: Detector | None = None,
@@ -231,7 +230,7 @@ def open_run(
     # Before the encoders, which may have gigabytes to fetch.
     models = chat_models(settings, llms, parallel=asking.parallel)
     ledger = Ledger(asking.budget)
-    watched = [llm if isinstance(llm, Recorded) else ledger.watch(llm) for llm in models]
+    watched = [Asked(ledger.watch(one.llm)) if one.llm else one for one in models]
     tracks = check_candidates(known, models, settings) if settings.looks else ()
     check_senses(known, models, settings)
     if not any(sense_method(settings.sense, llm) == "detector" for llm in models):
@@ -350,16 +349,16 @@ def _add_time(timings: dict[str, float], stage: str, started: float) -> None:
     timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - started
 
 
-def check_senses(known: Survey, llms: Sequence[ChatModel], settings: Settings) -> None:
+def check_senses(known: Survey, sources: Sequence[Source], settings: Settings) -> None:
     """Refuse items of which nothing will tell the sense.
 
     Raises:
         UserError: there is one.
     """
     methods = {
-        sense_method(settings.sense, llm, settings.rankers)
-        for llm in llms
-        if settings.sense in ("given", "detector") or not isinstance(llm, Recorded)
+        sense_method(settings.sense, source, settings.rankers)
+        for source in sources
+        if settings.sense in ("given", "detector") or source.llm
     }
     if "given" in methods and "sentence_type" in known.lacking:
         given(known.lacking["sentence_type"][1])
@@ -368,9 +367,12 @@ def check_senses(known: Survey, llms: Sequence[ChatModel], settings: Settings) -
 
 
 def chat_models(
-    settings: Settings, llms: Sequence[ChatModel] | None = None, *, parallel: int | None = None
-) -> Sequence[ChatModel]:
-    """The chat models that a run asks: those given, or else those that the settings name.
+    settings: Settings,
+    llms: Sequence[ChatModel | Source] | None = None,
+    *,
+    parallel: int | None = None,
+) -> Sequence[Source]:
+    """The chat models and other sources of a run: those given, or else those in the settings.
 
     Raises:
         UserError: there is none, or one cannot be opened.
@@ -384,12 +386,12 @@ def chat_models(
     ]
     if not models:
         raise UserError("There is no chat model to ask for meanings.", "llms")
-    return models
+    return [as_source(model) for model in models]
 
 
 def ask_models(
     items: Sequence[Item],
-    llms: Sequence[ChatModel],
+    llms: Sequence[Source],
     prompts: Prompts,
     settings: Settings,
     *,
@@ -415,9 +417,9 @@ def ask_models(
     started = time.perf_counter()
     listed = {}
     for llm in llms:
-        if sense_method(settings.sense, llm, settings.rankers) == "listwise":
-            listed[llm.name] = judge_listwise(items, llm, prompts, settings)
-            check_answers(items, listed[llm.name], llm, first=first)
+        if llm.llm and sense_method(settings.sense, llm, settings.rankers) == "listwise":
+            listed[llm.name] = judge_listwise(items, llm.llm, prompts, settings)
+            check_answers(items, listed[llm.name], llm.llm, first=first)
     glosses: Glosses = "all" if settings.scoring.gate == "soft" else "idiomatic"
     readings = interpret(
         items,

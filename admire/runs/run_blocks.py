@@ -26,7 +26,7 @@ from admire.runs.record import source_record
 from admire.runs.run import Opened, Ranking, open_run, rank_block, rank_blocks
 from admire.runs.run_folder import submission_names, write_blocks
 from admire.senses.interpretation import sense_method
-from admire.senses.recorded import Recorded
+from admire.senses.source import Source
 
 log = logging.getLogger("admire")
 
@@ -68,8 +68,8 @@ def rank_file(
     opened = open_run(known, settings, asking=asking, source=source)
     items = partial(iter_items, data, language, warn=False)
     for llm in opened.models:
-        if isinstance(llm, Recorded):
-            _check_recorded(items, llm, opened.settings)
+        if llm.llm is None:
+            _check_recorded(items, llm, opened)
     if workers:
         models = opened.record["models"]
         open_worker = partial(_open_worker, known, settings, asking, models, workers.count)
@@ -117,17 +117,18 @@ def _check_for_workers(settings: Settings, asking: Asking) -> None:
         )
 
 
-def _check_recorded(items: Callable[[], Iterator[Item]], llm: Recorded, settings: Settings) -> None:
+def _check_recorded(items: Callable[[], Iterator[Item]], source: Source, opened: Opened) -> None:
     """Refuse recorded replies that lack something, before anything is asked or encoded.
 
     Args:
         items: gives the items from the first on.
     """
-    llm.check(items())
-    if sense_method(settings.sense, llm) == "vote":
-        llm.senses(items())
+    settings = opened.settings
+    source.check(items())
+    if sense_method(settings.sense, source) == "vote":
+        source.senses(items(), opened.prompts, votes=settings.votes, seed=settings.seed)
     if settings.looks:
-        recorded_orders(items(), llm)
+        recorded_orders(items(), source)
 
 
 def _rank_by_workers(

@@ -1,24 +1,21 @@
-"""How a chat model understands items: each one's sense and, where wanted, its meaning."""
+"""How items are understood: each one's sense and, where wanted, its meanings."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Literal
 
 from admire.base.choices import Meanings, Ranker, SenseMethod
-from admire.base.errors import UserError
 from admire.data.items import Item
-from admire.models.llm import ChatModel, ask_each
+from admire.models.llm import ChatModel
 from admire.prompts import Prompts
 from admire.senses import Detector, open_detector
-from admire.senses.meaning import DEFINITIONS, TEXTS, UNSAID, Meaning, gloss, meaning
-from admire.senses.recorded import Recorded
+from admire.senses.meaning import DEFINITIONS, TEXTS, UNSAID, Meaning
 from admire.senses.sense import Sense, given
+from admire.senses.source import Source, as_source, check_contexts
 from admire.senses.uses import Use
-from admire.senses.votes import vote
 
 log = logging.getLogger("admire")
 
@@ -58,25 +55,23 @@ class Interpretation:
 
 
 def sense_method(
-    wanted: SenseMethod, llm: ChatModel, rankers: Collection[Ranker] = ()
+    wanted: SenseMethod, source: Source, rankers: Collection[Ranker] = ()
 ) -> SenseMethod | Literal["listwise"]:
-    """What ``auto`` is for this chat model; any other method is itself.
-
-    Recorded replies have votes of their own.
+    """Resolves ``auto`` for this source; returns other methods unchanged.
 
     Args:
-        rankers: of the run; where ``listwise`` is among them, its replies say the sense.
+        rankers: of the run; if ``listwise`` is among them, a chat model's replies say the sense.
     """
     if wanted != "auto":
         return wanted
-    if llm.name == "embedded":
+    if source.name == "embedded":
         return "detector"
-    return "listwise" if "listwise" in rankers and not isinstance(llm, Recorded) else "vote"
+    return "listwise" if "listwise" in rankers and source.llm else "vote"
 
 
 def interpret(
     items: Sequence[Item],
-    llms: Sequence[ChatModel],
+    llms: Sequence[ChatModel | Source],
     prompts: Prompts,
     *,
     sense: SenseMethod = "auto",
@@ -87,11 +82,12 @@ def interpret(
     glosses: Glosses = "idiomatic",
     known: Mapping[str, Sequence[Sense]] | None = None,
 ) -> list[list[Interpretation]]:
-    """How each chat model understands each item: a list for each model, in the items' order.
+    """How each source understands each item: a list for each source, in the items' order.
 
-    A sense that does not depend on the chat model is decided once for all of them.
+    A sense that does not depend on the source is decided once for all of them.
 
     Args:
+        llms: chat models, or other sources of senses and meanings.
         sense: how the sense is decided.
         votes: how often a model is asked for a sense, with the method ``vote``.
         detector: what the method ``detector`` asks; None is the built-in one.
@@ -104,18 +100,21 @@ def interpret(
         UserError: a model cannot be asked, or nothing tells an item's sense; the message names
             the item.
     """
-    for llm in llms:
-        if isinstance(llm, Recorded):
-            llm.check(items)  # before a detector reads all of them
+    sources = [as_source(llm) for llm in llms]
+    for source in sources:
+        source.check(items)  # before a detector reads all of them
     common: dict[str, Sequence[Sense]] = {}
     found = []
-    for llm in llms:
-        method = sense_method(sense, llm)
+    for source in sources:
+        method = sense_method(sense, source)
         senses: Sequence[Sense]
-        if known and llm.name in known:
-            senses = known[llm.name]
+        if known and source.name in known:
+            senses = known[source.name]
         elif method == "vote":
-            senses = _votes(items, llm, prompts, votes, seed)
+            senses = source.senses(items, prompts, votes=votes, seed=seed)
+            for item, one in zip(items, senses, strict=True):
+                if one.label is None:
+                    log.warning("%s: no vote on '%s' could be read.", source.name, item.compound)
         else:
             if method not in common:
                 common[method] = _without_asking(items, method, detector, prompts)
@@ -123,19 +122,19 @@ def interpret(
         if glosses == "none":
             idiomatic, literal = {}, {}
         elif meanings == "both":
-            idiomatic = _asked(items, "idiomatic", llm, prompts, seed)
-            literal = _asked(items, "literal", llm, prompts, seed)
+            idiomatic = source.meanings(items, "idiomatic", prompts, seed=seed)
+            literal = source.meanings(items, "literal", prompts, seed=seed)
         else:
             wanted = [
                 item
                 for item, one in zip(items, senses, strict=True)
                 if glosses == "all" or one.label == "idiomatic"
             ]
-            idiomatic, literal = _asked(wanted, "gloss", llm, prompts, seed), {}
+            idiomatic, literal = source.meanings(wanted, "gloss", prompts, seed=seed), {}
         found.append(
             [
                 Interpretation(
-                    llm.name, one, idiomatic.get(item, UNSAID), literal.get(item, UNSAID)
+                    source.name, one, idiomatic.get(item, UNSAID), literal.get(item, UNSAID)
                 )
                 for item, one in zip(items, senses, strict=True)
             ]
@@ -144,7 +143,7 @@ def interpret(
 
 
 def true_queries(
-    items: Sequence[Item], llm: ChatModel, prompts: Prompts, *, seed: int = 0
+    items: Sequence[Item], llm: ChatModel | Source, prompts: Prompts, *, seed: int = 0
 ) -> list[str]:
     """What the items are compared with if the sense is known: the gloss, or the compound.
 
@@ -167,59 +166,3 @@ def _without_asking(
         for item in items
     ]
     return (detector or open_detector()).classify(uses)
-
-
-def check_contexts(items: Sequence[Item]) -> None:
-    """Refuse items that have neither a sentence nor a sequence with captions.
-
-    Raises:
-        UserError: there is one.
-    """
-    for item in items:
-        if not item.sentence.strip() and not any(one.caption for one in item.sequence):
-            raise UserError(
-                f"'{item.compound}': has no sentence and no sequence with captions, so nothing "
-                "tells its sense. Let it be given.",
-                "sense",
-            )
-
-
-def _asked(
-    items: Sequence[Item],
-    what: Literal["gloss", "idiomatic", "literal"],
-    llm: ChatModel,
-    prompts: Prompts,
-    seed: int,
-) -> dict[Item, Meaning]:
-    """What the model says of the items; those whose prompt is the same are asked about once."""
-    if isinstance(llm, Recorded):
-        return llm.meanings(items, what)
-
-    def ask(item: Item) -> Meaning:
-        if what == "gloss":
-            return gloss(item, llm, prompts, seed=seed)
-        return meaning(item, what, llm, prompts, seed=seed)
-
-    asked = {item: prompts.about(item, what) for item in items}
-    first = {prompt: item for item, prompt in reversed(asked.items())}
-    called = "literal meanings" if what == "literal" else "meanings"
-    answers = ask_each(ask, list(first.values()), llm, called, called=attrgetter("compound"))
-    known = dict(zip(first, answers, strict=True))
-    for prompt, item in first.items():
-        if known[prompt] == UNSAID:
-            log.warning("%s gave no %s of '%s'.", llm.name, called.removesuffix("s"), item.compound)
-    return {item: known[prompt] for item, prompt in asked.items()}
-
-
-def _votes(
-    items: Sequence[Item], llm: ChatModel, prompts: Prompts, votes: int, seed: int
-) -> list[Sense]:
-    if isinstance(llm, Recorded):
-        senses = llm.senses(items)
-    else:
-        check_contexts(items)
-        senses = vote(items, llm, prompts, votes=votes, seed=seed)
-    for item, sense in zip(items, senses, strict=True):
-        if sense.label is None:
-            log.warning("%s: no vote on '%s' could be read.", llm.name, item.compound)
-    return senses

@@ -8,14 +8,15 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
 from admire.base.errors import UserError
 from admire.base.files import json_rows, read_table
 from admire.data.items import Item, SenseLabel, parse_order
-from admire.models.llm.chat import Question, Reply
+from admire.prompts import Prompts
 from admire.senses.meaning import DEFINITIONS, UNSAID, Meaning, clean_gloss
 from admire.senses.sense import Sense, majority
+from admire.senses.source import Wanted
 
 log = logging.getLogger("admire")
 
@@ -49,25 +50,23 @@ class Said:
 class Recorded:
     """What a chat model, a person or a run said of items before.
 
-    It stands where a chat model does (:class:`ChatModel`), but is looked up by compound
-    and sentence, and answers no questions.
+    It is a :class:`admire.senses.source.Source` that looks items up by compound and sentence.
     """
+
+    llm = None
 
     name: str
     identity: str
     said: dict[Key, Said]
-    parallel: int = 0
-    sees: bool = False
 
-    def ask(self, question: Question) -> Reply:
-        """Refuse the question.
-
-        Raises:
-            UserError: always.
-        """
-        raise UserError(f"{self.name} holds recorded replies, and answers no questions.", "llms")
-
-    def senses(self, items: Iterable[Item]) -> list[Sense]:
+    def senses(
+        self,
+        items: Iterable[Item],
+        prompts: Prompts | None = None,
+        *,
+        votes: int = 0,
+        seed: int = 0,
+    ) -> list[Sense]:
         """The recorded sense of each item.
 
         Raises:
@@ -90,7 +89,7 @@ class Recorded:
         return found
 
     def meanings(
-        self, items: Sequence[Item], what: Literal["gloss", "idiomatic", "literal"]
+        self, items: Sequence[Item], what: Wanted, prompts: Prompts | None = None, *, seed: int = 0
     ) -> dict[Item, Meaning]:
         """What each item's compound means in a sense; a gloss is the first idiomatic definition.
 

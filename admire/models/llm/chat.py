@@ -131,8 +131,7 @@ class ChatModel(Protocol):
     Attributes:
         name: what the user calls it.
         identity: everything that its replies depend on: server, weights.
-        parallel: how many questions may be asked at the same time; 0 where there are only recorded
-            replies, so that none may.
+        parallel: how many questions may be asked at the same time.
         sees: whether it can be shown images, as far as is known before one is shown.
     """
 
@@ -169,15 +168,9 @@ def ask_each(
         The answers, in the things' order.
 
     Raises:
-        UserError: a question raised one; the message names the thing. Or the model only has
-            recorded replies.
+        UserError: a question raised one; the message names the thing.
         Unanswered: the cache lacks a reply; every question was tried.
     """
-    if not llm.parallel:
-        raise UserError(
-            f"{llm.name} holds recorded replies: it cannot be asked for {what}.", "llms"
-        )
-
     missing: list[Unanswered] = []
 
     def named(thing: Thing) -> Answer | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from admire.base.choices import nearest
 from admire.base.errors import UserError
@@ -32,15 +32,13 @@ def _embedded(source: str, url: str | None, timeout: float, parallel: int | None
     return embedded_chat()
 
 
-def _recorded(
-    source: str, url: str | None, timeout: float, parallel: int | None
-) -> list[ChatModel]:
+def _recorded(source: str, url: str | None, timeout: float, parallel: int | None) -> list[Any]:
     from admire.senses.recorded import open_replies
 
     return [open_replies(Path(source).expanduser())]
 
 
-def _run(source: str, url: str | None, timeout: float, parallel: int | None) -> list[ChatModel]:
+def _run(source: str, url: str | None, timeout: float, parallel: int | None) -> list[Any]:
     from admire.runs.past_runs import open_run_replies
 
     return [*open_run_replies(Path(source).expanduser())]

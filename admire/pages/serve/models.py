@@ -101,8 +101,9 @@ class Models:
         """
         from admire.senses import open_detector
         from admire.senses.interpretation import sense_method
+        from admire.senses.source import as_source
 
-        methods = [sense_method(settings.sense, llm) for llm in self.llms(settings)]
+        methods = [sense_method(settings.sense, as_source(llm)) for llm in self.llms(settings)]
         if "detector" not in methods:
             return None
         opener = partial(self._openers[2] or open_detector, settings.detector)

@@ -25,6 +25,7 @@ from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import DEFINITIONS, Meaning
 from admire.senses.recorded import Recorded, Said, key_of
 from admire.senses.sense import Sense
+from admire.senses.source import Source
 
 if TYPE_CHECKING:
     from admire.models.llm import ChatModel
@@ -162,7 +163,7 @@ def _rank(
     item: Item,
     settings: Settings,
     models: Models,
-    llms: Sequence[ChatModel],
+    llms: Sequence[ChatModel | Source],
     detector: Detector | None = None,
 ) -> Run:
     encoder = caption_encoder = None
