@@ -77,12 +77,14 @@ def test_reliability_has_the_bins_of_the_calibration_error():
     cases = result_table(ranking("a"))
     bins = reliability(cases).set_index("bin")
     assert bins["n"].to_dict() == {3: 2, 9: 1}
-    assert bins["told"].to_dict() == pytest.approx({3: 0.33, 9: 0.95})
-    assert bins["came"].to_dict() == {3: 0.5, 9: 1.0}
+    assert bins["predicted"].to_dict() == pytest.approx({3: 0.33, 9: 0.95})
+    assert bins["observed"].to_dict() == {3: 0.5, 9: 1.0}
     error = calibration_error([0.95, 0.31, 0.35], [True, True, False])
-    assert (bins["n"] * (bins["told"] - bins["came"]).abs()).sum() / 3 == pytest.approx(error)
+    assert (bins["n"] * (bins["predicted"] - bins["observed"]).abs()).sum() / 3 == pytest.approx(
+        error
+    )
     (plot,) = (p for p in ranking_plots(ranking("a")) if p.title.startswith("Reliability"))
-    assert f"a {error:.3f}" in plot.told
+    assert f"a {error:.3f}" in plot.words
     edge = ranking("a")
     edge["items"][0]["runs"][0]["probability"] = 1.0
     assert reliability(result_table(edge))["bin"].tolist() == [3, 9]
@@ -96,9 +98,9 @@ def test_errors_are_drawn_by_how_many_are_answered():
     assert curve["sense_risk"].tolist() == pytest.approx([0, 1 / 2, 1 / 3, 2 / 4])
     assert curve["top1_risk"].tolist() == pytest.approx([0, 1 / 2, 2 / 3, 2 / 4])
     (plot,) = (p for p in ranking_plots(ranking("a", "b")) if p.title.startswith("Errors"))
-    assert "a: sense wrong 0.500 of all, 0.500 of the surest 2, area 0.333;" in plot.told
-    assert "first wrong 0.500 of all, 0.500 of the surest 2, area 0.417." in plot.told
-    assert "b: sense wrong 0.333 of all" in plot.told  # it lacks the last item
+    assert "a: sense wrong 0.500 of all, 0.500 of the surest 2, area 0.333;" in plot.words
+    assert "first wrong 0.500 of all, 0.500 of the surest 2, area 0.417." in plot.words
+    assert "b: sense wrong 0.333 of all" in plot.words  # it lacks the last item
     assert {"sense wrong", "first wrong"} <= set(texts(plot.svg))
 
 
@@ -174,7 +176,7 @@ def test_means_are_drawn_where_the_axis_says():
         for path in re.finditer(r'd="M [\d.]+ [\d.]+ L ([\d.]+) [\d.]+ "[^>]*run1', top1.svg)
     ]
     assert ends[:3] == pytest.approx([1.0, 1.0, 1.0], abs=1e-3)  # where the intervals end
-    assert "chance, 0.333" in top1.told
+    assert "chance, 0.333" in top1.words
 
 
 def test_retrieval_counts_queries_whose_relevant_documents_come_later():
@@ -194,7 +196,7 @@ def test_retrieval_counts_queries_whose_relevant_documents_come_later():
     data["items"].append(nothing)
     precision, ndcg, places = retrieval_plots(data)
     assert titles([precision, ndcg]) == ["R-precision by usage", "nDCG@10 by usage"]
-    assert places.told == "bm25: 2 at 1, 1 at 5, 1 later."
+    assert places.words == "bm25: 2 at 1, 1 at 5, 1 later."
     assert place_counts(result_table(data))[0].to_dict() == {
         **dict.fromkeys(range(1, 11), 0), 1: 2, 5: 1, math.inf: 1,
     }  # fmt: skip

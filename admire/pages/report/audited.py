@@ -1,4 +1,4 @@
-"""What an audit found, as tables: for the command line, and for the head of a report."""
+"""Tables of an audit, for the command line and for the head of a report."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ def run_audits(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
     return tables
 
 
-def audit_tables(told: Mapping[str, Any], *, items: int = 100, of: str = "") -> list[Table]:
-    """What an audit found: what other sets have, too, which items that is, and the set itself.
+def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") -> list[Table]:
+    """Tables of an audit: what is shared with other sets, by which items, and the set itself.
 
     Args:
-        told: see :meth:`admire.audit.audit.Audit.as_json`.
+        audit: see :meth:`admire.audit.audit.Audit.as_json`.
         items: how many items that share something are shown at most.
-        of: what the audited run is called, if that is to be told.
+        of: the name of the audited run, for the titles.
     """
     audited = f"Audit of {of}" if of else "Audit"
     headings = ("Finding", "How many", "Which")
-    the_set = Table(f"{audited}: the set", headings, (*_findings(told),), folded=True)
-    if not told["against"]:
+    the_set = Table(f"{audited}: the set", headings, (*_findings(audit),), folded=True)
+    if not audit["against"]:
         return [the_set]
     touched: dict[tuple[str, int], list[Match]] = {}  # by other set and item
-    for match in told["matches"]:
+    for match in audit["matches"]:
         touched.setdefault((match["against"], match["item"]), []).append(match)
     count = len({item for _, item in touched})
     shares = Table(
-        f"{audited}: {count} of {told['items']} items share something with other sets",
+        f"{audited}: {count} of {audit['items']} items share something with other sets",
         ("Against", "Items", *(f"{kind.title()}s" for kind in KINDS), "Same sense", "Opposite"),
-        tuple(_overlap_row(one, touched) for one in told["against"]),
+        tuple(_overlap_row(one, touched) for one in audit["against"]),
         "Items: how many share anything. Of compounds, sentences, captions and pictures, how many "
         "different ones stand there, too; – where the other set or this one has none. Pictures "
         "are the same if they look alike.",
@@ -84,7 +84,7 @@ def audit_tables(told: Mapping[str, Any], *, items: int = 100, of: str = "") -> 
 
 
 def _set_name(path: str) -> str:
-    """What a set is called: a file's name, with its folder's where every set calls it so."""
+    """A set's name: its file's, with the folder's if every set calls its file so."""
     name = file_name(path)
     if not name.startswith("manifest."):
         return name
@@ -92,7 +92,7 @@ def _set_name(path: str) -> str:
 
 
 def _sense(matches: Iterable[Match]) -> str:
-    """In which sense the other items of an item's matches are meant, beside its own."""
+    """The sense of an item's matches, compared with its own."""
     senses = {match["sense"] for match in matches}
     return "unknown" if None in senses else "both" if len(senses) > 1 else senses.pop()
 
@@ -127,40 +127,40 @@ def _item_row(matches: Sequence[Match]) -> tuple[str, ...]:
 
 
 def _numbered(items: Sequence[int]) -> str:
-    """Items by their numbers, the first of many."""
+    """The numbers of items, at most :data:`NAMED`."""
     if not items:
         return ""
     more = f" and {len(items) - NAMED} more" if len(items) > NAMED else ""
     return f"item{'s' * (len(items) > 1)} {', '.join(map(str, items[:NAMED]))}{more}"
 
 
-def _findings(told: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """What is repeated and what is missing where anything is, and what is known in any case."""
+def _findings(audit: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Rows on repeated and missing things, if there are any, and on counts."""
     for kind in KINDS:
-        yield from _repeats(f"{kind.title()}s that several items have", told["repeats"], kind)
+        yield from _repeats(f"{kind.title()}s that several items have", audit["repeats"], kind)
     for kind in ("caption", "picture"):
         title = f"{kind.title()}s that candidates of one item share"
-        yield from _repeats(title, told["repeats"], kind, by_item=True)
-    for lack in told["lacks"]:
+        yield from _repeats(title, audit["repeats"], kind, by_item=True)
+    for lack in audit["lacks"]:
         if lack["count"]:
             which = [_numbered(lack["items"]), *lack["which"][:2]]
             if len(lack["which"]) > 2:
                 which.append("…")
             title = f"Without {lack['what']}"
             yield title, f"{lack['count']} of {lack['of']}", "; ".join(filter(None, which))
-    for one in told["against"]:
+    for one in audit["against"]:
         if one["unread"]:
             title = f"Pictures of {_set_name(one['name'])} that were not compared"
             yield title, str(len(one["unread"])), one["unread"][0]
-    for one in told["senses"]:
+    for one in audit["senses"]:
         counted = f"{one['idiomatic']} idiomatic, {one['literal']} literal"
         unknown = f"{one['unknown']} unknown"
         yield f"Senses ({one['language']})", counted, unknown if one["unknown"] else ""
-    if told["best"]:
-        yield _evenness_row("Best candidate by gold stands at place 1, 2, …", told["best"])
-    if told["order"]:
-        yield from _order_rows(told["order"])
-    for one in told["lengths"]:
+    if audit["best"]:
+        yield _evenness_row("Best candidate by gold stands at place 1, 2, …", audit["best"])
+    if audit["order"]:
+        yield from _order_rows(audit["order"])
+    for one in audit["lengths"]:
         title = one["what"].capitalize()
         yield title, f"{one['least']} to {one['most']}", f"median {one['median']:g}"
 
@@ -173,30 +173,30 @@ def _repeats(
         if place["kind"] == kind:
             key = place["digest"], place["item"] if by_item else None
             groups.setdefault(key, []).append(place)
-    found = [
+    repeated = [
         group
         for group in groups.values()
         if len(group if by_item else {place["item"] for place in group}) > 1
     ]
-    if not found:
+    if not repeated:
         return
     said = []
-    for group in found[:2]:
+    for group in repeated[:2]:
         items = sorted({place["item"] for place in group})
         names = list(dict.fromkeys(place["name"] for place in group))
         said.append(f"{', '.join(names[:3])} ({_numbered(items)})")
-    if len(found) > 2:
+    if len(repeated) > 2:
         said.append("…")
-    yield title, str(len(found)), "; ".join(said)
+    yield title, str(len(repeated)), "; ".join(said)
 
 
-def _evenness_row(title: str, found: Mapping[str, Any]) -> tuple[str, str, str]:
-    expected = [f"{count:.1f}".removesuffix(".0") for count in found["expected"]]
+def _evenness_row(title: str, test: Mapping[str, Any]) -> tuple[str, str, str]:
+    expected = [f"{count:.1f}".removesuffix(".0") for count in test["expected"]]
     even = len(set(expected)) == 1
     said = f"{expected[0]} each" if even else ", ".join(expected)
-    told = ", ".join(map(str, found["counts"]))
-    p = "p < 0.01" if found["p"] < 0.01 else f"p = {found['p']:.2f}"
-    return title, told, f"{said} expected; chance alone is as uneven with {p}"
+    counts = ", ".join(map(str, test["counts"]))
+    p = "p < 0.01" if test["p"] < 0.01 else f"p = {test['p']:.2f}"
+    return title, counts, f"{said} expected; chance alone is as uneven with {p}"
 
 
 def _order_rows(order: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -223,6 +223,6 @@ def _order_rows(order: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _by(ranked: str) -> str:
-    """What ranked, without the folders of the machine."""
+    """The ranker, without folders of the machine."""
     before, settings, path = ranked.partition("settings of ")
     return before + settings + file_name(path) if settings else ranked

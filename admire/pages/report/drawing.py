@@ -66,13 +66,13 @@ _STYLE = {
 
 
 def draw(
-    name: str, title: str, told: str, paint: Callable[[Figure], None], *, height: float = 2.8
+    name: str, title: str, words: str, paint: Callable[[Figure], None], *, height: float = 2.8
 ) -> Plot:
     """A plot that a function paints on an empty figure.
 
     Args:
         name: makes the ids in the SVG, so no two plots of a page may share it.
-        told: what the plot shows, in words.
+        words: what the plot shows, in words.
         paint: uses only the colours of this module.
         height: in inches without the legend, beside a width of :data:`WIDTH`.
 
@@ -93,7 +93,7 @@ def draw(
         paint(figure)
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None})
-    return Plot(title, _for_page(file.getvalue(), title), told)
+    return Plot(title, _for_page(file.getvalue(), title), words)
 
 
 def short(name: str, width: int = 18) -> str:

@@ -1,4 +1,4 @@
-"""The cards of a report: every item, its candidates, and what each run made of them."""
+"""The cards of a report: every item with its candidates and each run's results."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from admire.senses.light import find_compound
 from admire.senses.meaning import TEXTS, Meaning
 
 ROLES = (*TEXTS, "sequence", "sentence")
-"""What candidates are compared with, by the names of columns in scores.csv."""
+"""The texts that candidates are compared with, as in the columns of scores.csv."""
 
 Part = tuple[str, str | None, Scores]
-"""What adds to scores: a track or ranker, the text that a track was compared with, the values."""
+"""A part of the scores: a track or ranker, the text that a track was compared with, the values."""
 
 
 def gallery(
@@ -44,18 +44,18 @@ def gallery(
         shown: the pictures of candidates, by file.
     """
     items: dict[Hashable, Item] = {}
-    found: list[dict[Hashable, tuple[Ranking, dict[str, float] | None]]] = []
+    by_run: list[dict[Hashable, tuple[Ranking, dict[str, float] | None]]] = []
     for run in runs:
         keys = item_keys([ranking.item for ranking in run.rankings])
         for key, ranking in zip(keys, run.rankings, strict=True):
             items.setdefault(key, ranking.item)
         ranked = zip(run.rankings, figures(run), strict=True)
-        found.append(dict(zip(keys, ranked, strict=True)))
+        by_run.append(dict(zip(keys, ranked, strict=True)))
     cards = []
     for number, (key, item) in enumerate(items.items(), start=1):
         results = [
             result(item, *of_run[key], run.record) if key in of_run else None
-            for run, of_run in zip(runs, found, strict=True)
+            for run, of_run in zip(runs, by_run, strict=True)
         ]
         cards.append(card(number, item, results, shown))
     measured = [one["figures"] for card in cards for one in card["runs"] if one and one["figures"]]
@@ -68,13 +68,13 @@ def gallery(
 
 
 def figures(run: Run) -> list[dict[str, float] | None]:
-    """The figures of each item of a run; None of one whose gold is not known."""
+    """The figures of each item of a run; None without gold."""
     scored = score_rankings(run)
     columns = [c for c in scored if c in (*metrics.METRICS, *metrics.SEQUENCE_METRICS)]
-    found: list[dict[str, float] | None] = [None] * len(run.rankings)
+    by_item: list[dict[str, float] | None] = [None] * len(run.rankings)
     for place, row in zip(scored.index, scored.to_dict("records"), strict=True):
-        found[place] = {str(name): float(row[name]) for name in columns}
-    return found
+        by_item[place] = {str(name): float(row[name]) for name in columns}
+    return by_item
 
 
 def card(
@@ -83,14 +83,16 @@ def card(
     results: Sequence[Mapping[str, Any] | None],
     shown: Mapping[Path, Shown],
 ) -> dict[str, Any]:
-    """One item with what each run made of it, see :func:`result`."""
+    """One item with each run's :func:`result`."""
     names = [candidate.name for candidate in item.candidates]
     gold = [item.expected_item] if item.expected_item else item.expected_order
     orders = [one["order"] for one in results if one]
-    agreed = [judgement["agreement"] for one in results if one for judgement in one["judgements"]]
+    agreements = [
+        judgement["agreement"] for one in results if one for judgement in one["judgements"]
+    ]
     if len(orders) > 1:
-        agreed = [agreement(np.argsort(orders, axis=1))]
-    told = [value for value in agreed if value is not None]
+        agreements = [agreement(np.argsort(orders, axis=1))]
+    known = [value for value in agreements if value is not None]
     return {
         "number": number,
         "compound": item.compound,
@@ -101,13 +103,13 @@ def card(
         "gold": [names.index(name) for name in gold] if gold else None,
         "candidates": [_thing(one, shown) for one in item.candidates],
         "sequence": [_thing(one, shown) for one in item.sequence],
-        "agreement": float(np.mean(told)) if told else None,
+        "agreement": float(np.mean(known)) if known else None,
         "runs": list(results),
     }
 
 
 def marked(sentence: str, phrase: str) -> list[tuple[str, bool]]:
-    """The sentence in pieces, and of each whether it is the phrase."""
+    """The sentence in pieces, each with whether it is the phrase."""
     start, end = find_compound(sentence, phrase)
     if end - start == len(sentence) and phrase.casefold() != sentence.casefold():
         start = end  # it is not there
@@ -127,7 +129,7 @@ def result(
     figures: Mapping[str, float] | None,
     record: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What one run made of an item.
+    """One run's result for an item.
 
     Args:
         item: the order of its candidates counts, and its gold.
@@ -190,7 +192,7 @@ def _meaning(one: Meaning) -> dict[str, Any]:
 
 
 def _judgement(one: Judgement, names: Sequence[str]) -> dict[str, Any]:
-    """What a ranker's first answers say: reasons of the first that gives some, grades of all."""
+    """A ranker's answers: the first answer's reasons, and the grades of all."""
     reasons = next((answer.reasons for answer in one.answers if answer.reasons), {})
     graded = {answer.shown[0]: dict(answer.grades) for answer in one.answers if answer.grades}
     return {
@@ -216,15 +218,15 @@ def _judgement(one: Judgement, names: Sequence[str]) -> dict[str, Any]:
 
 
 def parts(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
-    """What adds up to the candidates' scores: texts by track, rankers, or fused runs.
+    """The parts of the candidates' scores: texts by track, rankers, or fused runs.
 
-    The values, of shape (candidates,) each, sum to the scores. What adds nothing is left out.
+    The values, of shape (candidates,) each, sum to the scores. Parts of zeros are left out.
     """
     if ranking.fused:
         return _of_runs(ranking, record)
     size = len(ranking.item.candidates)
     readings = iter(ranking.interpretations)
-    found: dict[str, list[list[Part]]] = {}
+    by_ranker: dict[str, list[list[Part]]] = {}
     for start in range(0, len(ranking.parts), size):  # the rows of one ranker and chat model
         chunk = ranking.parts[start : start + size]
         ranker = str(chunk[0].get("ranker", "embeddings"))
@@ -233,8 +235,8 @@ def parts(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
         else:
             points = np.array([row["llm_score"] for row in chunk])
             added = [(ranker, None, comparable(points))]
-        found.setdefault(ranker, []).append(added)
-    means = [_mean(models) for models in found.values()]
+        by_ranker.setdefault(ranker, []).append(added)
+    means = [_mean(models) for models in by_ranker.values()]
     if len(means) > 1:
         means = [_standardised(one, len(means)) for one in means]
     return [part for one in means for part in one if part[2].any()]
@@ -242,12 +244,12 @@ def parts(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
 
 def _of_runs(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
     weights = np.array([one["weight"] for one in ranking.fused], dtype=float)
-    found: list[Part] = []
+    added: list[Part] = []
     for k, (one, weight) in enumerate(zip(ranking.fused, weights / weights.sum(), strict=True), 1):
         scores = np.array([row[f"score{k}"] for row in ranking.parts])
         points = comparable(scores, record.get("fusion", "scores"))
-        found.append(("run", file_name(one["run"]), weight * points))
-    return [part for part in found if part[2].any()]
+        added.append(("run", file_name(one["run"]), weight * points))
+    return [part for part in added if part[2].any()]
 
 
 def _of_texts(
@@ -255,7 +257,7 @@ def _of_texts(
     reading: Interpretation | None,
     settings: Mapping[str, Any],
 ) -> list[Part]:
-    """What each text adds by track, from the cosines of one chat model's texts or a baseline's."""
+    """The parts of texts by track, from the cosines of one chat model's texts or a baseline's."""
     scoring = Scoring(**settings["scoring"] | {"texts": tuple(settings["scoring"]["texts"])})
     roles = [r for r in ROLES if any(f"{t}_{r}" in row for t in TRACKS for row in rows)]
     cosines = {
@@ -277,7 +279,7 @@ def _of_texts(
 
 
 def _mean(models: Sequence[Sequence[Part]]) -> list[Part]:
-    """The mean of what several chat models' texts add."""
+    """The mean of several chat models' parts."""
     sums: dict[tuple[str, str | None], Scores] = {}
     for added in models:
         for of, text, values in added:

@@ -1,4 +1,4 @@
-"""What models and files are called in a report, which shows no folders of the machine."""
+"""Names of models and files in a report, without folders of the machine."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def file_name(path: str) -> str:
 
 
 def run_names(paths: Sequence[str | Path]) -> list[str]:
-    """What runs are called: their folders' names; with a number where several are the same."""
+    """The names of the runs' folders, numbered if several are the same."""
     names = [Path(path).resolve().name for path in paths]
     seen: Counter[str] = Counter()
-    found = []
+    numbered = []
     for name in names:
         seen[name] += 1
-        found.append(f"{name} ({seen[name]})" if names.count(name) > 1 else name)
-    return found
+        numbered.append(f"{name} ({seen[name]})" if names.count(name) > 1 else name)
+    return numbered

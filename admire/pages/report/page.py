@@ -43,7 +43,7 @@ FIGURES = {
     ),
     "ndcg": ("nDCG@10", "How far up the relevant documents stand among the first ten; at best 1."),
 }
-"""What figures are called, and what they mean, for those who see them for the first time."""
+"""Names and meanings of figures, for people who see them for the first time."""
 
 ALL_TERMS = {
     "interval": "The range in brackets: over other items of the same kind, the mean would lie in "
@@ -70,14 +70,14 @@ TERMS = {
         "votes": "How often each sense was given when the chat model was asked several times.",
     },
 }
-"""What else a page shows, by the kind of report."""
+"""Other terms of a page, by the kind of report."""
 
 LEADS = {
     "ranking": "Candidates ranked by admire",
     "retrieval": "Documents found by admire",
     "senses": "Senses decided by admire",
 }
-"""What a page is about, by the kind of report."""
+"""The subject of a page, by the kind of report."""
 
 THINGS = {"ranking": "Items", "retrieval": "Queries", "senses": "Sentences"}
 """What the cards show, by the kind of report."""
@@ -86,7 +86,7 @@ MANY_ROWS = 8
 """A table with more rows than these is folded away, under its title, unless it has figures."""
 
 LONG = 300
-"""So many characters of what a plot tells are shown; more are folded away."""
+"""A plot's description with more characters is folded away."""
 
 NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*( \[.*\]| of \d+)?$")
 
@@ -142,7 +142,7 @@ def _terms(report: Report) -> dict[str, str]:
 
 
 def _hinted(heading: str) -> tuple[str, str]:
-    """What a heading of a table is shown as, and what it means; nothing where that is clear."""
+    """A table heading's name and meaning, which is empty if the name is clear."""
     return FIGURES.get(heading, (heading, ""))
 
 
@@ -152,7 +152,7 @@ def _folded(table: Table) -> bool:
 
 
 def _numeric(table: Table) -> list[bool]:
-    """Of each column, whether it holds numbers alone, which are set flush right."""
+    """Whether each column holds only numbers, which are set flush right."""
     return [
         k > 0 and all(NUMBER.match(cell) for cell in cells)
         for k, cells in enumerate(zip(*table.rows, strict=True))

@@ -1,4 +1,4 @@
-"""Plots of what a report's cards show, and the tables of numbers that they draw."""
+"""Plots of a report's cards, and the tables of numbers that they draw."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ FIGURES = {
     "r_precision": "R-precision",
     "ndcg": "nDCG@10",
 }
-"""The figures that are drawn, and what they are called."""
+"""The figures that are drawn, and their names."""
 
 DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1, 1)), (0, (4, 1, 1, 1)))
-"""Of lines without markers, for people who see no difference between the runs' colours."""
+"""Of lines without markers, for people who cannot tell the runs' colours apart."""
 
 LATER = "later"
-"""Where a document stands that is not among those that are shown."""
+"""The place of a document that is not among those shown."""
 
 BEST_DCG = 3 + 1 / math.log2(3)
 
 
 def ranking_plots(data: Mapping[str, Any]) -> list[Plot]:
-    """What a report on rankings draws. A plot that the data has no numbers for is left out.
+    """The plots of a report on rankings, except those without numbers.
 
     Args:
         data: of a report of the kind ``ranking``; the README beside this file says what is in it.
@@ -65,8 +65,8 @@ def ranking_plots(data: Mapping[str, Any]) -> list[Plot]:
         UserError: Matplotlib is not installed.
     """
     runs, cases = _runs(data), result_table(data)
-    found = (_by_sense(runs, cases), _places(runs, cases), _senses(runs, cases))
-    return [plot for plots in (*found, _margins(runs, cases)) for plot in plots]
+    groups = (_by_sense(runs, cases), _places(runs, cases), _senses(runs, cases))
+    return [plot for plots in (*groups, _margins(runs, cases)) for plot in plots]
 
 
 def retrieval_plots(data: Mapping[str, Any]) -> list[Plot]:
@@ -86,13 +86,13 @@ def _runs(data: Mapping[str, Any]) -> list[str]:
 
 
 def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
-    """What each run made of each item: a row for each pair of them.
+    """The results: a row for each run and item.
 
     Columns: ``run`` (its place in the data), ``sentence_type`` (gold), ``predicted_type``,
     ``probability`` (of the idiomatic sense), ``right``, ``margin``, ``place``, ``candidates`` (how
     many there are, or how many documents are shown) and the figures. ``place`` is where the best
     candidate or the first relevant document stands, from 1; infinite where it is not among the
-    documents that are shown. What is not known is None or NaN.
+    documents that are shown. Unknown values are None or NaN.
     """
     rows = [
         {
@@ -138,15 +138,17 @@ def reliability(cases: pd.DataFrame) -> pd.DataFrame:
         cases: see :func:`result_table`.
 
     Returns:
-        A row for each run and bin that has cases: ``run``, ``bin`` (from 0), ``n``, ``told`` (the
-        mean probability) and ``came`` (the share of idiomatic cases).
+        A row for each run and bin that has cases: ``run``, ``bin`` (from 0), ``n``, ``predicted``
+        (the mean probability) and ``observed`` (the share of idiomatic cases).
     """
-    known = _decided(cases)
-    bins = np.minimum((known["probability"] * BINS).astype(int), BINS - 1)
-    grouped = known.assign(bin=bins, came=known["sentence_type"] == "idiomatic").groupby(
+    decided = _decided(cases)
+    bins = np.minimum((decided["probability"] * BINS).astype(int), BINS - 1)
+    grouped = decided.assign(bin=bins, observed=decided["sentence_type"] == "idiomatic").groupby(
         ["run", "bin"], as_index=False
     )
-    return grouped.agg(n=("came", "size"), told=("probability", "mean"), came=("came", "mean"))
+    return grouped.agg(
+        n=("observed", "size"), predicted=("probability", "mean"), observed=("observed", "mean")
+    )
 
 
 def _decided(cases: pd.DataFrame) -> pd.DataFrame:
@@ -158,7 +160,7 @@ def risk_curves(cases: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         The rows of :func:`risk_curve` for each run that has probabilities, with
-        ``run``; ``top1_risk`` is NaN where it is not known of all items which candidate is best.
+        ``run``; ``top1_risk`` is NaN if the best candidate of some item is unknown.
     """
     tables = [
         risk_curve(part.assign(top1=part["right"].astype(float))).assign(run=run)
@@ -175,20 +177,20 @@ def confusion(cases: pd.DataFrame) -> pd.DataFrame:
         A row for each run and true sense, a column for each predicted sense: the two, and ``none``
         where some items were not decided. Its index is (run, true sense).
     """
-    known = cases[cases["sentence_type"].notna()]
-    told = known["predicted_type"].fillna("none")
-    runs = sorted(set(known["run"]))
-    columns = [*SENSES, *(["none"] if (told == "none").any() else [])]
-    counts = pd.crosstab([known["run"], known["sentence_type"]], told)
+    labelled = cases[cases["sentence_type"].notna()]
+    predicted = labelled["predicted_type"].fillna("none")
+    runs = sorted(set(labelled["run"]))
+    columns = [*SENSES, *(["none"] if (predicted == "none").any() else [])]
+    counts = pd.crosstab([labelled["run"], labelled["sentence_type"]], predicted)
     index = pd.MultiIndex.from_product([runs, SENSES], names=["run", "sentence_type"])
     return counts.reindex(index=index, columns=columns, fill_value=0)
 
 
 def place_counts(cases: pd.DataFrame) -> pd.DataFrame:
-    """For how many items the best candidate stands where: a row a place, a column a run."""
-    known = cases[cases["place"].notna()]
-    counts = pd.crosstab(known["place"], known["run"])
-    places = [1.0 + k for k in range(max(known["candidates"], default=0))]
+    """For how many items the best candidate has each place: a row a place, a column a run."""
+    placed = cases[cases["place"].notna()]
+    counts = pd.crosstab(placed["place"], placed["run"])
+    places = [1.0 + k for k in range(max(placed["candidates"], default=0))]
     if math.inf in counts.index:
         places.append(math.inf)
     return counts.reindex(index=places, fill_value=0)
@@ -200,8 +202,8 @@ def margin_counts(cases: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
     Yields:
         The run, and a row a bin: ``from``, ``to``, ``right`` and ``wrong``.
     """
-    known = cases[cases["margin"].notna() & cases["right"].notna()]
-    for run, part in by_run(known):
+    judged = cases[cases["margin"].notna() & cases["right"].notna()]
+    for run, part in by_run(judged):
         right = part["right"].astype(bool)
         edges = np.histogram_bin_edges([0.0, float(part["margin"].max()) or 1.0], BINS)
         yield (
@@ -218,15 +220,15 @@ def margin_counts(cases: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
 
 
 def chance(cases: pd.DataFrame, metric: str) -> float | None:
-    """The mean figure of random orders; None where it is not known."""
-    known = cases[cases[metric].notna() & (cases["candidates"] > 0)] if metric in cases else cases
-    if known.empty:
+    """The mean figure of random orders; None if it is not defined."""
+    counted = cases[cases[metric].notna() & (cases["candidates"] > 0)] if metric in cases else cases
+    if counted.empty:
         return None
     if metric in ("top1", "item_accuracy"):
-        return float((1 / known["candidates"]).mean())
+        return float((1 / counted["candidates"]).mean())
     if metric == "dcg":  # each of the two best stands at each place alike
-        means = {n: (1 / np.log2(np.arange(2, n + 2))).mean() for n in set(known["candidates"])}
-        return float((3 + 1) * known["candidates"].map(means).mean())
+        means = {n: (1 / np.log2(np.arange(2, n + 2))).mean() for n in set(counted["candidates"])}
+        return float((3 + 1) * counted["candidates"].map(means).mean())
     return None
 
 
@@ -279,13 +281,13 @@ def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
         if len(runs) > 1:
             legend(figure, handles, [short(runs[run]) for run in summaries])
 
-    told = f"{name}, mean and 95 % bootstrap interval; the table Figures has the numbers."
+    words = f"{name}, mean and 95 % bootstrap interval; the table Figures has the numbers."
     if expected:
-        told += f" The dotted line is chance, {expected:.3f}."
+        words += f" The dotted line is chance, {expected:.3f}."
     by = "usage" if metric in ("r_precision", "ndcg") else "sense"
     title = f"{name} by {by}" if metric != "sense_accuracy" else "Accuracy of the sense"
     height = 0.5 + len(groups) * max(0.6, 0.16 * len(runs))
-    return draw(f"figures-{metric}", title, told, paint, height=height)
+    return draw(f"figures-{metric}", title, words, paint, height=height)
 
 
 def _places(
@@ -296,14 +298,14 @@ def _places(
         return
     names = [f"{place:.0f}" if math.isfinite(place) else LATER for place in counts.index]
     there = [int(run) for run in counts.columns]
-    told = []
+    words = []
     for run in there:
         each = (
             f"{n} {name if name == LATER else f'at {name}'}"
             for name, n in zip(names, counts[run], strict=True)
             if n
         )
-        told.append(f"{runs[run]}: {', '.join(each)}.")
+        words.append(f"{runs[run]}: {', '.join(each)}.")
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
@@ -323,7 +325,7 @@ def _places(
             legend(figure, bars, [short(runs[run]) for run in there])
 
     title = f"Where the {what} landed"
-    yield draw("places", title, " ".join(told), paint, height=2.7)
+    yield draw("places", title, " ".join(words), paint, height=2.7)
 
 
 def _count_axis(axes: Axes, what: str) -> None:
@@ -340,18 +342,18 @@ def _senses(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
 
 
 def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
-    bins, known = reliability(cases), _decided(cases)
+    bins, decided = reliability(cases), _decided(cases)
     if bins.empty:
         return
     there = sorted(set(bins["run"]))
     errors = {}
     for run in there:
-        part = known[known["run"] == run]
+        part = decided[decided["run"] == run]
         errors[run] = calibration_error(
             part["probability"], part["sentence_type"] == "idiomatic", BINS
         )
     each = ", ".join(f"{runs[run]} {error:.3f}" for run, error in errors.items())
-    told = (
+    words = (
         "How often the idiomatic sense is the true one, by the probability that it was given; "
         "on the dotted line both agree. Below: how many items have such a probability. "
         f"Expected calibration error: {each}."
@@ -367,8 +369,8 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
             marker = MARKERS[run % len(MARKERS)]
             under = max(0, min(3, len(there) - 1) - place)  # thicker, not to be hidden
             lines += above.plot(
-                part["told"],
-                part["came"],
+                part["predicted"],
+                part["observed"],
                 marker=marker,
                 color=colour,
                 linewidth=1.6 + under,
@@ -389,11 +391,11 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
             legend(figure, lines, [f"expected calibration error {errors[0]:.3f}"])
 
     title = "Reliability of the sense probability"
-    yield draw("reliability", title, told, paint, height=3.2)
+    yield draw("reliability", title, words, paint, height=3.2)
 
 
 RISKS = {"sense_risk": "sense wrong", "top1_risk": "first wrong"}
-"""What is drawn of :func:`risk_curves`, and what it is called."""
+"""The drawn columns of :func:`risk_curves`, and their names."""
 
 
 def _risk_coverage(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
@@ -402,7 +404,7 @@ def _risk_coverage(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         return
     ranked = (cases["candidates"] > 0).any() and curves["top1_risk"].notna().all()
     drawn = list(RISKS)[: 2 if ranked else 1]
-    told = [
+    words = [
         "Share of wrong items, had only those been answered of which the sense is surest; at the "
         "right all are."
     ]
@@ -415,7 +417,7 @@ def _risk_coverage(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
             f"{half['items']:.0f}, area {(widths * curve[risk]).sum():.3f}"
             for risk in drawn
         )
-        told.append(f"{runs[run]}: {'; '.join(each)}.")
+        words.append(f"{runs[run]}: {'; '.join(each)}.")
 
     def paint(figure: Figure) -> None:
         panels = figure.subplots(len(drawn), 1, sharex=True, squeeze=False)[:, 0]
@@ -442,7 +444,7 @@ def _risk_coverage(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
             legend(figure, lines, [short(runs[run]) for run in lines_of])
 
     title = "Errors by how many are answered"
-    yield draw("risk-coverage", title, " ".join(told), paint, height=1.2 + 1.2 * len(drawn))
+    yield draw("risk-coverage", title, " ".join(words), paint, height=1.2 + 1.2 * len(drawn))
 
 
 def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
@@ -450,14 +452,14 @@ def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     if counts.empty or not counts.drop(columns="none", errors="ignore").to_numpy().any():
         return
     there = list(dict.fromkeys(counts.index.get_level_values("run")))
-    told = []
+    words = []
     for run in there:
         rows = (
             f"{true} items taken as "
             + ", ".join(f"{name} {n}" for name, n in counts.loc[(run, true)].items())
             for true in SENSES
         )
-        told.append(f"{runs[run]}: {'; '.join(rows)}.")
+        words.append(f"{runs[run]}: {'; '.join(rows)}.")
     columns = 1 if "none" in counts else min(2, len(there))
     lines = math.ceil(len(there) / columns)
 
@@ -473,7 +475,7 @@ def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         figure.supylabel("true", fontsize=11, color=MUTED)
 
     height = 0.6 + lines * (1.9 if columns == 1 else 1.45)
-    yield draw("confusion", "Confusion of the senses", " ".join(told), paint, height=height)
+    yield draw("confusion", "Confusion of the senses", " ".join(words), paint, height=height)
 
 
 def _confusion_panel(axes: Axes, counts: pd.DataFrame) -> None:
@@ -482,9 +484,9 @@ def _confusion_panel(axes: Axes, counts: pd.DataFrame) -> None:
 
     for y, true in enumerate(counts.index):
         total = max(1, int(counts.loc[true].sum()))
-        for x, told in enumerate(counts.columns):
-            n = int(counts.loc[true, told])
-            colour = GOOD if true == told else BAD
+        for x, predicted in enumerate(counts.columns):
+            n = int(counts.loc[true, predicted])
+            colour = GOOD if true == predicted else BAD
             axes.add_patch(
                 Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, alpha=0.45 * n / total)
             )
@@ -501,29 +503,29 @@ def _confusion_panel(axes: Axes, counts: pd.DataFrame) -> None:
 
 
 def _margins(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
-    found = dict(margin_counts(cases))
-    if not found:
+    margins = dict(margin_counts(cases))
+    if not margins:
         return
-    known = cases[cases["right"].notna()]
-    told = [
+    judged = cases[cases["right"].notna()]
+    words = [
         "The first candidate's score less that of the second: right items upwards, wrong ones "
         "downwards."
     ]
-    for run, part in by_run(known[known["margin"].notna()]):
+    for run, part in by_run(judged[judged["margin"].notna()]):
         middles = part.groupby(part["right"].astype(bool))["margin"].median()
         each = (
             f"{'right' if k else 'wrong'} {middles[k]:.2f}" for k in (True, False) if k in middles
         )
-        told.append(f"{runs[run]}, median: {', '.join(each)}.")
+        words.append(f"{runs[run]}, median: {', '.join(each)}.")
 
-    columns = 1 if len(found) < 3 else 2
-    lines = math.ceil(len(found) / columns)
+    columns = 1 if len(margins) < 3 else 2
+    lines = math.ceil(len(margins) / columns)
 
     def paint(figure: Figure) -> None:
         panels = figure.subplots(lines, columns, squeeze=False)
-        for panel in panels.flat[len(found) :]:
+        for panel in panels.flat[len(margins) :]:
             panel.set_axis_off()
-        for panel, (run, counts) in zip(panels.flat, found.items(), strict=False):
+        for panel, (run, counts) in zip(panels.flat, margins.items(), strict=False):
             width = counts["to"] - counts["from"]
             at = (counts["from"] + counts["to"]) / 2
             right = panel.bar(at, counts["right"], width * 0.92, color=GOOD)
@@ -540,4 +542,4 @@ def _margins(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         legend(figure, [right, wrong], ["right", "wrong"])
 
     height = 2.5 if lines == 1 else 0.5 + 1.4 * lines
-    yield draw("margins", "Score margins", " ".join(told), paint, height=height)
+    yield draw("margins", "Score margins", " ".join(words), paint, height=height)

@@ -33,12 +33,12 @@ class Plot:
     Attributes:
         svg: an ``svg`` element. Its colours are the page's custom properties, so that it follows
             light and dark.
-        told: what it shows, for people who cannot see it.
+        words: what it shows, for people who cannot see it.
     """
 
     title: str
     svg: str
-    told: str
+    words: str
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ log = logging.getLogger("admire")
 
 
 def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
-    """The run with the images of its candidates, and with gold that came later.
+    """The run with the images of its candidates, and with gold that was added later.
 
-    Where nothing is found, a warning says why.
+    If nothing is found, a warning says why.
 
     Args:
-        name: what messages call the run.
+        name: of the run, for messages.
         data: the file or folder of the data; None takes what run.json names.
 
     Raises:
@@ -43,13 +43,13 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
             raise
         log.warning("%s %s", error, hint)
         return run
-    there = dict(zip(item_keys(items), items, strict=True))
-    found = [there.get(key) for key in item_keys([one.item for one in run.rankings])]
-    if not any(found):
+    by_key = dict(zip(item_keys(items), items, strict=True))
+    sources = [by_key.get(key) for key in item_keys([one.item for one in run.rankings])]
+    if not any(sources):
         log.warning("%s: none of its items is in %s. %s", name, where, hint)
     rankings = [
         replace(ranking, item=_completed(ranking.item, item)) if item else ranking
-        for ranking, item in zip(run.rankings, found, strict=True)
+        for ranking, item in zip(run.rankings, sources, strict=True)
     ]
     return replace(run, rankings=tuple(rankings))
 

@@ -45,21 +45,21 @@ def ranking_tables(runs: Sequence[Run], names: Sequence[str]) -> list[Table]:
 
 
 def score_rankings(run: Run) -> pd.DataFrame:
-    """The figures of the items whose gold is known, with their languages.
+    """The figures of the items with gold, and their languages.
 
     The index is the items' place in the run. As for :func:`score_items`, with
-    ``sense_accuracy`` wherever the senses are told and known, and ``language``.
+    ``sense_accuracy`` if the senses are predicted and labelled, and ``language``.
     """
-    known = [k for k, ranking in enumerate(run.rankings) if ranking.item.best]
-    if not known:
+    labelled = [k for k, ranking in enumerate(run.rankings) if ranking.item.best]
+    if not labelled:
         return pd.DataFrame()
-    items = [run.rankings[k].item for k in known]
+    items = [run.rankings[k].item for k in labelled]
     predictions = run.predictions()
-    scored = score_items(items, [predictions[k] for k in known], "the run")
-    told = [run.rankings[k].predicted_type for k in known]
-    if any(told) and scored["sentence_type"].notna().all():
-        scored["sense_accuracy"] = (scored["sentence_type"] == told).astype(float)
-    return scored.assign(language=[item.language for item in items]).set_index(pd.Index(known))
+    scored = score_items(items, [predictions[k] for k in labelled], "the run")
+    predicted = [run.rankings[k].predicted_type for k in labelled]
+    if any(predicted) and scored["sentence_type"].notna().all():
+        scored["sense_accuracy"] = (scored["sentence_type"] == predicted).astype(float)
+    return scored.assign(language=[item.language for item in items]).set_index(pd.Index(labelled))
 
 
 def figure_tables(
@@ -72,7 +72,7 @@ def figure_tables(
 
     Args:
         scored: for each run a row for each item, see :func:`score_items`, with
-            the column ``language``; empty where the gold is not known.
+            the column ``language``; empty without gold.
         columns: the figures; None takes those of :func:`admire.scores.evaluation.score_items`.
         unit: what is counted.
     """
@@ -101,16 +101,16 @@ def _without_unsure(
     records: Sequence[Mapping[str, Any]], scored: Sequence[pd.DataFrame], names: Sequence[str]
 ) -> Iterable[Table]:
     """The figures of the items that runs did not mark as unsure, if a run marked any."""
-    left, told = [], []
+    left, notes = [], []
     for record, items, name in zip(records, scored, names, strict=True):
         unsure = items["unsure"] if "unsure" in items else pd.Series(False, index=items.index)
         left.append(items[~unsure] if unsure.any() else pd.DataFrame())
         if unsure.any():
             below = record["settings"]["abstain_below"]
             of = f"{unsure.sum()} of {len(items)} items are unsure (below {below:g})"
-            told.append(f"{name}: {of}." if len(names) > 1 else f"{of}.")
+            notes.append(f"{name}: {of}." if len(names) > 1 else f"{of}.")
     for table in figure_tables(left, names)[:1]:
-        yield replace(table, title="Figures without unsure items", note=" ".join(told))
+        yield replace(table, title="Figures without unsure items", note=" ".join(notes))
 
 
 def _differences(
@@ -197,22 +197,22 @@ def settings_table(columns: Sequence[Mapping[str, str]], names: Sequence[str]) -
 def _settings(record: Mapping[str, Any]) -> dict[str, str]:
     source = record.get("source") or {}
     versions = record.get("versions", {})
-    found = {
+    settings = {
         "Data": file_name(source.get("path", "")),
         "Items": str(record.get("items", "")),
         "Started": str(record.get("started", "")).replace("T", " "),
     }
     if "fused" in record:
-        found["Fused"] = ", ".join(
+        settings["Fused"] = ", ".join(
             f"{file_name(one['run'])} × {one['weight']:g}" for one in record["fused"]
         )
-        found["Method"] = record["fusion"]
+        settings["Method"] = record["fusion"]
     else:
-        found |= _of_ranking(record)
-    found["Versions"] = ", ".join(
+        settings |= _of_ranking(record)
+    settings["Versions"] = ", ".join(
         f"{package} {version}" for package, version in versions.items() if version
     )
-    return found
+    return settings
 
 
 def _of_ranking(record: Mapping[str, Any]) -> dict[str, str]:

@@ -20,25 +20,25 @@ from admire.tasks.retrieval.passages import Passage
 from admire.tasks.retrieval.run_folder import Answered, RetrievalRun, read_retrieval
 
 Pieces = list[tuple[str, bool]]
-"""A text in pieces, and of each whether it is marked."""
+"""A text in pieces, each with whether it is marked."""
 
 
 def retrieval_report(folders: Sequence[Path]) -> Report:
     """A report on runs of ``admire retrieve``.
 
-    Queries of several runs are the same where id and idiom are.
+    Queries of several runs are matched by id and idiom.
 
     Raises:
         UserError: a folder is not such a run or is damaged, or Matplotlib is not installed.
     """
     names, runs = run_names(folders), [read_retrieval(folder) for folder in folders]
-    found: list[dict[Hashable, Answered]] = [
+    by_run: list[dict[Hashable, Answered]] = [
         {(query.query.id, query.query.idiom.casefold()): query for query in run.queries}
         for run in runs
     ]
     cards = []
-    for number, key in enumerate(dict.fromkeys(key for one in found for key in one), start=1):
-        answered = [one.get(key) for one in found]
+    for number, key in enumerate(dict.fromkeys(key for one in by_run for key in one), start=1):
+        answered = [one.get(key) for one in by_run]
         cards.append(_query_card(number, answered, [run.record for run in runs]))
     data = {
         "kind": "retrieval",
@@ -142,18 +142,18 @@ def _retrieval_settings(run: RetrievalRun) -> dict[str, str]:
 def senses_report(paths: Sequence[Path]) -> Report:
     """A report on tables of ``admire sense`` or of ``admire detect --table``.
 
-    Items of several tables are the same where compound and sentence are.
+    Items of several tables are matched by compound and sentence.
 
     Raises:
         UserError: a file is not such a table, or Matplotlib is not installed.
     """
     names, tables = run_names(paths), [read_senses(path) for path in paths]
     items: dict[Hashable, Item] = {}
-    found: list[dict[Hashable, Sense]] = []
-    for told, senses in tables:
-        keys = item_keys(told)
-        found.append(dict(zip(keys, senses, strict=True)))
-        for key, item in zip(keys, told, strict=True):
+    by_file: list[dict[Hashable, Sense]] = []
+    for uses, senses in tables:
+        keys = item_keys(uses)
+        by_file.append(dict(zip(keys, senses, strict=True)))
+        for key, item in zip(keys, uses, strict=True):
             if key not in items or items[key].sentence_type is None:
                 items[key] = item
     data = {
@@ -161,17 +161,17 @@ def senses_report(paths: Sequence[Path]) -> Report:
         "runs": [{"name": name} for name in names],
         "metrics": ["accuracy"] if any(one.sentence_type for one in items.values()) else [],
         "items": [
-            _sense_card(number, item, [one.get(key) for one in found])
+            _sense_card(number, item, [one.get(key) for one in by_file])
             for number, (key, item) in enumerate(items.items(), start=1)
         ],
     }
     settings = [
         {
-            "Items": f"{len(told):,}",
-            "With a sense given": f"{sum(item.sentence_type is not None for item in told):,}",
-            "Languages": ", ".join(sorted({item.language for item in told})),
+            "Items": f"{len(uses):,}",
+            "With a sense given": f"{sum(item.sentence_type is not None for item in uses):,}",
+            "Languages": ", ".join(sorted({item.language for item in uses})),
         }
-        for told, _ in tables
+        for uses, _ in tables
     ]
     scored = [
         pd.DataFrame(
@@ -182,10 +182,10 @@ def senses_report(paths: Sequence[Path]) -> Report:
                 "language": item.language,
                 "accuracy": float(sense.label == item.sentence_type),
             }
-            for item, sense in zip(told, senses, strict=True)
+            for item, sense in zip(uses, senses, strict=True)
             if item.sentence_type
         )
-        for told, senses in tables
+        for uses, senses in tables
     ]
     head = [*figure_tables(scored, names, ("accuracy",)), settings_table(settings, names)]
     return Report(" · ".join(names), "senses", tuple(head), tuple(senses_plots(data)), data)

@@ -57,11 +57,11 @@ def make_thumbnails(files: Iterable[Path]) -> Thumbnails:
         made = list(show_progress(pool.map(_thumbnail, files), "Scaling pictures", len(files)))
     shown: dict[Path, Shown] = {}
     ids: dict[str, str] = {}
-    for file, found in zip(files, made, strict=True):
-        if isinstance(found, UserError):
-            log.warning("%s The report shows its caption alone.", found)
+    for file, result in zip(files, made, strict=True):
+        if isinstance(result, UserError):
+            log.warning("%s The report shows its caption alone.", result)
             continue
-        content, (width, height) = found
+        content, (width, height) = result
         uri = f"data:image/webp;base64,{base64.b64encode(content).decode()}"
         number = ids.setdefault(uri, f"p{len(ids) + 1}")
         shown[file] = Shown(f"#{number}", width, height)

@@ -63,13 +63,13 @@ def write_report(
         return write_page(_WITHOUT_PICTURES[kind](paths), out)
     read = [read_run(path) for path in paths]
     where = Path(data) if data else None
-    found = [with_pictures(run, str(path), where) for run, path in zip(read, paths, strict=True)]
-    report = ranking_report(found, run_names(paths), out, folders=paths, images=images)
+    complete = [with_pictures(run, str(path), where) for run, path in zip(read, paths, strict=True)]
+    report = ranking_report(complete, run_names(paths), out, folders=paths, images=images)
     return write_page(report, out)
 
 
 def check_report(out: Path) -> None:
-    """Check early that a report can be made: before anything is asked, say.
+    """Check early, before any chat model is asked, that a report can be made.
 
     Raises:
         UserError: a package is missing, or the place is a folder.

@@ -1,4 +1,4 @@
-"""What a visitor takes home: an image set, or a run folder, as a zip file."""
+"""Downloads: an image set or a run folder as a zip file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUFFIXES = {
     "image/webp": (".webp",),
     "image/gif": (".gif",),
 }
-"""What files of these types may end in; the first is added to others."""
+"""File suffixes of each type; the first is added to names without one."""
 
 
 def write_set(ranked: Iterable[Ranked], out: Path) -> None:

@@ -76,9 +76,9 @@ def read_row(row: Mapping[str, Any], folder: Path, name: str) -> Item:
     try:
         (item,) = read_items(manifest, "en")
     except UserError as error:
-        told = str(error).removeprefix(f"{manifest}, row 1")
-        told = told.removeprefix(f" ('{row.get('compound')}')").lstrip(":, ")
-        raise UserError(told, *error.settings) from None
+        message = str(error).removeprefix(f"{manifest}, row 1")
+        message = message.removeprefix(f" ('{row.get('compound')}')").lstrip(":, ")
+        raise UserError(message, *error.settings) from None
     finally:
         manifest.unlink()
     if len(item.candidates) < 2:
