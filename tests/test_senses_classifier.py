@@ -175,7 +175,7 @@ def test_the_folder_says_how_it_was_made(made, base, setting):
     folder, figures = made[setting]
     record = json.loads((folder / "admire.json").read_text())
     opened = open_detector(folder)
-    assert record == opened.record
+    assert record == opened.card
     assert opened.identity == folder_digest(folder)
     assert (opened.setting, bool(opened.columns)) == (setting, setting == "zero_shot")
     assert record == {

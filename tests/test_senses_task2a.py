@@ -130,7 +130,7 @@ def test_scores_are_of_each_language_and_of_all():
         for language, sense in (("pt", "literal"), ("en", "idiomatic"), ("pt", "idiomatic"))
     ]
     senses = [Sense("literal", 0.1), Sense("idiomatic", 0.9), Sense("literal", 0.2)]
-    found = {score.language: score for score in score_senses(items, senses)}
+    found = {score.language: score for score in score_senses(items, senses).itertuples()}
     assert list(found) == ["en", "pt", "all"]
     assert (found["en"].n, found["en"].macro_f1, found["en"].accuracy) == (1, 1, 1)
     # pt: literal has precision 1/2 and recall 1, idiomatic nothing.
@@ -160,7 +160,7 @@ def test_a_file_is_decided_and_scored_with_its_gold_labels(tmp_path):
 
     scores = detect_uses(data, detector, gold=gold)
 
-    assert [(score.language, score.n, score.accuracy) for score in scores] == [
+    assert [(score.language, score.n, score.accuracy) for score in scores.itertuples()] == [
         ("en", 1, 1.0),
         ("pt-br", 1, 0.0),
         ("all", 2, 0.5),
@@ -178,7 +178,7 @@ def test_a_submission_has_the_setting_that_is_given_or_else_the_detectors(tmp_pa
         (one_shot, "zero_shot", "zero_shot"),
     ):
         out = tmp_path / "mine.csv"
-        assert detect_uses(data, detector, out=out, setting=setting) == []
+        assert detect_uses(data, detector, out=out, setting=setting) is None
         assert out.read_text().splitlines()[1:] == [f"5,EN,{written},0", f"8,PT-BR,{written},0"]
 
 

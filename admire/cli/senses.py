@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import logging
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -121,11 +121,15 @@ def detect(
     scores = detect_uses(
         data, open_detector(detector), gold=gold, out=out, setting=setting, table=table
     )
-    if json and scores:
-        print(jsonlib.dumps([asdict(score) for score in scores], indent=2))
-    elif scores:
-        rows = [(s.language, s.n, f"{s.macro_f1:.4f}", f"{s.accuracy:.4f}") for s in scores]
-        print_rows(("Language", "n", "Macro F1", "Accuracy"), rows, str(data))
+    if scores is None:
+        return
+    if json:
+        print(scores.to_json(orient="records", indent=2, double_precision=15))
+        return
+    rows = [
+        (s.language, s.n, f"{s.macro_f1:.4f}", f"{s.accuracy:.4f}") for s in scores.itertuples()
+    ]
+    print_rows(("Language", "n", "Macro F1", "Accuracy"), rows, str(data))
 
 
 def train_detector(

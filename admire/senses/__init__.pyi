@@ -22,7 +22,7 @@ from .sense import (
     sense_table,
     write_senses,
 )
-from .task2a import Score, detect_uses, score_senses, write_predictions
+from .task2a import detect_uses, score_senses, write_predictions
 from .uses import (
     Setting,
     Use,
@@ -41,7 +41,6 @@ __all__ = [
     "Detector",
     "DetectorTraining",
     "LightDetector",
-    "Score",
     "Sense",
     "Setting",
     "Use",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -59,6 +59,7 @@ class FirstStates(Module):
         self.save_config(output_path)
 
 
+@dataclass(frozen=True)
 class Classifier:
     """An encoder with a linear layer to two logits, which decides whether a use is idiomatic.
 
@@ -67,26 +68,14 @@ class Classifier:
         setting: ``zero_shot`` reads a sentence with the ones before and after it, and takes the
             first token's states in all hidden layers; ``one_shot`` reads the sentence and the MWE,
             and takes those in the last layer.
-        record: how it was made.
+        card: how it was made.
         identity: the digest of its folder.
     """
 
-    def __init__(
-        self,
-        model: SentenceTransformer,
-        setting: Setting,
-        record: Mapping[str, Any],
-        identity: str = "",
-    ):
-        self.model = model
-        self.setting = setting
-        self.record = record
-        self.identity = identity
-
-    @property
-    def card(self) -> Mapping[str, Any]:
-        """Its record, by the name that a light detector and a head have for it."""
-        return self.record
+    model: SentenceTransformer
+    setting: Setting
+    card: Mapping[str, Any]
+    identity: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:

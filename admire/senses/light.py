@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
 
 from admire.base.errors import UserError, needs_extra
 from admire.base.files import read_text
@@ -48,7 +49,7 @@ class LightDetector:
         biases: shape (heads,), added to the log-odds.
         neutral: whether neutral contexts are subtracted, see :class:`DetectorTraining`.
         card: how it was made; ``saw`` has the digests of the compounds and sentences that it was
-            trained on, in detectors of older versions not.
+            trained on.
         identity: SHA-256 of its file; of a new detector, of the file that :meth:`save` writes.
     """
 
@@ -217,6 +218,19 @@ def find_compound(sentence: str, compound: str) -> tuple[int, int]:
     return found.span() if found else (0, len(sentence))
 
 
+class _File(BaseModel):
+    """A detector's file."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    encoder: str
+    identity: str
+    weights: list[list[float]] = Field(min_length=1)
+    biases: list[float]
+    neutral: bool
+    card: dict[str, Any]
+
+
 def open_light_detector(path: Path) -> LightDetector:
     """Open a detector that :meth:`LightDetector.save` wrote.
 
@@ -225,31 +239,24 @@ def open_light_detector(path: Path) -> LightDetector:
     """
     text = read_text(path)
     try:
-        content = json.loads(text)
-        weights = np.array(content["weights"], dtype=float)
-        biases = np.array(content["biases"], dtype=float)
-        if weights.ndim != 2 or biases.shape != weights.shape[:1] or not len(weights):
-            raise ValueError("the shapes do not fit")
-        if not (np.isfinite(weights).all() and np.isfinite(biases).all()):
-            raise ValueError("a weight is not finite")
-        if {str} != {type(content["encoder"]), type(content["identity"])}:
-            raise ValueError("the encoder is no name")
-        if type(content["neutral"]) is not bool:
-            raise ValueError("it does not say how it was made")
-        check_saw(content["card"])
-        return LightDetector(
-            content["encoder"],
-            content["identity"],
-            weights,
-            biases,
-            content["neutral"],
-            content["card"],
-            identity=_sha256(text.encode()),
-        )
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        file = _File.model_validate_json(text)
+        check_saw(file.card)
+        weights, biases = np.array(file.weights), np.array(file.biases)
+        if biases.shape != weights.shape[:1]:
+            raise ValueError("each head needs a bias")
+    except ValueError as error:
         raise UserError(
-            f"{path}: is not a detector that admire wrote ({error!r}).", "detector"
+            f"{path}: is not a detector that admire wrote ({error}).", "detector"
         ) from None
+    return LightDetector(
+        file.encoder,
+        file.identity,
+        weights,
+        biases,
+        file.neutral,
+        file.card,
+        identity=_sha256(text.encode()),
+    )
 
 
 # ------------------------------------------------------------------------------------- training

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from admire.base.errors import UserError
 from admire.base.storage import write_whole
@@ -30,7 +31,7 @@ def detect_uses(
     out: Path | None = None,
     setting: Setting | None = None,
     table: Path | None = None,
-) -> list[Score]:
+) -> pd.DataFrame | None:
     """Decide every row of a Task 2A file, and score the decisions where the senses are known.
 
     Args:
@@ -40,7 +41,8 @@ def detect_uses(
         table: a TSV to write, see :func:`admire.senses.write_senses`.
 
     Returns:
-        The scores of each language and of all rows; none if the senses are not known.
+        The scores of each language and of all rows, see :func:`score_senses`; None if the senses
+        are not known.
 
     Raises:
         UserError: a file cannot be read or written, or there is neither a label to compare with
@@ -63,7 +65,7 @@ def detect_uses(
         write_senses(table, items, senses)
         log.info("Wrote %s", table)
     if not labelled:
-        return []
+        return None
     scores = score_senses(items, senses)
     known = known_senses(sense_table(items, senses))
     warn_of_use(items, detector, known, ["accuracy"], str(data))
@@ -86,34 +88,20 @@ def write_predictions(
             writer.writerow((use.id, use.item.language.upper(), setting, label))
 
 
-@dataclass(frozen=True)
-class Score:
-    """How well the uses of a language, or of ``all`` languages, were decided.
-
-    Attributes:
-        n: how many uses there are.
-        macro_f1, accuracy: from 0 to 1.
-    """
-
-    language: str
-    n: int
-    macro_f1: float
-    accuracy: float
-
-
-def score_senses(items: Sequence[Item], senses: Sequence[Sense]) -> list[Score]:
+def score_senses(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
     """Task 2A's macro F1 and the accuracy for each language in alphabetical order, then for all.
+
+    Returns:
+        A row each: ``language, n, macro_f1, accuracy``, figures from 0 to 1.
 
     Raises:
         UserError: scikit-learn is missing.
     """
-    languages = sorted({item.language for item in items})
-    pairs = list(zip(items, senses, strict=True))
-    found = []
-    for language in (*languages, "all"):
-        chosen = [(i, s) for i, s in pairs if language in (i.language, "all")]
-        gold = [item.sentence_type for item, _ in chosen]
-        told = [sense.label for _, sense in chosen]
-        right = sum(one == other for one, other in zip(gold, told, strict=True))
-        found.append(Score(language, len(chosen), macro_f1(gold, told), right / len(chosen)))
-    return found
+    table = sense_table(items, senses)
+    parts = [*table.groupby("language"), ("all", table)]
+    rows = []
+    for language, part in parts:
+        gold, predicted = part["sentence_type"], part["predicted_type"]
+        figures = macro_f1(list(gold), list(predicted)), float((gold == predicted).mean())
+        rows.append((language, len(part), *figures))
+    return pd.DataFrame(rows, columns=["language", "n", "macro_f1", "accuracy"])

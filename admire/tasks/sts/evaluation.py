@@ -24,11 +24,6 @@ from admire.tasks.sts.pairs import Pair
 Similarities = Mapping[tuple[str, str], float]
 """Similarities by a model, for each two sentences."""
 
-SUBSETS: tuple[tuple[str, Callable[[Pair], bool]], ...] = (
-    ("all", lambda pair: True),
-    ("idiom", lambda pair: pair.mwe is not None),
-    ("sts", lambda pair: pair.mwe is None),
-)
 ATTEMPTS = 3
 """How often a chat model is asked at most, until its reply holds a number from 0 to 1."""
 
@@ -105,20 +100,27 @@ def correlate(pairs: Sequence[Pair], similarities: Similarities) -> pd.DataFrame
         idiom, sts); if there are several languages, also for all of them together (``"all"``). The
         correlation is NaN if all predictions or all golds are equal.
     """
-    scored = [
-        (pair, similarities[pair.first, pair.second], gold)
-        for pair in pairs
-        if (pair.first, pair.second) in similarities
-        and (gold := _gold(pair, similarities)) is not None
-    ]
-    languages = sorted({pair.language for pair, _, _ in scored})
+    table = pd.DataFrame(
+        [
+            (pair.language, pair.mwe is not None, similarities[pair.first, pair.second], gold)
+            for pair in pairs
+            if (pair.first, pair.second) in similarities
+            and (gold := _gold(pair, similarities)) is not None
+        ],
+        columns=["language", "idiom", "predicted", "gold"],
+    )
+    languages = sorted(set(table["language"]))
+    parts = [(name, table[table["language"] == name]) for name in languages]
+    if len(languages) > 1:
+        parts.append(("all", table))
     rows = []
-    for language in [*languages, *(["all"] if len(languages) > 1 else [])]:
-        spoken = [one for one in scored if language in (one[0].language, "all")]
-        for name, belongs in SUBSETS:
-            chosen = [(predicted, gold) for pair, predicted, gold in spoken if belongs(pair)]
-            if chosen:
-                rows.append((language, name, len(chosen), spearman(*zip(*chosen, strict=True))))
+    for language, part in parts:
+        idioms = part["idiom"]
+        for subset, some in (("all", part), ("idiom", part[idioms]), ("sts", part[~idioms])):
+            if len(some):
+                rows.append(
+                    (language, subset, len(some), spearman(some["predicted"], some["gold"]))
+                )
     return pd.DataFrame(rows, columns=["language", "subset", "n", "spearman"])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -239,27 +239,17 @@ def as_pairs(groups: Sequence[Group]) -> list[Pair]:
     A sentence and a correct paraphrase have the similarity 1. A sentence and an incorrect one
     should be as similar as the correct and the incorrect paraphrase.
     """
-    found = []
+    pairs: list[Pair] = []
     for number, group in enumerate(groups):
-        for correct in group.correct:
-            found.append(
-                Pair(f"{number}", group.language, group.sentence, correct, 1.0, None, group.mwe)
-            )
+        known = Pair(f"{number}", group.language, group.sentence, "", mwe=group.mwe)
+        pairs += [replace(known, second=correct, similarity=1.0) for correct in group.correct]
         for incorrect in group.incorrect:
-            reference = (group.correct[0], incorrect) if group.correct else None
-            known = None if reference else 0.0
-            found.append(
-                Pair(
-                    f"{number}",
-                    group.language,
-                    group.sentence,
-                    incorrect,
-                    known,
-                    reference,
-                    group.mwe,
-                )
-            )
-    return found
+            if group.correct:
+                told = replace(known, reference=(group.correct[0], incorrect))
+            else:
+                told = replace(known, similarity=0.0)
+            pairs.append(replace(told, second=incorrect))
+    return pairs
 
 
 def hold_out_pairs(
