@@ -120,7 +120,7 @@ def changed(settings: Settings, changes: dict[str, Any]) -> Settings:
     return replace(settings, **(changes | {"scoring": scoring}))
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", ["embedded", "best"])
 def test_an_option_changes_its_own_setting_of_the_profile_and_no_other(settings_of, profile: str):
     for options, changes in OPTIONS.items():
         found = settings_of("--profile", profile, *shlex.split(options))
@@ -134,17 +134,6 @@ def test_every_option_of_rank_is_among_those_tried():
     asking = {"--dry-run", "--parallel", "--budget"}  # in test_run_served.py
     elsewhere = {"--report", "--workers", "--ray-address"}  # test_report_write.py, test_workers.py
     assert known - tried == {"--out", "--profile", "--lang"} | asking | elsewhere
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_a_profile_alone_is_taken_as_it_is(settings_of, profile: str):
-    assert settings_of("--profile", profile) == PROFILES[profile]
-
-
-def test_without_a_profile_the_settings_are_the_librarys_own(settings_of):
-    assert settings_of() == Settings()
-    assert settings_of("--lang", "pt") == Settings()  # the items' alone
-    assert settings_of("--votes", "3") == Settings(votes=3)
 
 
 # ------------------------------------------------------------------------- whole runs by profile
@@ -250,20 +239,6 @@ def prompt(request: dict[str, Any]) -> str:
     return request["messages"][0]["content"]
 
 
-def test_the_papers_profile_with_an_encoder_that_is_blind_is_refused(
-    capsys, monkeypatch, tmp_path, opened, pictured
-):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-test")
-    out = tmp_path / "run"
-    arguments = ("rank", pictured, "--out", out, "--profile", "paper", "--encoder", "e5")
-    code, _, err = run(capsys, *arguments)
-    assert code == 2
-    assert err.count("\n") == 1
-    assert "'words' reads no images. Use the track 'caption'" in err
-    assert err.endswith("(--track, --encoder)\n")
-    assert not out.exists()
-
-
 def test_the_best_profile_reads_images_and_captions_apart(
     capsys, tmp_path, httpserver, opened, pictured
 ):
@@ -286,39 +261,6 @@ def test_the_best_profile_reads_images_and_captions_apart(
     assert record["settings"]["caption_encoder"] == best.caption_encoder
     assert record["settings"]["precision"] == "bfloat16"
     assert record["settings"]["track"] == "image+caption"
-
-
-def test_the_best_profile_with_another_encoder_reads_captions_with_it_too(
-    capsys, tmp_path, httpserver, opened, pictured
-):
-    chat_server(httpserver, answer)
-    arguments = ["rank", pictured, "--out", tmp_path / "run", "--profile", "best"]
-    arguments += ["--ranker", "embeddings", "--encoder", "openclip:a/b"]
-    arguments += ["--llm-url", httpserver.url_for("/v1")]
-    code, _, err = run(capsys, *arguments)
-    assert code == 0, err
-    assert [name for name, _, _ in opened] == ["openclip:a/b"]
-
-
-def test_plain_sums_of_two_encoders_are_refused_with_one_message(
-    capsys, tmp_path, httpserver, opened, pictured
-):
-    prompts = chat_server(httpserver, answer)
-    out = tmp_path / "run"
-    arguments = ["rank", pictured, "--out", out, "--profile", "best", "--no-standardise"]
-    arguments += ["--ranker", "embeddings", "--llm-url", httpserver.url_for("/v1")]
-    code, stdout, err = run(capsys, *arguments)
-    assert (code, stdout) == (2, "")
-    assert err.startswith("admire: Images and captions have encoders of their own")
-    assert err.endswith("Standardise them, or use one encoder. (--standardise)\n")
-    assert err.count("\n") == 1
-    assert prompts == []  # nothing was paid for
-    assert not out.exists()
-
-    code, _, err = run(capsys, *arguments, "--encoder", "openclip:a/b")
-    assert code == 0, err
-    code, _, err = run(capsys, *arguments, "--track", "image")
-    assert code == 0, err
 
 
 def test_the_embedded_profiles_encoder_needs_no_torch(
@@ -536,28 +478,6 @@ def test_unsure_items_are_marked_and_stay_in_the_submission(
     assert all(one.sentence_type for one in read_submission(out_folder / "submission_en.tsv"))
 
 
-def test_the_language_names_the_submission(capsys, tmp_path, write_table, httpserver, model):
-    chat_server(httpserver, literal)
-    data = write_table(admire_row(), name="subtask_a_xp.tsv")
-    for extra, name in [((), "submission_xp.tsv"), (("--lang", "pt-br"), "submission_pt-br.tsv")]:
-        run(capsys, "rank", data, "--out", tmp_path / "run", *model, *extra)
-        assert (tmp_path / "run" / name).is_file()
-
-
-def test_a_second_run_asks_and_encodes_nothing(capsys, tmp_path, write_table, httpserver, model):
-    prompts = chat_server(httpserver, literal)
-    data = write_table(admire_row())
-    run(capsys, "rank", data, "--out", tmp_path / "one", *model)
-    asked = len(prompts)
-    assert asked == 7  # five votes, and what each sense means
-    code, _, err = run(capsys, "rank", data, "--out", tmp_path / "two", *model)
-    assert code == 0
-    assert len(prompts) == asked
-    assert "Encoding" not in err
-    first, second = (tmp_path / name / "scores.csv" for name in ("one", "two"))
-    assert first.read_bytes() == second.read_bytes()
-
-
 def test_two_submissions_show_their_paired_difference(capsys, tmp_path, write_table):
     gold = write_table(admire_row(), admire_row("cold feet"))
     good = write_table(admire_row(), admire_row("cold feet"), name="good.tsv")
@@ -571,20 +491,6 @@ def test_two_submissions_show_their_paired_difference(capsys, tmp_path, write_ta
     assert "second minus first" in out
     code, _, err = run(capsys, "score", bad, good, bad, "--gold", gold)
     assert (code, err) == (2, "admire: Give one submission, or two to compare.\n")
-
-
-def test_an_image_set_of_ones_own_needs_no_admire_file(capsys, tmp_path, httpserver, model):
-    chat_server(httpserver, literal)
-    folder = tmp_path / "my_set"
-    folder.mkdir()
-    rows = [{"image": "owl.png", "caption": "an owl on a branch"}, {"caption": "a woman at a desk"}]
-    item = {"compound": "night owl", "sentence": "A night owl hooted.", "candidates": rows}
-    (folder / "manifest.jsonl").write_text(json.dumps(item))
-    (folder / "owl.png").write_bytes(b"any")
-    code, _, _ = run(capsys, "rank", folder, "--out", tmp_path / "run", *model)
-    assert code == 0
-    prediction = read_submission(tmp_path / "run" / "submission_en.tsv")[0]
-    assert prediction.order == ("owl.png", "candidate2")
 
 
 def test_keys_and_passwords_stay_out_of_everything_that_is_written(
@@ -634,13 +540,6 @@ def test_an_unwritable_place_is_named(capsys, tmp_path, write_table, httpserver,
     assert code == 2
     assert f"admire: {tmp_path / 'file' / 'run'}" in err
     assert "Traceback" not in err
-
-
-def test_a_missing_key_says_what_to_do(capsys, tmp_path, write_table):
-    data = write_table(admire_row())
-    code, _, err = run(capsys, "rank", data, "--out", tmp_path / "run", "--llm", "openai:gpt-4o")
-    assert code == 2
-    assert "set OPENAI_API_KEY" in err
 
 
 def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver, model):

@@ -27,8 +27,7 @@ from admire import (
     write_run,
 )
 from admire.base.choices import Fusion
-from admire.models.llm import open_llm
-from admire.rankers.scorer import comparable, fuse_scores, rank_names
+from admire.rankers.scorer import fuse_scores, rank_names
 from admire.runs.fusion import fuse
 from admire.runs.past_runs import read_run
 from admire.scores.evaluation import score_items
@@ -54,20 +53,6 @@ A, B = np.array([0.9, 0.5, 0.1]), np.array([2.0, 4.0, 3.0])
 )
 def test_fused_scores_are_those_worked_out_by_hand(method, weights, expected):
     assert fuse_scores([A, B], weights, method) == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("method", "expected"),
-    [
-        ("borda", [2.5, 0.5, 2.5, 0.5]),
-        ("rrf", [1 / 61.5, 1 / 63.5, 1 / 61.5, 1 / 63.5]),
-        ("scores", [1, -1, 1, -1]),
-    ],
-)
-def test_equal_candidates_share_their_ranks(method, expected):
-    tied = np.array([0.3 + 1e-12, 0.1, 0.3, 0.1])
-    assert comparable(tied, method) == pytest.approx(expected)
-    assert len(set(comparable(np.full(4, 0.7), method))) == 1
 
 
 # -------------------------------------------------------------------------------------- properties
@@ -200,16 +185,6 @@ def test_the_sense_is_that_of_most_runs_by_weight_and_the_first_ones_in_a_tie(ru
     assert (sense.sense.idiomatic, sense.sense.literal) == (1, 2)
 
 
-def test_a_fused_run_gives_its_sense_and_meanings_to_another_run(runs, tmp_path):
-    write_run(fuse(runs), tmp_path / "fused")
-    llm = open_llm(f"run:{tmp_path / 'fused'}")
-    run = rank(ITEMS, Settings(), llms=[llm], encoder=WordEncoder())
-    (reading,) = run.rankings[0].interpretations
-    assert reading.sense.label == "idiomatic"
-    assert reading.idiomatic.definitions == ("A person who is awake late.",)
-    assert reading.literal.definitions == ("bird with wings",)
-
-
 def test_candidates_may_stand_in_another_order_and_one_run_may_lack_the_gold(tmp_path):
     turned = replace(OWL, candidates=OWL.candidates[::-1])
     blind = replace(OWL, expected_order=None, sentence_type=None)
@@ -266,10 +241,3 @@ def test_weights_that_mean_nothing_are_refused(runs, weights, message):
     with pytest.raises(UserError, match=message) as caught:
         fuse(runs, weights=weights)
     assert caught.value.settings == ("weight",)
-
-
-def test_one_run_or_an_unknown_method_cannot_be_fused(runs):
-    with pytest.raises(UserError, match="Give two run folders or more"):
-        fuse(runs[:1])
-    with pytest.raises(UserError, match=r"method cannot be 'bords'\. Did you mean 'borda'\?"):
-        fuse(runs, method="bords")  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from admire import (
     write_run,
 )
 from admire.models.encoders import Role, TextEncoder, Vectors
-from admire.models.encoders.cached import CachedEncoder, CachedTowers
+from admire.models.encoders.cached import CachedTowers
 from admire.runs.run import Ranking
 from admire.senses import Sense
 from admire.senses.interpretation import Interpretation
@@ -114,13 +114,6 @@ def test_a_literal_sense_asks_for_no_gloss_with_a_hard_gate_and_for_one_with_a_s
             encoder=WordEncoder(),
         )
         assert len(chat.prompts) == asked
-
-
-def test_votes_are_asked_for_as_often_as_set():
-    chat = says("Literal")
-    settings = Settings(sense="vote", meanings="gloss", votes=3, scoring=Scoring.paper())
-    run = rank([OWL], settings, llms=[chat], encoder=WordEncoder())
-    assert run.rankings[0].interpretations[0].sense.literal == 3
 
 
 def test_the_ensemble_averages_the_models_scores():
@@ -439,22 +432,6 @@ def test_only_the_encoders_that_are_needed_are_opened(opened, track, ranked, nee
     assert (kept["device"], kept["precision"]) == ("cuda", "bfloat16")
 
 
-@pytest.mark.parametrize(
-    ("objects", "needed"),
-    [
-        ({"encoder": eyes()}, ["reader"]),
-        ({"caption_encoder": reader()}, ["eyes"]),
-        ({"encoder": eyes(), "caption_encoder": reader()}, []),
-    ],
-)
-def test_an_object_goes_before_a_name(opened, objects, needed):
-    settings = Settings(query="compound", encoder="eyes", caption_encoder="reader")
-    run = rank([PAIRS], settings, **objects)
-    assert [name for name, _, _ in opened] == needed
-    assert run.record["models"]["encoders"]["image"]["identity"] == "eyes:1"
-    assert run.record["models"]["encoders"]["caption"]["identity"] == "reader:1"
-
-
 @pytest.mark.parametrize("caption_encoder", [None, reader()])
 def test_an_encoder_without_images_is_warned_of_once(caplog, caption_encoder):
     ranked = [PAIRS, item("aA", "bB", compound="late person")]
@@ -464,13 +441,6 @@ def test_an_encoder_without_images_is_warned_of_once(caplog, caption_encoder):
     assert found.keys() == {"caption"}
     assert found["caption"]["name"] == ("reader" if caption_encoder else "words")
     assert "image_compound" not in run.rankings[0].parts[0]
-
-
-def test_a_caption_encoder_does_not_make_a_blind_one_see():
-    for track in ("image", "image+caption"):
-        settings = Settings(query="compound", track=track)
-        with pytest.raises(UserError, match=r"'words' reads no images\. Use the track"):
-            rank([PAIRS], settings, encoder=WordEncoder(), caption_encoder=reader())
 
 
 def test_candidates_may_lack_an_image_or_a_caption(tmp_path):
@@ -527,23 +497,6 @@ def test_where_some_captions_are_missing_pictures_count_half(embedded, caplog):
     # A weight of the user's own is halved, not replaced.
     heavy = Settings(query="compound", scoring=Scoring.paper(image_weight=4, standardise=True))
     assert rank([mixed], heavy).rankings[0].scores[0] == pytest.approx(2 * sqrt(1.5), abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("ranked", "settings", "objects"),
-    [
-        (PAIRS, BASELINE, {}),
-        (item("-A", "-B"), BASELINE, {}),
-        (item("a-", "bB", "cA"), Settings(query="compound", track="caption"), {}),
-        (item("a-", "bB", "cA"), Settings(query="compound", caption_encoder="reader"), {}),
-        (item("a-", "bB", "cA"), BASELINE, {"encoder": one_space()}),
-    ],
-)
-def test_nobody_looks_where_captions_are_whole_or_something_was_chosen(
-    embedded, ranked, settings, objects
-):
-    rank([ranked], settings, **objects)
-    assert "sight" not in embedded
 
 
 @pytest.mark.parametrize("track", ["image", "caption"])
@@ -608,33 +561,6 @@ def test_one_cached_encoder_is_given_each_text_and_image_once(tmp_path):
     assert sorted(towers.read) == sorted(QUERIES + CAPTIONS + IMAGES)
 
 
-def test_one_encoder_of_ones_own_is_given_each_text_and_image_once(tmp_path):
-    see = Seer("both", one_space().vectors)
-    llms = [says("Idiomatic", "late person"), says("Literal", "late person")]
-    rank(pictures(tmp_path), Settings(sense="vote", meanings="gloss"), llms=llms, encoder=see)
-    assert sorted(see.read) == sorted(QUERIES + CAPTIONS + IMAGES)
-
-
-def test_a_missing_key_is_told_before_an_encoder_is_opened(opened):
-    with pytest.raises(UserError, match="set OPENAI_API_KEY"):
-        rank([PAIRS], Settings(llms=("openai:gpt-4o",), encoder="eyes"))
-    assert opened == []
-
-
-def test_a_caption_encoder_shares_no_vectors_with_the_image_encoder(tmp_path):
-    towers, read = SeerTowers("towers", one_space().vectors), reader()
-    run = rank(
-        pictures(tmp_path),
-        BASELINE,
-        encoder=CachedTowers(towers),
-        caption_encoder=CachedEncoder(read),
-    )
-    assert ("query", "night owl") in towers.read
-    assert ("query", "night owl") in read.read
-    captions = [part["caption_compound"] for part in run.rankings[0].parts]
-    assert captions == pytest.approx([0, 0.6, 0.6], abs=1e-6)
-
-
 def test_the_predicted_type_is_the_models_label_and_of_several_that_differ_the_votes():
     def predicted(*senses: Sense) -> str | None:
         readings = tuple(Interpretation("m", sense) for sense in senses)
@@ -683,9 +609,3 @@ def test_an_item_is_unsure_where_the_mean_probability_is_below_and_ranked_all_th
     assert ranking.unsure == unsure
     assert ranking.prediction.unsure == unsure
     assert orders[0] == orders[1]
-
-
-def test_what_tells_no_sense_cannot_be_unsure_of_one():
-    with pytest.raises(UserError, match="no sense is told"):
-        Settings(query="sentence", abstain_below=0.8)
-    assert Settings(query="sentence", rankers=("listwise",), abstain_below=0.8).abstain_below

@@ -23,6 +23,7 @@ from admire import (
     write_run,
 )
 from admire.base.storage import cache_dir
+from admire.runs import run as run_module
 from admire.runs import run_blocks
 from admire.runs.past_runs import read_run
 from admire.runs.run_blocks import rank_file
@@ -104,27 +105,8 @@ def test_blocks_leave_the_files_of_a_whole_run(tmp_path, data, settings, whole):
     written = rank_file(data, tmp_path / "run", settings)
     assert [path.name for path in written] == ["submission_en.tsv", "submission_pt.tsv"]
     assert files(tmp_path / "run") == whole
-    assert not (tmp_path / "run.unfinished").exists()
     header = (tmp_path / "run" / "scores.csv").read_text().split("\n")[0]
     assert header.split(",")[-2:] == ["caption_literal", "caption_scene"]  # of later blocks alone
-
-
-def test_blocks_mark_the_same_items_as_unsure(tmp_path, data, replies):
-    with replies.open("a") as file:
-        for k, compound in enumerate(COMPOUNDS):
-            sentence = f"A {compound} again, no. {k}."
-            votes = {"votes_idiomatic": k % 6, "votes_literal": 5 - k % 6}
-            file.write("\n" + json.dumps({"compound": compound, "sentence": sentence} | votes))
-    settings = Settings(llms=(f"recorded:{replies}",), sense="vote", abstain_below=0.8)
-    write_run(
-        rank(read_items(data), settings, encoder=WordEncoder(), source=data), tmp_path / "whole"
-    )
-    rank_file(data, tmp_path / "run", settings)
-    assert files(tmp_path / "run") == files(tmp_path / "whole")
-    rankings = read_run(tmp_path / "run").rankings
-    assert [one.unsure for one in rankings] == [k % 6 in (2, 3) for k in range(7)]
-    lines = (tmp_path / "run" / "items.jsonl").read_text().splitlines()
-    assert sum("unsure" in json.loads(line) for line in lines) == 2
 
 
 STEPS = [
@@ -214,3 +196,36 @@ def test_the_command_prints_what_a_whole_run_prints(capsys, tmp_path, monkeypatc
     assert "top1" in printed[0]
     assert "pipe dream" in printed[0]
     assert "black sheep" not in printed[0]
+
+
+def test_a_stop_leaves_caches_alone_and_the_same_command_asks_only_the_rest(
+    tmp_path, monkeypatch, data, served: StrictServer, caplog
+):
+    def pressed(items: list[Any], *arguments: Any, **named: Any) -> Any:
+        if items[0].compound == "hot air":
+            raise KeyboardInterrupt
+        return rank_block(items, *arguments, **named)
+
+    rank_block = run_module.rank_block
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "rank_block", pressed)
+        with pytest.raises(KeyboardInterrupt):
+            rank_file(data, tmp_path / "run", SERVED)
+    assert "4 of 7 items are done. The same command goes on from the caches." in caplog.text
+    assert [path for path in tmp_path.iterdir() if "run" in path.name] == []
+    assert len(served.requests) == 4 * 7
+    rank_file(data, tmp_path / "run", SERVED)
+    assert len(served.requests) == ASKED
+    assert len(read_run(tmp_path / "run").rankings) == 7
+
+
+def test_data_that_are_changed_meanwhile_leave_no_run(tmp_path, monkeypatch, data, settings):
+    def changing(*arguments: Any, **named: Any) -> Any:
+        data.write_text(data.read_text() + "\n")
+        return rank_block(*arguments, **named)
+
+    rank_block = run_module.rank_block
+    monkeypatch.setattr(run_module, "rank_block", changing)
+    with pytest.raises(UserError, match="was changed while it was ranked"):
+        rank_file(data, tmp_path / "run", settings)
+    assert not (tmp_path / "run").exists()

@@ -136,17 +136,6 @@ def test_a_run_read_again_is_the_run_that_was_written(tmp_path):
             assert back.row() == said.row()
 
 
-def test_a_run_folder_is_replaced_by_a_run_and_nothing_else_is(tmp_path):
-    run = rank([OWL], Settings(query="compound"), encoder=WordEncoder())
-    write_run(run, tmp_path / "run")
-    write_run(run, tmp_path / "run")
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "thesis.txt").write_text("years of work")
-    with pytest.raises(UserError, match="thesis"):
-        write_run(run, tmp_path / "notes")
-    assert [path.name for path in (tmp_path / "notes").iterdir()] == ["thesis.txt"]
-
-
 # ------------------------------------------------------------------------------ Subtask B
 
 
@@ -281,3 +270,39 @@ def test_a_damaged_or_missing_file_of_a_run_is_named(runs: list[Path], name: str
     path.unlink()
     with pytest.raises(UserError, match=f"{name}: cannot be read"):
         compare_runs(runs)
+
+
+def test_a_run_of_another_version_is_refused_in_one_message(runs: list[Path]):
+    path = runs[1] / "run.json"
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+    with pytest.raises(UserError, match=r"run\.json: its format is 2, and this admire reads"):
+        read_run(runs[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "where"),
+    [
+        ("items.jsonl", '"order": ["person.png", ', '"order": [', "items.jsonl.*row 1"),
+        ("items.jsonl", '"probability": 1.0', '"probability": "1"', "row 1, interpretations"),
+        ("scores.csv", "person.png", "someone.png", r"scores\.csv"),
+        ("scores.csv", "1.0,", "one,", r"scores\.csv"),
+        ("run.json", '"encoders"', '"decoders"', r"run\.json, models\.encoders"),
+    ],
+)
+def test_what_does_not_fit_is_named(runs: list[Path], name: str, old: str, new: str, where: str):
+    path = runs[1] / name
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(UserError, match=where):
+        read_run(runs[1])
+
+
+def test_formulas_are_texts_that_pandas_reads(tmp_path):
+    candidates = tuple(Candidate(name, caption=f"a {name}") for name in ("=1+1", "-B", "'@x"))
+    run = rank(
+        [replace(OWL, candidates=candidates, expected_order=None)],
+        encoder=WordEncoder(),
+        llms=[explains("Literal")],
+    )
+    write_run(run, tmp_path / "run")
+    assert set(pd.read_csv(tmp_path / "run" / "scores.csv")["candidate"]) == {"=1+1", "-B", "'@x"}

@@ -13,11 +13,11 @@ import pytest
 from commands import hide, run
 from conftest import admire_row
 from judges import pictured
-from served import CALLS, COMPOUNDS, ITEMS, answer, ranked, sums
+from served import CALLS, COMPOUNDS, answer, ranked, sums
 from strict_server import SLOW, Body, StrictServer, prompt_of
 from toys import WordEncoder
 
-from admire import Settings, UserError, plan, rank
+from admire import Settings, UserError, plan
 from admire.base.storage import cache_dir
 
 FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SLOW)]
@@ -79,13 +79,6 @@ def test_what_a_server_does_not_tell_is_unknown_and_never_nothing(served: Strict
         assert one["price_unknown_because"].startswith("not all replies came with the number")
 
 
-def test_a_model_without_a_price_has_an_unknown_one_and_its_tokens(served: StrictServer):
-    settings = Settings(llms=("openai:gemma-4",), llm_url=served.url)
-    record = rank(ITEMS, settings, encoder=WordEncoder()).record
-    assert sums(record, "price_usd") == ["unknown"] * 2
-    assert all(tokens > 0 for tokens in sums(record, "prompt_tokens"))
-
-
 def test_without_the_extra_prices_are_unknown(monkeypatch, served: StrictServer):
     hide(monkeypatch, "genai_prices")
     assert sums(ranked(), "price_usd") == ["unknown"] * 2
@@ -125,24 +118,6 @@ def test_a_budget_is_not_exceeded_and_what_was_answered_is_kept(served, parallel
     assert len(served.requests) == CALLS
     spent = sum(sums(record, "price_usd")) - sum(sums(record, "price_usd_now"))
     assert budget / 2 < spent <= budget
-
-
-def test_a_budget_that_suffices_changes_nothing(served: StrictServer):
-    ranked(budget=5.0, parallel=4)
-    assert len(served.requests) == CALLS
-    ranked(budget=1e-9)  # all is kept, and costs nothing
-
-
-@pytest.mark.parametrize("budget", ["0", "-1", "nan"])
-def test_a_budget_of_nothing_is_refused_before_anything_is_asked(
-    capsys, write_table, served, budget
-):
-    command = ["rank", write_table(admire_row()), "--llm", "openai:gpt-4o", "--budget", budget]
-    code, out, err = run(capsys, *command)
-    assert (code, out) == (2, "")
-    assert err.startswith("admire: budget cannot be")
-    assert err.endswith("(--budget)\n")
-    assert served.headers == []
 
 
 def test_a_budget_for_an_unknown_price_is_refused_before_anything_is_asked(

@@ -18,7 +18,6 @@ from admire.cli import main
 from admire.runs.fusion import fuse
 from admire.runs.past_runs import read_cosines
 from admire.runs.tuning import (
-    WEIGHTS,
     cross_validate_scoring,
     gates,
     rescore,
@@ -102,16 +101,6 @@ def test_a_compounds_items_are_held_out_together(folder):
     assert best == Scoring.paper(contrast=-2.0)
 
 
-def test_the_same_seed_deals_the_same_folds(folder):
-    _, path = folder
-    items, parts, _ = read_cosines(path)
-    one, two = (
-        cross_validate_scoring(items, parts, scorings(), folds=2, repeats=2, seed=3)[0]
-        for _ in range(2)
-    )
-    pd.testing.assert_frame_equal(one, two)
-
-
 def test_a_run_without_gold_or_of_few_compounds_cannot_be_tuned(folder):
     _, path = folder
     items, parts, _ = read_cosines(path)
@@ -145,27 +134,6 @@ def test_one_track_has_twelve_scorings_and_the_papers_goes_first():
         for standardise in (False, True)
     }
     assert {(s.image_weight, s.caption_weight) for s in tried} == {(1.0, 1.0)}
-
-
-def test_with_two_tracks_each_scoring_is_tried_with_all_weights():
-    tried = scorings(2)
-    assert tried[0] == Scoring.paper()
-    assert set(scorings()) <= set(tried)
-    expected = {
-        replace(scoring, image_weight=image, caption_weight=caption)
-        for scoring in scorings()
-        for image, caption in WEIGHTS
-    }
-    assert set(tried) == expected
-    assert len(tried) == len(expected) == 60
-    assert {(1.0, 0.0), (0.0, 1.0)} <= set(WEIGHTS)  # each track alone
-
-
-def test_with_two_encoders_no_plain_sum_is_tried():
-    tried = scorings(2, 2)
-    assert tried[0] == Scoring.paper(standardise=True)
-    assert len(tried) == 30
-    assert set(tried) == {scoring for scoring in scorings(2) if scoring.standardise}
 
 
 class OtherWords(WordEncoder):
@@ -287,15 +255,6 @@ def test_a_run_that_describes_both_senses_can_be_rescored_by_all_of_its_queries(
     assert len(orders) > 3
 
 
-def test_of_a_run_with_glosses_alone_the_papers_sides_are_tried(folder):
-    assert sides(read_cosines(folder[1])[1]) == (("gloss", "compound"),)
-
-
-def test_two_tracks_of_one_encoder_are_counted_as_one_encoder(tmp_path):
-    write_run(pictured_run(tmp_path, None, RECORDED), tmp_path / "run")
-    assert read_cosines(tmp_path / "run")[2] == 1
-
-
 @pytest.fixture
 def tune(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], str]:
     """The options that ``admire tune`` chooses for a run folder."""
@@ -374,23 +333,6 @@ def test_a_run_without_glosses_of_literal_uses_tells_nothing_of_the_soft_gate(
     assert gates(read_cosines(tmp_path / "soft")[1]) == ("hard", "soft")
 
 
-def test_the_weights_that_suit_the_gold_are_chosen(tmp_path, tune, read_options):
-    write_run(pictured_run(tmp_path, None, RECORDED), tmp_path / "run")
-    best = read_options(tune(tmp_path / "run"))
-    assert best.image_weight < best.caption_weight  # the captions agree with gold
-
-
-def test_tune_prints_json_alone_on_stdout(tmp_path, capsys):
-    write_run(pictured_run(tmp_path, "caption", RECORDED), tmp_path / "run")
-    with pytest.raises(SystemExit) as stopped:
-        main(["tune", str(tmp_path / "run"), "--json"])
-    assert not stopped.value.code
-    figures = pd.DataFrame(json.loads(capsys.readouterr().out))
-    dcg = figures[figures["metric"] == "dcg"].set_index("group")
-    assert dcg["n"].to_dict() == {"all": 5, "idiomatic": 3, "literal": 2}
-    assert (dcg["low"] <= dcg["mean"]).all()
-
-
 # ------------------------------------------------------------------------------ weights of runs
 
 
@@ -446,16 +388,6 @@ def test_runs_are_weighed_as_other_compounds_choose(two_runs):
         assert scored["compound"].tolist() == [f"owl{k}" for k in range(5)]
         equal = fuse(two_runs, method=method)
         assert score_items(items, equal.predictions(), "equal")["top1"].mean() < 1
-
-
-def test_the_figures_of_fused_runs_are_of_items_that_had_no_say(two_runs):
-    """Two want opposite weights, the others any: held out, each gets what the other wants."""
-    for folder in two_runs:
-        rows = [json.loads(line) for line in (folder / "items.jsonl").open()]
-        rows[3]["expected_order"] = ["bird", "bike", "person"]
-        (folder / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    scored, _ = tune_weights(two_runs)
-    assert scored["top1"].tolist() == pytest.approx([1, 1, 1, 0, 0])
 
 
 def test_tune_prints_the_command_that_fuses_with_the_weights(two_runs, capsys, tmp_path):
