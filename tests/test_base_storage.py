@@ -215,6 +215,21 @@ def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path, failure):
     assert content(tmp_path) == {f"place/{name}": text for name, text in whole("old").items()}
 
 
+def test_a_rename_that_fails_leaves_the_old_folder(tmp_path, monkeypatch):
+    folder, rename = tmp_path / "place", Path.rename
+    replace(folder, "old")
+
+    def fails(path: Path, target: Path) -> Path:
+        if path.name.endswith("-part"):
+            raise PermissionError(13, "Permission denied")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(UserError, match="place: cannot be written"):
+        replace(folder)
+    assert content(tmp_path) == {f"place/{name}": text for name, text in whole("old").items()}
+
+
 def test_a_full_disk_leaves_the_old_folder_and_the_message_names_it(tmp_path):
     folder = tmp_path / "place"
     replace(folder, "old")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -148,7 +147,7 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 row = json.loads(line.removesuffix("\n"))
             except ValueError as error:
                 raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
-            check_object(row, f"{path}, row {number}")
+            _check_object(row, f"{path}, row {number}")
             yield number, row
 
 
@@ -165,7 +164,7 @@ def add_table(
     table.to_csv(file, sep=separator, index=False, header=False, quoting=quoting)
 
 
-def check_object(row: Any, where: str) -> None:
+def _check_object(row: Any, where: str) -> None:
     """Check that a value is a JSON object, and that it can be written again as UTF-8.
 
     Raises:
@@ -177,9 +176,3 @@ def check_object(row: Any, where: str) -> None:
         raise UserError(f"{where}: holds half a surrogate pair (\\ud800 to \\udfff).") from None
     if not isinstance(row, dict):
         raise UserError(f"{where}: is not a JSON object.")
-
-
-def known_fields(kind: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file says of the fields of a dataclass, without unknown ones."""
-    names = {field.name for field in fields(kind)}
-    return {name: value for name, value in row.items() if name in names}

@@ -141,7 +141,9 @@ def replace_folder(folder: Path, what: str) -> Iterator[Path]:
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir(parents=True)
             yield part
-            take_place(part, folder, what)
+            mark_folder(part, what)
+            check_folder(folder, what)  # something may have been put there meanwhile
+            _take_place(part, folder)
         except OSError as error:
             raise unwritable(folder, error) from error
         except UserError as error:
@@ -150,24 +152,18 @@ def replace_folder(folder: Path, what: str) -> Iterator[Path]:
             shutil.rmtree(part, ignore_errors=True)
 
 
-def take_place(part: Path, folder: Path, what: str) -> None:
-    """Let a complete folder take the place of ``folder``, as :func:`replace_folder` does.
-
-    Raises:
-        UserError: ``folder`` may not be replaced, or cannot be written.
-    """
-    folder = folder.resolve()
+def _take_place(part: Path, folder: Path) -> None:
     old = folder.with_name(f".{folder.name}.admire-old")
-    mark_folder(part, what)
-    check_folder(folder, what)  # something may have been put there meanwhile
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
     try:
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            folder.rename(old)
         part.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
-    except OSError as error:
-        raise unwritable(folder, error) from error
+    except BaseException:
+        with suppress(OSError):
+            old.rename(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def check_folder(folder: Path, what: str) -> None:
