@@ -14,14 +14,13 @@ from toys import PictureEncoder, ScriptedChat, WordEncoder
 
 from admire.base.errors import UserError
 from admire.data.items import Candidate, Item
-from admire.prompts import Prompts
 from admire.training import (
     Triplets,
     caption_modalities,
     draw_soft_negatives,
     encode_triplets,
     image_modalities,
-    read_triplets,
+    open_triplets,
     split_compounds,
 )
 
@@ -193,27 +192,34 @@ def test_captions_in_other_words_are_a_modality_for_each_maker(tmp_path):
     assert str(raised.value) == f"{path}: holds no rewritten caption of these candidates."
 
 
-# ------------------------------------------------------------------------------ read_triplets
+# ------------------------------------------------------------------------------ open_triplets
 
 
 @pytest.fixture
-def chat() -> ScriptedChat:
-    return ScriptedChat(lambda prompt: "a late worker")
+def chat(monkeypatch: pytest.MonkeyPatch) -> ScriptedChat:
+    """Toys in place of the models."""
+    chat = ScriptedChat(lambda prompt: "a late worker")
+    for name, model in (("open_encoder", PictureEncoder()), ("open_llm", chat)):
+        monkeypatch.setattr(f"admire.training.triplets.{name}", lambda *_, model=model, **__: model)
+    return chat
 
 
-def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(chat):
+def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(chat, tmp_path):
     literal = replace(captioned("bad apple", ["one", "two"]), sentence_type="literal")
     items = [captioned("night owl", ["one", "two"]), literal]
-    found = read_triplets(items, WordEncoder(), "caption", llm=chat, prompts=Prompts())
+    write(tmp_path / "gloss_en.j2", "My template about {{ compound }}.")
+    found, encoder = open_triplets(items, "words", "caption", prompts=tmp_path)
+    assert encoder.name == "pictures"
     assert found.anchors[0] == pytest.approx(words("a late worker"))
     assert found.anchors[1] == pytest.approx(words("bad apple"))
-    assert len(chat.prompts) == 1
+    assert [prompt.strip() for prompt in chat.prompts] == ["My template about night owl."]
 
     unknown = [replace(items[0], sentence_type=None)]
     with pytest.raises(UserError, match="'night owl': no sentence_type"):
-        read_triplets(unknown, WordEncoder(), "caption", llm=chat, prompts=Prompts())
+        open_triplets(unknown, "words", "caption")
 
 
+@pytest.mark.usefixtures("chat")
 @pytest.mark.parametrize(
     ("track", "modalities"),
     [
@@ -222,16 +228,17 @@ def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(chat):
         ("image+caption", ("image", "augmented image 1", "caption")),
     ],
 )
-def test_the_track_says_what_is_learnt_from(tmp_path, chat, track, modalities):
+def test_the_track_says_what_is_learnt_from(tmp_path, track, modalities):
     item = pictured(tmp_path / "data", "night owl", ["bird", "desk"])
-    said = tuple(replace(c, caption=f"caption of {c.name}") for c in item.candidates)
+    captions = tuple(replace(c, caption=f"caption of {c.name}") for c in item.candidates)
     write(tmp_path / "out" / "night owl" / "b_1.png", "desk again")
-    items = [replace(item, candidates=said)]
-    images = tmp_path / "out" if "image" in track else None
-    found = read_triplets(
-        items, PictureEncoder(), track, llm=chat, prompts=Prompts(), images=images
-    )
+    items, out = [replace(item, candidates=captions)], tmp_path / "out"
+    images = out if "image" in track else None
+    found, _ = open_triplets(items, "pictures", track, images=images)
     assert found.modalities == modalities
+    if not images:
+        with pytest.raises(UserError, match=r": the track caption does not use images\. "):
+            open_triplets(items, "pictures", track, images=out)
 
 
 # ------------------------------------------------------------------------------------- split

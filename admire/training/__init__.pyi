@@ -15,7 +15,6 @@ from .triplets import (
     encode_triplets,
     image_modalities,
     open_triplets,
-    read_triplets,
     split_compounds,
 )
 
@@ -35,7 +34,6 @@ __all__ = [
     "image_modalities",
     "info_nce",
     "open_triplets",
-    "read_triplets",
     "split_compounds",
     "sweep_heads",
     "top1_share",

@@ -14,7 +14,7 @@ from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.data.overlap import Part, parts_of
 from admire.models.encoders import ImageEncoder, TextEncoder, open_encoder
-from admire.models.llm import ChatModel, open_llm
+from admire.models.llm import open_llm
 from admire.prompts import Prompts
 from admire.senses.interpretation import true_queries
 
@@ -131,50 +131,22 @@ def open_triplets(
     captions: Path | None = None,
     seed: int = 0,
 ) -> tuple[Triplets, TextEncoder]:
-    """As :func:`read_triplets`, with the models' names; also returns the encoder.
+    """Make triplets of items whose types and orders are known; the chat model writes the glosses.
 
     Args:
         encoder, device: as for :func:`admire.models.encoders.open_encoder`.
         llm, llm_url: as for :func:`admire.models.llm.open_llm`.
         prompts: a folder of templates that replace the built-in ones.
-
-    Raises:
-        UserError: a model is missing; and as for :func:`read_triplets`.
-    """
-    opened = open_encoder(encoder, device=device)
-    found = read_triplets(
-        items,
-        opened,
-        track,
-        llm=open_llm(llm, url=llm_url),
-        prompts=Prompts(prompts),
-        images=images,
-        captions=captions,
-        seed=seed,
-    )
-    return found, opened
-
-
-def read_triplets(
-    items: Sequence[Item],
-    encoder: TextEncoder,
-    track: Track,
-    *,
-    llm: ChatModel,
-    prompts: Prompts,
-    images: Path | None = None,
-    captions: Path | None = None,
-    seed: int = 0,
-) -> Triplets:
-    """Make triplets of items whose types and orders are known; the chat model writes the glosses.
-
-    Args:
         images: a folder of augmented images, for the image track.
         captions: a file of rewritten captions, for the caption track.
 
+    Returns:
+        The triplets, and the encoder.
+
     Raises:
-        UserError: ``images`` or ``captions`` is given, but the track does not use it; and as for
-            :func:`encode_triplets` and :func:`admire.senses.interpretation.true_queries`.
+        UserError: a model is missing; ``images`` or ``captions`` is given, but the track does not
+            use it; and as for :func:`encode_triplets` and
+            :func:`admire.senses.interpretation.true_queries`.
     """
     for part, given, setting in (("image", images, "images"), ("caption", captions, "captions")):
         if given and part not in track:
@@ -182,14 +154,16 @@ def read_triplets(
                 f"{given}: the track {track} does not use {setting}. Use the track image+caption.",
                 "track",
             )
-    queries = true_queries(items, llm, prompts, seed=seed)
-    return encode_triplets(
+    opened = open_encoder(encoder, device=device)
+    queries = true_queries(items, open_llm(llm, url=llm_url), Prompts(prompts), seed=seed)
+    triplets = encode_triplets(
         items,
         queries,
-        encoder,
+        opened,
         images=image_modalities(items, images) if "image" in track else None,
         captions=caption_modalities(items, captions) if "caption" in track else None,
     )
+    return triplets, opened
 
 
 def encode_triplets(
