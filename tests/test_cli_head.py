@@ -112,13 +112,6 @@ def test_train_writes_a_head_and_prints_its_card(capsys, tmp_path, opened, table
     assert whole | {"saw": card["saw"]} == card
 
 
-def test_trains_defaults_are_the_librarys(capsys, opened, table):
-    message = refused(capsys, "train", "head", table)
-    assert "30 soft negatives are asked for" in message
-    assert message.endswith(" Use fewer. (--soft-negatives)")
-    assert opened == [("e5", {"device": "auto"}), ("embedded", None)]
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -135,16 +128,6 @@ def test_settings_that_mean_nothing_are_refused(capsys, tmp_path, opened, table,
     shared = ["train", "head", table, "--out", tmp_path / "head"]
     assert refused(capsys, *shared, *options) == f"admire: {says}"
     assert not (tmp_path / "head").exists()
-
-
-def test_a_folder_that_is_no_head_is_refused_before_anything_is_computed(
-    capsys, tmp_path, opened, table
-):
-    (tmp_path / "thesis.txt").write_text("years of work")
-    message = refused(capsys, "train", "head", table, "--out", tmp_path, *SMALL)
-    assert message.endswith("Choose another place for the head. (--out)")
-    assert not opened
-    assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
 # ------------------------------------------------------------------------------------ sweep

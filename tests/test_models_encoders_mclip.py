@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from admire import Candidate, Item, Settings, UserError, rank
+from admire import UserError
 from admire.models.encoders import open_encoder
 from admire.models.encoders.mclip import IMAGE_TOWERS, MClipEncoder
 
@@ -33,7 +33,6 @@ from clips import (  # noqa: E402
     unit,
 )
 from safetensors.torch import save_file  # noqa: E402
-from towers import save_mclip  # noqa: E402
 
 pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "network")
@@ -122,13 +121,6 @@ def test_a_config_without_a_base_model_is_refused(copied, config: str):
     assert f"{path}: is no config of an M-CLIP text tower (no modelBase)" in str(caught.value)
 
 
-def test_the_base_models_own_precision_does_not_round_the_weights(copied, mclip):
-    folder = copied("mclip")
-    path = folder / "tiny-xlm-roberta" / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"dtype": "float16"}))
-    assert same(encode(f"mclip:{folder}"), texts_of(mclip, TEXTS))
-
-
 def test_weights_that_do_not_fit_are_refused(copied, mclip_weights):
     folder = copied("mclip")
     torch.save(mclip_weights | {"LinearTransformation.weight": torch.zeros(8, 32)},
@@ -168,15 +160,6 @@ def test_a_width_without_a_known_image_tower_is_refused(copied):
     shutil.rmtree(folder / "image")
     with pytest.raises(UserError, match=r"a space of 16 dimensions\. Put one into .*/image"):
         open_encoder(f"mclip:{folder}")
-
-
-def test_towers_of_different_widths_are_not_ranked_with(tmp_path, pictures):
-    folder = save_mclip(tmp_path / "mixed", image_width=24)
-    settings = Settings(encoder=f"mclip:{folder}", query="compound", track="image", device="cpu")
-    candidates = tuple(Candidate(path.name, path) for path in pictures)
-    item = Item("night owl", "My sister is a night owl.", candidates=candidates)
-    with pytest.raises(UserError, match=r"16 and 24 dimensions.*one space"):
-        rank([item], settings)
 
 
 def test_what_is_not_in_the_cache_is_fetched_file_by_file(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from admire import Candidate, Item, Settings, UserError, rank
 from admire.models.encoders import ImageEncoder, Vectors, open_encoder
 from admire.models.encoders.sentence import SentenceEncoder
 
@@ -142,24 +140,6 @@ def test_a_vlm_embeds_pictures_and_texts_with_its_prompts(tmp_path, pictures):
     assert same(np.concatenate([images_of(encoder, [path]) for path in pictures]), found)
     assert same(texts_of(encoder, TEXTS, "query"), unit(plain.encode_query(TEXTS)))
     assert distinct(found)
-
-
-def test_pictures_and_captions_are_ranked_like_by_any_clip(seeing_folder, sbert_folder, pictures):
-    from sentence_transformers import SentenceTransformer
-
-    captions = [f"a {path.stem} circle" for path in pictures]
-    candidates = [Candidate(p.name, p, c) for p, c in zip(pictures, captions, strict=True)]
-    item = Item("night owl", "A night owl.", candidates=tuple(candidates))
-    settings = Settings(query="compound", track="image+caption", device="cpu")
-    seeing = replace(settings, encoder=f"sbert:{seeing_folder}")
-    parts = rank([item], seeing).rankings[0].parts
-    plain = SentenceTransformer(str(seeing_folder), device="cpu", local_files_only=True)
-    query = unit(plain.encode("night owl"))
-    for track, given in (("image", [str(path) for path in pictures]), ("caption", captions)):
-        cosines = unit(plain.encode(given)) @ query
-        assert [part[f"{track}_compound"] for part in parts] == pytest.approx(cosines, abs=1e-5)
-    with pytest.raises(UserError, match=r"reads no images\. Use the track 'caption'"):
-        rank([item], replace(settings, encoder=f"sbert:{sbert_folder}"))
 
 
 def router(folder: Path, first: Path) -> Path:

@@ -346,16 +346,6 @@ def test_spans_of_texts_of_all_lengths_go_in_one_batch(folder_of, model_of, kind
     assert same(asked(model_of(kind), *queries[::-1])[::-1], wanted)
 
 
-@KINDS
-def test_a_span_of_the_whole_text_is_its_mean_without_the_marks(folder_of, model_of, kind: str):
-    text = "a night owl is big"
-    _, states = states_by_hand(folder_of(kind), text)
-    found = asked(model_of(kind), Query(text, span=(0, len(text))))[0]
-    assert same(found, unit(states[1:-1].mean(dim=0)))
-    assert same(whole_by_hand(folder_of(kind), text), unit(states.mean(dim=0)))
-    assert not same(found, unit(states.mean(dim=0)), 1e-3)
-
-
 # ------------------------------------------------------------------------------------ prompts
 
 
@@ -404,17 +394,6 @@ def test_prompts_and_spans_in_one_call_come_back_in_order(folder_of, model_of):
     assert same(asked(model_of(kind), *queries[::-1])[::-1], found)
 
 
-@pytest.mark.parametrize("query", [{}, {"query": ""}], ids=["none", "empty"])
-def test_a_default_prompt_is_not_for_queries(with_config, query: dict[str, str]):
-    # Unless a model says otherwise the library gives it an empty one, which goes before the default
-    folder = with_config(prompts={"own": "who is "} | query, default_prompt_name="own")
-    encoder = SentenceEncoder(str(folder), None, CPU)
-    span, whole = asked(encoder, ask("a {night owl} is"), Query("a night owl is"))
-    assert same(whole, whole_by_hand(folder, "a night owl is"))
-    wanted = by_hand(folder, "a night owl is", "[CLS] a { night ow ##l } is [SEP]")
-    assert same(span, wanted)
-
-
 # ----------------------------------------------------- models that treat queries differently
 
 
@@ -439,18 +418,6 @@ def test_queries_and_spans_go_through_the_tower_of_queries(two_towers):
     assert same(prompted, whole_by_hand(alone, "who is " + text))
     wanted = by_hand(alone, "a night owl is", "[CLS] a { night ow ##l } is [SEP]")
     assert same(asked(encoder, ask("a {night owl} is"))[0], wanted)
-
-
-def test_a_prompt_does_not_change_how_much_of_a_query_is_read(folder, tmp_path):
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
-    module = Transformer(f"{folder}-parts", max_seq_length=64, query_length=8)
-    save_modules(tmp_path / "short", module, Pooling(32))
-    encoder = SentenceEncoder(str(tmp_path / "short"), None, CPU)
-    text = "a big big big big big red desk"
-    own, prompted = asked(encoder, Query(text), Query(text, ""))
-    assert same(own, whole_by_hand(folder, "a big big big big big"))
-    assert same(prompted, own)
 
 
 # ------------------------------------------------------------------------ after the pooling

@@ -178,11 +178,6 @@ def test_of_equal_epochs_the_first_is_kept_and_the_seed_gives_the_same_weights(
     assert capsys.readouterr().out == "", "stdout is for results"
 
 
-def test_another_seed_gives_other_weights(folder, tmp_path, whole):
-    fitted(folder, tmp_path / "out", figures(0, 1, 2, 1), replace(QUICK, seed=4))
-    assert min(whole.apart(tmp_path / "out")) > 1e-4
-
-
 def test_training_stops_when_so_many_epochs_were_no_better(folder, tmp_path):
     settings = replace(QUICK, epochs=6, patience=2)
     values = [0.0, 0.5, 0.4, 0.6, 0.6, 0.2]

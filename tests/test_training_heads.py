@@ -26,7 +26,6 @@ from admire.training.triplets import Triplets, draw_soft_negatives, split_compou
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-STILL = replace(SETTINGS, learning_rate=1e-30, dropout=0.0)
 """With these the weights stay as they are, so losses differ only by what is drawn."""
 
 
@@ -82,23 +81,6 @@ def test_the_loss_is_equation_1(samples, number, modalities, temperature, share,
 
 def masked(*shape: int) -> Any:
     return torch.ones(shape, dtype=torch.bool)
-
-
-def test_the_least_temperature_does_not_overflow():
-    positives = torch.tensor([[-1.0], [1.0]])
-    negatives = torch.tensor([[[1.0], [1.0]], [[-1.0], [-1.0]]])
-    positives.requires_grad_()
-    loss = info_nce(positives, negatives, masked(2, 1), masked(2, 2, 1), 1e-4)
-    assert loss.item() == pytest.approx((20000 + math.log(2)) / 2)
-    loss.backward()
-    assert torch.isfinite(positives.grad).all()
-
-
-@given(st.floats(-1, 1), st.floats(-1, 1), st.floats(0.02, 5))
-def test_of_one_negative_it_is_the_logistic_loss(p, n, temperature):
-    cosines = torch.tensor([[p]], dtype=torch.float64), torch.tensor([[[n]]], dtype=torch.float64)
-    loss = info_nce(*cosines, masked(1, 1), masked(1, 1, 1), temperature).item()
-    assert loss == pytest.approx(math.log1p(math.exp((n - p) / temperature)), rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.1, 1.0])
@@ -316,12 +298,6 @@ def test_the_validation_samples_choose_but_do_not_teach(data, parts):
     assert history[0].validation != others[0].validation
 
 
-def test_draws_are_new_for_training_and_the_same_for_validation(data, parts):
-    _, history = fit_head(data, *parts[:2], replace(STILL, epochs=4))
-    assert len({epoch.validation for epoch in history}) == 1
-    assert len({round(epoch.training, 5) for epoch in history}) == 4
-
-
 def test_every_training_sample_is_seen_once_an_epoch_in_a_new_order(heard, data, parts):
     training, validation, _ = parts
     fit_head(data, training, validation, replace(SETTINGS, epochs=2, batch_size=9))
@@ -353,25 +329,6 @@ def test_a_head_for_glosses_does_not_learn_from_compounds(data, parts):
     untouched = after(both[:0])
     assert same(after(both[~data.gloss[both]]), untouched)
     assert not same(after(training[data.gloss[training]]), untouched)
-
-
-def test_soft_negatives_of_glosses_are_also_drawn_from_literal_items(data, parts):
-    training, validation, _ = parts
-    changed = replace(data, documents=data.documents.copy())
-    literal = training[~data.gloss[training]]
-    changed.documents[literal] = -changed.documents[literal]
-    quick = replace(GLOSSES, epochs=3)
-    one, other = (fit_head(d, training, validation, quick)[0] for d in (data, changed))
-    assert not same(one, other)
-
-
-def test_without_glosses_there_is_nothing_to_learn_for_them(data, parts):
-    training, validation, _ = parts
-    for part in (training, validation):
-        none = replace(data, gloss=data.gloss.copy())
-        none.gloss[part] = False
-        with pytest.raises(UserError, match="no glosses to train and to validate on"):
-            fit_head(none, training, validation, GLOSSES)
 
 
 def test_a_loss_beyond_all_bounds_is_not_taken_for_a_head(data, parts):

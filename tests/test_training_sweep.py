@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +27,7 @@ from admire.training import (
     Triplets,
     compare_heads,
     cross_validate_heads,
-    fit_and_test_head,
     head_grid,
-    split_compounds,
     sweep_heads,
 )
 from admire.training import sweep as sweep_module
@@ -61,18 +59,6 @@ def test_the_papers_grid_has_162_settings_and_keeps_what_it_does_not_name():
     assert HeadTraining() in head_grid(HeadTraining())
     for axis, values in PAPER_AXES.items():
         assert {getattr(one, axis) for one in settings} == set(values)
-
-
-def test_each_result_is_that_of_training_alone(data: Triplets, tmp_path: Path):
-    settings = [SMALL, replace(SMALL, learning_rate=0.01), replace(SMALL, seed=4)]
-    found = sweep_heads(data, settings, tmp_path / "sweep.jsonl", processes=1)
-    assert found["learning_rate"].tolist() == [1e-4, 0.01, 1e-4]
-    for one, (_, row) in zip(settings, found.iterrows(), strict=True):
-        _, history, outcome = fit_and_test_head(
-            data, one, split_compounds(data.compounds, one.seed)
-        )
-        assert dict(row[list(outcome)]) == pytest.approx(outcome)
-        assert row["history"] == [asdict(epoch) for epoch in history]
 
 
 def test_a_sweep_that_was_stopped_goes_on_where_it_was(

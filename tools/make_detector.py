@@ -1,6 +1,6 @@
 """Makes ``detector.json``, the light detector that comes with admire, from its three sources.
 
-The library never imports this file. It is kept so that the detector can be made again:
+The library never imports this file. Run it to make the detector again:
 
     pip install '.[embedded,train]' wordninja
     python tools/make_detector.py ../shared/data
@@ -107,7 +107,7 @@ def read_sources(data: Path) -> list[Item]:
 
 
 def main(data: Path) -> None:
-    """Train on the sources below the folder, and write the detector beside this file."""
+    """Train on the sources below the folder, and write the detector where admire reads it."""
     detector = train_detector(
         read_sources(data),
         open_context_encoder("embedded-state"),

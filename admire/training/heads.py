@@ -55,7 +55,7 @@ def train_head(data: Triplets, settings: HeadTraining, encoder: TextEncoder) -> 
 
     The card of the result has the settings, the compounds of the three parts, the best epoch, the
     share of test samples whose best candidate is ranked first, and the digests of what the head saw
-    for training and validation. A warning tells if the test samples share some of that.
+    for training and validation. A warning says if the test samples share some of that.
 
     Raises:
         UserError: there are too few compounds for the split or the soft negatives.
@@ -249,14 +249,14 @@ def head_scores(data: Triplets, samples: Indices, head: Head | None = None) -> S
         samples: which samples, shape (samples,).
         head: without one, vectors are compared in the encoder's space.
     """
-    found: Scores = _cosines(data, samples).numpy()
+    scores: Scores = _cosines(data, samples).numpy()
     if head:
         head.eval()
         with torch.inference_mode():
             headed = _cosines(data, samples, head).numpy()
         inside = data.gloss[samples] | (not head.glosses_only)
-        found = np.where(inside[:, None], headed, found)
-    return found
+        scores = np.where(inside[:, None], headed, scores)
+    return scores
 
 
 def _cosines(data: Triplets, samples: Indices, head: Head | None = None) -> torch.Tensor:

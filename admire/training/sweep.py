@@ -159,24 +159,24 @@ def _folds(compounds: Sequence[str], folds: int, seed: int) -> list[_Parts]:
             f"{folds} folds need at least {folds} compounds; there are {len(names)}.", "folds"
         )
     fold = np.random.default_rng(seed).permutation(len(names)) % folds
-    found = []
+    splits = []
     for left_out in range(folds):
         others = np.flatnonzero(fold != left_out)
         others = np.random.default_rng([seed, left_out]).permutation(others)
         validating = np.isin(compound, others[: max(1, round(0.1 * len(others)))])
         held = fold[compound] == left_out
         parts = (~held & ~validating, validating, held)
-        found.append(tuple(np.flatnonzero(part) for part in parts))
-    return cast(list[_Parts], found)
+        splits.append(tuple(np.flatnonzero(part) for part in parts))
+    return cast(list[_Parts], splits)
 
 
 def _predictions(items: Sequence[Item], scores: Scores) -> list[Prediction]:
-    found = []
+    predictions = []
     for item, row in zip(items, scores, strict=True):
         names = [candidate.name for candidate in item.candidates]
         order = rank_names(names, row[: len(names)])
-        found.append(Prediction(item.compound, item.sentence, order, item.sentence_type))
-    return found
+        predictions.append(Prediction(item.compound, item.sentence, order, item.sentence_type))
+    return predictions
 
 
 _Parts = tuple[Indices, Indices, Indices]

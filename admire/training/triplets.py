@@ -40,7 +40,7 @@ class Triplets:
         modalities: the names of the M modalities: ``image``, ``augmented image 1``, ``caption``,
             ``paraphrase by embedded``, …
         gloss: which anchors are glosses, shape (S,). The others are compounds.
-        items: what they were made of, one for each sample; nothing where that is not known.
+        items: what they were made of, one for each sample; empty if unknown.
     """
 
     compounds: tuple[str, ...]
@@ -74,9 +74,9 @@ def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str,
         UserError: the folder holds no variant of these images.
     """
     images = {c.image for item in items for c in item.candidates if c.image}
-    found = {"image": {image: image for image in images}}
+    modalities = {"image": {image: image for image in images}}
     if augmented is None:
-        return found
+        return modalities
     below: dict[str, list[Path]] = {}
     for variant in augmented.rglob("*.png"):
         below.setdefault(variant.name, []).append(variant)
@@ -87,11 +87,11 @@ def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str,
         for variant in below.get(f"{image.stem}_{k}.png", ())
         if variant.parent.name == image.parent.name or variant.parent == augmented
     }:
-        found[f"augmented image {k}"] = variants
+        modalities[f"augmented image {k}"] = variants
         k += 1
     if k == 1:
         raise UserError(f"{augmented}: holds no augmented image of these candidates.", "images")
-    return found
+    return modalities
 
 
 def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> dict[str, dict[str, str]]:
@@ -105,17 +105,17 @@ def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> dict[st
         UserError: the file cannot be read, or rewrites none of these captions.
     """
     captions = {c.caption for item in items for c in item.candidates if c.caption}
-    found = {"caption": {caption: caption for caption in captions}}
+    modalities = {"caption": {caption: caption for caption in captions}}
     if rewritten is None:
-        return found
+        return modalities
     from admire.augment.captions import read_rewritten
 
     for caption, rows in read_rewritten(rewritten).items():
         for row in rows if caption in captions else ():
-            found.setdefault(f"{row.kind} by {row.made_by}", {})[caption] = row.text
-    if len(found) == 1:
+            modalities.setdefault(f"{row.kind} by {row.made_by}", {})[caption] = row.text
+    if len(modalities) == 1:
         raise UserError(f"{rewritten}: holds no rewritten caption of these candidates.", "captions")
-    return found
+    return modalities
 
 
 def open_triplets(
@@ -193,23 +193,23 @@ def encode_triplets(
         if not item.expected_order:
             raise UserError(f"Item {number} ('{item.compound}') has no expected_order to learn.")
     width = max(len(item.candidates) for item in items)
-    found: dict[str, dict[tuple[int, int], Path | str]] = {}
+    chosen: dict[str, dict[tuple[int, int], Path | str]] = {}
     for part, sources in (("image", images or {}), ("caption", captions or {})):
         for modality, stands_for in sources.items():
-            found[modality] = {
+            chosen[modality] = {
                 (s, c): stands_for[getattr(candidate, part)]
                 for s, item in enumerate(items)
                 for c, candidate in enumerate(item.candidates)
                 if getattr(candidate, part) in stands_for
             }
-    found = {modality: things for modality, things in found.items() if things}
-    if not found:
+    chosen = {modality: things for modality, things in chosen.items() if things}
+    if not chosen:
         raise UserError("No candidate has an image or caption of the track to train on.", "track")
     anchors = encoder.encode_texts(list(queries), role="query")
-    shape = (len(items), width, len(found))
+    shape = (len(items), width, len(chosen))
     documents = np.zeros((*shape, anchors.shape[1]), dtype=np.float32)
     present = np.zeros(shape, dtype=bool)
-    for m, (modality, things) in enumerate(found.items()):
+    for m, (modality, things) in enumerate(chosen.items()):
         vectors = _encode(list(things.values()), encoder)
         if vectors.shape[1] != anchors.shape[1]:
             raise UserError(
@@ -233,7 +233,7 @@ def encode_triplets(
         documents,
         present,
         np.array(positive),
-        tuple(found),
+        tuple(chosen),
         np.array([query != item.phrase for query, item in zip(queries, items, strict=True)]),
         tuple(items),
     )

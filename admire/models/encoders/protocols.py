@@ -33,7 +33,7 @@ class TextEncoder(Protocol):
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """Vectors of unit length, shape (texts, width).
 
-        Some encoders treat queries and documents differently; ``role`` tells which the texts are.
+        Some encoders treat queries and documents differently; ``role`` says which the texts are.
         A text beyond the encoder's limit is cut at its end.
         """
         ...

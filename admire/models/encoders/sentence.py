@@ -146,7 +146,7 @@ class SentenceEncoder(LazyModel):
             UserError: a span lies beyond the model's limit, or its tokenizer does not tell where
                 tokens begin and end.
         """
-        found = np.zeros((len(queries), 0), dtype=np.float32)
+        result = np.zeros((len(queries), 0), dtype=np.float32)
         groups: dict[tuple[str | None, bool], list[int]] = {}
         for k, query in enumerate(queries):
             groups.setdefault((query.prompt, query.span is None), []).append(k)
@@ -157,10 +157,10 @@ class SentenceEncoder(LazyModel):
                 vectors = self.model.encode_query(texts, prompt=prompt, **ENCODING)
             else:
                 vectors = self._encode_spans(chosen, prompt)
-            if not found.shape[1]:
-                found = np.zeros((len(queries), vectors.shape[1]), dtype=np.float32)
-            found[places] = vectors
-        return found
+            if not result.shape[1]:
+                result = np.zeros((len(queries), vectors.shape[1]), dtype=np.float32)
+            result[places] = vectors
+        return result
 
     def _encode_spans(self, queries: Sequence[Query], prompt: str | None) -> Vectors:
         import torch

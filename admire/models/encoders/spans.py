@@ -56,7 +56,7 @@ def span_states(
     for module in model:
         routed = isinstance(module, Router)
         modules += cast(Any, module).sub_modules["query"] if routed else [module]
-    pooling = next((k for k, one in enumerate(modules) if isinstance(one, Pooling)), 0)
+    pooling = next((k for k, module in enumerate(modules) if isinstance(module, Pooling)), 0)
     for module in modules[:pooling] or modules[:1]:
         features = module(features)
     states = features["token_embeddings"]
