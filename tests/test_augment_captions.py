@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from toys import ScriptedChat
 
-from admire import SAMPLES, UserError
+from admire import UserError
 from admire.augment import captions as module
 from admire.augment.captions import (
     ChatRewriter,
@@ -85,17 +85,6 @@ def test_each_distinct_caption_is_rewritten_once_by_each_rewriter():
         Rewritten("a cat", "paraphrase", "other", "so a cat"),
     ]
     assert first.asked == second.asked == ["an owl", "a cat"]
-
-
-def test_a_killed_run_goes_on_where_it_was():
-    captions = [f"an owl and {k} cats" for k in range(module.CAPTIONS_AT_ONCE + 3)]
-    killed = Toy(works_for=1)
-    with pytest.raises(KeyboardInterrupt):
-        rewrite_captions(captions, [killed])
-    later = Toy()
-    rows = rewrite_captions(captions, [later])
-    assert later.asked == captions[module.CAPTIONS_AT_ONCE :]
-    assert [row.text for row in rows] == [caption[::-1] for caption in captions]
 
 
 def test_what_is_empty_or_the_same_is_left_out_and_counted(caplog: pytest.LogCaptureFixture):
@@ -316,28 +305,6 @@ def test_models_lie_in_the_hubs_cache(
     assert rewriter.identity == "opus:Helsinki-NLP/opus-mt-en-de@abc+Helsinki-NLP/opus-mt-de-en@abc"
     (back,) = module.Seq2Seq("Helsinki-NLP/opus-mt-de-en").generate([OWL])
     assert back == plain(both_ways[1], OWL, short)
-
-
-@pytest.fixture
-def no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    constants = pytest.importorskip("huggingface_hub").constants
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-
-
-@pytest.mark.usefixtures("no_hub")
-def test_missing_models_are_told():
-    pytest.importorskip("transformers")
-    with pytest.raises(UserError, match=r"Helsinki-NLP/opus-mt-en-de' is not here.*hf download"):
-        open_rewriter("opus:de")
-    with pytest.raises(UserError, match=r"opus:FOLDER_EN_XX\+FOLDER_XX_EN"):
-        open_rewriter("opus:de")
-    with pytest.raises(UserError, match=r"'google-t5/t5-base' is not here"):
-        open_rewriter("t5:google-t5/t5-base")
-    with pytest.raises(UserError, match=r"\./none: is no folder of a model"):
-        open_rewriter("t5:./none")
-    with pytest.raises(UserError, match=r"\./none: is no folder of a model"):
-        open_rewriter(f"opus:{SAMPLES}+./none")
 
 
 @pytest.mark.parametrize(

@@ -206,44 +206,6 @@ def test_an_image_is_prepared_and_encoded_once_under_however_many_names(tmp_path
     assert (len(towers.prepared), cached.encoded) == (2, 2)
 
 
-class Kinds:
-    """Says of everything only what it was taken for."""
-
-    name = "kinds"
-    identity = "kinds:1"
-    batch = 2
-
-    def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        kind = [1, 0, 0] if role == "query" else [0, 1, 0]
-        return np.array([kind] * len(texts), dtype=np.float32)
-
-    def prepare_image(self, path: Path) -> bytes:
-        return path.read_bytes()
-
-    def encode_prepared(self, images: Sequence[bytes]) -> Vectors:
-        return np.array([[0, 0, 1]] * len(images), dtype=np.float32)
-
-
-def test_texts_and_images_of_the_same_bytes_are_kept_apart(tmp_path):
-    (tmp_path / "owl.png").write_text("an owl")
-    cached = CachedTowers(Kinds())
-    for kind in ("query", "document", "image") * 2:
-        if kind == "image":
-            vectors = cached.encode_images([tmp_path / "owl.png"])
-        else:
-            vectors = cached.encode_texts(["an owl"], role=kind)
-        assert vectors.tolist() == [[kind == "query", kind == "document", kind == "image"]]
-    assert cached.encoded == 3
-
-
-@pytest.mark.parametrize(("batch", "sizes"), [(1, [1] * 7), (2, [2, 2, 2, 1]), (9, [7])])
-def test_batches_are_no_larger_than_the_towers_like(tmp_path, batch, sizes):
-    towers = Colours(batch=batch)
-    CachedTowers(towers).encode_images(gallery(tmp_path, 7))
-    assert towers.tried == sizes
-    assert towers.encoded == names(*range(7))
-
-
 def test_pictures_are_prepared_ahead_of_the_model_by_two_batches_and_no_more(tmp_path):
     batch, count = 4, 40
 

@@ -127,12 +127,6 @@ def test_a_folder_is_the_same_encoder_wherever_it_is_and_another_when_it_changes
     assert said == f"{folders[family]}: a folder has no revisions. Leave out '@v1'."
 
 
-def test_a_folder_may_be_named_from_the_users_home(copied, monkeypatch):
-    folder = copied("sbert")
-    monkeypatch.setenv("HOME", str(folder.parent))
-    assert open_encoder("sbert:~/model").identity == open_encoder(f"sbert:{folder}").identity
-
-
 @pytest.mark.parametrize("family", ["dual", "sbert", "mclip"])
 def test_a_repository_and_its_revisions(hub, folders, copied, family: str):
     older, newer = folders[family], copied(family)

@@ -18,7 +18,6 @@ huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra
 pytest.importorskip("multilingual_clip", reason="needs the extra 'clip'")
 pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
 
-import transformers  # noqa: E402
 from clips import (  # noqa: E402
     COMMIT,
     CPU,
@@ -30,7 +29,6 @@ from clips import (  # noqa: E402
     opened,
     same,
     texts_of,
-    unit,
 )
 from safetensors.torch import save_file  # noqa: E402
 
@@ -78,38 +76,6 @@ def test_mclip_on_another_base_model_has_all_its_positions(tmp_path, mclip_folde
     vectors = texts_of(encoder, [full, cut, shorter])
     assert same(vectors[0], vectors[1])
     assert not same(vectors[1], vectors[2], 1e-4)
-
-
-def test_mclip_takes_the_tokenizer_as_its_file_describes_it(copied, mclip_weights):
-    # XLM-R's: pieces of words, and a class of its own in transformers that rebuilds it.
-    from tokenizers import Tokenizer
-
-    folder = copied("mclip")
-    pieces = ["<s>", "<pad>", "</s>", "<unk>", "▁a", "▁an", "▁owl", "s", "▁night", "▁", "<mask>"]
-    transformers.XLMRobertaTokenizer(
-        vocab=[(piece, -float(k)) for k, piece in enumerate(pieces)]
-    ).save_pretrained(folder)
-    texts = ["an  owls night", "a night", "owl ﬁ"]
-    encoded = [Tokenizer.from_file(str(folder / "tokenizer.json")).encode(t).ids for t in texts]
-    assert encoded[0] == [0, 5, 6, 7, 8, 2]
-
-    def tokenize(texts: list[str], **_: object) -> transformers.BatchEncoding:
-        ids = torch.tensor([encoded[asked]])
-        return transformers.BatchEncoding(
-            {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        )
-
-    from multilingual_clip.Config_MCLIP import MCLIPConfig
-    from multilingual_clip.pt_multilingual_clip import MultilingualCLIP
-
-    config = MCLIPConfig(modelBase=str(folder / "tiny-xlm-roberta"), numDims=16)
-    config.transformerDimensions = 32
-    tower = MultilingualCLIP(config).eval()
-    tower.load_state_dict({k: v for k, v in mclip_weights.items() if "position_ids" not in k})
-    vectors = encode(f"mclip:{folder}", texts)
-    for asked in range(len(texts)):
-        with torch.inference_mode():
-            assert same(vectors[asked], unit(tower([""], tokenize))[0])
 
 
 @pytest.mark.parametrize("config", ["{", "[]", "{}"])

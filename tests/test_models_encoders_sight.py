@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import admire
 from admire.base.errors import UserError
 from admire.models.catalogue import find_model
-from admire.models.encoders import ImageEncoder, open_encoder
+from admire.models.encoders import open_encoder
 from admire.models.encoders.e5 import E5Encoder
 from admire.models.encoders.sight import VECTORS, SightEncoder, conse, likeliest_labels
 
@@ -58,11 +58,6 @@ def test_conse_is_what_its_paper_says(seed: int, likeliest: int, temperature: fl
     found = conse(probabilities, labels, likeliest, temperature)
     expected = [transcribed(list(row), labels, likeliest, temperature) for row in probabilities]
     assert found == pytest.approx(np.array(expected), abs=1e-4)
-
-
-def test_a_picture_surely_of_one_label_has_that_labels_vector():
-    labels = np.eye(4, dtype=np.float32)
-    assert conse(np.array([[0, 0, 1, 0]], np.float32), labels)[0].tolist() == [0, 0, 1, 0]
 
 
 # --------------------------------------------------------------------------------- pictures
@@ -120,16 +115,6 @@ def test_the_likeliest_labels_are_told_with_their_probability_and_cached(
     assert [p for _, p in found] == pytest.approx(seen.max(axis=1), abs=1e-4)
     monkeypatch.setattr(SightEncoder, "probabilities", None)  # nothing is looked at again
     assert likeliest_labels(pictures) == found
-
-
-def test_a_damaged_picture_gives_one_message(sight: SightEncoder, tmp_path: Path):
-    damaged = tmp_path / "damaged.png"
-    damaged.write_bytes(PICTURES[0].read_bytes()[:900])
-    encoder = open_encoder("sight")
-    assert isinstance(encoder, ImageEncoder)
-    with pytest.raises(UserError, match=r"damaged\.png: the image cannot be decoded"):
-        encoder.encode_images([PICTURES[0], damaged])
-    assert encoder.encoded <= 1
 
 
 # ----------------------------------------------------------------------------------- texts

@@ -91,14 +91,6 @@ def test_a_head_for_glosses_leaves_compounds_in_the_encoders_space():
     assert not np.allclose(headed[~data.gloss], plain[~data.gloss])
 
 
-def test_the_identity_tells_heads_apart():
-    heads = [{}, {"seed": 1}, {"residual": True, "output": 8}, {"output": 8}]
-    heads.append({"glosses_only": True})
-    found = [Projection(fresh(8, **changes), {}).identity for changes in heads]
-    assert len(set(found)) == len(heads)
-    assert Projection(fresh(8), {"more": 1}).identity == found[0]
-
-
 @pytest.mark.parametrize(
     ("module", "package", "what"),
     [

@@ -255,11 +255,6 @@ def test_batches_of_like_lengths_hold_each_row_once_and_are_drawn_anew_each_epoc
         assert list(sampler) != first
 
 
-def test_batches_of_neighbours_are_rows_as_they_stand():
-    sampler = trainer.SAMPLERS["neighbours"](Dataset.from_list(ROWS), 3, False)
-    assert list(sampler) == [[0, 1, 2], [3, 4, 5], [6]]
-
-
 # --------------------------------------------------------------------------------------- the folder
 
 
@@ -337,23 +332,6 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(
     assert again == pytest.approx([0, *values])
     assert whole.apart(out)[1 + int(np.argmax(values))] <= 1e-5
     assert list(tmp_path.iterdir()) == [out]
-
-
-def test_a_run_that_was_killed_while_it_wrote_the_model_writes_it(
-    folder, tmp_path, monkeypatch, whole
-):
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "rename", stop)
-        with pytest.raises(KeyboardInterrupt):
-            fitted(folder, tmp_path / "out", figures(0, 1, 3, 2))
-    assert not (tmp_path / "out").exists()
-    found = fitted(folder, tmp_path / "out", figures(0, 2))
-    assert found == pytest.approx([0, 1, 3, 2])
-    assert whole.apart(tmp_path / "out")[2] == 0
-    assert list(tmp_path.iterdir()) == [tmp_path / "out"]
 
 
 def test_patience_outlasts_a_kill(folder, tmp_path):

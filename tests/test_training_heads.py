@@ -288,16 +288,6 @@ def test_the_test_samples_have_no_influence(data, parts):
     assert not same(head, fit_head(changed, training, validation, SETTINGS)[0])
 
 
-def test_the_validation_samples_choose_but_do_not_teach(data, parts):
-    training, validation, _ = parts
-    wanted = replace(SETTINGS, epochs=1)  # nothing to choose from
-    head, history = fit_head(data, training, validation, wanted)
-    other, others = fit_head(disturbed(data, validation), training, validation, wanted)
-    assert same(head, other)
-    assert history[0].training == others[0].training
-    assert history[0].validation != others[0].validation
-
-
 def test_every_training_sample_is_seen_once_an_epoch_in_a_new_order(heard, data, parts):
     training, validation, _ = parts
     fit_head(data, training, validation, replace(SETTINGS, epochs=2, batch_size=9))

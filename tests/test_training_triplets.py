@@ -277,16 +277,6 @@ def test_the_papers_numbers(number, sizes, samples):
     assert found == tuple(samples * size for size in sizes)
 
 
-@pytest.mark.parametrize("compounds", [[], ["a"], ["a", "b", "a", "b"]])
-def test_fewer_than_three_compounds_are_refused(compounds):
-    with pytest.raises(UserError) as raised:
-        split_compounds(compounds)
-    assert str(raised.value) == (
-        f"Training, validation and test need at least three compounds; there are "
-        f"{len(set(compounds))}."
-    )
-
-
 # ---------------------------------------------------------------------------- soft negatives
 
 
@@ -342,18 +332,3 @@ def test_more_soft_negatives_than_there_are_is_refused_with_the_numbers():
         "from. Use fewer."
     )
     assert draw_soft_negatives(data, everyone[3:], everyone, 5, rng)[0].shape == (3, 5)
-
-
-def test_every_candidate_that_is_there_can_be_drawn_and_about_as_often():
-    data = gappy(["a", "b", "c", "d", "d"], 4, 2, seed=3)
-    rng = np.random.default_rng(1)
-    counts = np.zeros((5, 4), dtype=int)
-    for _ in range(2000):
-        samples, candidates = draw_soft_negatives(data, np.array([0]), np.arange(5), 2, rng)
-        counts[samples[0], candidates[0]] += 1
-    there = data.present.any(axis=2)
-    there[0] = False  # the anchor's own
-    assert ((counts > 0) == there).all()
-    assert counts.sum(axis=1)[1:] == pytest.approx(1000, rel=0.1)  # 2 of 4 others each time
-    for row, mask in zip(counts[1:], there[1:], strict=True):
-        assert row[mask] == pytest.approx(1000 / mask.sum(), rel=0.15)
