@@ -1,4 +1,4 @@
-"""The command that tells what a set shares with others, repeats and lacks."""
+"""The command ``audit``: what a set shares with others, repeats and lacks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from admire.cli.output import print_rows
 log = logging.getLogger("admire")
 
 SHOWN = 10
-"""How many items that share something are printed; ``--json`` has them all."""
+"""At most so many items that share something are printed; ``--json`` has all."""
 
 
 def audit(
@@ -24,15 +24,15 @@ def audit(
     against: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Another set, or a head or detector, whose card tells what it was trained on. "
-            "Repeat for several."
+            help="Another set, or a head or detector, whose card lists what it was trained on. "
+            "Can be repeated."
         ),
     ] = None,
     run: Annotated[
         Path | None,
         typer.Option(
-            help="Run folder of this data: its settings rank, it gets audit.json, and admire "
-            "report shows that."
+            help="A run folder of this data: rank by its settings, and write audit.json there, "
+            "for admire report."
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
@@ -47,10 +47,10 @@ def audit(
     seed: Annotated[int, typer.Option(help="Seed of shuffling and of simulated chance.")] = 0,
     json: Json = False,
 ) -> None:
-    """Tell what a set shares with other sets, what it repeats, and what it lacks.
+    """Check what a set shares with other sets, what it repeats, and what it lacks.
 
-    Compounds, sentences, captions and pictures are compared, also under other names, and pictures
-    that were scaled, saved again or recoloured. No chat model is asked.
+    Compares compounds, sentences, captions and pictures; pictures may have other names, and may
+    have been scaled, saved again or recoloured. Asks no chat model.
     """
     from admire.audit.audit import AUDIT, read_saw
     from admire.audit.audit import audit as audit_items
@@ -75,11 +75,11 @@ def audit(
     items = read(data, lang)
     others = {str(path): other(path) for path in against or ()}
     checked = check_order(items, run, seed=seed) if order else None
-    told = audit_items(items, others, order=checked, seed=seed).as_json(str(data))
+    found = audit_items(items, others, order=checked, seed=seed).as_json(str(data))
     if json:
-        print(jsonlib.dumps(told, indent=2))
+        print(jsonlib.dumps(found, indent=2))
     else:
-        for table in audit_tables(told, items=SHOWN):
+        for table in audit_tables(found, items=SHOWN):
             print_rows(table.headings, table.rows, table.title)
             if table.note:
                 print(table.note)
@@ -87,5 +87,5 @@ def audit(
         if path:
             note_addition(path)  # first: a kill after it leaves no file that admire does not know
             with write_whole(path) as file:
-                jsonlib.dump(told, file, indent=2, ensure_ascii=False)
+                jsonlib.dump(found, file, indent=2, ensure_ascii=False)
             log.info("Wrote %s", path)

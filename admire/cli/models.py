@@ -1,4 +1,4 @@
-"""Commands that list and fetch models."""
+"""Commands that list, fetch and check models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger("admire")
 
 
 def list_models(context: typer.Context) -> None:
-    """List models with size and licence: what is here, what is missing and how to get it."""
+    """List models with size and licence: which are here, and how to get the others."""
     if context.invoked_subcommand:
         return
     from rich.table import Table
@@ -33,7 +33,7 @@ def list_models(context: typer.Context) -> None:
 
 
 def pull(name: Annotated[str, typer.Argument(help="A name from the list.")]) -> None:
-    """Fetch or assemble a model now, rather than at its first use."""
+    """Fetch or assemble a model now, before its first use."""
     from rich.console import Console
     from rich.progress import DownloadColumn, Progress
 
@@ -54,28 +54,28 @@ def check(
     name: Annotated[str, typer.Argument(help="A chat model or an encoder, as options take them.")],
     llm_url: LlmUrl = None,
 ) -> None:
-    """Try a model on the samples: an encoder beside its own package, a chat model by questions.
+    """Check a model on the samples: an encoder against its own package, a chat model by questions.
 
-    Downloads what is not here yet.
+    Downloads missing files.
     """
     from admire.audit.model_check import check_chat, check_encoder
     from admire.models.llm import FAMILIES
 
     if name.partition(":")[0] in FAMILIES:
-        found = check_chat(name, url=llm_url)
+        answers = check_chat(name, url=llm_url)
         marks = {True: "yes", False: "no", None: "–"}
         print_rows(
-            ("Question", "As it should be", "Understood", "Tokens", "Seconds"),
+            ("Question", "Right", "Understood", "Tokens", "Seconds"),
             [
                 (one.kind, marks[one.right], one.answer, one.tokens or "–", f"{one.seconds:.1f}")
-                for one in found
+                for one in answers
             ],
             name,
         )
         return
-    done = check_encoder(name)
-    print_rankings(done.run.rankings, len(done.run.rankings))
-    for what, difference in done.differences.items():
-        log.info("%s: largest difference from %s: %.1e", what, done.package, difference)
-    if not done.package:
+    checked = check_encoder(name)
+    print_rankings(checked.run.rankings, len(checked.run.rankings))
+    for what, difference in checked.differences.items():
+        log.info("%s: largest difference from %s: %.1e", what, checked.package, difference)
+    if not checked.package:
         log.info("%s has no package of its own to compare it with.", name)
