@@ -49,11 +49,13 @@ def as_extended(items: list[Item], folder: Path) -> list[Item]:
     ]
 
 
-def matches(found: Audit) -> dict[tuple[str, int], tuple[set[int], set[str | None]]]:
-    """By kind and item, the other items of the matches and their senses."""
+def matches(found: Audit) -> dict[tuple[str, int], tuple[set[int], str | None]]:
+    """By kind and item, the other items of the matches and their sense."""
+    sides = [found.matches[found.matches["side"] == side] for side in ("here", "there")]
+    pairs = sides[0].merge(sides[1], on=["kind", "digest"], how="left", suffixes=("", "_there"))
     return {
-        key: (set(rows["other_item"].dropna()), set(rows["sense"]))
-        for key, rows in found.matches.groupby(["kind", "item"], sort=False)
+        key: (set(rows["item_there"].dropna()), *rows["sense"].unique())
+        for key, rows in pairs.groupby(["kind", "item"], sort=False)
     }
 
 
@@ -75,14 +77,15 @@ def test_items_that_come_back_in_the_opposite_sense_are_all_found(tmp_path):
         "picture": (pictures, pictures, 2),
     }
     assert matches(found) == {
-        (kind, item): ({item}, {"opposite"})
+        (kind, item): ({item}, "opposite")
         for item in (1, 2)
         for kind in ("compound", "caption", "picture")
     }
-    first = found.matches[found.matches["kind"] == "picture"].iloc[0]
-    assert first.drop("digest").tolist() == [
-        *("samples", "picture", 1, idiomatic[0].compound, "000000.jpg"),
-        *(1, idiomatic[0].candidates[0].name, "opposite"),
+    pictures = found.matches[found.matches["kind"] == "picture"].drop(columns="digest")
+    name = idiomatic[0].candidates[0].name
+    assert pictures.drop_duplicates("side").to_numpy().tolist() == [
+        ["samples", "picture", "here", 1, idiomatic[0].compound, "000000.jpg", "opposite"],
+        ["samples", "picture", "there", 1, idiomatic[0].compound, name, None],
     ]
 
 
@@ -126,13 +129,16 @@ def test_shared_parts_are_counted_by_kind_and_item_and_their_senses_compared():
         "picture": (0, 0, 0),
     }
     assert matches(found) == {
-        ("compound", 1): ({1, 2}, {"opposite", "same"}),
-        ("sentence", 2): ({3}, {"same"}),
-        ("caption", 2): ({3}, {"same"}),
-        ("caption", 3): ({4}, {None}),
+        ("compound", 1): ({1, 2}, "both"),
+        ("sentence", 2): ({3}, "same"),
+        ("caption", 2): ({3}, "same"),
+        ("caption", 3): ({4}, None),
     }
-    names = found.matches.loc[found.matches["kind"] == "sentence", ["name", "other_name"]]
-    assert names.to_numpy().tolist() == [["He got cold feet.", "He got cold feet!"]]
+    names = found.matches.loc[found.matches["kind"] == "sentence", ["side", "name"]]
+    assert names.to_numpy().tolist() == [
+        ["here", "He got cold feet."],
+        ["there", "He got cold feet!"],
+    ]
 
 
 def test_what_a_head_saw_is_compared_by_digests_alone():
@@ -140,7 +146,7 @@ def test_what_a_head_saw_is_compared_by_digests_alone():
     assert found.against[0]["items"] is None
     # The second caption of item 4 is the first item's.
     assert {item: others for (_, item), others in matches(found).items()} == dict.fromkeys(
-        (1, 2, 4), (set(), {None})
+        (1, 2, 4), (set(), None)
     )
     assert counts(found)["caption"] == (7, 4, 3)
 
@@ -149,7 +155,7 @@ def test_a_set_without_captions_and_candidates_has_nothing_to_compare():
     bare = [Item("cold feet", "Their cold feet hurt.", "en", (), "literal")]
     found = audit(SET, {"targets": bare})
     assert counts(found)["caption"] == counts(found)["picture"] == (0, 0, 0)
-    assert matches(found) == {("compound", 2): ({1}, {"opposite"})}
+    assert matches(found) == {("compound", 2): ({1}, "opposite")}
     assert counts(audit(bare, {"set": SET})) == {
         "compound": (1, 1, 1),
         "sentence": (1, 0, 0),

@@ -73,7 +73,7 @@ def test_the_tables_say_how_many_items_share_anything_and_the_json_what(capsys, 
     assert (picture["against"], picture["item"], picture["name"]) == (
         *(samples["name"], 1, "copies/0.png"),
     )
-    assert picture["other_item"] in (1, 2)
+    assert (picture["side"], picture["sense"]) == ("here", "both")
     assert {m["item"] for m in told["matches"] if m["against"] == itself["name"]} == {1, 2, 3}
     assert told["order"]["by"] == "embeddings, with the sentence as the query"
     assert (told["order"]["items"], told["order"]["differ"]) == (3, [])
@@ -107,7 +107,7 @@ def test_what_heads_and_detectors_saw_is_read_from_their_cards(capsys, other, tm
 
 @pytest.mark.parametrize(
     "content",
-    ["{", "[" * 100_000, "[1, 2]", '{"card": 3}', '{"card": {}}', '{"card": {"saw": {"x": []}}}'],
+    ["{", "[1, 2]", '{"card": 3}', '{"card": {}}', '{"card": {"saw": {"x": []}}}'],
 )
 def test_what_is_no_card_or_lists_nothing_is_refused(capsys, tmp_path, content):
     path, file = tmp_path / "detector.json", tmp_path / "audit.json"

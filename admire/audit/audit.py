@@ -47,11 +47,12 @@ class Audit:
             and ``kinds``: by kind of part, how many different ones of this set were ``compared``
             (0 where the other set has none), how many of these are ``shared``, and how many
             ``items`` have one of those.
-        matches: what other sets have too, a row for each pair of parts: ``against``, ``kind``,
-            ``digest``, ``item``, ``compound``, ``name`` (the beginning of the text, or the
-            picture's name), ``other_item``, ``other_name`` and ``sense``: whether the other item
-            is meant in the ``same`` or the ``opposite`` sense, None if either is unknown. A set
-            that is known by digests alone has no ``other_item`` and no ``other_name``.
+        matches: what other sets have too, a row for each place: ``against``, ``kind``, ``digest``,
+            ``side`` (``here`` or ``there``), ``item``, ``compound``, ``name`` (the beginning of the
+            text, or the picture's name) and ``sense``. Rows with the same first three belong
+            together. ``sense`` says of an item here whether the items there are meant in the
+            ``same`` or the ``opposite`` sense, or in ``both``; None if any is unknown. A set that
+            is known by digests alone has no rows ``there``.
         repeats: what the set has more than once, a row for each place: ``kind``, ``digest``,
             ``item``, ``name``. Rows with the same kind and digest belong together.
         different: by kind, how many different ones the set has.
@@ -141,7 +142,7 @@ def audit(
 
 
 COLUMNS = ["kind", "digest", "item", "compound", "name", "sense"]
-MATCH_COLUMNS = ["against", *COLUMNS[:5], "other_item", "other_name", "sense"]
+MATCH_COLUMNS = ["against", "kind", "digest", "side", "item", "compound", "name", "sense"]
 
 
 def _parts(items: Sequence[Item] | Digests) -> tuple[pd.DataFrame, dict[Path, str]]:
@@ -165,23 +166,44 @@ def _parts(items: Sequence[Item] | Digests) -> tuple[pd.DataFrame, dict[Path, st
 
 def _match(parts: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
     """The rows of :attr:`Audit.matches` for one other set, without its name."""
-    near = alike(*(table.loc[table["kind"] == "picture", "digest"] for table in (parts, there)))
+    like: dict[str, list[str]] = {}  # pictures there, with those here that look like them
+    digests = (table.loc[table["kind"] == "picture", "digest"] for table in (parts, there))
+    for digest, others in alike(*digests).items():
+        for other in others:
+            like.setdefault(other, []).append(digest)
     same = [
-        near.get(digest, []) if kind == "picture" else [digest]
-        for kind, digest in zip(parts["kind"], parts["digest"], strict=True)
+        like.get(digest, []) if kind == "picture" else [digest]
+        for kind, digest in zip(there["kind"], there["digest"], strict=True)
     ]
-    others = there.rename(columns=lambda name: name if name == "kind" else f"other_{name}")
-    linked = parts.assign(against="", other_digest=pd.Series(same, parts.index, object))
-    found = linked.explode("other_digest").merge(others, on=["kind", "other_digest"])
-    known = found["sense"].notna() & found["other_sense"].notna()
-    relation = np.where(found["sense"] == found["other_sense"], "same", "opposite")
-    found["sense"] = pd.Series(relation, found.index, object).where(known, None)
-    found["other_item"] = found["other_item"].astype("Int64")
-    return found[MATCH_COLUMNS].drop_duplicates()
+    key = ["kind", "digest"]
+    theirs = there.assign(digest=pd.Series(same, there.index, object), side="there")
+    theirs = theirs.explode("digest").merge(parts[key].drop_duplicates(), on=key)
+    mine = parts.merge(theirs[key].drop_duplicates(), on=key).assign(side="here")
+    senses: dict[tuple[str, str], set[str | None]] = {}
+    for kind, digest, sense in theirs[[*key, "sense"]].itertuples(index=False):
+        senses.setdefault((kind, digest), set()).add(None if pd.isna(sense) else sense)
+    mine["sense"] = pd.Series(
+        [
+            _relation(own, senses[kind, digest])
+            for kind, digest, own in mine[[*key, "sense"]].itertuples(index=False)
+        ],
+        mine.index,
+        object,
+    )
+    theirs = theirs[theirs["item"].notna()].assign(sense=None)
+    found = pd.concat([mine, theirs]) if len(theirs) else mine
+    return found.assign(against="", item=found["item"].astype(int))[MATCH_COLUMNS]
+
+
+def _relation(own: str | None, others: set[str | None]) -> str | None:
+    if own is None or None in others:
+        return None
+    return "both" if own in others and len(others) > 1 else "same" if own in others else "opposite"
 
 
 def _counts(parts: pd.DataFrame, there: pd.DataFrame, found: pd.DataFrame) -> dict[str, int]:
     """How many different parts of a kind were compared and shared, and how many items have one."""
+    found = found[found["side"] == "here"]
     return {
         "compared": parts["digest"].nunique() if len(there) else 0,
         "shared": found["digest"].nunique(),
@@ -206,7 +228,7 @@ def read_saw(path: Path) -> Digests | None:
         check_saw(card)
         saw: Digests = card[SAW]
         return saw
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise UserError(
             f"{path}: is not a head or detector that admire wrote, or its card does not list what "
             "it was trained on. Train it again.",

@@ -59,8 +59,13 @@ def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") ->
     if not audit["against"]:
         return [the_set]
     touched: dict[tuple[str, int], list[Match]] = {}  # by other set and item
+    others: dict[tuple[str, str, str], set[int]] = {}  # the other set's items, by what they share
     for match in audit["matches"]:
-        touched.setdefault((match["against"], match["item"]), []).append(match)
+        if match["side"] == "here":
+            touched.setdefault((match["against"], match["item"]), []).append(match)
+        else:
+            key = match["against"], match["kind"], match["digest"]
+            others.setdefault(key, set()).add(match["item"])
     count = len({item for _, item in touched})
     shares = Table(
         f"{audited}: {count} of {audit['items']} items share something with other sets",
@@ -76,7 +81,7 @@ def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") ->
     which = Table(
         f"{audited}: items that share something",
         ("Item", "Against", "What it shares", "With", "Sense"),
-        tuple(_item_row(found) for found in list(touched.values())[:items]),
+        tuple(_item_row(found, others) for found in list(touched.values())[:items]),
         f"And {more} more; the JSON has them all." if more > 0 else "",
         folded=True,
     )
@@ -113,15 +118,19 @@ def _overlap_row(
     )
 
 
-def _item_row(matches: Sequence[Match]) -> tuple[str, ...]:
+def _item_row(
+    matches: Sequence[Match], others: Mapping[tuple[str, str, str], set[int]]
+) -> tuple[str, ...]:
     first = matches[0]
     parts = Counter(kind for kind, _ in {(match["kind"], match["digest"]) for match in matches})
-    others = {match["other_item"] for match in matches} - {None}
+    there = set[int]().union(
+        *(others.get((m["against"], m["kind"], m["digest"]), ()) for m in matches)
+    )
     return (
         f"{first['item']} {first['compound']}",
         _set_name(first["against"]),
         ", ".join(f"{parts[k]} {k}{'s' * (parts[k] > 1)}" for k in KINDS if parts[k]),
-        _numbered(sorted(others)) or NOTHING,
+        _numbered(sorted(there)) or NOTHING,
         _sense(matches),
     )
 
