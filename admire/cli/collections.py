@@ -197,10 +197,9 @@ def index(
         add_to_index,
         default_encoder,
         remove_from_index,
-        write_here,
         write_index,
-        write_over,
     )
+    from admire.tasks.collections.encoding import encode_here, encode_over
     from admire.tasks.collections.export import check_export, export_index
     from admire.tasks.collections.index import read_record
 
@@ -209,22 +208,22 @@ def index(
     if add and not source:
         raise UserError("There is nothing to add: name a source.", "add")
     shared = crew(workers, ray_address, device)
-    write = write_over(shared, device) if shared else write_here
+    encode = encode_over(shared, device) if shared else encode_here
     if export:
         check_export(export)
     if remove:
         changes = remove_from_index(remove, out)
         log.info("Took %d out of %s, %d are left", changes.gone, out, changes.things)
     if source and add:
-        name = encoder or read_record(out)["encoder"]["name"]
-        changes = add_to_index(source, open_encoder(name, device=device), out, write=write)
+        name = encoder or read_record(out).encoder.name
+        changes = add_to_index(source, open_encoder(name, device=device), out, encode=encode)
         log.info(
             "Wrote %s, %d things: %d new, %d gone", out, changes.things, changes.new, changes.gone
         )
     elif source:
         name = encoder or default_encoder(source)
         opened = open_encoder(name, device=device)
-        changes = write_index(source, opened, out, engine=engine, write=write)
+        changes = write_index(source, opened, out, engine=engine, encode=encode)
         log.info("Wrote %s, %d things", out, changes.things)
     if export:
         export_index(out, export)

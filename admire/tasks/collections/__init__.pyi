@@ -1,7 +1,6 @@
 from .building import Changes, add_to_index, remove_from_index, write_index
 from .index import Index, index_texts, open_index
 from .search import Found, SearchSettings, search_index
-from .shards import write_shard
 from .sources import Thing, read_picture, read_texts, read_things
 
 __all__ = [
@@ -19,5 +18,4 @@ __all__ = [
     "remove_from_index",
     "search_index",
     "write_index",
-    "write_shard",
 ]

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from admire.base.choices import Device, EngineName
+from admire.base.choices import EngineName
 from admire.base.errors import UserError
 from admire.base.schema import check_setting
 from admire.base.storage import (
@@ -28,89 +23,33 @@ from admire.base.storage import (
     replace_folder,
     temporary_folder,
     unwritable,
-    write_whole,
 )
-from admire.base.workers import Workers, check_same, over_workers
-from admire.models.encoders import TextEncoder, open_encoder
-from admire.tasks.collections import shards as sharding
-from admire.tasks.collections.index import FORMAT, named, read_record
-from admire.tasks.collections.shards import (
-    Moments,
-    Stored,
-    copy_shard,
+from admire.models.encoders import TextEncoder
+from admire.tasks.collections.encoding import (
+    EncodeBatches,
     digest,
-    reason,
-    write_moments,
-    write_shard,
+    encode_here,
+    named,
+    tracks_of,
+)
+from admire.tasks.collections.exact import write_files
+from admire.tasks.collections.index import (
+    Maker,
+    Record,
+    check_encoder,
+    read_record,
+    write_record,
 )
 from admire.tasks.collections.sources import Thing, check_new, read_things
+from admire.tasks.collections.table import Table
 
 log = logging.getLogger("admire")
 
+BATCH = 2048
+"""How many things are encoded and added at once."""
+
 UNFINISHED = "unfinished index"
 """What the marker of a folder says that an index is being made in."""
-
-Unit = tuple[Path, Sequence[Thing]]
-"""A shard that is to be written: its folder, and what it is to hold."""
-
-WriteShards = Callable[[Iterable[Unit], TextEncoder], None]
-"""Writes shards as :func:`write_here` does."""
-
-
-def write_here(units: Iterable[Unit], encoder: TextEncoder) -> None:
-    """Write shards in this process, one after the other; copies of pictures are then removed."""
-    done = 0
-    for folder, things in units:
-        write_shard(folder, things, encoder)
-        remove_copies(things)
-        done += len(things)
-        log.info("%d things encoded.", done)
-
-
-def write_over(workers: Workers, device: Device = "auto") -> WriteShards:
-    """What writes shards by several processes, each of which opens the encoder by its name.
-
-    Shards and pictures are in folders that all of their machines share.
-    """
-
-    def write(units: Iterable[Unit], encoder: TextEncoder) -> None:
-        done = 0
-        opener = partial(open_writer, named(encoder), device)
-        log.info("%d workers encode shards of %d things.", workers.count, sharding.SHARD)
-        with closing(over_workers(units, opener, workers)) as written:
-            for things in written:
-                remove_copies(things)
-                done += len(things)
-                log.info("%d things encoded.", done)
-
-    return write
-
-
-def open_writer(made: Mapping[str, str], device: Device) -> Callable[[Unit], Sequence[Thing]]:
-    """What writes shards in one of several processes, and gives back their things.
-
-    Args:
-        made: name and identity of the encoder.
-
-    Raises:
-        UserError: the encoder cannot be opened, or is another one on this machine.
-    """
-    encoder = open_encoder(made["name"], device=device)
-    check_same("encoder", made["identity"], encoder.identity)
-
-    def write(unit: Unit) -> Sequence[Thing]:
-        folder, things = unit
-        write_shard(folder, things, encoder)
-        return things
-
-    return write
-
-
-def remove_copies(things: Iterable[Thing]) -> None:
-    """Remove the copies of pictures that are inside other files."""
-    for thing in things:
-        if thing.unpacked:
-            thing.unpacked.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -120,7 +59,7 @@ class Changes:
     Attributes:
         things: how many there are now.
         new, gone: how many are there that were not, and are not that were.
-        left_out: how many could not be encoded.
+        left_out: how many of the source could not be encoded.
     """
 
     things: int
@@ -135,33 +74,32 @@ def write_index(
     out: Path,
     *,
     engine: EngineName = "exact",
-    write: WriteShards = write_here,
+    encode: EncodeBatches = encode_here,
 ) -> Changes:
     """Encode a collection and write an index folder, which appears when it is complete.
 
-    Until then it is made in ``OUT.unfinished``, shard by shard. A call that was interrupted can be
-    repeated: it goes on with the shards that are missing.
+    Until then it is made in ``OUT.unfinished``, batch by batch. A call that was interrupted can be
+    repeated: what is in the table is not encoded again.
 
     Args:
         source: see :func:`admire.tasks.collections.sources.read_things`.
-        write: what writes the shards.
+        encode: encodes the batches.
 
     Raises:
         UserError: something of the source cannot be used, there is nothing to search, another
             process writes the same index, or the folder holds something else or cannot be written.
     """
     check_setting("engine", engine, EngineName)
-    _check_engine(engine)
     check_folder(out, "index")
     work = out.resolve().with_name(f"{out.resolve().name}.unfinished")
     with only_writer(out):
         check_folder(work, UNFINISHED)
-        record = _plan(encoder, engine)
+        record = Record(encoder=Maker(**named(encoder)), engine=engine)
         _begin(work, record)
         try:
-            changes = _bring_up_to_date(work, record, source, encoder, write)
+            changes = _bring_up_to_date(work, record, source, encoder, encode)
         except UserError:
-            if not any((work / "shards").glob("*/*.npy")):  # nothing is lost
+            if not Table(work).size:  # nothing is lost
                 shutil.rmtree(work, ignore_errors=True)
             raise
         with replace_folder(out, "index") as part:
@@ -171,7 +109,7 @@ def write_index(
 
 
 def add_to_index(
-    source: Path, encoder: TextEncoder, index: Path, *, write: WriteShards = write_here
+    source: Path, encoder: TextEncoder, index: Path, *, encode: EncodeBatches = encode_here
 ) -> Changes:
     """Add a collection to an index. Only what is new, by its content, is encoded.
 
@@ -183,10 +121,9 @@ def add_to_index(
     """
     with only_writer(index):
         record = read_record(index)
-        check_encoder(index, record["encoder"], encoder)
-        _check_engine(record["engine"])
+        check_encoder(index, record.encoder.model_dump(), encoder)
         check_folder(index, "index")
-        return _bring_up_to_date(index, record, source, encoder, write)
+        return _bring_up_to_date(index, record, source, encoder, encode)
 
 
 def remove_from_index(names: Sequence[str], index: Path) -> Changes:
@@ -197,32 +134,32 @@ def remove_from_index(names: Sequence[str], index: Path) -> Changes:
     """
     with only_writer(index):
         record = read_record(index)
-        _check_engine(record["engine"])
         check_folder(index, "index")
-        before, found = _size(record), set()
-        masks = []
-        for entry in record["shards"]:
-            mask: list[bool] = []
-            for row in _stored(index, entry["name"]).rows():
-                fits = {name for name in names if row["id"] == name or fnmatchcase(row["id"], name)}
-                found |= fits
-                mask.append(not fits)
-            if len(mask) != entry["things"]:
-                raise _damaged(index, entry["name"], ValueError("rows are missing"))
-            masks.append(np.array(mask, dtype=bool))
-        for name in names:
-            if name not in found:
-                raise UserError(f"{index}: holds nothing called '{name}'.", "remove")
-        if not any(mask.any() for mask in masks):
-            raise UserError(f"{index}: nothing would be left. Remove the folder itself.", "remove")
-        free = _free_names(index)
-        kept = []
-        for entry, stays in zip(record["shards"], masks, strict=True):
-            left_out = [one["id"] for one in _stored(index, entry["name"]).left_out()]
-            kept += _kept(index, entry, np.flatnonzero(stays).tolist(), left_out, free)
-        record["shards"] = kept
-        _commit(index, record)
-    return Changes(_size(record), 0, before - _size(record), 0)
+        with _writing(index):
+            table = Table(index)
+            before, removed, matched = 0, [], set()
+            plain = set(names)
+            patterns = [name for name in names if any(sign in name for sign in "*?[")]
+            for places, theirs in table.names():
+                for place, name in zip(places, theirs, strict=True):
+                    if place >= record.places:  # an addition was stopped
+                        removed.append(place)
+                        continue
+                    before += 1
+                    fits = {one for one in patterns if fnmatchcase(name, one)} | ({name} & plain)
+                    if fits:
+                        matched |= fits
+                        removed.append(place)
+            for name in names:
+                if name not in matched:
+                    raise UserError(f"{index}: holds nothing called '{name}'.", "remove")
+            if len(removed) == table.size:
+                raise UserError(
+                    f"{index}: nothing would be left. Remove the folder itself.", "remove"
+                )
+            table.remove(removed)
+            _complete(index, record, table, thorough=True)
+            return Changes(table.size, 0, before - table.size, 0)
 
 
 def default_encoder(source: Path) -> str:
@@ -241,49 +178,19 @@ def default_encoder(source: Path) -> str:
     return "sight" if first.image else "e5"
 
 
-def check_encoder(index: Path | None, made: Mapping[str, str], encoder: TextEncoder) -> None:
-    """Refuse an encoder that did not make an index's vectors.
-
-    Raises:
-        UserError: it is another one.
-    """
-    if made["identity"] != encoder.identity:
-        raise UserError(
-            f"{index or 'The index'}: was made with the encoder '{made['name']}' "
-            f"({made['identity']}), not with '{encoder.name}' ({encoder.identity}).",
-            "encoder",
-        )
-
-
-# ------------------------------------------------------------------------ what is there, and new
-
-
-def _plan(encoder: TextEncoder, engine: EngineName) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "encoder": named(encoder),
-        "engine": engine,
-        "sources": [],
-        "shards": [],
-        "whole": 0,
-    }
-
-
-def _begin(work: Path, record: Mapping[str, Any]) -> None:
-    """Make the folder of an unfinished index; one of another encoder is emptied."""
+def _begin(work: Path, record: Record) -> None:
+    """Make the folder of an unfinished index; one of another encoder or engine is emptied."""
     try:
         if (work / "index.json").is_file():
             with suppress(UserError):  # it is damaged
-                if read_record(work)["encoder"] == record["encoder"]:
+                if read_record(work).encoder == record.encoder:
                     log.info("%s: goes on with what is there.", work)
                     return
             log.warning("%s: was begun with another encoder, and begins anew.", work)
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        mark_folder(work, UNFINISHED, ("index.json", "shards", "whole"))
-        (work / "shards").mkdir()
-        (work / "whole").mkdir()
-        _write_record(work, record)
+        mark_folder(work, UNFINISHED, ("index.json", "table", "search", "unpacked"))
+        write_record(work, record)
     except OSError as error:
         raise unwritable(work, error) from None
 
@@ -291,272 +198,189 @@ def _begin(work: Path, record: Mapping[str, Any]) -> None:
 class _Known:
     """What an index holds, by name, in a database on disk: memory does not grow with it.
 
-    A row says in which shard and row of it a thing is, of which source (None in shards that are
-    not yet in the record), whether it was seen in the source, and whether it was left out.
+    A row has a thing's place in the index, null if it is new or left out; its source; why it is
+    left out; and whether it was seen in the source that is read now.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, table: Table):
         self._db = sqlite3.connect("", check_same_thread=False)
         self._db.execute(
-            "CREATE TABLE known (id TEXT, digest TEXT, shard TEXT, row INT, source INT, "
-            "seen INT, left_out INT, PRIMARY KEY (id, digest)) WITHOUT ROWID"
+            "CREATE TABLE known (id TEXT, digest TEXT, place INT, source TEXT, why TEXT, "
+            "seen INT DEFAULT 0)"
         )
-        self._db.execute("CREATE INDEX places ON known (shard)")
         self.close = self._db.close
+        for columns in table.known():
+            self._db.executemany(
+                "INSERT INTO known VALUES (?, ?, ?, ?, ?, 0)", zip(*columns, strict=True)
+            )
+        self._db.execute("CREATE INDEX ids ON known (id)")
 
-    def take(self, name: str, source: int | None, stored: Stored) -> int:
-        """Take in what a shard holds, and tell how many things that are."""
-        rows: list[tuple[dict[str, Any], int | None, int]]
-        rows = [(one, k, 0) for k, one in enumerate(stored.rows())]
-        count = len(rows)
-        rows += [(one, None, 1) for one in stored.left_out()]
-        self._db.executemany(
-            "INSERT OR IGNORE INTO known VALUES (?, ?, ?, ?, ?, 0, ?)",
-            [(one["id"], one["digest"], name, k, source, out) for one, k, out in rows],
-        )
-        return count
+    def new(self, things: Iterable[Thing], source: str, places: int) -> Iterator[Thing]:
+        """Those things that are not there.
 
-    def new(self, things: Iterable[Thing], source: int, sources: Sequence[str]) -> Iterator[Thing]:
-        """Those things that are not there. What they replace is forgotten.
+        Args:
+            places: what has a place from here on does not count, unless it is seen.
 
         Raises:
             UserError: a name stands twice, or is that of a thing of another source.
         """
         for thing in things:
             there = self._db.execute(
-                "SELECT digest, source, seen FROM known WHERE id = ?", (thing.name,)
+                "SELECT rowid, digest, place, source, seen FROM known WHERE id = ?", (thing.name,)
             ).fetchall()
             check_new(thing, any(seen for *_, seen in there))
-            found = _digest(thing) if there else "new"
-            replaced = {other for one, other, _ in there if one != found and other is not None}
-            for other in replaced - {source}:
-                raise UserError(
-                    f"{thing.where}: '{thing.name}' is in the index already, from "
-                    f"{sources[other]}. Remove that one first (--remove), or give this one "
-                    "another name."
-                )
-            self._db.execute(
-                "DELETE FROM known WHERE id = ? AND digest != ? AND source IS NOT NULL",
-                (thing.name, found),
-            )
-            if any(one == found for one, *_ in there):
-                self._db.execute(
-                    "UPDATE known SET seen = 1 WHERE id = ? AND digest = ?", (thing.name, found)
-                )
-                remove_copies([thing])
-                continue
-            self._db.execute(
-                "INSERT INTO known VALUES (?, ?, NULL, NULL, NULL, 1, 0)", (thing.name, found)
-            )
-            yield thing
+            content = _digest(thing) if there else None
+            for row, known, place, origin, _ in there:
+                if known == content:
+                    self._db.execute("UPDATE known SET seen = 1 WHERE rowid = ?", (row,))
+                    _remove_copies([thing])
+                    break
+                if place is not None and place < places and origin != source:
+                    raise UserError(
+                        f"{thing.where}: '{thing.name}' is in the index already, from {origin}. "
+                        "Remove that one first (--remove), or give this one another name."
+                    )
+            else:
+                self._db.execute("INSERT INTO known (id, seen) VALUES (?, 1)", (thing.name,))
+                yield thing
 
-    def kept(self, shard: str) -> tuple[list[int], list[str]]:
-        """Which rows of a shard stay, and which of its left out things, by name."""
-        found = self._db.execute(
-            "SELECT row, id, left_out FROM known WHERE shard = ? "
-            "AND (seen OR source IS NOT NULL) ORDER BY row",
-            (shard,),
-        ).fetchall()
-        return [k for k, _, out in found if not out], [name for _, name, out in found if out]
+    def leave_out(self, name: str, why: str) -> None:
+        """Note why a new thing is left out."""
+        self._db.execute("UPDATE known SET why = ? WHERE id = ? AND seen", (why, name))
+
+    def left_out(self) -> tuple[int, str, str]:
+        """How many things of the source are left out; the first one's name, and why."""
+        condition = "FROM known WHERE seen AND why IS NOT NULL"
+        (count,) = self._db.execute(f"SELECT COUNT(*) {condition}").fetchone()
+        name, why = self._db.execute(
+            f"SELECT id, why {condition} ORDER BY rowid LIMIT 1"
+        ).fetchone() or ("", "")
+        return count, name, why
+
+    def gone(self, places: int) -> list[int]:
+        """The places of things that others of the same name replace, and of those from ``places``
+        on that were not seen."""
+        rows = self._db.execute(
+            "SELECT place FROM known AS old WHERE NOT seen AND place IS NOT NULL AND (place >= ? "
+            "OR EXISTS (SELECT 1 FROM known WHERE id = old.id AND seen))",
+            (places,),
+        )
+        return [place for (place,) in rows]
+
+    def count(self, places: int) -> int:
+        """How many things have places below this one."""
+        condition = "SELECT COUNT(*) FROM known WHERE place < ?"
+        return int(self._db.execute(condition, (places,)).fetchone()[0])
+
+    def next_place(self) -> int:
+        """The place of the next thing that is added."""
+        return int(self._db.execute("SELECT COALESCE(MAX(place) + 1, 0) FROM known").fetchone()[0])
 
 
 def _digest(thing: Thing) -> str:
-    """The thing's digest, or nothing where its picture cannot be read, as in a shard's record."""
+    """The thing's digest, or nothing where its picture cannot be read, as in the table."""
     try:
         return digest(thing)
     except UserError:
         return ""
 
 
+def _remove_copies(things: Iterable[Thing]) -> None:
+    """Remove the copies of pictures that are inside other files."""
+    for thing in things:
+        if thing.unpacked:
+            thing.unpacked.unlink(missing_ok=True)
+
+
 def _bring_up_to_date(
-    folder: Path,
-    record: dict[str, Any],
-    source: Path,
-    encoder: TextEncoder,
-    write: WriteShards,
+    folder: Path, record: Record, source: Path, encoder: TextEncoder, encode: EncodeBatches
 ) -> Changes:
-    """Encode what of a source is not in a folder yet, and put all into its record."""
-    place = os.path.abspath(source)
-    sources = list(dict.fromkeys([*record["sources"], place]))
-    number, before = sources.index(place), _size(record)
-    entries = {str(entry["name"]): entry for entry in record["shards"]}
-    pending = [name for name in _names(folder) if name not in entries and _is_whole(folder, name)]
+    """Encode what of a source is not in an index yet, and complete the index."""
+    origin = os.path.abspath(source)
     folder = folder.resolve()  # workers may start elsewhere
-    unpacked = folder / "shards" / "unpacked"
-    free = _free_names(folder)
-    made: list[str] = []
-
-    def units() -> Iterator[Unit]:
-        while things := tuple(islice(new, sharding.SHARD)):
-            made.append(next(free))
-            yield folder / "shards" / made[-1], things
-
-    for path in (unpacked, *(folder / "shards").glob(".*.part")):  # of a process that was killed
-        shutil.rmtree(path, ignore_errors=True)
-    with closing(_Known()) as known:
-        for name in (*entries, *pending):
-            origin = entries[name]["source"] if name in entries else None
-            try:
-                count = known.take(name, origin, _stored(folder, name))
-                if name in entries and count != entries[name]["things"]:
-                    raise ValueError("rows are missing")
-            except (OSError, ValueError, KeyError) as error:
-                raise _damaged(folder, name, error) from None
+    unpacked = folder / "unpacked"
+    shutil.rmtree(unpacked, ignore_errors=True)  # of a process that was killed
+    with _writing(folder), _temporary_errors():
+        table = Table(folder)
+        known = _Known(table)
+        unpacked.mkdir()
+    with closing(known):
         try:
-            unpacked.mkdir(parents=True)
-            new = known.new(read_things(source, unpacked), number, sources)
-            write(units(), encoder)
-            if not source.exists():
-                raise UserError(
-                    f"{source}: has gone while it was indexed. When it is back, the same command "
-                    "goes on."
-                )
-        except OSError as error:
-            raise unwritable(folder, error) from error
-        except sqlite3.Error as error:
-            raise UserError(
-                f"The folder for temporary files cannot be written ({error}). Free space on its "
-                "disk, or set TMPDIR to another folder."
-            ) from error
+            place = known.next_place()
+            with _temporary_errors():
+                new = known.new(read_things(source, unpacked), origin, record.places)
+                for batch in encode(_batches(new), encoder):
+                    with _writing(folder):
+                        table.add(batch, place, origin, tracks_of(encoder))
+                    place += len(batch.things)
+                    _remove_copies(batch.things)
+                    for thing, _, why in batch.left_out:
+                        known.leave_out(thing.name, why)
+                        _remove_copies([thing])
+                    log.info("%d things in the index.", table.size)
         finally:
             shutil.rmtree(unpacked, ignore_errors=True)
-        there = [
-            one
-            for name, entry in entries.items()
-            for one in _kept(folder, entry, *known.kept(name), free)
-        ]
-        added = [
-            one
-            for name in pending
-            for one in _kept(folder, _entry(folder, name, number), *known.kept(name), free)
-        ]
-    added += [_entry(folder, name, number) for name in made]
-    added.sort(key=lambda entry: int(entry["name"]))
-    left_out = (one for entry in added for one in _stored(folder, entry["name"]).left_out())
-    first, lacking = next(left_out, None), 1 + sum(1 for _ in left_out)
-    record["shards"] = [entry for entry in (*there, *added) if entry["things"]]
-    record["sources"] = sources
-    if not record["shards"]:
-        why = first["why"] if first else ""
+        if not source.exists():
+            raise UserError(
+                f"{source}: has gone while it was indexed. When it is back, the same command goes "
+                "on."
+            )
+        left_out, name, why = known.left_out()
+        gone, before = known.gone(record.places), known.count(record.places)
+    if len(gone) == table.size:
         raise UserError(f"{source}: nothing of it can be indexed. {why}")
-    if first:
-        log.warning(
-            "%s: %d left out. The first is '%s'. %s", source, lacking, first["id"], first["why"]
-        )
-    _commit(folder, record)
-    new_ones = sum(int(entry["things"]) for entry in added)
-    gone = before + new_ones - _size(record)
-    return Changes(_size(record), new_ones, gone, lacking if first else 0)
+    if left_out:
+        log.warning("%s: %d left out. The first is '%s'. %s", source, left_out, name, why)
+    with _writing(folder):
+        table.remove(gone)
+        new_ones = table.size - before + sum(1 for one in gone if one < record.places)
+        _complete(folder, record, table, thorough=False)
+        return Changes(table.size, new_ones, before + new_ones - table.size, left_out)
 
 
-# ---------------------------------------------------------------------------- shards and record
+def _batches(things: Iterator[Thing]) -> Iterator[tuple[Thing, ...]]:
+    while batch := tuple(islice(things, BATCH)):
+        yield batch
 
 
-def _names(folder: Path) -> list[str]:
-    """The names of all shards that are there."""
-    names = [path.name for path in (folder / "shards").iterdir() if path.name.isdecimal()]
-    return sorted(names, key=int)
-
-
-def _free_names(folder: Path) -> Iterator[str]:
-    """Names that no shard has: those of shards that are missing first."""
-    taken, number = set(_names(folder)), 0
-    while True:
-        if f"{number:05}" not in taken:
-            yield f"{number:05}"
-        number += 1
-
-
-def _stored(folder: Path, name: str) -> Stored:
-    return Stored(folder / "shards" / name)
-
-
-def _entry(folder: Path, name: str, source: int) -> dict[str, Any]:
-    """What the record says of a shard.
-
-    Raises:
-        UserError: it is damaged.
-    """
-    try:
-        return {"name": name, "source": source, **_stored(folder, name).counts}
-    except UserError:
-        raise
-    except Exception as error:  # a damaged file makes NumPy raise nearly anything
-        raise _damaged(folder, name, error) from None
-
-
-def _damaged(folder: Path, name: str, error: Exception) -> UserError:
-    return UserError(f"{folder / 'shards' / name}: is damaged ({reason(error)}). Index again.")
-
-
-def _is_whole(folder: Path, name: str) -> bool:
-    """Whether a shard that nothing names yet can be used; else it is removed."""
-    try:
-        _entry(folder, name, 0)
-    except UserError as error:
-        log.warning("%s It is made again.", str(error).removesuffix(" Index again."))
-        shutil.rmtree(folder / "shards" / name, ignore_errors=True)
-        return False
-    return True
-
-
-def _kept(
-    folder: Path,
-    entry: dict[str, Any],
-    rows: Sequence[int],
-    left_out: Sequence[str],
-    free: Iterator[str],
-) -> list[dict[str, Any]]:
-    """The record of a shard of which only these rows stay: it is copied, unless all of them do."""
-    stored = _stored(folder, entry["name"])
-    if len(rows) == entry["things"] and len(left_out) == sum(1 for _ in stored.left_out()):
-        return [entry]
-    if not rows:
-        return []
-    name = next(free)
-    copy_shard(stored, rows, left_out, folder / "shards" / name)
-    return [_entry(folder, name, entry["source"])]
-
-
-def _size(record: Mapping[str, Any]) -> int:
-    return sum(int(entry["things"]) for entry in record["shards"])
-
-
-def _commit(folder: Path, record: dict[str, Any]) -> None:
-    """Write what belongs to all shards, then the record, and remove what it does not name."""
-    names = [str(entry["name"]) for entry in record["shards"]]
-    known: dict[str, Moments] = {}
-    for name in names:
-        for track, one in _stored(folder, name).moments().items():
-            known[track] = known[track] + one if track in known else one
-    before, record["whole"] = record["whole"], record["whole"] + 1
-    whole = folder / "whole" / str(record["whole"])
-    try:
-        shutil.rmtree(whole, ignore_errors=True)
-        whole.mkdir(parents=True)
-        write_moments(whole / "moments.npz", known)
-        if record["engine"] == "lance":
-            from admire.tasks.collections.lance import build_lance
-
-            build_lance(whole, known, [_stored(folder, name) for name in names])
-    except OSError as error:
-        record["whole"] = before
-        raise unwritable(whole, error) from error
-    _write_record(folder, record)
-    for path in (folder / "shards").iterdir():
-        if path.name not in names:
-            shutil.rmtree(path, ignore_errors=True)
-    for path in (folder / "whole").iterdir():
-        if path != whole:
+def _complete(folder: Path, record: Record, table: Table, *, thorough: bool) -> None:
+    """Write what exact search needs of the table, and then the record, if the table has changed."""
+    search = folder / "search"
+    if table.version == record.version and (search / str(record.version)).is_dir():
+        return
+    record.trained = table.tidy(
+        indexed=record.engine == "lance", trained=record.trained, thorough=thorough
+    )
+    record.version = table.version
+    places = table.places()
+    record.places = int(places[-1]) + 1
+    shutil.rmtree(search / str(record.version), ignore_errors=True)  # of a process that was killed
+    write_files(search / str(record.version), places, table.blocks())
+    write_record(folder, record)
+    for path in search.iterdir():
+        if path.name != str(record.version):
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _write_record(folder: Path, record: Mapping[str, Any]) -> None:
-    with write_whole(folder / "index.json") as file:
-        json.dump(record, file, indent=1)
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Turn errors of the disk, which LanceDB raises as its own, into a user's."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise UserError(
+            f"{folder}: cannot be written ({reason}). Free space on the disk; if the index is "
+            "damaged, index again."
+        ) from error
 
 
-def _check_engine(engine: str) -> None:
-    """Refuse the engine ``lance`` before anything is encoded, if its packages are missing."""
-    if engine == "lance":
-        import admire.tasks.collections.lance  # noqa: F401
+@contextmanager
+def _temporary_errors() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise UserError(
+            f"The folder for temporary files cannot be written ({error}). Free space on its disk, "
+            "or set TMPDIR to another folder."
+        ) from error

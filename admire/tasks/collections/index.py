@@ -1,126 +1,105 @@
-"""An index: a collection's shards, what belongs to all of them, and exact search in them."""
+"""An index: what it was made of and with, and search in it, exactly or by LanceDB."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
-import numpy.typing as npt
+from pydantic import BaseModel
 
-from admire.base.choices import TRACKS
+from admire.base.choices import EngineName
 from admire.base.errors import UserError
-from admire.base.files import parse_json, regular
-from admire.base.machine import cores
+from admire.base.files import parse_json
+from admire.base.schema import read_as
+from admire.base.storage import write_whole
 from admire.data.items import Candidate
 from admire.models.encoders import TextEncoder, Vectors
-from admire.tasks.collections.shards import (
-    Mask,
-    Moments,
-    Shard,
-    Stored,
-    encode,
-    read_moments,
-    reason,
+from admire.tasks.collections.encoding import encode, named
+from admire.tasks.collections.exact import (
+    Query,
+    Track,
+    open_files,
+    search_all,
+    search_some,
+    tracks_in_memory,
 )
 
-FORMAT = 2
-"""Of index folders; the first held texts only, and no shards."""
+if TYPE_CHECKING:
+    from admire.tasks.collections.table import Table
 
-Places = npt.NDArray[np.int64]
-Scores = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a track's vectors are compared with: d scores query · d − offset."""
-
-    query: Vectors
-    offset: float
+FORMAT = 3
+"""Of index folders."""
 
 
-class Engine(Protocol):
-    """Finds the things with the highest scores, exactly or approximately."""
+class Maker(BaseModel):
+    """The encoder that made an index's vectors."""
 
-    def search(self, asked: Mapping[str, Asked], k: int) -> tuple[Places, Scores]:
-        """Positions and scores of the k best, best first, for what each track is asked."""
-        ...
-
-
-@dataclass(frozen=True)
-class Exact:
-    """Compares every vector. Those on disk are read shard by shard, a shard a processor."""
-
-    shards: Sequence[Shard]
-
-    def search(self, asked: Mapping[str, Asked], k: int) -> tuple[Places, Scores]:
-        """See :class:`Engine`. Of equal scores the first is taken."""
-
-        def look(shard: Shard, first: int) -> tuple[Places, Scores]:
-            scores = _all_scores(shard, asked)
-            return best(first + np.arange(len(scores)), scores, k)
-
-        places, scores = np.zeros(0, dtype=np.int64), np.zeros(0)
-        firsts = accumulate((shard.counts["things"] for shard in self.shards), initial=0)
-        with ThreadPoolExecutor(cores()) as pool:
-            for some, found in pool.map(look, self.shards, firsts):
-                both = np.concatenate([places, some]), np.concatenate([scores, found])
-                places, scores = best(*both, k)
-        return places, scores
+    name: str
+    identity: str
 
 
-def best(places: Places, scores: Scores, k: int) -> tuple[Places, Scores]:
-    """The k best of some scores, best first; of equal ones those that come first."""
-    if len(scores) > k:
-        kept = scores >= np.partition(scores, -k)[-k]
-        places, scores = places[kept], scores[kept]
-    order = np.lexsort((places, -scores))[:k]
-    return places[order], scores[order]
+class Record(BaseModel):
+    """``index.json``: what an index was made with, and which state of its table counts.
+
+    Attributes:
+        format: of the folder.
+        encoder: of the vectors.
+        engine: searches.
+        version: of the table when the index was last complete; what exact search needs of it lies
+            in ``search/VERSION``. 0 if it never was.
+        places: things from this place on were added since then, and do not count.
+        trained: how many things there were when LanceDB's indices were trained.
+    """
+
+    format: int = FORMAT
+    encoder: Maker
+    engine: EngineName
+    version: int = 0
+    places: int = 0
+    trained: int = 0
 
 
-def _all_scores(shard: Shard, asked: Mapping[str, Asked]) -> Scores:
-    """The scores of a shard's things."""
-    total = np.zeros(shard.counts["things"])
-    for track in asked.keys() & shard.counts.keys():
-        total += _scores(np.asarray(shard.vectors(track)), asked[track], shard.there(track))
-    return total
+def read_record(folder: Path) -> Record:
+    """What ``index.json`` says.
+
+    Raises:
+        UserError: the folder is no index, an index of another format, or damaged.
+    """
+    try:
+        content: Any = parse_json((folder / "index.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _damaged(folder, error) from None
+    if isinstance(content, dict) and content.get("format") != FORMAT:
+        raise UserError(
+            f"{folder}: is an index of another version of admire (format {content.get('format')}, "
+            f"here {FORMAT}). Index again: admire index SOURCE --out INDEX",
+            "index",
+        )
+    return read_as(Record, content, folder / "index.json")
 
 
-def score_places(
-    shards: Sequence[Shard], asked: Mapping[str, Asked], places: Places
-) -> tuple[Places, Scores]:
-    """The exact scores of things at some positions, in the order of the positions."""
-    places = np.sort(places)
-    total = np.zeros(len(places))
-    for shard, (low, high), first in located(shards, places):
-        rows = places[low:high] - first
-        for track in asked.keys() & shard.counts.keys():
-            vectors = np.asarray(shard.vectors(track)[rows])
-            total[low:high] += _scores(vectors, asked[track], np.any(vectors != 0, axis=1))
-    return places, total
+def write_record(folder: Path, record: Record) -> None:
+    """Write ``index.json``."""
+    with write_whole(folder / "index.json") as file:
+        file.write(record.model_dump_json(indent=1))
 
 
-def _scores(vectors: Vectors, asked: Asked, there: Mask | None) -> Scores:
-    # einsum: threads of BLAS, several to a product, wait long for each other on a busy machine
-    found: Scores = np.einsum("ij,j->i", vectors, asked.query).astype(float) - asked.offset
-    return found if there is None else np.where(there, found, 0.0)
+def check_encoder(index: Path | None, made: Mapping[str, str], encoder: TextEncoder) -> None:
+    """Refuse an encoder that did not make an index's vectors.
 
-
-def located(
-    shards: Sequence[Shard], places: Places
-) -> Iterator[tuple[Shard, tuple[int, int], int]]:
-    """Where sorted positions lie: the shard, from where to where in them, its first position."""
-    first = 0
-    for shard in shards:
-        last = first + shard.counts["things"]
-        low, high = np.searchsorted(places, [first, last]).tolist()
-        if high > low:
-            yield shard, (low, high), first
-        first = last
+    Raises:
+        UserError: it is another one.
+    """
+    if made["identity"] != encoder.identity:
+        raise UserError(
+            f"{index or 'The index'}: was made with the encoder '{made['name']}' "
+            f"({made['identity']}), not with '{encoder.name}' ({encoder.identity}).",
+            "encoder",
+        )
 
 
 @dataclass(frozen=True)
@@ -129,34 +108,24 @@ class Index:
 
     Attributes:
         encoder: name and identity of the encoder of its pictures and captions.
-        moments: of all vectors, by track.
-        shards: its things with their vectors.
-        engine: finds the best.
+        tracks: the vectors of its pictures and captions, with their moments.
+        size: how many things there are.
+        things: reads those in some rows.
+        table: finds the best nearly exactly; None compares every vector.
+        places: of the things in the table, ascending.
     """
 
     encoder: Mapping[str, str]
-    moments: Mapping[str, Moments]
-    shards: Sequence[Shard]
-    engine: Engine
-
-    @property
-    def size(self) -> int:
-        """How many things there are."""
-        return sum(shard.counts["things"] for shard in self.shards)
+    tracks: Mapping[str, Track]
+    size: int
+    things: Callable[[Sequence[int]], list[Candidate]]
+    table: Table | None = None
+    places: Any = None
 
     @property
     def pictures(self) -> bool:
         """Whether pictures are among them that the encoder has seen."""
-        return "image" in self.moments
-
-    def things(self, places: Sequence[int]) -> list[Candidate]:
-        """The things at these positions."""
-        ordered = np.sort(np.array(places, dtype=np.int64))
-        found: dict[int, Candidate] = {}
-        for shard, (low, high), first in located(self.shards, ordered):
-            rows = (ordered[low:high] - first).tolist()
-            found |= zip(ordered[low:high].tolist(), shard.things(rows), strict=True)
-        return [found[place] for place in places]
+        return "image" in self.tracks
 
     def search(
         self,
@@ -165,7 +134,8 @@ class Index:
         k: int,
         tracks: Mapping[str, float] | None = None,
     ) -> list[tuple[Candidate, float]]:
-        """The k best things with their scores, as :func:`score` standardises them.
+        """The k best things with their scores, as :func:`admire.rankers.scorer.score` standardises
+        them.
 
         A standardised score is linear in the thing's vector d, so one inner product a track gives
         it: Σ w (q·d − μ) / σ over the queries q, with the mean μ and deviation σ of each query's
@@ -179,86 +149,35 @@ class Index:
         Raises:
             UserError: files of the index are gone.
         """
-        asked: dict[str, Asked] = {}
-        for track, known in self.moments.items():
-            combined, offset = np.zeros(len(known.sums)), 0.0
-            share = (tracks or {}).get(track, 1.0)
+        sums: dict[str, Query] = {}
+        for name, track in self.tracks.items():
+            combined, offset = np.zeros(len(track.moments.sums)), 0.0
+            share = (tracks or {}).get(name, 1.0)
             for role, query in queries.items():
-                mean, deviation = known.of(query)
+                mean, deviation = track.moments.of(query)
                 weight = share * weights.get(role, 0.0) / deviation
                 combined += weight * query.astype(float)
                 offset += weight * mean
-            asked[track] = Asked(combined.astype(np.float32), offset)
-        try:
-            places, scores = self.engine.search(asked, min(k, self.size))
-            return list(zip(self.things(places.tolist()), scores.tolist(), strict=True))
-        except OSError as error:
-            raise UserError(
-                f"{error.filename or 'The index'}: cannot be read any more "
-                f"({error.strerror or error}). If somebody has changed the index meanwhile, search "
-                "again; else index again.",
-                "index",
-            ) from error
+            sums[name] = Query(combined.astype(np.float32), offset)
+        if self.table:
+            places = self.table.nearest(sums, min(k, self.size))
+            rows = np.flatnonzero(np.isin(self.places, places))  # without those of later changes
+            rows, scores = search_some(self.tracks, rows, sums, k)
+        else:
+            rows, scores = search_all(self.tracks, self.size, sums, k)
+        return list(zip(self.things(rows.tolist()), scores.tolist(), strict=True))
 
 
 def index_texts(texts: Sequence[Candidate], encoder: TextEncoder) -> Index:
     """An index in memory."""
-    held = encode(texts, encoder)
-    return Index(named(encoder), held.moments(), [held], Exact([held]))
-
-
-def named(encoder: TextEncoder) -> dict[str, str]:
-    """Name and identity of an encoder."""
-    return {"name": encoder.name, "identity": encoder.identity}
-
-
-def read_record(folder: Path) -> dict[str, Any]:
-    """What ``index.json`` says.
-
-    Raises:
-        UserError: the folder is no index, an index of the former format, or damaged.
-    """
-    try:
-        record: dict[str, Any] = parse_json(
-            regular(folder / "index.json").read_text(encoding="utf-8")
-        )
-        if "format" not in record and "texts" in record:
-            raise UserError(
-                f"{folder}: is an index of an earlier version of admire, which cannot be read any "
-                "more. Index again: admire index SOURCE --out INDEX",
-                "index",
-            )
-        if isinstance(record["format"], int) and record["format"] > FORMAT:
-            raise UserError(
-                f"{folder}: is an index of a newer version of admire (format {record['format']}, "
-                f"here {FORMAT}). Update admire, or index again.",
-                "index",
-            )
-        if record["format"] != FORMAT:
-            raise ValueError(f"its format is {record['format']}")
-        if {str} != {type(record["encoder"][name]) for name in ("name", "identity")}:
-            raise ValueError("its encoder has no name")
-        _check_shards(record)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(folder, error) from None
-    return record
-
-
-def _check_shards(record: Mapping[str, Any]) -> None:
-    sources = record["sources"]
-    if {str} != {type(one) for one in (record["engine"], *sources)}:
-        raise ValueError("its engine or a source has no name")
-    numbers = [record["whole"]]
-    for entry in record["shards"]:
-        numbers += [entry["things"], entry["source"]]
-        if not entry["name"].isdecimal() or entry["source"] not in range(len(sources)):
-            raise ValueError("a shard has no name or source")
-    if {int} != {type(one) for one in numbers}:
-        raise ValueError("it holds something else than a number")
+    tracks = tracks_in_memory(encode(texts, encoder))
+    return Index(named(encoder), tracks, len(texts), lambda rows: [texts[row] for row in rows])
 
 
 def open_index(folder: Path) -> Index:
     """Open an index that :func:`admire.tasks.collections.write_index` wrote. Vectors stay on disk.
+
+    Its state is that of this moment, whatever other processes add or remove later.
 
     Raises:
         UserError: the folder is no index, or it is damaged.
@@ -267,45 +186,24 @@ def open_index(folder: Path) -> Index:
     while True:
         try:
             return _open(folder, record)
-        except UserError:
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             before, record = record, read_record(folder)
             if record == before:  # else another process has changed the index meanwhile
-                raise
+                raise _damaged(folder, error) from None
 
 
-def _open(folder: Path, record: Mapping[str, Any]) -> Index:
-    try:
-        whole = folder / "whole" / str(record["whole"])
-        found = read_moments(whole / "moments.npz")
-        shards = [_opened(folder, entry, found) for entry in record["shards"]]
-        if record["engine"] == "lance":
-            from admire.tasks.collections.lance import open_lance
+def _open(folder: Path, record: Record) -> Index:
+    files = open_files(folder / "search" / str(record.version))
+    table = None
+    if record.engine == "lance":
+        from admire.tasks.collections.table import Table
 
-            engine: Engine = open_lance(whole, found, shards)
-        else:
-            engine = Exact(shards)
-    except UserError:
-        raise
-    except Exception as error:  # a damaged file makes NumPy and LanceDB raise nearly anything
-        raise _damaged(folder, error) from None
-    return Index(record["encoder"], found, shards, engine)
+        table = Table(folder)
+    made = record.encoder.model_dump()
+    return Index(made, files.tracks, len(files.places), files.things, table, files.places)
 
 
-def _opened(folder: Path, entry: Mapping[str, Any], known: Mapping[str, Moments]) -> Stored:
-    """A shard, of which the files are there and fit together and to the moments of the whole."""
-    counts = {name: int(entry[name]) for name in ("things", *TRACKS) if name in entry}
-    if len(counts) < 2:
-        raise ValueError("a shard has no vectors")
-    stored = Stored(folder / "shards" / str(entry["name"]), counts)
-    for track in counts.keys() - {"things"}:
-        vectors = stored.vectors(track)
-        if vectors.shape != (counts["things"], len(known[track].sums)) or vectors.dtype.kind != "f":
-            raise ValueError("its files do not belong together")
-    for name in ("things.jsonl", "moments.npz"):
-        if not (stored.folder / name).is_file():
-            raise ValueError(f"{name} is missing")
-    return stored
-
-
-def _damaged(folder: Path, error: Exception) -> UserError:
-    return UserError(f"{folder}: is no index, or damaged ({reason(error)}). Index again.", "index")
+def _damaged(folder: Path, reason: object) -> UserError:
+    if isinstance(reason, OSError) and reason.strerror:
+        reason = reason.strerror
+    return UserError(f"{folder}: is no index, or damaged ({reason}). Index again.", "index")

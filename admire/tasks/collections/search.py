@@ -17,8 +17,7 @@ from admire.rankers.scorer import Scoring, query_weights
 from admire.senses import Detector
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import TextRole
-from admire.tasks.collections.building import check_encoder
-from admire.tasks.collections.index import Index, index_texts, open_index
+from admire.tasks.collections.index import Index, check_encoder, index_texts, open_index
 from admire.tasks.collections.sources import read_texts
 from admire.tasks.retrieval.passages import locate
 from admire.tasks.retrieval.queries import QuerySettings, understand
@@ -52,7 +51,7 @@ class SearchSettings(QuerySettings):
         scoring = self.scoring
         if index.pictures:
             scoring = Scoring()
-            if index.encoder["name"] == "sight" and "caption" in index.moments:
+            if index.encoder["name"] == "sight" and "caption" in index.tracks:
                 scoring = replace(scoring, image_weight=PICTURES_BESIDE_CAPTIONS)
         changes = {
             "contrast": self.contrast,
@@ -135,11 +134,5 @@ def search_index(
     vectors = encoder.encode_texts(list(asked.values()), role="query")
     queries = dict(zip(asked, vectors, strict=True))
     tracks = {"image": scoring.image_weight, "caption": scoring.caption_weight}
-    try:
-        found = built.search(queries, weights, settings.top, tracks)
-    except UserError:
-        if not isinstance(index, Path):
-            raise
-        # Another process may have changed it since it was opened, and removed what it replaced.
-        found = open_index(index).search(queries, weights, settings.top, tracks)
+    found = built.search(queries, weights, settings.top, tracks)
     return Found(found, reading, built.pictures)

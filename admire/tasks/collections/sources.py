@@ -290,7 +290,7 @@ def _row(row: Mapping[str, Any], number: int, path: Path, named: str | None = No
 
 
 def _parquet(path: Path, unpacked: Path) -> Iterator[Thing]:
-    with needs_extra("parquet", "Reading Parquet"):
+    with needs_extra("lance", "Reading Parquet"):
         import pyarrow
         import pyarrow.parquet
     number = 0
@@ -326,7 +326,7 @@ def _parquet_thing(row: dict[str, Any], number: int, path: Path, unpacked: Path)
 
 
 def _parquet_picture(path: Path, row: int) -> bytes:
-    with needs_extra("parquet", "Reading Parquet"):
+    with needs_extra("lance", "Reading Parquet"):
         import pyarrow.parquet
     with pyarrow.parquet.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
