@@ -1,8 +1,9 @@
-"""A collection of made-up vectors: ``python made_up_collection.py TASK FOLDER [N]``.
+"""A collection of made-up vectors: ``python made_up_collection.py TASK FOLDER N``.
 
-The tasks are ``write`` (N things), ``build`` (LanceDB's index of them), ``exact`` and ``lance``
-(N queries, at most 100). Each prints what it took as JSON. Each is done in a process of its own,
-so that none counts the memory of another.
+The tasks are ``exact`` and ``lance`` (an index of N things for this engine), ``add`` and ``remove``
+(N things, to and from the first), ``search-exact`` and ``search-lance`` (N queries, at most 100).
+Each prints what it took as JSON. Each is done in a process of its own, so that none counts the
+memory of another.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from admire.tasks.collections import open_index, write_index
-from admire.tasks.collections.index import Index
+from admire.tasks import collections
 
 WIDTH = 384
 FOUND = 10
@@ -62,34 +61,35 @@ def timed(task: Callable[[], Any]) -> dict[str, Any]:
     return {"seconds": taken, "peak": memory, "load": os.getloadavg()[0]} | result
 
 
-def write(folder: Path, things: int) -> dict[str, Any]:
+def write(folder: Path, engine: Any, things: int) -> dict[str, Any]:
     """Index so many things. The time that drawing their vectors took is left out."""
     source, encoder = folder / "texts.txt", MadeUp()
     with source.open("w") as file:
         for k in range(1, things + 1):
             file.write(f"{k} is the number of a text that is about as long as a caption is.\n")
-    found = timed(lambda: write_index(source, encoder, folder / "index") and None)
-    source.unlink()
-    return found | {"seconds": found["seconds"] - encoder.seconds}
+    made = timed(
+        lambda: collections.write_index(source, encoder, folder / engine, engine=engine) and None
+    )
+    return made | {"seconds": made["seconds"] - encoder.seconds}
 
 
-def build(folder: Path) -> dict[str, Any]:
-    """Build LanceDB's index of the same shards."""
-    from admire.tasks.collections.lance import build_lance
-
-    opened = open_index(folder / "index")
-    return timed(lambda: build_lance(folder, opened.moments, opened.shards))
-
-
-def nearly(folder: Path) -> Index:
-    """The index with LanceDB as its engine."""
-    from admire.tasks.collections.lance import open_lance
-
-    opened = open_index(folder / "index")
-    return replace(opened, engine=open_lance(folder, opened.moments, opened.shards))
+def add(folder: Path, things: int) -> dict[str, Any]:
+    """Add other things to the exact index."""
+    source, encoder = folder / "more.jsonl", MadeUp()
+    rows = ({"id": f"new{k}", "text": f"{k} is another text's number."} for k in range(things))
+    source.write_text("\n".join(map(json.dumps, rows)))
+    made = timed(lambda: collections.add_to_index(source, encoder, folder / "exact") and None)
+    return made | {"seconds": made["seconds"] - encoder.seconds}
 
 
-def search(index: Index, queries: int) -> dict[str, Any]:
+def remove(folder: Path, things: int) -> dict[str, Any]:
+    """Remove things from all over the exact index."""
+    size = collections.open_index(folder / "exact").size
+    names = [str(k) for k in range(1, size, size // things) if k <= size - things]
+    return timed(lambda: collections.remove_from_index(names, folder / "exact") and None)
+
+
+def search(index: Any, queries: int) -> dict[str, Any]:
     """Ask one query after the other. Another one, which opens files, is asked before."""
     asked = like_texts(QUERIES + 1, seed=7)
 
@@ -103,11 +103,12 @@ def search(index: Index, queries: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     task, place = sys.argv[1], Path(sys.argv[2])
-    if task == "write":
-        told = write(place, int(sys.argv[3]))
-    elif task == "build":
-        told = build(place)
+    number = int(sys.argv[3])
+    kind, _, engine = task.rpartition("-")
+    if kind == "search":
+        told = search(collections.open_index(place / engine), number)
+    elif task in ("add", "remove"):
+        told = {"add": add, "remove": remove}[task](place, number)
     else:
-        opened = open_index(place / "index") if task == "exact" else nearly(place)
-        told = search(opened, int(sys.argv[3]))
+        told = write(place, engine, number)
     print(json.dumps(told))

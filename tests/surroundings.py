@@ -6,7 +6,7 @@ from typing import Any
 
 
 def words() -> None:
-    """The encoder is a bag of words, blocks have two items and shards four things."""
+    """The encoder is a bag of words, blocks have two items."""
     from toys import PictureEncoder
 
     import admire.models.encoders.families as families
@@ -24,15 +24,12 @@ def words() -> None:
     import admire.models.llm.batches
     import admire.pages.report
     import admire.runs.run
-    import admire.tasks.collections.building
-    import admire.tasks.collections.shards
     from admire.models.llm import pictures  # noqa: F401
 
     admire.pages.report.write_report  # noqa: B018 - loads it
     import matplotlib.figure  # noqa: F401
 
     admire.runs.run.BLOCK = 2
-    admire.tasks.collections.shards.SHARD = 4
 
 
 def encoders() -> None:

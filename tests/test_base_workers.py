@@ -22,8 +22,8 @@ from admire.models.encoders import open_encoder
 from admire.rankers.settings import Asking
 from admire.runs.past_runs import read_record
 from admire.runs.run_blocks import rank_file
-from admire.tasks.collections import building, shards, write_index
-from admire.tasks.collections.building import write_over
+from admire.tasks.collections import building, write_index
+from admire.tasks.collections.encoding import encode_over
 
 os.environ.update(SURROUNDINGS)
 ray = pytest.importorskip("ray")
@@ -184,16 +184,16 @@ def test_index_by_workers_is_that_of_one_process(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ):
     pictures = (SAMPLES if SAMPLES.is_dir() else SAMPLES.parent) / "images"
-    monkeypatch.setattr(shards, "SHARD", 8)
+    monkeypatch.setattr(building, "BATCH", 8)
     encoder = open_encoder("sight")
     write_index(pictures, encoder, tmp_path / "one")
     killer = Killer(cache)
-    monkeypatch.setattr(building, "remove_copies", killer)
-    write_index(pictures, encoder, tmp_path / "two", write=write_over(TWO))
+    monkeypatch.setattr(building, "_remove_copies", killer)
+    write_index(pictures, encoder, tmp_path / "two", encode=encode_over(TWO))
     assert killer.killed
-    found = files(tmp_path / "two")
-    assert len([name for name in found if name.endswith("image.npy")]) == 5
-    assert found == files(tmp_path / "one")
+    found = files(tmp_path / "two" / "search")
+    assert len([name for name in found if name.endswith("image.npy")]) == 1
+    assert found == files(tmp_path / "one" / "search")
 
 
 def test_ranking_by_workers_is_that_of_one_process(

@@ -77,7 +77,7 @@ def test_search_prints_the_best_as_a_table_or_json(capsys, tmp_path, texts, open
 def test_search_and_index_name_what_they_cannot_do(capsys, tmp_path, texts, opened):
     shared = ("search", "An owl.", "--index", texts, "--span")
     assert ended(capsys, *shared, "bat") == "admire: span: 'bat' is not in it: “An owl.”. (--span)"
-    assert ended(capsys, *shared, "owl", "--top", 0).endswith("at least 1. (--top)")
+    assert ended(capsys, *shared, "owl", "--top", 0).endswith("equal to 1. (--top)")
     (tmp_path / "work").mkdir()
     (tmp_path / "work/thesis.txt").write_text("years of work")
     assert "thesis.txt" in ended(capsys, "index", texts, "--out", tmp_path / "work")
@@ -179,4 +179,4 @@ def test_export_names_a_missing_extra(capsys, tmp_path, monkeypatch):
     hide(monkeypatch, "pyarrow")
     monkeypatch.setattr("admire.base.errors.find_spec", lambda package: None)
     message = ended(capsys, "index", "--out", tmp_path, "--export", tmp_path / "x.parquet")
-    assert "needs pyarrow, of the extra 'parquet': pip install" in message
+    assert "needs pyarrow, of the extra 'lance': pip install" in message

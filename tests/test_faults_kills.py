@@ -32,8 +32,8 @@ from admire import SAMPLES
 pytestmark = pytest.mark.skipif(not POSSIBLE, reason="needs Linux's seccomp")
 slow = pytest.mark.slow
 
-TIMES = {"started", "finished", "seconds", "asked", "whole"}
-"""What of a record a kill may change: times, what was kept, how often an index was written."""
+TIMES = {"started", "finished", "seconds", "asked"}
+"""What of a record a kill may change: times, and what was kept."""
 PROBES = [("tmp/", b"blat"), ("tmp/", b"")]
 START = "OpenAI-Organization"
 """The header in which the server is told which start of a command asks."""
@@ -83,7 +83,6 @@ def left(folder: Path) -> dict[str, object]:
     """
     places = [folder] if folder.is_file() else folder.rglob("*")
     found = {str(path.relative_to(folder)): _content(path) for path in places}
-    found = {re.sub(r"(index/whole/)\d+", r"\1N", name): one for name, one in found.items()}
     return {name: one for name, one in found.items() if (name[:4], one) not in PROBES}
 
 
@@ -92,7 +91,7 @@ def _content(path: Path) -> object:
     if path.is_dir():
         return "a folder"
     content = path.read_bytes()
-    if path.name in ("run.json", "index.json"):
+    if path.name == "run.json":
         return {name: one for name, one in json.loads(content).items() if name not in TIMES}
     if path.suffix == ".html":
         return re.sub(rb"(?s)>Seconds<.*?</table>|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", b"", content)
@@ -214,31 +213,6 @@ def many(tmp_path: Path) -> list[object]:
 @slow
 def test_a_run_of_several_blocks_survives_kills_with_its_report(killed, many):
     killed("words", lambda folder: [*many, "--out", folder / "run", "--report"], kills=40)
-
-
-PICTURES = {
-    f"{kind}/{k}.png": f"{kind} number {k} at night"
-    for kind in ("owls", "people")
-    for k in range(7)
-}
-"""Fourteen pictures in four shards; what the toy sees in each."""
-
-
-@pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    for name, shows in PICTURES.items():
-        (tmp_path / "pictures" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "pictures" / name).write_text(shows)
-    return tmp_path / "pictures"
-
-
-def indexing(source: Path, folder: Path) -> list[object]:
-    return ["index", source, "--out", folder / "index", "--encoder", "toy"]
-
-
-@slow
-def test_an_index_survives_kills(killed, pictures):
-    killed("words", partial(indexing, pictures), whole="index")
 
 
 QUICK = ("--device", "cpu", "--epochs", 3, "--learning-rate", 3e-3, "--batch-size", 8)

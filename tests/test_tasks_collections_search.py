@@ -22,8 +22,8 @@ from admire.tasks.collections import (
     search_index,
     write_index,
 )
-from admire.tasks.collections.index import Exact, Index
-from admire.tasks.collections.shards import Moments
+from admire.tasks.collections.exact import Moments, Track
+from admire.tasks.collections.index import Index
 
 LATE = ["Someone who works late at night.", "A bird on a branch.", "A night owl on a branch."]
 IDIOMATIC = "A Night Owl codes this."
@@ -124,8 +124,8 @@ def test_pictures_are_found_as_rank_would_order_them(pictures, tmp_path, sense, 
 
 def test_what_sight_sees_counts_half_beside_captions():
     def scoring(name: str, *tracks: str, **changes: Any) -> Scoring:
-        known = dict.fromkeys(tracks, Moments(1, np.zeros(1), np.zeros((1, 1))))
-        index = Index({"name": name}, known, [], Exact([]))
+        track = Track(lambda: np.zeros((1, 1)), None, Moments(1, np.zeros(1), np.zeros((1, 1))))
+        index = Index({"name": name}, dict.fromkeys(tracks, track), 1, lambda rows: [])
         return SearchSettings(**changes).scoring_for(index)
 
     assert scoring("sight", "image", "caption") == replace(Scoring(), image_weight=0.5)

@@ -19,13 +19,14 @@ from admire.base.errors import UserError
 from admire.data.items import Candidate
 from admire.tasks.collections import (
     add_to_index,
+    building,
     open_index,
     read_picture,
     read_texts,
     read_things,
     write_index,
 )
-from admire.tasks.collections import shards as sharding
+from admire.tasks.collections.table import Table
 
 LATE = ["Someone who works late at night.", "A bird on a branch.", "A night owl on a branch."]
 
@@ -204,7 +205,7 @@ def tars(path: Path) -> Path:
 
 @pytest.mark.parametrize("make", [packed_rows(True), packed_rows(False), tars])
 def test_pictures_inside_files_are_indexed_and_can_be_read_again(monkeypatch, tmp_path, make):
-    monkeypatch.setattr(sharding, "SHARD", 2)
+    monkeypatch.setattr(building, "BATCH", 2)
     source = make(tmp_path)
     left: list[int] = []
 
@@ -229,7 +230,7 @@ def test_pictures_inside_files_are_indexed_and_can_be_read_again(monkeypatch, tm
 
 
 def test_a_tar_that_was_cut_off_is_named_and_what_was_encoded_stays(monkeypatch, tmp_path):
-    monkeypatch.setattr(sharding, "SHARD", 1)
+    monkeypatch.setattr(building, "BATCH", 1)
     source = tars(tmp_path)
     last = source / "1.tar"
     whole = last.read_bytes()
@@ -237,7 +238,7 @@ def test_a_tar_that_was_cut_off_is_named_and_what_was_encoded_stays(monkeypatch,
         last.write_bytes(whole[:size])
         with pytest.raises(UserError, match=r"1\.tar: is no tar file, or damaged .*Copy or"):
             write_index(source, PictureEncoder(), tmp_path / "index")
-    assert len(list((tmp_path / "index.unfinished/shards").iterdir())) == 3
+    assert Table(tmp_path / "index.unfinished").size == 3
     last.write_bytes(whole)
     assert write_index(source, PictureEncoder(), tmp_path / "index").things == 5
 
@@ -264,5 +265,5 @@ def test_parquet_needs_its_extra(tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "pyarrow"]:
         monkeypatch.delitem(sys.modules, name)
     hide(monkeypatch, "pyarrow")
-    with pytest.raises(UserError, match=r"Parquet needs pyarrow, of the extra 'parquet': pip inst"):
+    with pytest.raises(UserError, match=r"Parquet needs pyarrow, of the extra 'lance': pip inst"):
         read_texts(tmp_path / "t.parquet")

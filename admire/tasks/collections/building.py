@@ -32,7 +32,7 @@ from admire.tasks.collections.encoding import (
     named,
     tracks_of,
 )
-from admire.tasks.collections.exact import write_files
+from admire.tasks.collections.exact import open_files, write_files
 from admire.tasks.collections.index import (
     Maker,
     Record,
@@ -346,19 +346,22 @@ def _batches(things: Iterator[Thing]) -> Iterator[tuple[Thing, ...]]:
 def _complete(folder: Path, record: Record, table: Table, *, thorough: bool) -> None:
     """Write what exact search needs of the table, and then the record, if the table has changed."""
     search = folder / "search"
-    if table.version == record.version and (search / str(record.version)).is_dir():
-        return
+    before, old = search / str(record.version), None
+    with suppress(OSError, ValueError, KeyError):  # missing or damaged: all is read again
+        old = open_files(before)
+        if table.version == record.version:
+            return
     record.trained = table.tidy(
         indexed=record.engine == "lance", trained=record.trained, thorough=thorough
     )
-    record.version = table.version
-    places = table.places()
+    record.version, places = table.version, table.places()
+    now = search / str(record.version)
+    shutil.rmtree(now, ignore_errors=True)  # of a process that was killed
+    write_files(now, places, table.blocks(record.places if old else 0), old)
     record.places = int(places[-1]) + 1
-    shutil.rmtree(search / str(record.version), ignore_errors=True)  # of a process that was killed
-    write_files(search / str(record.version), places, table.blocks())
     write_record(folder, record)
     for path in search.iterdir():
-        if path.name != str(record.version):
+        if path != now:
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -197,7 +197,8 @@ def _damaged(things: Sequence[Thing], places: Sequence[int]) -> dict[int, str]:
 
 
 def _each(function: Any, things: Sequence[Thing]) -> list[Any]:
-    """What the function returns for each thing, or the user's error that it raises, by threads."""
+    """What the function returns for each thing, or the user's error that it raises; files are read
+    by threads."""
 
     def tried(thing: Thing) -> Any:
         try:
@@ -205,5 +206,7 @@ def _each(function: Any, things: Sequence[Thing]) -> list[Any]:
         except UserError as error:
             return error
 
+    if not any(thing.file for thing in things):
+        return [tried(thing) for thing in things]
     with ThreadPoolExecutor(cores()) as pool:
         return list(pool.map(tried, things))

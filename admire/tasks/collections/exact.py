@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
+from zipfile import is_zipfile
 
 import numpy as np
 import numpy.typing as npt
@@ -44,9 +45,13 @@ class Moments:
     sums: npt.NDArray[np.float64]
     products: npt.NDArray[np.float64]
 
-    def __add__(self, other: Moments) -> Moments:
-        sums, products = self.sums + other.sums, self.products + other.products
-        return Moments(self.count + other.count, sums, products)
+    def plus(self, other: Moments, times: int = 1) -> Moments:
+        """With the vectors of another part, or, -1 times, without them."""
+        return Moments(
+            self.count + times * other.count,
+            self.sums + times * other.sums,
+            self.products + times * other.products,
+        )
 
     def of(self, query: npt.ArrayLike) -> tuple[float, float]:
         """Mean and deviation of the query's cosines; the deviation is 1 if all are equal."""
@@ -157,31 +162,32 @@ def _scores(
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows of an index's table.
+    """Some things of an index with their vectors.
 
     Attributes:
-        places: their places in the index, each larger than those of all that came before.
-        things: names, paths of pictures, captions.
+        places: their places in the index, which grow with each thing that is added.
+        lines: ``[name, path, caption]`` of each, as JSON.
         encoded: their vectors.
     """
 
     places: Places
-    things: Sequence[Candidate]
+    lines: Sequence[bytes]
     encoded: Encoded
 
 
-def write_files(folder: Path, places: Places, blocks: Iterable[Block]) -> None:
-    """Write what exact search needs of an index's table, in the order of the things' places.
+def write_files(folder: Path, places: Places, blocks: Iterable[Block], old: Files | None) -> None:
+    """Write what exact search needs, in the order of the things' places.
 
     - ``things.jsonl``: ``[name, path, caption]`` a line, and ``spans.npy``: where each line starts
       and ends;
-    - ``places.npy``: the things' places, ascending;
+    - ``places.npy``: the things' places;
     - ``image.npy``, ``caption.npy``: unit vectors, float32, zeros for what a thing lacks;
     - ``moments.npz``: the moments of each track, and which things have it.
 
     Args:
-        places: of all things, ascending.
-        blocks: all things, most of them in this order.
+        places: of all things that are to be there, ascending.
+        blocks: those that are not in the old files.
+        old: the files before; what is in them need not be read again, nor summed.
 
     Raises:
         OSError: the folder cannot be written.
@@ -189,26 +195,32 @@ def write_files(folder: Path, places: Places, blocks: Iterable[Block]) -> None:
     size = len(places)
     spans = np.zeros((size, 2), dtype=np.int64)
     arrays: dict[str, Any] = {}
-    total: dict[str, Moments] = {}
+    total: dict[str, Moments] = old.moments_without(places) if old else {}
     folder.mkdir(parents=True)
     with ExitStack() as stack:
         lines: IO[bytes] = stack.enter_context((folder / "things.jsonl").open("wb"))
         files: dict[str, tuple[IO[bytes], int]] = {}
-        for block in blocks:
+
+        def write(block: Block) -> None:
             rows = np.searchsorted(places, block.places)
-            spans[rows] = _write_lines(lines, block.things)
+            ends = lines.tell() + np.cumsum([len(line) for line in block.lines])
+            spans[rows, 1], spans[rows, 0] = ends, np.append(lines.tell(), ends[:-1])
+            lines.write(b"".join(block.lines))
             for track, vectors in block.encoded.vectors.items():
-                there = block.encoded.there[track]
-                if not there.any():
-                    continue
                 if track not in files:
                     file: IO[bytes] = stack.enter_context((folder / f"{track}.npy").open("wb"))
                     files[track] = file, _write_header(file, size, vectors.shape[1])
                     arrays[f"{track}_there"] = np.zeros(size, dtype=bool)
-                arrays[f"{track}_there"][rows] = there
-                part = moments(vectors, there)
-                total[track] = total[track] + part if track in total else part
+                arrays[f"{track}_there"][rows] = block.encoded.there[track]
                 _write_rows(*files[track], rows, vectors)
+
+        for block in old.blocks(places) if old else ():
+            write(block)
+        for block in blocks:
+            write(block)
+            for track, vectors in block.encoded.vectors.items():
+                part = moments(vectors, block.encoded.there[track])
+                total[track] = total[track].plus(part) if track in total else part
         for track, (vectors_file, start) in files.items():  # the last things may lack the track
             vectors_file.truncate(start + 4 * size * len(total[track].sums))
             vectors_file.flush()
@@ -220,18 +232,6 @@ def write_files(folder: Path, places: Places, blocks: Iterable[Block]) -> None:
         arrays[f"{track}_sums"] = one.sums
         arrays[f"{track}_products"] = one.products
     np.savez(folder / "moments.npz", **arrays)
-
-
-def _write_lines(file: IO[bytes], things: Sequence[Candidate]) -> Places:
-    """Write a line for each thing, and return where each starts and ends."""
-    lines = []
-    for thing in things:
-        image = str(thing.image) if thing.image else None
-        row = json.dumps([thing.name, image, thing.caption], ensure_ascii=False)
-        lines.append(row.encode() + b"\n")
-    ends = file.tell() + np.cumsum([len(line) for line in lines])
-    file.write(b"".join(lines))
-    return np.stack([np.append(ends[0] - len(lines[0]), ends[:-1]), ends], axis=1)
 
 
 def _write_header(file: IO[bytes], size: int, width: int) -> int:
@@ -266,12 +266,40 @@ class Files:
 
     def things(self, rows: Sequence[int]) -> list[Candidate]:
         """The things in these rows."""
-        content = np.memmap(self.lines, np.uint8, "r")
         found = []
-        for start, end in self.spans[rows].tolist():
-            name, image, caption = json.loads(content[start:end].tobytes())
+        for line in self._lines(rows):
+            name, image, caption = json.loads(line)
             found.append(Candidate(name, Path(image) if image else None, caption))
         return found
+
+    def _lines(self, rows: Any) -> list[bytes]:
+        content = memoryview(np.memmap(self.lines, np.uint8, "r"))  # type: ignore[arg-type]
+        return [bytes(content[start:end]) for start, end in self.spans[rows].tolist()]
+
+    def _parts(self, wanted: Mask) -> Iterator[tuple[Places, Encoded]]:
+        """Some rows with their vectors, block by block."""
+        for start in range(0, len(wanted), BLOCK):
+            rows = start + np.flatnonzero(wanted[start : start + BLOCK])
+            if len(rows):
+                vectors = {name: track.vectors()[rows] for name, track in self.tracks.items()}
+                there = {
+                    name: np.ones(len(rows), bool) if track.there is None else track.there[rows]
+                    for name, track in self.tracks.items()
+                }
+                yield rows, Encoded(vectors, there)
+
+    def blocks(self, places: Places) -> Iterator[Block]:
+        """Those things that have these places."""
+        for rows, encoded in self._parts(np.isin(self.places, places)):
+            yield Block(self.places[rows], self._lines(rows), encoded)
+
+    def moments_without(self, places: Places) -> dict[str, Moments]:
+        """The moments of those things that have these places, as all without the others."""
+        total = {name: track.moments for name, track in self.tracks.items()}
+        for _, encoded in self._parts(~np.isin(self.places, places)):
+            for name, vectors in encoded.vectors.items():
+                total[name] = total[name].plus(moments(vectors, encoded.there[name]), -1)
+        return total
 
 
 def open_files(folder: Path) -> Files:
@@ -280,12 +308,14 @@ def open_files(folder: Path) -> Files:
     Raises:
         OSError, ValueError, KeyError: files are missing, damaged, or of different collections.
     """
+    if not is_zipfile(folder / "moments.npz"):
+        raise ValueError("moments.npz is missing or cut off")
     places = np.load(folder / "places.npy", mmap_mode="r")
     spans = np.load(folder / "spans.npy", mmap_mode="r")
     tracks: dict[str, Track] = {}
     with np.load(folder / "moments.npz") as stored:
         for track in TRACKS:
-            if f"{track}_count" not in stored:
+            if not stored.get(f"{track}_count"):
                 continue
             names = ("count", "sums", "products")
             count, sums, products = (stored[f"{track}_{name}"] for name in names)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 from pydantic import BaseModel
@@ -159,13 +158,22 @@ class Index:
                 combined += weight * query.astype(float)
                 offset += weight * mean
             sums[name] = Query(combined.astype(np.float32), offset)
-        if self.table:
-            places = self.table.nearest(sums, min(k, self.size))
-            rows = np.flatnonzero(np.isin(self.places, places))  # without those of later changes
-            rows, scores = search_some(self.tracks, rows, sums, k)
-        else:
-            rows, scores = search_all(self.tracks, self.size, sums, k)
-        return list(zip(self.things(rows.tolist()), scores.tolist(), strict=True))
+        try:
+            if self.table:
+                places = self.table.nearest(sums, min(k, self.size))
+                rows = np.flatnonzero(np.isin(self.places, places))  # others were added later
+                rows, scores = search_some(self.tracks, rows, sums, k)
+            else:
+                rows, scores = search_all(self.tracks, self.size, sums, k)
+            things = self.things(rows.tolist())
+        except (OSError, ValueError, RuntimeError) as error:  # the last is LanceDB's
+            reason = str(error).partition("\n")[0]
+            raise UserError(
+                f"The index cannot be read any more ({reason}). If somebody has changed it, search "
+                "again; else index again.",
+                "index",
+            ) from error
+        return list(zip(things, scores.tolist(), strict=True))
 
 
 def index_texts(texts: Sequence[Candidate], encoder: TextEncoder) -> Index:
@@ -186,7 +194,7 @@ def open_index(folder: Path) -> Index:
     while True:
         try:
             return _open(folder, record)
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        except (OSError, ValueError, KeyError) as error:
             before, record = record, read_record(folder)
             if record == before:  # else another process has changed the index meanwhile
                 raise _damaged(folder, error) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from admire.base.errors import needs_extra
-from admire.data.items import Candidate
 from admire.models.encoders import Vectors
 from admire.tasks.collections.encoding import Batch, Encoded
 from admire.tasks.collections.exact import BLOCK, Block, Places, Query
@@ -120,15 +120,12 @@ class Table:
         """The places of all things, ascending."""
         return np.sort(self._things.search().select(["place"]).to_arrow()["place"].to_numpy())
 
-    def blocks(self) -> Iterator[Block]:
-        """All things with their vectors."""
-        for part in _parts(self._things, None):
+    def blocks(self, since: int) -> Iterator[Block]:
+        """The things from a place on, with their vectors."""
+        for part in _parts(self._things, None, f"place >= {since}" if since else None):
             columns = (part[name].to_pylist() for name in ("id", "image", "caption"))
-            things = [
-                Candidate(name, image and Path(image), text)
-                for name, image, text in zip(*columns, strict=True)
-            ]
-            yield Block(part["place"].to_numpy(), things, _encoded(part))
+            lines = [_line(row) for row in zip(*columns, strict=True)]
+            yield Block(part["place"].to_numpy(), lines, _encoded(part))
 
     def remove(self, places: Sequence[int]) -> None:
         """Remove the things at some places."""
@@ -180,11 +177,16 @@ class Table:
         return [name for name in self._things.schema.names if name.endswith("_vector")]
 
 
-def _parts(table: Any, columns: list[str] | None) -> Iterator[Any]:
+def _parts(table: Any, columns: list[str] | None, where: str | None = None) -> Iterator[Any]:
     """A table's rows, some at a time: LanceDB reads far ahead where it is asked for all."""
-    for start in range(0, table.count_rows() if table is not None else 0, BLOCK):
+    for start in range(0, table.count_rows(where) if table is not None else 0, BLOCK):
         search = table.search().offset(start).limit(BLOCK)
+        search = search.where(where) if where else search
         yield (search.select(columns) if columns else search).to_arrow()
+
+
+def _line(row: Sequence[str | None]) -> bytes:
+    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 
 def _column(encoded: Encoded, track: str, shape: tuple[int, int]) -> Any:
