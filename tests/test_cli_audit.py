@@ -143,7 +143,7 @@ def test_an_audit_of_a_run_stands_in_its_folder_and_in_its_report(capsys, other,
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        (("--run", "."), "scores.csv: cannot be read"),
+        (("--run", "."), "run.json: cannot be read"),
         (("--out", "."), "is a folder. Name the file to write, for example audit.json. (--out)"),
         (("--seed", "-1"), "seed cannot be -1"),
     ],
