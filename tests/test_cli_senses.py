@@ -98,11 +98,6 @@ def test_a_submission_is_written_and_without_labels_nothing_is_scored(
     assert "(--gold, --out)" in err
 
 
-def test_the_built_in_detector_is_the_default(capsys, monkeypatch, data, idiomatic):
-    monkeypatch.setattr("admire.senses.detector.BUILT_IN", idiomatic)
-    assert rows_of(run(capsys, "detect", data, "--json")[1])["pt"] == (1, 0, 0)
-
-
 @pytest.mark.parametrize("arguments", [["detect", "--help"], ["train", "classifier", "--help"]])
 def test_help_loads_nothing_heavy(arguments):
     assert not HEAVY & loaded(f"from admire.cli import main; main({arguments})")
@@ -227,15 +222,6 @@ def test_a_classifier_is_trained_on_files_and_decides_in_detect_and_sense(
     assert code == 0
     told = pd.read_csv(senses, sep="\t")
     assert told["predicted_type"].tolist() == ["literal", "literal", "idiomatic", "idiomatic"]
-
-
-def test_without_a_validation_file_mwes_are_held_out(capsys, command, write_table, tmp_path):
-    data = write_table(*without("Next", training()), name="train.csv")  # one_shot needs no context
-    code, out, err = run(capsys, *command(data, out=tmp_path / "mine", epochs=1))
-    assert code == 0
-    assert "16 sentences to train and 4 to validate on" in err
-    table = [line.split("│")[1] for line in compact(out) if "│" in line]
-    assert table == ["before", "after"]
 
 
 @pytest.mark.parametrize(

@@ -138,28 +138,6 @@ def test_the_command_asks_a_chat_model_in_place_of_an_encoder(
     assert len(prompts) == 7, "replies are kept"
 
 
-def test_the_command_leaves_pairs_without_a_rating_out_and_counts_them(
-    capsys, files, httpserver, chat, tmp_path
-):
-    def answer(prompt: str) -> str:
-        asked = prompt[prompt.rindex("Sentence 1") :]
-        return "I cannot say." if "lamp" in asked else f"0.{len(asked) % 10}"
-
-    data, told = files
-    prompts = chat_server(httpserver, answer)
-    code, out, err = run(capsys, "sts", data, "--gold", told, "--json", *chat)
-    assert code == 0, err
-    assert "1 of 7 pairs were given no rating" in err
-    assert len(prompts) == 6 + 3
-    assert json.loads(out)[0]["n"] == 3
-
-    target = tmp_path / "submission.csv"
-    code, out, err = run(capsys, "sts", data, "--out", target, *chat)
-    assert (code, out) == (2, "")
-    assert "submission.csv: is not written, because 1 pairs have no rating, such as 5" in err
-    assert not target.exists()
-
-
 def test_the_command_gives_a_fine_tuned_model_the_tokens_that_it_has(
     capsys, tiny, tmp_path, write_table
 ):

@@ -121,14 +121,6 @@ def test_one_shot_is_a_linear_layer_on_the_first_state_of_the_last_layer(made):
     assert np.allclose(found.model.encode([text])[0], wanted, atol=1e-6)
 
 
-def test_what_is_decided_does_not_depend_on_the_other_uses(made):
-    found = open_classifier(made["zero_shot"][0], device="cpu")
-    mixed = [*TRAIN, *(Use(use.item) for use in TRAIN)]
-    alone = [found.classify([use])[0].probability for use in mixed]
-    assert [s.probability for s in found.classify(mixed)] == pytest.approx(alone, abs=1e-6)
-    assert found.classify([]) == []
-
-
 def test_a_sense_has_one_vote_for_the_likelier_logit():
     class Fixed:
         def encode(self, texts, **_):
@@ -192,13 +184,6 @@ def test_the_folder_says_how_it_was_made(made, base, setting):
         "macro_f1": max(figures[1:]),
         "saw": digests(parts_of(use.item for use in (*TRAIN, *HELD))),
     }
-
-
-def test_a_folder_of_sentence_transformers_is_as_good_as_its_transformer(base, tmp_path):
-    trained(base, tmp_path / "one", epochs=1)
-    trained(f"sbert:{base.with_name('tiny')}", tmp_path / "other", epochs=1)
-    for part in ("model.safetensors", "2_Dense/model.safetensors"):
-        assert (tmp_path / "one" / part).read_bytes() == (tmp_path / "other" / part).read_bytes()
 
 
 def test_a_base_that_is_no_encoder_is_named(tmp_path):

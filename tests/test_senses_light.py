@@ -146,14 +146,6 @@ def test_the_sample_is_capped_for_each_compound_and_sense_and_leaves_out_what_it
     assert chosen(0) == chosen(0) != chosen(1)
 
 
-def test_the_sentences_of_a_compound_that_are_chosen_do_not_depend_on_the_others():
-    settings = DetectorTraining(per_compound=2)
-    few, many = items(compounds=5, each=8), items(compounds=20, each=8)
-    chosen = sample_items(few, settings)
-    assert chosen == [item for item in sample_items(many[::-1], settings) if item in few]
-    assert set(chosen) < set(sample_items(few, DetectorTraining(per_compound=3)))
-
-
 @learning
 @pytest.mark.parametrize(
     "few", [items(compounds=4), [i for i in items() if i.sentence_type == "literal"]]
@@ -183,13 +175,6 @@ def test_a_damaged_detector_file_is_named(tmp_path: Path, content):
     path.write_text(content)
     with pytest.raises(UserError, match=r"detector\.json: is not a detector"):
         open_detector(path)
-
-
-def test_the_built_in_detector_says_how_it_was_made():
-    detector = open_detector()
-    assert detector.encoder == "embedded-state"
-    assert detector.weights.shape == (5, 3072)
-    assert {"items", "compounds", "languages", "unseen compounds", "sources"} <= set(detector.card)
 
 
 def test_the_built_in_detector_was_fitted_with_todays_prompts():

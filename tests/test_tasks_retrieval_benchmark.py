@@ -95,22 +95,6 @@ def test_an_mwe_that_is_not_used_in_both_senses_twice_is_left_out(tmp_path, labe
     assert {one.idiom for one in all_documents(splits)} == set(MWES)
 
 
-@pytest.mark.parametrize(
-    ("written", "span"),
-    [("Home Run", "Home Run"), ("home run-like", "home run"), ("home runs!", "home runs")],
-)
-def test_the_mwe_is_marked_as_it_is_written_and_to_the_end_of_the_word(tmp_path, written, span):
-    uses = [
-        ("home run", f"He saw the {written} of {k} {label}.", label)
-        for k in range(4)
-        for label in "01"
-    ]
-    splits = build_benchmark(semeval(tmp_path, uses + FILLERS), "en")
-    found = [p for s in splits.values() for p in s.queries + s.documents if p.idiom == "home run"]
-    assert {one.span for one in found} == {one.sentence[slice(*one.place)] for one in found}
-    assert {one.span for one in found} == {span}
-
-
 def test_a_span_that_stands_in_the_sentence_before_gets_the_right_occurrence(tmp_path):
     uses, pairs = [], []
     for label in "01":

@@ -25,7 +25,6 @@ from admire.tasks.retrieval.modes import MODES
 from admire.tasks.retrieval.passages import Split
 from admire.tasks.retrieval.retrievers import (
     BM25_GRID,
-    INSTRUCTION,
     as_query,
     bm25,
     by_meaning,
@@ -174,26 +173,6 @@ def test_dense_is_the_cosines_of_whole_sentences():
     expected = bags([query.sentence for query in OWLS.queries]) @ bags(SENTENCES).T
     assert found.shape == (2, 6)
     assert found.dtype == np.float64
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-def test_dense_by_span_is_the_cosines_of_the_spans_vectors():
-    found = dense(OWLS, Listener(), "span")
-    np.testing.assert_allclose(found, bags(["night owl"] * 2) @ bags(SENTENCES).T, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("style", "before"),
-    [
-        ("auto", f"{INSTRUCTION.format(span='night owl')} "),
-        ("plain", f"{INSTRUCTION.format(span='night owl')} "),
-        ("prompt", f"{INSTRUCTION.format(span='night owl')} "),
-        ("instruct", f"Instruct: {INSTRUCTION.format(span='night owl')}\nQuery: "),
-    ],
-)
-def test_an_encoder_of_plain_texts_reads_the_instruction_before_the_query(style, before):
-    found = dense(OWLS, WordEncoder(), "instruction+sentence", style)
-    expected = bags([before + query.sentence for query in OWLS.queries]) @ bags(SENTENCES).T
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 

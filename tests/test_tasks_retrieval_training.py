@@ -191,13 +191,6 @@ def test_a_query_without_hard_negatives_is_left_out():
     assert [one.query for one in found] == list(TRAIN.queries[2:])
 
 
-def test_too_few_documents_of_other_pies_are_an_error():
-    few = pies(PIES[:2])
-    assert len(examples(few, replace(SMALL, soft_negatives=6))) == 4
-    with pytest.raises(UserError, match=r"7 soft negatives.*only 6 documents.*'night owl'"):
-        examples(few, replace(SMALL, soft_negatives=7))
-
-
 def steady(encoder: SentenceEncoder) -> SentenceEncoder:
     """The encoder without dropout, so that it gives in training what it gives else."""
     for module in encoder.model.modules():
@@ -304,13 +297,6 @@ def test_a_model_that_leaves_instructions_out_of_its_pooling_is_not_trained_to_p
         UserError, match=r"cannot be trained with the query 'instruction\+sentence'"
     ):
         train_retriever(opened(made), TRAIN, VAL, settings, tmp_path / "other")
-
-
-@pytest.mark.parametrize("mode", ["sentence", "span"])
-def test_vectors_that_are_cut_are_so_in_training(with_config, tmp_path, monkeypatch, mode):
-    encoder = opened(with_config(truncate_dim=8))
-    settings = replace(SMALL, query=mode)
-    assert_trained_as_evaluated(encoder, settings, tmp_path / "out", monkeypatch)
 
 
 # ------------------------------------------------------------------------------------- settings

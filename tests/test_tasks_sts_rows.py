@@ -41,14 +41,6 @@ def test_labels_are_those_of_table_1():
     assert [row["label"] for row in rows] == [0, 0, 1, 2, 2, 3, 4, 5, 5, 5, 6, 6, 7]
 
 
-def test_a_group_that_is_there_again_has_the_labels_that_it_had():
-    one = Group("s1", ("c1",), ("i1", "i2"), "en", "home run")
-    other = Group("s2", ("c2",), ("i3",), "en", "small fry")
-    assert [row["label"] for row in labelled([one, other, one, other])] == [
-        0, 0, 1, 2, 3, 3, 4, 0, 0, 1, 2, 3, 3, 4,
-    ]  # fmt: skip
-
-
 def test_groups_of_rare_expressions_are_repeated_and_no_other():
     rare = Group("s1", ("c1",), (), "en", "home run")
     same = replace(rare, sentence="s2", mwe="Home Run")
@@ -144,17 +136,6 @@ def test_held_out_pairs_share_no_sentence_with_those_to_train_on():
         assert kept == alone
     assert hold_out_pairs(pairs, 0.2, 1) == hold_out_pairs(pairs, 0.2, 1)
     assert hold_out_pairs(pairs, 0.2, 1) != hold_out_pairs(pairs, 0.2, 2)
-
-
-def test_the_real_training_file_is_held_out_without_overlap(shared):
-    path = shared / "semeval2022_task2" / "subtask_b" / "train_data.csv"
-    if not path.is_file():
-        pytest.skip(f"needs {path}")
-    groups = read_groups(path)
-    kept, held = hold_out_groups(groups)
-    assert not sentences(kept) & asked(held)
-    assert len(held) > 300
-    assert len(kept) > 0.8 * len(groups)
 
 
 def test_groups_of_like_length_stand_together_and_none_is_lost():

@@ -34,7 +34,7 @@ from towers import distance, save_sentence_transformer  # noqa: E402
 
 from admire.models.trainer import FitSettings  # noqa: E402
 from admire.tasks.sts import mwes, training  # noqa: E402
-from admire.tasks.sts.training import SentenceTraining, train_sentences  # noqa: E402
+from admire.tasks.sts.training import SentenceTraining, average_last_two, train_sentences  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
 
@@ -234,6 +234,20 @@ def pooled(plain: Path) -> np.ndarray:
             ).hidden_states
         rows.append(((states[-1] + states[-2]) / 2)[0].mean(dim=0).numpy())
     return np.array(rows)
+
+
+def test_a_saved_model_still_averages_its_last_two_layers(plain, model, tmp_path):
+    average_last_two(model)
+    model.save(str(tmp_path / "out"), create_model_card=False)
+    found = open_encoder(f"sbert:{tmp_path / 'out'}", device="cpu").encode_texts(
+        TEXTS, role="query"
+    )
+    wanted = pooled(plain)
+    assert np.allclose(found, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
+    again = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert np.allclose(again.encode(TEXTS), wanted, atol=1e-6)
+    with pytest.raises(UserError, match="can only be averaged"):
+        average_last_two(again)
 
 
 def test_sentences_are_learned_with_the_models_prompt_and_their_tokens(built, encoder):
