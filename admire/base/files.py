@@ -18,15 +18,6 @@ ROWS = 512
 """How many rows of a table :func:`table_parts` reads at a time."""
 
 
-def regular(path: Path) -> Path:
-    return path  # until tasks/collections no longer use it
-
-
-def parse_json(text: str | bytes) -> Any:
-    """A JSON value; ValueError if it is none."""
-    return json.loads(text)
-
-
 def read_text(path: Path) -> str:
     """The file's text.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,6 @@ from pydantic import BaseModel
 
 from admire.base.choices import EngineName
 from admire.base.errors import UserError
-from admire.base.files import parse_json
 from admire.base.schema import read_as
 from admire.base.storage import write_whole
 from admire.data.items import Candidate
@@ -69,7 +69,7 @@ def read_record(folder: Path) -> Record:
         UserError: the folder is no index, an index of another format, or damaged.
     """
     try:
-        content: Any = parse_json((folder / "index.json").read_text(encoding="utf-8"))
+        content: Any = json.loads((folder / "index.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _damaged(folder, error) from None
     if isinstance(content, dict) and content.get("format") != FORMAT:

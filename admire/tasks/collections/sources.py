@@ -15,7 +15,7 @@ from typing import Any, NoReturn, cast
 import pandas as pd
 
 from admire.base.errors import UserError, needs_extra
-from admire.base.files import check_columns, json_rows, regular, table_parts
+from admire.base.files import check_columns, json_rows, table_parts
 from admire.data.items import Candidate
 
 log = logging.getLogger("admire")
@@ -211,7 +211,7 @@ def _raw_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file, of which each ends at a line feed."""
     read = 0
     try:
-        with regular(path).open("rb") as file:
+        with path.open("rb") as file:
             for line in file:
                 yield line.decode("utf-8-sig" if read == 0 else "utf-8")
                 read += len(line)
@@ -295,7 +295,7 @@ def _parquet(path: Path, unpacked: Path) -> Iterator[Thing]:
         import pyarrow.parquet
     number = 0
     try:
-        with pyarrow.parquet.ParquetFile(regular(path)) as file:
+        with pyarrow.parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
             _check_kind(path, pd.DataFrame(columns=names))
             wanted = [name for name in ("image", "caption", "text", "id") if name in names]
@@ -379,7 +379,7 @@ def _tar(path: Path, unpacked: Path) -> Iterator[Thing]:
 
 def _check_end(path: Path) -> None:
     """Refuse a tar file that was cut off: a whole one ends with two empty blocks."""
-    with regular(path).open("rb") as file:
+    with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(size - 1024, 0))
         if file.read() != bytes(1024):

@@ -14,7 +14,7 @@ import pydantic.dataclasses
 from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, model_validator
 
 from admire.base.errors import UserError, check_extra
-from admire.base.files import json_rows, parse_json, read_text
+from admire.base.files import json_rows, read_text
 from admire.base.schema import Text, check_setting, read_as
 from admire.base.storage import write_whole
 from admire.models.encoders.hub import local_folder
@@ -189,7 +189,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
         yield from json_rows(path)
         return
     try:
-        rows = parse_json(read_text(path))
+        rows = json.loads(read_text(path))
     except ValueError as error:
         raise UserError(f"{path}: is not JSON ({error}).") from None
     if not isinstance(rows, list):
