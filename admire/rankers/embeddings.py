@@ -14,8 +14,8 @@ from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.models.encoders import ImageEncoder, Role, TextEncoder, Vectors, open_encoder
 from admire.rankers.scorer import Scores, Vector, query_weights, score, similarities
+from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
-from admire.rankers.survey import Survey
 from admire.senses.interpretation import Interpretation
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def compare(
     ]
 
 
-def look_where_no_caption_is(known: Survey, settings: Settings) -> Settings:
+def look_where_no_caption_is(known: SetSummary, settings: Settings) -> Settings:
     """The settings with ``sight``, where ``e5`` alone would leave candidates without a vector.
 
     Its texts are e5's own. Where there are captions too, pictures count half beside them: on train,
@@ -111,7 +111,7 @@ def look_where_no_caption_is(known: Survey, settings: Settings) -> Settings:
 
 
 def open_encoders(
-    known: Survey,
+    known: SetSummary,
     settings: Settings,
     encoder: TextEncoder | None,
     caption_encoder: TextEncoder | None,

@@ -14,9 +14,9 @@ from admire.rankers.judgement import Answer, Judgement, check_answers
 from admire.rankers.listwise import check_letters, judge_listwise
 from admire.rankers.pairwise import judge_pairwise
 from admire.rankers.pointwise import judge_pointwise
+from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
 from admire.rankers.shown import tracks_of
-from admire.rankers.survey import Survey
 from admire.senses.interpretation import Interpretation
 from admire.senses.source import Source
 
@@ -24,7 +24,7 @@ log = logging.getLogger("admire")
 
 
 def check_candidates(
-    known: Survey, sources: Sequence[Source], settings: Settings
+    known: SetSummary, sources: Sequence[Source], settings: Settings
 ) -> tuple[str, ...]:
     """What of the candidates the chat models are shown, before any of them is asked.
 

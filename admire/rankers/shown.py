@@ -17,17 +17,17 @@ from admire.data.items import Candidate, Item
 from admire.models.llm import ChatModel, Image
 from admire.models.llm.openai import SEEING
 from admire.prompts import Prompts
-from admire.rankers.survey import Survey, take_survey
+from admire.rankers.set_summary import SetSummary, summarise_set
 
 LETTERS = string.ascii_uppercase
 
 
 def tracks_shown(items: Iterable[Item], llm: ChatModel, track: Track | None) -> tuple[str, ...]:
     """As :func:`tracks_of`, of these items."""
-    return tracks_of(take_survey(items), llm, track)
+    return tracks_of(summarise_set(items), llm, track)
 
 
-def tracks_of(known: Survey, llm: ChatModel, track: Track | None) -> tuple[str, ...]:
+def tracks_of(known: SetSummary, llm: ChatModel, track: Track | None) -> tuple[str, ...]:
     """What of the candidates a chat model is shown: images, captions or both.
 
     Args:

@@ -15,8 +15,8 @@ from admire.models.llm.prices import Price, estimate, price, why_unknown
 from admire.prompts import Prompts
 from admire.rankers import check_candidates, judge_listwise
 from admire.rankers.judge import JUDGES
+from admire.rankers.set_summary import check_items, summarise_set
 from admire.rankers.settings import Settings
-from admire.rankers.survey import check_items, take_survey
 from admire.runs.run import chat_models
 from admire.senses import Detector
 from admire.senses.interpretation import Interpretation, interpret, sense_method
@@ -56,7 +56,7 @@ def check_questions(items: Iterable[Item], models: Sequence[Source], settings: S
     Raises:
         UserError: as for :func:`admire.rank`.
     """
-    known = take_survey(items)
+    known = summarise_set(items)
     check_items(known, settings)
     if models and settings.looks:
         check_candidates(known, models, settings)

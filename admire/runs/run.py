@@ -35,8 +35,8 @@ from admire.rankers import (
     open_head,
 )
 from admire.rankers.scorer import Scores, comparable, ensemble, fuse_scores, rank_names
+from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import Asking, Settings
-from admire.rankers.survey import Survey, check_items, take_survey
 from admire.runs.record import source_record, take_record
 from admire.scores.cards import Seen, seen_by, what_it_saw
 from admire.scores.metrics import confidence
@@ -154,7 +154,7 @@ def rank(
             the budget does not suffice.
     """
     opened = open_run(
-        take_survey(items),
+        summarise_set(items),
         settings,
         asking=asking,
         llms=llms,
@@ -200,7 +200,7 @@ class Opened:
 
 
 def open_run(
-    known: Survey,
+    known: SetSummary,
     settings: Settings | None = None,
     *,
     asking: Asking | None = None,
@@ -349,7 +349,7 @@ def _add_time(timings: dict[str, float], stage: str, started: float) -> None:
     timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - started
 
 
-def check_senses(known: Survey, sources: Sequence[Source], settings: Settings) -> None:
+def check_senses(known: SetSummary, sources: Sequence[Source], settings: Settings) -> None:
     """Refuse items of which nothing will tell the sense.
 
     Raises:

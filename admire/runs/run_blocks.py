@@ -19,8 +19,8 @@ from admire.data.items import Item, iter_items
 from admire.models.llm.ledger import Entry
 from admire.models.llm.openai import PARALLEL, without_secrets
 from admire.rankers.judge import recorded_orders
+from admire.rankers.set_summary import SetSummary, summarise_set
 from admire.rankers.settings import Asking, Settings
-from admire.rankers.survey import Survey, take_survey
 from admire.runs import run
 from admire.runs.record import source_record
 from admire.runs.run import Opened, Ranking, open_run, rank_block, rank_blocks
@@ -64,7 +64,7 @@ def rank_file(
         _check_for_workers(settings or Settings(), asking)
     check_folder(out, "run")
     source = source_record(data)
-    known = take_survey(iter_items(data, language))
+    known = summarise_set(iter_items(data, language))
     opened = open_run(known, settings, asking=asking, source=source)
     items = partial(iter_items, data, language, warn=False)
     for llm in opened.models:
@@ -147,7 +147,11 @@ def _rank_by_workers(
 
 
 def _open_worker(
-    known: Survey, settings: Settings | None, asking: Asking, models: Mapping[str, Any], count: int
+    known: SetSummary,
+    settings: Settings | None,
+    asking: Asking,
+    models: Mapping[str, Any],
+    count: int,
 ) -> RankUnit:
     """What ranks blocks in one of several processes.
 

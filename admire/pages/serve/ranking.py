@@ -18,8 +18,8 @@ from admire.pages.report.gallery import card, result
 from admire.pages.report.thumbnails import Shown, thumbnail
 from admire.pages.serve.pictures import Picture
 from admire.rankers import look_where_no_caption_is
+from admire.rankers.set_summary import summarise_set
 from admire.rankers.settings import Settings
-from admire.rankers.survey import take_survey
 from admire.runs.run import Ranking, Run, rank
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import DEFINITIONS, Meaning
@@ -168,7 +168,7 @@ def _rank(
 ) -> Run:
     encoder = caption_encoder = None
     if "embeddings" in settings.rankers:
-        settings = look_where_no_caption_is(take_survey([item]), settings)
+        settings = look_where_no_caption_is(summarise_set([item]), settings)
         encoder = models.encoder(settings.encoder, settings)
         if settings.caption_encoder:
             caption_encoder = models.encoder(settings.caption_encoder, settings)

@@ -1,10 +1,10 @@
-"""What decisions about a whole set of items depend on, learned one item at a time."""
+"""What a run has to know of a whole set before it ranks the first item."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from admire.base.choices import TRACKS
 from admire.base.errors import UserError
@@ -15,8 +15,8 @@ Lack = Literal["candidates", "sequence", "sentence", "context", "sentence_type"]
 
 
 @dataclass
-class Survey:
-    """What is known of a set.
+class SetSummary:
+    """Counts of a set, and the first items that lack something.
 
     Attributes:
         items, candidates: how many there are.
@@ -73,21 +73,16 @@ class Survey:
         """What candidates there have: images, captions or both."""
         return [track for track in TRACKS if getattr(self, f"{track}s")]
 
-    def summary(self) -> dict[str, Any]:
-        """The counts, to tell whether a set is still the same."""
-        names = ("items", "candidates", "images", "captions", "languages")
-        return {name: getattr(self, name) for name in names}
 
-
-def take_survey(items: Iterable[Item]) -> Survey:
-    """What is known of these items."""
-    found = Survey()
+def summarise_set(items: Iterable[Item]) -> SetSummary:
+    """The summary of these items."""
+    summary = SetSummary()
     for item in items:
-        found.add(item)
-    return found
+        summary.add(item)
+    return summary
 
 
-def check_items(known: Survey, settings: Settings) -> None:
+def check_items(known: SetSummary, settings: Settings) -> None:
     """Refuse items that cannot be ranked.
 
     Raises:
