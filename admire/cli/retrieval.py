@@ -58,7 +58,7 @@ def benchmark(
     data: Annotated[Path, typer.Argument(help="SemEval-2022 Task 2: subtask_a and subtask_b.")],
     out: Annotated[Path, typer.Option(help="Benchmark folder to write.")],
     lang: Annotated[str, typer.Option(help="Language of the sentences: en or pt.")] = "en",
-    queries: Annotated[int, typer.Option(help="At most so many of each MWE and sense.")] = 3,
+    queries: Annotated[int, typer.Option(help="Queries of each MWE and sense, at most.")] = 3,
     seed: Seed = 0,
 ) -> None:
     """Build a retrieval benchmark in IdioLink's shape from SemEval-2022 Task 2."""

@@ -111,9 +111,9 @@ class Classifier:
         # Some tokenizers would make a token of a space before the separator. Without a space
         # after it, the MWE's first piece would be taken for the end of a word.
         mwe = use.item.phrase.strip()
-        told = f"{tokenizer.sep_token} {mwe}"
+        ending = f"{tokenizer.sep_token} {mwe}"
         sentence = use.item.sentence.strip()
-        room = (self.model.max_seq_length or 0) - len(tokenizer(told)["input_ids"])
+        room = (self.model.max_seq_length or 0) - len(tokenizer(ending)["input_ids"])
         places = tokenizer(
             sentence,
             add_special_tokens=False,
@@ -122,7 +122,7 @@ class Classifier:
         )["offset_mapping"]
         if len(places) > room:
             sentence = sentence[: places[room - 1][1]] if room > 0 else ""
-        return sentence + told
+        return sentence + ending
 
 
 def open_classifier(folder: Path, *, device: Device = "auto") -> Classifier:

@@ -367,16 +367,16 @@ def train_detector(
 
     heads = [_fit(contexts[train], labels[train], settings.strength) for train, _ in folds]
     scores = [scored[test] @ head for head, test in zip(heads, unseen, strict=True)]
-    told = np.concatenate(unseen)
+    places = np.concatenate(unseen)
     found = np.concatenate(scores)[:, None]
     scale = LogisticRegression(C=np.inf)
-    scale.fit(found, labels[told], sample_weight=weights[told])
+    scale.fit(found, labels[places], sample_weight=weights[places])
     probabilities = scale.predict_proba(found)[:, 1]
     parts = read_by_detectors(items)
     splits = [(train, test) for (train, _), test in zip(folds, unseen, strict=True)]
     warn_of_shared(parts, splits, [item.compound for item in items], "the detector's heads")
-    right = (probabilities > 0.5) == labels[told]
-    area = roc_auc_score(labels[told], probabilities, sample_weight=weights[told])
+    right = (probabilities > 0.5) == labels[places]
+    area = roc_auc_score(labels[places], probabilities, sample_weight=weights[places])
     prompts = Prompts().fingerprints()
     card = {
         "made": datetime.now(UTC).date().isoformat(),
@@ -385,10 +385,10 @@ def train_detector(
         "languages": sorted({item.language for item in items}),
         "strength": settings.strength,
         "unseen compounds": {
-            "items": len(told),
-            "accuracy": round(float(np.average(right, weights=weights[told])), 4),
+            "items": len(places),
+            "accuracy": round(float(np.average(right, weights=weights[places])), 4),
             "auc": round(float(area), 4),
-            "calibration error": round(calibration_error(probabilities, labels[told]), 4),
+            "calibration error": round(calibration_error(probabilities, labels[places]), 4),
         },
         "seed": settings.seed,
         "prompts": {

@@ -57,8 +57,8 @@ class Sense:
 
 def mean_probability(senses: Iterable[Sense]) -> float | None:
     """That of several decisions on one use; None where no vote could be read."""
-    told = [sense.probability for sense in senses if sense.label]
-    return sum(told) / len(told) if told else None
+    known = [sense.probability for sense in senses if sense.label]
+    return sum(known) / len(known) if known else None
 
 
 def majority(idiomatic: int, literal: int) -> SenseLabel | None:

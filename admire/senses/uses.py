@@ -130,7 +130,7 @@ def context_columns(setting: Setting) -> tuple[str, ...]:
     return CONTEXT if setting == "zero_shot" else ()
 
 
-def macro_f1(gold: Sequence[SenseLabel | None], told: Sequence[SenseLabel | None]) -> float:
+def macro_f1(gold: Sequence[SenseLabel | None], predicted: Sequence[SenseLabel | None]) -> float:
     """The mean of the senses' F1 scores as the organisers compute it, from 0 to 1.
 
     Raises:
@@ -138,4 +138,4 @@ def macro_f1(gold: Sequence[SenseLabel | None], told: Sequence[SenseLabel | None
     """
     with needs_extra("train", "Macro F1"):
         from sklearn.metrics import f1_score
-    return float(f1_score(gold, told, average="macro", zero_division=0))
+    return float(f1_score(gold, predicted, average="macro", zero_division=0))

@@ -20,7 +20,7 @@ def vote(
 ) -> list[Sense]:
     """Ask the chat model several times for the sense of each compound, and follow the majority.
 
-    Of Subtask B it is asked which sense the captions of the sequence show. Replies that name
+    In Subtask B it is asked which sense the captions of the sequence show. Replies that name
     neither sense, or both, count as unparsed and for neither side.
 
     Args:
@@ -48,7 +48,7 @@ def vote(
 
 
 def counted(labels: Sequence[SenseLabel | None]) -> Sense:
-    """The sense with the majority of the votes, of which None could not be read."""
+    """The sense with the majority of the votes; None is a vote that could not be read."""
     idiomatic, literal = labels.count("idiomatic"), labels.count("literal")
     read = idiomatic + literal
     probability = idiomatic / read if read else 0.5

@@ -259,8 +259,8 @@ def _features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, torc
         asked["span_mask"] = mask
     else:
         asked = model.preprocess(texts, task="query")
-    told = [text for row in rows for text in row["documents"]]
-    documents = model.preprocess(told, task="document")
+    texts_of_documents = [text for row in rows for text in row["documents"]]
+    documents = model.preprocess(texts_of_documents, task="document")
     return {
         f"{column}_{name}": value
         for column, features in (("query", asked), ("documents", documents))
@@ -276,13 +276,13 @@ class _Loss(torch.nn.Module):
         self.settings = settings
 
     def forward(self, features: list[dict[str, Any]], labels: Any = None) -> torch.Tensor:
-        asked, told = features
-        mask = asked.pop("span_mask", None)
+        query_features, document_features = features
+        mask = query_features.pop("span_mask", None)
         if mask is None:
-            queries = self.model(asked, task="query")["sentence_embedding"]
+            queries = self.model(query_features, task="query")["sentence_embedding"]
         else:
-            queries = span_states(self.model, asked, mask)
-        documents = self.model(told, task="document")["sentence_embedding"]
+            queries = span_states(self.model, query_features, mask)
+        documents = self.model(document_features, task="document")["sentence_embedding"]
         queries, documents = (one[:, : self.model.truncate_dim] for one in (queries, documents))
         queries = functional.normalize(queries, dim=-1)
         documents = functional.normalize(documents, dim=-1).reshape(

@@ -189,9 +189,9 @@ def _chengyu(row: Cells, where: str) -> Cells:
     both, given = bool(correct and incorrect), row["sim"] not in ("", "None")
     if both == given:
         raise UserError(f"{where}, sim: there must be either a sim or both of A_c and A_i.")
-    told = {"S": sentence, "A_i": incorrect or correct, "MWE1": mwe, "Language": "zh"}
+    cells = {"S": sentence, "A_i": incorrect or correct, "MWE1": mwe, "Language": "zh"}
     alternatives = {"alternative_1": correct, "alternative_2": incorrect} if both else {}
-    return {"ID": row["ID"], "sim": row["sim"]} | told | alternatives
+    return {"ID": row["ID"], "sim": row["sim"]} | cells | alternatives
 
 
 def _assin(path: Path) -> Iterator[Cells]:

@@ -241,14 +241,14 @@ def as_pairs(groups: Sequence[Group]) -> list[Pair]:
     """
     pairs: list[Pair] = []
     for number, group in enumerate(groups):
-        known = Pair(f"{number}", group.language, group.sentence, "", mwe=group.mwe)
-        pairs += [replace(known, second=correct, similarity=1.0) for correct in group.correct]
+        pair = Pair(f"{number}", group.language, group.sentence, "", mwe=group.mwe)
+        pairs += [replace(pair, second=correct, similarity=1.0) for correct in group.correct]
         for incorrect in group.incorrect:
             if group.correct:
-                told = replace(known, reference=(group.correct[0], incorrect))
+                similar = replace(pair, reference=(group.correct[0], incorrect))
             else:
-                told = replace(known, similarity=0.0)
-            pairs.append(replace(told, second=incorrect))
+                similar = replace(pair, similarity=0.0)
+            pairs.append(replace(similar, second=incorrect))
     return pairs
 
 
