@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +75,16 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_was(
     assert sweep_heads(data, settings, out, processes=1).equals(again)
 
 
+def test_two_workers_find_what_one_finds(data: Triplets, tmp_path: Path):
+    settings = [SMALL, replace(SMALL, learning_rate=0.01), replace(SMALL, seed=4)]
+    alone, both = (
+        sweep_heads(data, settings, tmp_path / f"{workers}.jsonl", processes=workers)
+        for workers in (1, 2)
+    )
+    assert both["learning_rate"].tolist() == [1e-4, 0.01, 1e-4]
+    assert both["validation_loss"].tolist() == pytest.approx(alone["validation_loss"].tolist())
+
+
 @pytest.mark.parametrize("line", ["hello\n", "{}\n"])
 def test_a_file_that_is_no_sweep_is_left_alone(data: Triplets, tmp_path: Path, line: str):
     out = tmp_path / "notes.txt"
@@ -86,53 +92,6 @@ def test_a_file_that_is_no_sweep_is_left_alone(data: Triplets, tmp_path: Path, l
     with pytest.raises(UserError, match=r"notes\.txt: is not the file of a sweep"):
         sweep_heads(data, [SMALL], out, processes=1)
     assert out.read_text() == line
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no process groups to interrupt")
-def test_ctrl_c_leaves_whole_lines_and_the_sweep_goes_on(
-    tmp_path: Path, request: pytest.FixtureRequest
-):
-    """As at a terminal, which interrupts the workers as well. The only test with real workers."""
-    out, script = tmp_path / "sweep.jsonl", tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent(
-            """
-            import os, signal, sys
-            from dataclasses import replace
-            from pathlib import Path
-            sys.path[:0] = sys.argv[1:3]
-            from heads import made
-            from admire.training import (sweep, sweep_heads)
-            from admire.models.head_settings import (HeadTraining)
-
-            def interrupted(results, *arguments):
-                for number, result in enumerate(results, start=1):
-                    yield result
-                    if number == 2:
-                        os.killpg(0, signal.SIGINT)
-
-            if __name__ == "__main__":
-                # Shells start background jobs with SIGINT ignored, and CI may be one.
-                signal.signal(signal.SIGINT, signal.default_int_handler)
-                sweep.show_progress = interrupted
-                quick = HeadTraining(hidden=8, soft_negatives=5, epochs=5)
-                every = [replace(quick, seed=seed) for seed in range(8)]
-                sweep_heads(made(40), every, Path(sys.argv[3]), processes=2)
-            """
-        )
-    )
-    tests = Path(__file__).parent
-    command = [sys.executable, str(script), str(tests.parent), str(tests), str(out)]
-    stopped = subprocess.run(command, capture_output=True, text=True, start_new_session=True)
-    assert stopped.returncode in (-signal.SIGINT, 130)
-    assert "KeyboardInterrupt" in stopped.stderr
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert len(rows) == 2
-    settings = [HeadTraining(**json.loads(row["job"])[0]) for row in rows]
-    alone = sweep_heads(made(40), settings, tmp_path / "alone.jsonl", processes=1)
-    request.getfixturevalue("no_training")
-    found = sweep_heads(made(40), settings, out, processes=1)
-    assert found["validation_loss"].tolist() == pytest.approx(alone["validation_loss"].tolist())
 
 
 # -------------------------------------------------------------------------- cross-validation
