@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from admire.rankers.scorer import Scoring
     from admire.rankers.settings import PROFILES, Asking, Settings
     from admire.runs.forecast import Forecast, plan
-    from admire.runs.run import Run, rank
+    from admire.runs.ranking import Run
+    from admire.runs.run import rank
     from admire.runs.run_folder import write_run
     from admire.runs.scoring import compare_runs
 
@@ -52,7 +53,8 @@ _public, _, _ = lazy_loader.attach(
         "rankers.scorer": ["Scoring"],
         "rankers.settings": ["PROFILES", "Asking", "Settings"],
         "runs.forecast": ["Forecast", "plan"],
-        "runs.run": ["Run", "rank"],
+        "runs.ranking": ["Run"],
+        "runs.run": ["rank"],
         "runs.run_folder": ["write_run"],
         "runs.scoring": ["compare_runs"],
     },

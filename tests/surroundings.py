@@ -29,7 +29,7 @@ def words() -> None:
     admire.pages.report.write_report  # noqa: B018 - loads it
     import matplotlib.figure  # noqa: F401
 
-    admire.runs.run.BLOCK = 2
+    admire.runs.ranking.BLOCK = 2
 
 
 def encoders() -> None:

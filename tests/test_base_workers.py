@@ -199,7 +199,7 @@ def test_index_by_workers_is_that_of_one_process(
 def test_ranking_by_workers_is_that_of_one_process(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("admire.runs.run.BLOCK", 3)
+    monkeypatch.setattr("admire.runs.ranking.BLOCK", 3)
     replies = tmp_path / "replies.jsonl"
     said = [
         {"compound": item.compound, "sense": sense, "meaning": f"{sense} {item.sentence}"}

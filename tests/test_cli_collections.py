@@ -28,7 +28,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr("admire.models.encoders.open_encoder", open_encoder)
     monkeypatch.setattr("admire.tasks.collections.search.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.tasks.retrieval.queries.open_llm", open_llm)
+    monkeypatch.setattr("admire.tasks.retrieval.queries.open_source", open_llm)
     return opened
 
 

@@ -54,8 +54,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     for module in ("training.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.training.triplets.open_llm", lambda *a, **k: open_llms(*a, **k)[0])
-    monkeypatch.setattr("admire.runs.run.open_llms", open_llms)
+    monkeypatch.setattr(
+        "admire.training.triplets.open_source", lambda *a, **k: open_llms(*a, **k)[0]
+    )
+    monkeypatch.setattr("admire.runs.run.open_sources", open_llms)
     return opened
 
 

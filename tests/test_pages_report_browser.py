@@ -22,7 +22,7 @@ from admire import SAMPLES, Item, Run, Settings, rank, read_items, write_run
 from admire.pages.report import Report, write_report
 from admire.pages.report.page import render
 from admire.prompts import quoted
-from admire.runs.run import Ranking
+from admire.runs.ranking import Ranking
 from admire.scores.metrics import dcg
 from admire.senses import Sense, write_senses
 from admire.tasks.retrieval import RetrieveSettings, retrieve_split, write_retrieval, write_split

@@ -281,7 +281,7 @@ def data(tmp_path: Path) -> Path:
 
 def test_the_command_line_ranks_by_listwise(data, tmp_path, capsys, monkeypatch):
     judge = Judge(WORTHS, name="openai:judge")
-    monkeypatch.setattr("admire.runs.run.open_llms", lambda name, **_: [judge])
+    monkeypatch.setattr("admire.runs.run.open_sources", lambda name, **_: [judge])
     options = ("--llm", "openai:judge", "--ranker", "listwise", "--shuffles", 2)
     code, out, _ = run(capsys, "rank", data, *options, "--out", tmp_path / "run")
     assert code == 0

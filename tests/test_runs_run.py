@@ -21,7 +21,7 @@ from admire import (
 )
 from admire.models.encoders import Role, TextEncoder, Vectors
 from admire.models.encoders.cached import CachedTowers
-from admire.runs.run import Ranking
+from admire.runs.ranking import Ranking
 from admire.senses import Sense
 from admire.senses.interpretation import Interpretation
 

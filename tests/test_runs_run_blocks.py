@@ -34,7 +34,7 @@ TIMES = ("started", "finished", "seconds")
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admire.runs.run.BLOCK", 2)
+    monkeypatch.setattr("admire.runs.ranking.BLOCK", 2)
     monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: WordEncoder())
 
 
@@ -187,7 +187,7 @@ def test_the_command_prints_what_a_whole_run_prints(capsys, tmp_path, monkeypatc
     command = ["rank", data, "--llm", settings.llms[0], "--sense", "given", "--out"]
     printed = []
     for size in (2, 512):
-        monkeypatch.setattr("admire.runs.run.BLOCK", size)
+        monkeypatch.setattr("admire.runs.ranking.BLOCK", size)
         code, out, err = run(capsys, *command, tmp_path / "run")
         assert code == 0, err
         printed.append(out)

@@ -47,8 +47,8 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     llm = ScriptedChat(lambda prompt: "Idiomatic" if "or literally" in prompt else "a late woman")
     for module in ("training.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", lambda *_, **__: WordEncoder())
-    monkeypatch.setattr("admire.training.triplets.open_llm", lambda *_, **__: llm)
-    monkeypatch.setattr("admire.runs.run.open_llms", lambda *_, **__: [llm])
+    monkeypatch.setattr("admire.training.triplets.open_source", lambda *_, **__: llm)
+    monkeypatch.setattr("admire.runs.run.open_sources", lambda *_, **__: [llm])
     monkeypatch.setattr("admire.models.llm.open_llm", lambda *_, **__: llm)
     monkeypatch.setattr("admire.training.sweep.cores", lambda: 1)
 
@@ -377,7 +377,7 @@ def test_blocks_say_the_same_and_runs_fused_or_tuned_say_what_each_saw(
     LightDetector("marked", "marked:1", np.zeros((1, 4)), np.ones(1), True, card).save(path)
     monkeypatch.setattr("admire.senses.light.open_encoder", lambda _: MarkedEncoder())
     write_run(rank(items, replace(SETTINGS, detector=str(path)), source=data), once)
-    monkeypatch.setattr("admire.runs.run.BLOCK", 2)
+    monkeypatch.setattr("admire.runs.ranking.BLOCK", 2)
     options = ("--llm", "x", "--sense", "detector", "--detector", path, "--track", "caption")
     assert run(capsys, "rank", data, "--out", blocks, *options)[0] == 0
     assert (once / "items.jsonl").read_bytes() == (blocks / "items.jsonl").read_bytes()

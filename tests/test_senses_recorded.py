@@ -14,8 +14,8 @@ from conftest import refused
 from toys import OWL, WordEncoder, explains
 
 from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
-from admire.models.llm import open_llm, open_llms
 from admire.prompts import Prompts
+from admire.runs.sources import open_source, open_sources
 from admire.senses.interpretation import interpret
 from admire.senses.meaning import Meaning
 from admire.senses.recorded import Recorded, open_replies
@@ -272,7 +272,7 @@ def test_a_run_ranked_again_from_its_own_replies_is_the_same(tmp_path):
     pd.testing.assert_frame_equal(scores[0], scores[1], check_exact=True)
     assert scores[2]["score"].tolist() != scores[1]["score"].tolist()
 
-    (model, _), (kept, _) = (open_llms(f"run:{run}") for run in (one, again))
+    (model, _), (kept, _) = (open_sources(f"run:{run}") for run in (one, again))
     digest = hashlib.sha256((one / "items.jsonl").read_bytes()).hexdigest()
     assert model.identity == f"run:{digest}:1:explains Idiomatic"
     assert isinstance(model, Recorded)
@@ -287,7 +287,7 @@ def test_a_run_of_several_models_is_not_one_model(tmp_path):
     run = rank([OWL], Settings(sense="vote", votes=1), llms=chats, encoder=WordEncoder())
     write_run(run, tmp_path / "run")
     with pytest.raises(UserError, match="holds the replies of 2 chat models; here it can be one"):
-        open_llm(f"run:{tmp_path / 'run'}")
+        open_source(f"run:{tmp_path / 'run'}")
 
 
 def test_a_run_of_glosses_gives_glosses_and_says_what_it_lacks(tmp_path, caplog):
@@ -296,7 +296,7 @@ def test_a_run_of_glosses_gives_glosses_and_says_what_it_lacks(tmp_path, caplog)
     chat.answer = lambda p: hear(p) if "or literally" in p else "A person awake late."
     items = [OWL, HOOTED]
     write_run(rank(items, settings, llms=[chat], encoder=WordEncoder()), tmp_path / "run")
-    llm = open_llm(f"run:{tmp_path / 'run'}")
+    llm = open_source(f"run:{tmp_path / 'run'}")
     (same,) = interpret(items, [llm], Prompts(), meanings="gloss")
     assert not warned(caplog)
     assert [reading.gloss for reading in same] == ["A person awake late.", None]
@@ -312,14 +312,14 @@ def test_a_run_without_a_chat_model_or_a_damaged_one_has_no_replies(tmp_path):
     folder = tmp_path / "run"
     write_run(rank([OWL], Settings(query="compound"), encoder=WordEncoder()), folder)
     with pytest.raises(UserError, match="run: no chat model was asked in this run") as caught:
-        open_llm(f"run:{folder}")
+        open_source(f"run:{folder}")
     assert caught.value.settings == ("llms",)
     rows = (folder / "items.jsonl").read_text()
     (folder / "items.jsonl").write_text(rows.replace("interpretations", "readings"))
     with pytest.raises(UserError, match=r"items\.jsonl, row 1, interpretations"):
-        open_llm(f"run:{folder}")
+        open_source(f"run:{folder}")
     with pytest.raises(UserError, match=r"none/run\.json: cannot be read"):
-        open_llm(f"run:{tmp_path / 'none'}")
+        open_source(f"run:{tmp_path / 'none'}")
 
 
 # -------------------------------------------------------------------------------------- real data

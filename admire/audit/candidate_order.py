@@ -17,7 +17,8 @@ from admire.data.items import Item, item_keys
 from admire.models.encoders import TextEncoder
 from admire.rankers.settings import Settings
 from admire.runs.past_runs import open_run_replies, read_run
-from admire.runs.run import Ranking, rank
+from admire.runs.ranking import Ranking
+from admire.runs.run import rank
 from admire.runs.run_folder import RECORD
 from admire.scores.metrics import evenness
 

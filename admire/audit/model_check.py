@@ -20,7 +20,8 @@ from admire.models.encoders.hub import hub_file, local_folder
 from admire.models.llm import ChatModel, Image, Question, Reply, open_llm
 from admire.prompts import Prompts
 from admire.rankers.settings import Settings
-from admire.runs.run import Run, rank
+from admire.runs.ranking import Run
+from admire.runs.run import rank
 from admire.senses import read_label
 from admire.senses.meaning import MEANING_TOKENS, read_meaning
 from admire.senses.votes import VOTE_TOKENS

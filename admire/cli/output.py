@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from admire.runs.forecast import Forecast
-    from admire.runs.run import Ranking, Run
+    from admire.runs.ranking import Ranking, Run
     from admire.senses.sense import Sense
 
 log = logging.getLogger("admire")

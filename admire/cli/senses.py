@@ -49,18 +49,17 @@ def sense(
 ) -> None:
     """Classify each compound as idiomatic or literal, and score that where the type is known."""
     from admire.data.items import read_items
-    from admire.models.llm import open_llm
     from admire.prompts import Prompts
+    from admire.runs.sources import open_source
     from admire.scores.cards import warn_of_use
     from admire.scores.evaluation import summarise
     from admire.scores.metrics import calibration_error
     from admire.senses import known_senses, open_detector, write_senses
     from admire.senses.interpretation import interpret, sense_method
-    from admire.senses.source import as_source
 
     items = read_items(data, lang)
-    opened = open_llm(llm, url=llm_url)
-    asked = sense_method(sense, as_source(opened)) == "detector"
+    opened = open_source(llm, url=llm_url)
+    asked = sense_method(sense, opened) == "detector"
     used = open_detector(detector) if detector or asked else None
     (readings,) = interpret(
         items,

@@ -16,8 +16,8 @@ from admire.base.schema import Weight, check_setting
 from admire.data.items import Item, SenseLabel
 from admire.rankers.scorer import fuse_scores, rank_names
 from admire.runs.past_runs import read_record, read_run
+from admire.runs.ranking import Ranking, Run
 from admire.runs.record import VERSION, source_record, versions
-from admire.runs.run import Ranking, Run
 from admire.scores.cards import merged
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import UNSAID, Meaning

@@ -21,8 +21,8 @@ from admire.data.overlap import Kind
 from admire.data.submission import Prediction
 from admire.rankers import Answer, Judgement
 from admire.rankers.settings import Settings
+from admire.runs.ranking import Ranking, Run
 from admire.runs.record import VERSION
-from admire.runs.run import Ranking, Run
 from admire.runs.run_folder import ITEMS, OF_ITEM, RECORD, SCORES
 from admire.senses.interpretation import Interpretation
 from admire.senses.recorded import Recorded, Said, key_of
@@ -236,7 +236,7 @@ def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_item(rows: Iterable[Mapping[Any, Any]]) -> dict[int, list[dict[str, Any]]]:
-    """Rows of scores.csv as :attr:`admire.runs.run.Ranking.parts` has them, by item."""
+    """Rows of scores.csv as :attr:`admire.runs.ranking.Ranking.parts` has them, by item."""
     found: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
         part = {n: v for n, v in row.items() if n not in OF_ITEM and v != "" and v == v}

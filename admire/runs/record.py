@@ -74,7 +74,7 @@ def take_record(
         name: str(value) if isinstance(value, Path) else value
         for name, value in asdict(settings).items()
     }
-    chosen["track"] = "+".join(tracks)
+    chosen["track"] = "+".join(tracks) or None
     chosen["llm_url"] = settings.llm_url and without_secrets(settings.llm_url)
     return {
         "version": VERSION,

@@ -8,18 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from admire.base.choices import Ranker
 from admire.base.errors import UserError
 from admire.base.progress import SECONDS_BETWEEN_LINES, progress_told_to
-from admire.data.items import Item, SenseLabel
+from admire.data.items import Item
 from admire.data.overlap import Digests
-from admire.data.submission import Prediction
 from admire.models.encoders import TextEncoder
-from admire.models.llm import ChatModel, open_llms
+from admire.models.llm import ChatModel
 from admire.models.llm.ledger import Ledger
 from admire.prompts import Prompts
 from admire.rankers import (
@@ -37,8 +36,10 @@ from admire.rankers import (
 from admire.rankers.scorer import Scores, comparable, ensemble, fuse_scores, rank_names
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import Asking, Settings
+from admire.runs.ranking import Ranking, Run, blocks
 from admire.runs.record import source_record, take_record
-from admire.scores.cards import Seen, seen_by, what_it_saw
+from admire.runs.sources import open_sources
+from admire.scores.cards import seen_by, what_it_saw
 from admire.scores.metrics import confidence
 from admire.senses import Detector, open_detector
 from admire.senses.interpretation import (
@@ -48,7 +49,7 @@ from admire.senses.interpretation import (
     sense_method,
 )
 from admire.senses.meaning import Meaning
-from admire.senses.sense import given, majority, mean_probability
+from admire.senses.sense import given, mean_probability
 from admire.senses.source import Asked, Source, as_source, check_contexts
 
 if TYPE_CHECKING:
@@ -56,78 +57,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("admire")
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """One item's result.
-
-    Attributes:
-        interpretations: one for each chat model; none where the query is a baseline.
-        scores: the ensemble's score of each candidate, in the item's order.
-        order: the candidates' names from best to worst.
-        parts: for scores.csv, one row for each ranker, model and candidate.
-        judgements: what chat models that looked at the candidates made of them, one for each ranker
-            and model.
-        fused: the runs that it is fused from: ``run``, ``weight`` and ``order``.
-        seen: which kinds of its parts the ``head`` or ``detector`` of the run saw in training; see
-            :func:`admire.scores.cards.seen_by`.
-        unsure: whether the sense is less sure than the run asks for, see
-            :attr:`admire.rankers.settings.Settings.abstain_below`.
-    """
-
-    item: Item
-    interpretations: tuple[Interpretation, ...]
-    scores: Scores
-    order: tuple[str, ...]
-    parts: tuple[dict[str, Any], ...] = field(repr=False)
-    judgements: tuple[Judgement, ...] = field(default=(), repr=False)
-    fused: tuple[dict[str, Any], ...] = ()
-    seen: Seen = field(default_factory=dict)
-    unsure: bool = False
-
-    @property
-    def predicted_type(self) -> SenseLabel | None:
-        """The sense that all models give, or else the majority of their votes.
-
-        None for a baseline, or where no vote could be read.
-        """
-        labels = {i.sense.label for i in self.interpretations}
-        if len(labels) == 1:
-            return labels.pop()
-        idiomatic = sum(i.sense.idiomatic for i in self.interpretations)
-        literal = sum(i.sense.literal for i in self.interpretations)
-        return majority(idiomatic, literal)
-
-    @property
-    def probability(self) -> float | None:
-        """That of the idiomatic sense, the mean of the chat models; None as for the sense."""
-        return mean_probability(one.sense for one in self.interpretations)
-
-    @property
-    def prediction(self) -> Prediction:
-        """What a submission says of the item."""
-        return Prediction(
-            self.item.compound,
-            self.item.sentence,
-            self.order,
-            self.predicted_type,
-            self.order[0] if self.item.sequence else None,
-            self.probability,
-            self.unsure,
-        )
-
-
-@dataclass(frozen=True)
-class Run:
-    """The rankings of a set of items, and the record of how they were made."""
-
-    rankings: tuple[Ranking, ...]
-    record: dict[str, Any]
-
-    def predictions(self) -> list[Prediction]:
-        """What a submission says of each item."""
-        return [ranking.prediction for ranking in self.rankings]
 
 
 def rank(
@@ -264,19 +193,6 @@ def open_run(
     )
 
 
-BLOCK = 512
-"""How many items are ranked and written together."""
-
-Thing = TypeVar("Thing")
-
-
-def blocks(things: Iterable[Thing], size: int | None = None) -> Iterator[list[Thing]]:
-    """The things in lists of this size, which is :data:`BLOCK` unless it is given."""
-    rest = iter(things)
-    while block := list(islice(rest, size or BLOCK)):
-        yield block
-
-
 def rank_blocks(items: Iterable[Item], opened: Opened) -> Iterator[list[Ranking]]:
     """Rank items block by block, as many as there are; only one block is in memory.
 
@@ -382,7 +298,7 @@ def chat_models(
     models = llms or [
         model
         for name in settings.llms
-        for model in open_llms(name, url=settings.llm_url, parallel=parallel)
+        for model in open_sources(name, url=settings.llm_url, parallel=parallel)
     ]
     if not models:
         raise UserError("There is no chat model to ask for meanings.", "llms")

@@ -21,9 +21,10 @@ from admire.models.llm.openai import PARALLEL, without_secrets
 from admire.rankers.judge import recorded_orders
 from admire.rankers.set_summary import SetSummary, summarise_set
 from admire.rankers.settings import Asking, Settings
-from admire.runs import run
+from admire.runs import ranking
+from admire.runs.ranking import Ranking
 from admire.runs.record import source_record
-from admire.runs.run import Opened, Ranking, open_run, rank_block, rank_blocks
+from admire.runs.run import Opened, open_run, rank_block, rank_blocks
 from admire.runs.run_folder import submission_names, write_blocks
 from admire.senses.interpretation import sense_method
 from admire.senses.source import Source
@@ -135,8 +136,8 @@ def _rank_by_workers(
     items: Iterable[Item], opened: Opened, workers: Workers, open_worker: Callable[[], RankUnit]
 ) -> Iterator[list[Ranking]]:
     """As :func:`admire.runs.run.rank_blocks`, by several processes."""
-    units = ((block, not number) for number, block in enumerate(run.blocks(items)))
-    count = ceil(opened.record["items"] / run.BLOCK)
+    units = ((block, not number) for number, block in enumerate(ranking.blocks(items)))
+    count = ceil(opened.record["items"] / ranking.BLOCK)
     with closing(over_workers(units, open_worker, workers)) as ranked:
         what = f"Ranking {count} blocks of items by {workers.count} workers"
         for rankings, seconds, asked in show_progress(ranked, what, count):

@@ -16,7 +16,7 @@ from admire.base.files import ROWS, add_table
 from admire.base.storage import replace_folder
 from admire.data.items import Candidate
 from admire.data.submission import add_predictions
-from admire.runs.run import Ranking, Run, blocks
+from admire.runs.ranking import Ranking, Run, blocks
 
 SCORES, ITEMS, RECORD = "scores.csv", "items.jsonl", "run.json"
 OF_ITEM = ("item", "compound", "language")

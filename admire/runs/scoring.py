@@ -16,7 +16,7 @@ from admire.base.errors import UserError
 from admire.data.items import SenseLabel
 from admire.data.submission import Prediction, read_submission
 from admire.runs.past_runs import read_record, read_rows, with_gold
-from admire.runs.run import blocks
+from admire.runs.ranking import blocks
 from admire.runs.run_folder import ITEMS, submission_names
 from admire.scores.cards import Seen
 from admire.scores.evaluation import (
@@ -111,7 +111,7 @@ def _compared(settings: dict[str, Any]) -> str:
 
 def score_run(folder: Path) -> pd.DataFrame | None:
     """As :func:`admire.scores.evaluation.score_items` of a run folder, without the columns
-    ``compound`` and ``sentence``, and with ``seen`` (see :attr:`admire.runs.run.Ranking.seen`);
+    ``compound`` and ``sentence``, and with ``seen`` (see :attr:`admire.runs.ranking.Ranking.seen`);
     None where an item has no gold.
 
     Raises:

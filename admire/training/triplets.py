@@ -14,8 +14,8 @@ from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.data.overlap import Part, parts_of
 from admire.models.encoders import ImageEncoder, TextEncoder, open_encoder
-from admire.models.llm import open_llm
 from admire.prompts import Prompts
+from admire.runs.sources import open_source
 from admire.senses.interpretation import true_queries
 
 Indices = npt.NDArray[np.int64]
@@ -135,7 +135,7 @@ def open_triplets(
 
     Args:
         encoder, device: as for :func:`admire.models.encoders.open_encoder`.
-        llm, llm_url: as for :func:`admire.models.llm.open_llm`.
+        llm, llm_url: as for :func:`admire.runs.sources.open_source`.
         prompts: a folder of templates that replace the built-in ones.
         images: a folder of augmented images, for the image track.
         captions: a file of rewritten captions, for the caption track.
@@ -155,7 +155,7 @@ def open_triplets(
                 "track",
             )
     opened = open_encoder(encoder, device=device)
-    queries = true_queries(items, open_llm(llm, url=llm_url), Prompts(prompts), seed=seed)
+    queries = true_queries(items, open_source(llm, url=llm_url), Prompts(prompts), seed=seed)
     triplets = encode_triplets(
         items,
         queries,

@@ -1,6 +1,6 @@
 from .cached import CachedChat
 from .chat import ChatModel, Image, Question, Reply, Unanswered, Usage, ask_each
-from .families import FAMILIES, open_llm, open_llms
+from .families import FAMILIES, open_llm
 
 __all__ = [
     "FAMILIES",
@@ -13,5 +13,4 @@ __all__ = [
     "Usage",
     "ask_each",
     "open_llm",
-    "open_llms",
 ]

@@ -18,7 +18,7 @@ from admire.pages.report.thumbnails import Shown
 from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
 from admire.rankers.scorer import Scores, Scoring, comparable, contributions, query_weights
-from admire.runs.run import Ranking, Run
+from admire.runs.ranking import Ranking, Run
 from admire.scores import metrics
 from admire.scores.metrics import confidence
 from admire.senses.interpretation import Interpretation

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from admire.base.errors import UserError
 from admire.data.items import Item, item_keys, read_items
-from admire.runs.run import Run
+from admire.runs.ranking import Run
 
 log = logging.getLogger("admire")
 

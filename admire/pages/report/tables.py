@@ -10,7 +10,7 @@ import pandas as pd
 
 from admire.pages.report.names import file_name, plain_name
 from admire.pages.report.report import Table
-from admire.runs.run import Run
+from admire.runs.ranking import Run
 from admire.scores.cards import told_of_seen
 from admire.scores.evaluation import paired_difference, score_items, summarise
 

@@ -24,7 +24,7 @@ from admire.pages.report.tables import ranking_tables
 from admire.pages.report.texts import retrieval_report, senses_report
 from admire.pages.report.thumbnails import Shown, Thumbnails, make_thumbnails
 from admire.runs.past_runs import read_run
-from admire.runs.run import Run
+from admire.runs.ranking import Run
 
 log = logging.getLogger("admire")
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from admire.models.llm import ChatModel
     from admire.rankers.settings import Settings
     from admire.senses import Detector
+    from admire.senses.source import Source
     from admire.tasks.collections import Index
 
 log = logging.getLogger("admire")
@@ -36,7 +37,8 @@ class Models:
         profile: the name of the profile that is loaded in the background and listed first.
         changes: settings that differ from that profile's.
         index: a collection to search: the folder of an index, or a file of texts.
-        open_llms, open_encoder, open_detector: in place of :func:`admire.models.llm.open_llms`,
+        open_llms, open_encoder, open_detector: in place of
+            :func:`admire.runs.sources.open_sources`,
             :func:`admire.models.encoders.open_encoder` and :func:`admire.senses.open_detector`.
     """
 
@@ -66,17 +68,18 @@ class Models:
         stack = PROFILES[cast(ProfileName, profile)]
         return replace(stack, **self._changes) if profile == self.profiles[0] else stack
 
-    def llms(self, settings: Settings) -> list[ChatModel]:
+    def llms(self, settings: Settings) -> list[Source]:
         """The chat models that the settings name.
 
         Raises:
             UserError: one cannot be opened.
         """
-        from admire.models.llm import open_llms
+        from admire.runs.sources import open_sources
+        from admire.senses.source import as_source
 
-        opener, url = self._openers[0] or open_llms, settings.llm_url
+        opener, url = self._openers[0] or open_sources, settings.llm_url
         return [
-            model
+            as_source(cast(Any, model))
             for name in settings.llms
             for model in self._once(("llm", name, url), partial(opener, name, url=url))
         ]
@@ -101,9 +104,8 @@ class Models:
         """
         from admire.senses import open_detector
         from admire.senses.interpretation import sense_method
-        from admire.senses.source import as_source
 
-        methods = [sense_method(settings.sense, as_source(llm)) for llm in self.llms(settings)]
+        methods = [sense_method(settings.sense, llm) for llm in self.llms(settings)]
         if "detector" not in methods:
             return None
         opener = partial(self._openers[2] or open_detector, settings.detector)
@@ -130,7 +132,7 @@ class Models:
         from admire.senses import LightDetector
 
         settings = self.settings(self.profiles[0])
-        for llm in self.llms(settings):
+        for llm in [source.llm for source in self.llms(settings) if source.llm]:
             if is_free(llm):
                 _within(llm, "model").ask(Question("Hello", max_tokens=1))
         if "embeddings" in settings.rankers:

@@ -20,7 +20,8 @@ from admire.pages.serve.pictures import Picture
 from admire.rankers import look_where_no_caption_is
 from admire.rankers.set_summary import summarise_set
 from admire.rankers.settings import Settings
-from admire.runs.run import Ranking, Run, rank
+from admire.runs.ranking import Ranking, Run
+from admire.runs.run import rank
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import DEFINITIONS, Meaning
 from admire.senses.recorded import Recorded, Said, key_of

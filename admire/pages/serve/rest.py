@@ -25,7 +25,7 @@ from admire.pages.serve.work import Job
 
 if TYPE_CHECKING:
     from admire.data.items import Item
-    from admire.runs.run import Run
+    from admire.runs.ranking import Run
 
 PROBLEM: dict[str, Any] = {
     "description": "Why it cannot be done (RFC 9457).",

@@ -17,6 +17,7 @@ from admire.rankers.scorer import Scoring, query_weights
 from admire.senses import Detector
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import TextRole
+from admire.senses.source import Source
 from admire.tasks.collections.index import Index, check_encoder, index_texts, open_index
 from admire.tasks.collections.sources import read_texts
 from admire.tasks.retrieval.passages import locate
@@ -84,7 +85,7 @@ def search_index(
     index: Path | Index,
     settings: SearchSettings | None = None,
     *,
-    llm: ChatModel | None = None,
+    llm: ChatModel | Source | None = None,
     encoder: TextEncoder | None = None,
     detector: Detector | None = None,
 ) -> Found:

@@ -8,11 +8,13 @@ from pathlib import Path
 from admire.base.choices import Device, Meanings, SenseMethod
 from admire.base.schema import Seed, Weight, settings
 from admire.data.items import Item
-from admire.models.llm import ChatModel, open_llm
+from admire.models.llm import ChatModel
 from admire.prompts import Prompts
 from admire.rankers.scorer import Scoring
+from admire.runs.sources import open_source
 from admire.senses import Detector
 from admire.senses.interpretation import Interpretation, interpret
+from admire.senses.source import Source
 
 
 @settings(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ class QuerySettings:
 def understand(
     items: Sequence[Item],
     settings: QuerySettings,
-    llm: ChatModel | None = None,
+    llm: ChatModel | Source | None = None,
     detector: Detector | None = None,
     *,
     meanings: Meanings = "both",
@@ -64,10 +66,10 @@ def understand(
     Raises:
         UserError: the model cannot be opened or asked.
     """
-    llm = llm or open_llm(settings.llm, url=settings.llm_url)
+    source = llm or open_source(settings.llm, url=settings.llm_url)
     (found,) = interpret(
         items,
-        [llm],
+        [source],
         Prompts(settings.prompts),
         sense=settings.sense,
         seed=settings.seed,
