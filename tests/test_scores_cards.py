@@ -49,7 +49,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"admire.{module}.open_encoder", lambda *_, **__: WordEncoder())
     monkeypatch.setattr("admire.training.triplets.open_source", lambda *_, **__: llm)
     monkeypatch.setattr("admire.runs.run.open_sources", lambda *_, **__: [llm])
-    monkeypatch.setattr("admire.models.llm.open_llm", lambda *_, **__: llm)
+    monkeypatch.setattr("admire.runs.sources.open_source", lambda *_, **__: llm)
     monkeypatch.setattr("admire.training.sweep.cores", lambda: 1)
 
 
