@@ -34,7 +34,7 @@ index, and LanceDB compares every vector."""
 PROBES = 64
 """How many partitions of the index are searched."""
 
-FRAGMENTS = 64
+FRAGMENTS = 1024
 """How many parts the table may have before they are merged."""
 
 TEXT = pyarrow.string()
