@@ -160,8 +160,9 @@ class Index:
             sums[name] = Query(combined.astype(np.float32), offset)
         try:
             if self.table:
-                places = self.table.nearest(sums, min(k, self.size))
-                rows = np.flatnonzero(np.isin(self.places, places))  # others were added later
+                places = self.table.nearest(sums, min(k, self.size), self.size)
+                rows = np.minimum(np.searchsorted(self.places, places), self.size - 1)
+                rows = rows[self.places[rows] == places]  # the others were added later
                 rows, scores = search_some(self.tracks, rows, sums, k)
             else:
                 rows, scores = search_all(self.tracks, self.size, sums, k)

@@ -158,14 +158,17 @@ class Table:
                 self._things.optimize(cleanup_older_than=timedelta(0))
         return trained
 
-    def nearest(self, queries: Mapping[str, Query], k: int) -> Places:
+    def nearest(self, queries: Mapping[str, Query], k: int, size: int) -> Places:
         """The places of things that are probably nearest to the queries of their tracks.
 
         Each track is searched by itself for at least ``WIDER`` k things. What is near by the sum of
         two tracks is among the nearest by one of them: if both are below some number, the sum is
         below twice that.
+
+        Args:
+            size: how many things the index has.
         """
-        wanted = max(WIDER * k, self.size // SHARE)
+        wanted = max(WIDER * k, size // SHARE)
         found = []
         for track, query in queries.items():
             search = self._things.search(query.vector, vector_column_name=f"{track}_vector")
