@@ -16,7 +16,7 @@ from admire.senses import open_detector
 from admire.senses.uses import Use
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+FORMATS = (ROOT / "admire/data/README.md").read_text(encoding="utf-8")
 READMES = [path for path in sorted(ROOT.glob("**/README.md")) if "```python" in path.read_text()]
 ROOMS = [pytest.param(path, marks=pytest.mark.notebook) for path in READMES if path.parent != ROOT]
 
@@ -95,6 +95,6 @@ def test_the_readmes_manifests_are_read_as_they_stand(tmp_path):
         (folder / "pictures").mkdir(parents=True)
         for picture in ("desk.jpg", "owl.jpg"):
             image.new("RGB", (40, 40)).save(folder / "pictures" / picture)
-        (folder / name).write_text(README.split(f"```{language}\n")[1].split("```")[0])
+        (folder / name).write_text(FORMATS.split(f"```{language}\n")[1].split("```")[0])
         run = rank(read_items(folder), Settings(query="compound"))
         assert {r.item.compound for r in run.rankings} == {"night owl"}
