@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -326,6 +327,7 @@ def _image(name: str, compound: str, folder: Path, where: str) -> Path | None:
     return None
 
 
+@lru_cache(maxsize=1)
 def _subfolders(compound: str) -> list[str]:
     """What the folder with a compound's images may be called."""
     # A compound with an apostrophe has a folder with an underscore in its place.
@@ -334,7 +336,8 @@ def _subfolders(compound: str) -> list[str]:
 
 def _inside(name: str) -> bool:
     """Whether a relative path stays below the folder that it starts from."""
-    return not Path(name).is_absolute() and Path(os.path.normpath(name)).parts[:1] != ("..",)
+    path = os.path.normpath(name)
+    return not os.path.isabs(path) and path.split(os.sep, 1)[0] != ".."
 
 
 def parse_sentence_type(cell: str, where: str, column: str = "sentence_type") -> SenseLabel | None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -90,10 +91,10 @@ def figures(expected: Sequence[str], predicted: Sequence[str]) -> dict[str, floa
     }
 
 
-Draws = npt.NDArray[np.int64]
-"""Samples of items, drawn with replacement: how often each has each item, (samples, items)."""
+Drawn = npt.NDArray[np.int64]
+"""Samples of items, drawn with replacement: the items of each, (samples, items)."""
 
-Statistic = Callable[[Draws], npt.NDArray[np.float64]]
+Statistic = Callable[[Drawn], npt.NDArray[np.float64]]
 """A figure of each sample, (samples,)."""
 
 DRAWN = 1_000_000
@@ -114,23 +115,31 @@ def bootstrap_intervals(
     step = max(1, DRAWN // count)
     for start in range(0, resamples, step):
         drawn = rng.integers(0, count, size=(min(step, resamples - start), count))
-        drawn += count * np.arange(len(drawn))[:, None]
-        draws = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
         for k, statistic in enumerate(statistics):
-            values[k, start : start + step] = statistic(draws)
+            values[k, start : start + step] = statistic(drawn)
     quantiles = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=1)
     return [(float(low), float(high)) for low, high in quantiles.T]
 
 
+def _sums(
+    places: npt.NDArray[np.int64], width: int, weights: npt.NDArray[np.float64] | None = None
+) -> npt.NDArray[Any]:
+    """How often each of ``width`` places is in each sample, or its sum of weights."""
+    samples = len(places)
+    cells = (places + width * np.arange(samples)[:, None]).ravel()
+    summed = np.bincount(cells, None if weights is None else weights.ravel(), samples * width)
+    return summed.reshape(samples, width)
+
+
 def of_all(statistic: Statistic, count: int) -> float:
     """A statistic of all ``count`` items."""
-    return float(statistic(np.ones((1, count), dtype=np.int64))[0])
+    return float(statistic(np.arange(count)[None])[0])
 
 
 def mean(values: npt.ArrayLike) -> Statistic:
     """The mean as a statistic."""
     array = np.asarray(values, float)
-    return lambda draws: np.asarray(draws @ array / len(array))
+    return lambda drawn: np.asarray(array.take(drawn).mean(axis=1))
 
 
 def calibration_error(
@@ -148,8 +157,13 @@ def calibration(probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int
     """:func:`calibration_error` as a statistic."""
     p, outcomes = np.asarray(probabilities, float), np.asarray(happened, float)
     bin_of = np.minimum((p * bins).astype(int), bins - 1)
-    gaps = np.where(bin_of[:, None] == np.arange(bins), (p - outcomes)[:, None], 0.0)
-    return lambda draws: np.asarray(np.abs(draws @ gaps).sum(axis=1) / len(p))
+    gaps = p - outcomes
+
+    def errors(drawn: Drawn) -> npt.NDArray[np.float64]:
+        total: npt.NDArray[np.float64] = np.abs(_sums(bin_of[drawn], bins, gaps[drawn])).sum(axis=1)
+        return total / len(p)
+
+    return errors
 
 
 def brier(probabilities: npt.ArrayLike, happened: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -186,10 +200,12 @@ def risk_area(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> Statistic:
     order, ends = _steps(confidences)
     sorted_losses = np.asarray(losses, float)[order]
 
-    def areas(draws: Draws) -> npt.NDArray[np.float64]:
-        drawn = draws[:, order]
-        taken = np.cumsum(drawn, axis=1)[:, ends]
-        lost = np.cumsum(drawn * sorted_losses, axis=1)[:, ends]
+    place = np.argsort(order)
+
+    def areas(drawn: Drawn) -> npt.NDArray[np.float64]:
+        times = _sums(place[drawn], len(order))
+        taken = np.cumsum(times, axis=1)[:, ends]
+        lost = np.cumsum(times * sorted_losses, axis=1)[:, ends]
         risks = lost / np.maximum(taken, 1)
         widths = np.diff(taken, axis=1, prepend=0)
         total: npt.NDArray[np.float64] = (widths * risks).sum(axis=1) / taken[:, -1]
