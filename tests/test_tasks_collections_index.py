@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import hide
 from hypothesis import given
 from hypothesis import strategies as st
 from toys import PictureEncoder, WordEncoder
@@ -225,19 +224,6 @@ def test_what_was_begun_with_another_encoder_begins_anew(monkeypatch, tmp_path, 
     assert "begins anew" in caplog.text
 
 
-def test_an_index_that_is_made_again_replaces_the_old_one_only_when_it_is_whole(
-    tmp_path: Path, pictures
-):
-    write_index(pictures, PictureEncoder(), tmp_path / "index")
-    before = contents(tmp_path / "index")
-    (pictures / "red.png").unlink()
-    with pytest.raises(KeyboardInterrupt):
-        write_index(pictures, Counting("rider", stop), tmp_path / "index")
-    assert contents(tmp_path / "index") == before
-    write_index(pictures, PictureEncoder(), tmp_path / "index")
-    assert open_index(tmp_path / "index").size == 4
-
-
 def test_damaged_pictures_are_left_out_with_one_warning(monkeypatch, tmp_path: Path, caplog):
     from PIL import Image
 
@@ -372,12 +358,6 @@ def test_nothing_foreign_is_lost_to_an_index(tmp_path: Path, texts):
     assert (tmp_path / "index/thesis.txt").exists()
 
 
-def test_another_encoder_may_not_add(tmp_path: Path, texts):
-    write_index(texts, WordEncoder(), tmp_path / "index")
-    with pytest.raises(UserError, match=r"was made with the encoder 'words' \(words:1\), not with"):
-        add_to_index(texts, PictureEncoder(), tmp_path / "index")
-
-
 def test_a_full_disk_ends_with_one_message_and_loses_nothing(monkeypatch, tmp_path, pictures):
     write_index(pictures, PictureEncoder(), tmp_path / "peer")
 
@@ -409,7 +389,6 @@ def cut(path: Path) -> None:
             lambda path: path.write_text('{"format": 3}'),
             r"index.json, encoder: is mi",
         ),
-        ("search/*/caption.npy", cut, r"index: is no index, or damaged"),
         ("search/*/moments.npz", cut, r"index: is no index, or damaged"),
         ("search/*/things.jsonl", cut, r"index cannot be read any more"),
     ],
@@ -429,22 +408,6 @@ def test_files_of_exact_search_that_are_gone_are_made_again_from_the_table(tmp_p
     cut(path)
     add_to_index(texts, WordEncoder(), tmp_path / "index")
     assert contents(tmp_path / "index") == before
-
-
-def test_what_cannot_be_indexed_is_named(tmp_path: Path, texts):
-    with pytest.raises(UserError, match=r"engine cannot be 'lanse'\. Did you mean 'lance'"):
-        write_index(texts, WordEncoder(), tmp_path / "index", engine="lanse")  # type: ignore
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="empty: holds no pictures"):
-        write_index(tmp_path / "empty", PictureEncoder(), tmp_path / "index")
-
-
-def test_without_its_package_an_index_says_what_to_install(tmp_path, texts, monkeypatch):
-    for name in ("building", "table"):
-        monkeypatch.delitem(sys.modules, f"admire.tasks.collections.{name}", raising=False)
-    hide(monkeypatch, "lancedb")
-    with pytest.raises(UserError, match="An index needs lancedb, of the extra 'lance'"):
-        from admire.tasks.collections.building import write_index  # noqa: F401
 
 
 # ---------------------------------------------------------------------------------------- lance

@@ -159,28 +159,9 @@ def test_an_index_is_searched_like_its_file_but_only_with_its_encoder(file, tmp_
         search_index(IDIOMATIC, "night owl", tmp_path / "index", encoder=other)
 
 
-def test_a_folder_that_is_no_index_is_named(tmp_path):
-    with pytest.raises(UserError, match="is no index, or damaged"):
-        search_index(IDIOMATIC, "night owl", tmp_path, **toys())
-
-
 @pytest.mark.parametrize("span", ["early bird", ""])
 def test_a_span_that_is_not_in_the_text_is_named(file, span):
     with pytest.raises(UserError) as caught:
         search_index(IDIOMATIC, span, file, **toys())
     assert str(caught.value) == f"span: '{span}' is not in it: “{IDIOMATIC}”."
     assert caught.value.settings == ("span",)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"query": "compund"}, "Did you mean 'compound'?"),
-        ({"top": 0}, "top cannot be 0: it should be greater than or equal to 1"),
-        ({"contrast": -1.0}, "contrast cannot be -1.0"),
-        ({"sense": "votes"}, "Did you mean 'vote'?"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(changes, message):
-    with pytest.raises(UserError, match=message.replace("?", r"\?")):
-        SearchSettings(**changes)

@@ -15,10 +15,6 @@ from admire.base.errors import UserError
 from admire.tasks.retrieval.evaluation import ranked, score_queries, summarise_queries, write_trec
 from admire.tasks.retrieval.passages import Split, relevant
 
-# ------------------------------------------------------------------------------------ the figures
-
-
-# 1 / log2(1 + rank): at 1 to 3 it is 1, 0.6309, 0.5; at 3, 7 and 9 it is 1/2, 1/3, 0.3010.
 # --------------------------------------------------------------------------- ranking and scoring
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,6 @@ def write(path: Path, rows: Sequence[Any]) -> Path:
     ("text", "span", "occurrence", "place"),
     [
         ("a night owl", "night owl", 1, (2, 11)),
-        ("owl to owl to owl", "owl", 3, (14, 17)),
-        ("Night Owl, that is her", "night owl", 1, (0, 9)),
         ("Owl and OWL", "owl", 2, (8, 11)),
         ("Owl or owl", "owl", 1, (7, 10)),  # as written before any other case
         ("hahaha", "haha", 2, (2, 6)),  # occurrences may overlap
@@ -119,16 +117,12 @@ def test_a_file_is_read_in_order_with_every_column(tmp_path, name):
     ("name", "text", "message"),
     [
         ("a.json", "[]", "holds no passages"),
-        ("a.json", "[{]", "is not JSON ("),
         ("a.json", '{"passages": []}', "is not a JSON list of passages"),
-        ("a.json", f"[{json.dumps(row())}, 3]", "row 2: "),
         # Blank lines count as rows but hold nothing.
         ("a.jsonl", f"\n{json.dumps(row())}\n\n{json.dumps(row(usage='odd'))}", "row 4, usage: "),
         ("a.json", json.dumps([row(), row(id=" ")]), "row 2, id: is empty"),
-        ("a.json", json.dumps([row(), row(idiom=None)]), "row 2, idiom: is missing"),
         ("a.json", json.dumps([row(), row(span="early bird")]), "row 2: span: 'early bird' is not"),
         ("a.json", json.dumps([row(), row(occurrence=2)]), "row 2: span: 'night owl' is not in it"),
-        ("a.json", json.dumps([row(), row(occurrence=True)]), "row 2, occurrence: "),
         ("a.json", json.dumps([row(id="1"), row(id=1)]), "row 2, id: '1' stands in two rows"),
     ],
 )
@@ -215,15 +209,3 @@ def test_any_other_name_is_a_dataset_on_the_hub(tmp_path, monkeypatch):
         ("Intellexus/IdioLink", (f"test/{name}.json", f"test/{name}.jsonl"), {"kind": "dataset"})
         for name in ("queries", "indexes")
     ]
-
-
-def test_what_was_written_is_read_the_same(tmp_path):
-    content = Split(
-        (passage("q", "An owl, an owl.", span="owl", occurrence=2),),
-        tuple(passage(f"d {u}", "A night owl.", u, subject="Ärzte") for u in USAGES),
-    )
-    write_split(tmp_path / "new", "val", content)
-    assert read_split(str(tmp_path / "new"), "val") == content
-    written = (tmp_path / "new/val/indexes.json").read_text(encoding="utf-8")
-    assert "Ärzte" in written
-    assert json.loads(written) == [asdict(one) for one in content.documents]

@@ -126,10 +126,6 @@ def test_a_run_folder_has_runs_figures_and_a_record_and_replaces_only_its_own(da
     [
         ({"query": "meaning"}, "BM25 cannot compare by 'meaning'. Use 'sen", ("query",)),
         ({"k1": None}, "Give both k1 and b, or neither", ("k1", "b")),
-        ({"b": 2.0}, "b cannot be 2.0: it should be less than or equal to 1", ("b",)),
-        ({"query": "spans"}, "query cannot be 'spans'. Did you mean 'span'", ("query",)),
-        ({"split": "dev"}, "split cannot be 'dev'", ("split",)),
-        ({"instruction_format": "instrct"}, "Did you mean 'instruct'", ("instruction_format",)),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(changes, message, settings):

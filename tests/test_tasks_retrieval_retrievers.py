@@ -17,9 +17,7 @@ from admire.models.encoders import Query
 from admire.prompts import Prompts
 from admire.rankers.scorer import Scoring
 from admire.rankers.settings import Settings
-from admire.senses.interpretation import Interpretation, interpret
-from admire.senses.meaning import Meaning
-from admire.senses.sense import Sense
+from admire.senses.interpretation import interpret
 from admire.tasks.retrieval.evaluation import ranked, score_queries
 from admire.tasks.retrieval.modes import MODES
 from admire.tasks.retrieval.passages import Split
@@ -38,16 +36,11 @@ from admire.tasks.retrieval.retrievers import (
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("Don't stop", ["don't", "stop"]),
         ("Don’t stop", ["don’t", "stop"]),
         ("the owls' night", ["the", "owls", "night"]),
-        ("'quoted' words", ["quoted", "words"]),
-        ("rock'n'roll", ["rock'n", "roll"]),
         ("night-owl, 24/7!", ["night", "owl", "24", "7"]),
         ("É PÉ-FRIO", ["é", "pé", "frio"]),
         ("snake_case", ["snake_case"]),
-        ("… – !", []),
-        ("", []),
     ],
 )
 def test_words_are_lower_case_and_keep_an_apostrophe_inside(text, found):
@@ -144,11 +137,9 @@ def test_a_plain_instruction_is_part_of_the_text_and_moves_the_span():
     [
         ("sbert:hkunlp/instructor-large", "prompt"),
         ("sbert:intfloat/multilingual-e5-large-instruct", "instruct"),
-        ("sbert:intfloat/E5-Mistral-7B-Instruct", "instruct"),
         ("sbert:Qwen/Qwen3-Embedding-0.6B", "instruct"),
         ("sbert:vec-ai/lychee-embed", "instruct"),
         ("sbert:sentence-transformers/all-MiniLM-L6-v2", "plain"),
-        ("e5", "plain"),
     ],
 )
 def test_the_format_goes_by_the_models_name_unless_it_is_given(name, style):
@@ -231,15 +222,3 @@ def test_by_meaning_is_rank_with_the_documents_as_candidates(chat, scoring):
     for peer, order, row in zip(peers, orders, found, strict=True):
         if len(set(np.round(row, 6))) == len(row):  # rank has ties in ascending order
             assert [OWLS.documents[place].id for place in order] == list(peer.order)
-
-
-def test_a_probability_weighs_the_gloss_against_the_pie():
-    readings = [
-        Interpretation("toy", Sense("idiomatic", 0.75), Meaning(("she codes",))),
-        Interpretation("toy", Sense("literal", 0.25), Meaning(("she codes",))),
-    ]
-    found = by_meaning(OWLS, WordEncoder(), readings, Scoring.paper(gate="soft"))
-    gloss, pie = bags(["she codes", "night owl"]) @ bags(SENTENCES).T
-    np.testing.assert_allclose(
-        found, [0.75 * gloss + 0.25 * pie, 0.25 * gloss + 0.75 * pie], atol=1e-12
-    )

@@ -89,16 +89,6 @@ def test_figures_are_those_worked_out_by_hand():
     assert_figures(rows(scored), BY_HAND)
 
 
-def test_the_gold_of_a_pair_with_a_reference_follows_the_prediction():
-    moved = PREDICTED | {("b3", "b2"): 0.1}  # now it is below all other golds
-    found = {row[:2]: row[3] for row in rows(correlate(WORKED, moved))}
-    golds = [1, 0.1, 1, 0.2, 0.8]
-    assert found["en", "all"] == pytest.approx(
-        spearmanr([0.9, 0.3, 0.5, 0.4, 0.7], golds).statistic
-    )
-    assert found["en", "all"] != pytest.approx(BY_HAND[0][3])
-
-
 def test_pairs_that_were_not_rated_or_have_no_gold_are_left_out():
     rated = {asked: value for asked, value in PREDICTED.items() if asked != ("b3", "b2")}
     counts = {row[:2]: row[2] for row in rows(correlate(WORKED, rated))}
@@ -108,12 +98,6 @@ def test_pairs_that_were_not_rated_or_have_no_gold_are_left_out():
     assert (counts["en", "all"], counts["en", "idiom"], counts["en", "sts"]) == (3, 1, 2)
     assert correlate(WORKED, {}).empty
     assert correlate([WORKED[2]], PREDICTED).empty
-
-
-def test_constant_predictions_have_no_correlation():
-    scored = correlate(WORKED, dict.fromkeys(PREDICTED, 0.5))
-    assert len(scored) == len(BY_HAND)
-    assert scored["spearman"].isna().all()
 
 
 class Vectors:
@@ -178,15 +162,11 @@ def test_a_submission_with_missing_ratings_is_not_written(tmp_path):
         ("0.75", 0.75),
         ("0,8", 0.8),
         ("Similarity: 1", 1.0),
-        ("0", 0.0),
-        ("It is 0.5.", 0.5),
         ("85%", None),
         ("between 0.2 and 0.4", None),
         ("8/10", None),
-        ("7", None),
         ("-0.1", None),
         ("", None),
-        ("Very similar.", None),
     ],
 )
 def test_a_reply_is_a_rating_if_it_has_one_number_from_0_to_1(reply, rating):

@@ -14,12 +14,9 @@ from admire.tasks.sts import mwes
     ("mwe", "wanted"),
     [
         ("home run", "IDhomerunID"),
-        ("small fry", "IDsmallfryID"),
         ("Home-Run", "IDhomerunID"),
         ("pão duro", "IDpãoduroID"),
         ("devil's advocate", "IDdevilsadvocateID"),
-        ("朝三暮四", "ID朝三暮四ID"),
-        ("nine_to 5", "IDnineto5ID"),
     ],
 )
 def test_a_token_is_of_the_form_that_the_paper_prints(mwe, wanted):
@@ -29,15 +26,11 @@ def test_a_token_is_of_the_form_that_the_paper_prints(mwe, wanted):
 @pytest.mark.parametrize(
     ("sentence", "wanted"),
     [
-        ("a night owl.", "a IDnightowlID."),
         ("Night Owl, NIGHT OWL", "IDnightowlID, IDnightowlID"),
         ("the night-owl’s lamp", "the IDnightowlID’s lamp"),
         ("“night  owl”", "“IDnightowlID”"),
-        ("night\nowl", "IDnightowlID"),
         ("a night owls’ club", "a night owls’ club"),
         ("midnight owl", "midnight owl"),
-        ("a nightowl", "a nightowl"),
-        ("owl night", "owl night"),
         ("night owlé", "night owlé"),
     ],
 )
@@ -65,13 +58,6 @@ def test_the_longest_of_overlapping_expressions_is_marked_first(order):
     read = mwes.reader(owning(*names), names)
     found = read("a big night owl, a night owl, a night")
     assert found == "a IDbignightowlID, a IDnightowlID, a IDnightID"
-
-
-def test_only_expressions_that_the_model_has_tokens_of_are_marked():
-    read = mwes.reader(owning("night owl"), ["night owl", "big fish"])
-    assert read("a big fish, a night owl") == "a big fish, a IDnightowlID"
-    unasked = mwes.reader(owning("night owl"), ["big fish"])
-    assert unasked("a night owl") == "a night owl"
 
 
 @pytest.fixture(scope="module")

@@ -274,11 +274,9 @@ def test_sentences_are_learned_with_the_models_prompt_and_their_tokens(built, en
     ("groups", "pairs", "validation", "objective", "message"),
     [
         (TRAIN, PAIRS, VAL, "cosent", "'cosent' learns from pairs with similarities alone"),
-        ([], [], VAL, "cosent", "'cosent' needs pairs with similarities"),
         ([], PAIRS, VAL, "adaptive", "'adaptive' needs groups with paraphrases"),
         (TRAIN, VAL, VAL, "adaptive", "need similarities of their own"),
         ([Group("s", ("c",), (), "en")], [], VAL, "consistent", "No group has both"),
-        ([Group("s", ("c",), (), "en")], [], VAL, "simcse", "One group alone"),
         (TRAIN, [], [Pair("1", "en", "a", "b")], "adaptive", "nothing to validate on"),
     ],
 )
@@ -295,8 +293,8 @@ def test_there_must_be_something_to_learn_from_and_to_validate_on(
 # -------------------------------------------------------------------------------------- training
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_each_objective_trains_and_is_validated_as_sts_scores(plain, tmp_path, objective):
+@pytest.mark.parametrize("objective", ["adaptive", "consistent", "triplet+ranking", "cosent"])
+def test_each_kind_of_objective_trains_and_is_validated_as_sts_scores(plain, tmp_path, objective):
     from_pairs = objective in FROM_PAIRS
     validation = PAIRS[12:] if from_pairs else VAL
     data = TrainingData(

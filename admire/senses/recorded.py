@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import logging
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Annotated, Any, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from admire.base.errors import UserError
 from admire.base.files import json_rows, read_table
+from admire.base.schema import read_as
 from admire.data.items import Item, SenseLabel, parse_order
 from admire.prompts import Prompts
 from admire.senses.meaning import DEFINITIONS, UNSAID, Meaning, clean_gloss
@@ -20,10 +23,29 @@ from admire.senses.source import Wanted
 
 log = logging.getLogger("admire")
 
-TEXT_COLUMNS = ("compound", "sentence", "sense", "meaning", "scene")
 VOTE_COLUMNS = ("votes_idiomatic", "votes_literal")
 ITEM_COLUMNS = (*VOTE_COLUMNS, "order")
 """What a row can say of an item alone, not of a compound in any sentence."""
+
+
+def _lower(cell: object) -> str:
+    return str(cell).strip().lower()
+
+
+class _Row(BaseModel):
+    """A row of a file of replies, without its empty cells."""
+
+    model_config = ConfigDict(str_strip_whitespace=True)
+
+    compound: str
+    sentence: str = ""
+    sense: Annotated[SenseLabel | None, BeforeValidator(_lower)] = None
+    meaning: str = ""
+    scene: str = ""
+    votes_idiomatic: Annotated[int, Field(ge=0)] | None = None
+    votes_literal: Annotated[int, Field(ge=0)] | None = None
+    order: Any = None
+
 
 NAMED, SHOWN = 3, 60
 """How many items a message names, and how many characters of their sentences it shows."""
@@ -94,7 +116,6 @@ class Recorded:
         """What each item's compound means in a sense; a gloss is the first idiomatic definition.
 
         What is said of the item itself goes before what is said of its compound in any sentence.
-
         """
         label: SenseLabel = "literal" if what == "literal" else "idiomatic"
         found = {item: self._meaning(item, label) for item in items}
@@ -159,12 +180,12 @@ def _named(items: Iterable[Item]) -> str:
 def open_replies(path: Path) -> Recorded:
     """Read recorded replies from a CSV, a TSV or a JSONL file.
 
-    The columns are :data:`TEXT_COLUMNS` and :data:`ITEM_COLUMNS`, of which any but ``compound`` may
-    be empty or absent. A row with a sentence speaks of that item: ``sense``, or votes for each
-    sense; ``order``, the candidates' names from best to worst, as a list or written as one;
-    ``meaning`` and ``scene`` of the row's sense there. A row without a sentence gives a meaning, a
-    scene or both of the compound in that sense. Several rows may: two definitions are kept and the
-    first scene. Meanings are cleaned as a chat model's are.
+    The columns are ``compound``, ``sentence``, ``sense``, ``meaning``, ``scene``, and
+    :data:`ITEM_COLUMNS`; any but ``compound`` may be empty or absent. A row with a sentence speaks
+    of that item: ``sense``, or votes for each sense; ``order``, the candidates' names from best to
+    worst, as a list or written as one; ``meaning`` and ``scene`` of the row's sense there. A row
+    without a sentence gives a meaning, a scene or both of the compound in that sense. Several rows
+    may: two definitions are kept and the first scene. Meanings are cleaned as a chat model's are.
 
     Raises:
         UserError: the file, row and column that cannot be used or contradict an earlier row.
@@ -172,75 +193,43 @@ def open_replies(path: Path) -> Recorded:
     if path.suffix not in (".csv", ".tsv", ".jsonl"):
         raise UserError(f"{path}: expected a .csv, .tsv or .jsonl file of replies.", "llms")
     found: dict[Key, _Entry] = {}
-    for number, row in _rows(path):
-        compound = row["compound"]
-        where = f"{path}, row {number} ('{compound}')"
-        entry = found.setdefault(key_of(compound, row["sentence"]), _Entry())
-        label = _label(row["sense"], where)
-        votes = {column: _votes(row[column], column, where) for column in VOTE_COLUMNS}
-        order = parse_order(row["order"], (), where, column="order") if row["order"] else None
-        if row["sentence"]:
-            entry.tell("sense", label, number, where)
-            for column, count in votes.items():
+    for number, cells in _rows(path):
+        filled = {
+            name: cell for name, cell in cells.items() if cell is not None and f"{cell}".strip()
+        }
+        row = read_as(_Row, filled, f"{path}, row {number}")
+        where = f"{path}, row {number} ('{row.compound}')"
+        entry = found.setdefault(key_of(row.compound, row.sentence), _Entry())
+        votes = row.votes_idiomatic, row.votes_literal
+        order = parse_order(row.order, (), where, column="order") if row.order else None
+        if row.sentence:
+            entry.tell("sense", row.sense, number, where)
+            for column, count in zip(VOTE_COLUMNS, votes, strict=True):
                 entry.tell(column, count, number, where)
             if order:
                 entry.tell("order", order, number, where, of=frozenset(order))
             entry.sense(where)
         else:
             for column in ITEM_COLUMNS:
-                if row[column] != "":
+                if column in row.model_fields_set:
                     raise UserError(
                         f"{where}, {column}: speaks of an item, but the row has no sentence."
                     )
-        if row["meaning"] or row["scene"]:
-            label = label or majority(*(votes[column] or 0 for column in VOTE_COLUMNS))
+        if row.meaning or row.scene:
+            label = row.sense or majority(*(count or 0 for count in votes))
             if not label:
                 raise UserError(f"{where}, sense: is empty. Say which sense the meaning is of.")
-            entry.explain(label, clean_gloss(row["meaning"], compound), row["scene"])
+            entry.explain(label, clean_gloss(row.meaning, row.compound), row.scene)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     said = {key: entry.said(path) for key, entry in found.items()}
     return Recorded(f"recorded:{path}", f"recorded:{digest}", said)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows with every column: stripped texts, or what a JSONL file has of an item's."""
-    for number, row in _read(path):
-        cells: dict[str, Any] = {}
-        for column in (*TEXT_COLUMNS, *ITEM_COLUMNS):
-            cell = row.get(column)
-            if not isinstance(cell, str | None) and column in TEXT_COLUMNS:
-                raise UserError(f"{path}, row {number}, {column}: is not a text.")
-            cells[column] = (cell or "").strip() if isinstance(cell, str | None) else cell
-        if not cells["compound"]:
-            raise UserError(f"{path}, row {number}, compound: is empty.")
-        yield number, cells
-
-
-def _read(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if path.suffix == ".jsonl":
-        yield from json_rows(path)
-        return
-    for number, row in enumerate(read_table(path, ("compound",)).to_dict("records"), start=1):
-        yield number, {str(column): cell for column, cell in row.items()}
-
-
-def _label(cell: str, where: str) -> SenseLabel | None:
-    label = cell.lower() or None
-    if label not in (None, *get_args(SenseLabel)):
-        raise UserError(f"{where}, sense: is '{cell}', not idiomatic or literal.")
-    return cast(SenseLabel | None, label)
-
-
-def _votes(cell: object, column: str, where: str) -> int | None:
-    if cell == "":
-        return None
-    try:
-        count = float(cast(str, cell))  # pandas writes 5.0 where a column has empty cells too
-    except (TypeError, ValueError, OverflowError):
-        count = -1
-    if isinstance(cell, bool) or count < 0 or not count.is_integer():
-        raise UserError(f"{where}, {column}: is '{cell}', not a number of votes.")
-    return int(count)
+        return json_rows(path)
+    rows = read_table(path, ("compound",)).to_dict("records")
+    return enumerate(cast(list[dict[str, Any]], rows), start=1)
 
 
 class _Entry:
