@@ -624,14 +624,6 @@ def test_recorded_replies_rank_without_asking_and_so_does_their_run(
     assert read_submission(two)[0].order[0] == "d.png"
 
 
-def test_a_command_that_has_to_ask_refuses_recorded_replies(capsys, tmp_path, replies):
-    pairs = tmp_path / "pairs.csv"
-    pairs.write_text("split,sentence1,sentence2,score\ndev,A cat.,A dog.,1\ndev,A cat.,A cow.,2\n")
-    code, out, err = run(capsys, "sts", pairs, "--llm", f"recorded:{replies}")
-    assert (code, out) == (2, "")
-    assert err.endswith("holds recorded replies: it cannot be asked for similarities. (--llm)\n")
-
-
 def test_runs_are_fused_into_a_run(capsys, tmp_path, write_table):
     data = write_table(admire_row(), admire_row("cold feet"))
     folders = [tmp_path / query for query in ("compound", "sentence")]

@@ -25,7 +25,7 @@ from admire.cli import (
     serve,
     sts,
 )
-from admire.cli.options import flags
+from admire.cli import options as opt
 
 log = logging.getLogger("admire")
 
@@ -109,5 +109,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(arguments)
     except UserError as error:
-        print(visible(f"admire: {error}{flags(error)}"), file=sys.stderr)
+        print(visible(f"admire: {error}{opt.flags(error)}"), file=sys.stderr)
         sys.exit(2)

@@ -7,10 +7,8 @@ import logging
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from admire.base.errors import UserError
-from admire.cli.options import Json, Lang
+from admire.cli import options as opt
 from admire.cli.output import print_rows
 
 log = logging.getLogger("admire")
@@ -20,32 +18,31 @@ SHOWN = 10
 
 
 def audit(
-    data: Annotated[Path, typer.Argument(help="As for rank; candidates are not needed.")],
+    data: Annotated[Path, opt.argument("As for rank; candidates are not needed.")],
     against: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Another set, or a head or detector, whose card lists what it was trained on. "
+        opt.option(
+            "Another set, or a head or detector, whose card lists what it was trained on. "
             "Can be repeated."
         ),
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option(
-            help="A run folder of this data: rank by its settings, and write audit.json there, "
+        opt.option(
+            "A run folder of this data: rank by its settings, and write audit.json there, "
             "for admire report."
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
+    out: Annotated[Path | None, opt.option("JSON file to write.")] = None,
     order: Annotated[
         bool,
-        typer.Option(
-            help="Rank twice, once with the candidates shuffled, to see whether their order "
-            "matters."
+        opt.option(
+            "Rank twice, once with the candidates shuffled, to see whether their order matters."
         ),
     ] = True,
-    lang: Lang = None,
-    seed: Annotated[int, typer.Option(help="Seed of shuffling and of simulated chance.")] = 0,
-    json: Json = False,
+    lang: opt.Lang = None,
+    seed: Annotated[int, opt.option("Seed of shuffling and of simulated chance.")] = 0,
+    json: opt.Json = False,
 ) -> None:
     """Check what a set shares with other sets, what it repeats, and what it lacks.
 

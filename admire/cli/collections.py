@@ -6,27 +6,12 @@ import json as jsonlib
 import logging
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from admire.base.choices import ENGINES, EngineName, QueryText, SenseMethod
+from admire.base.choices import EngineName, QueryText, SenseMethod
 from admire.base.errors import UserError
 from admire.base.terminal import visible
-from admire.cli.options import (
-    SENSE_OPTION,
-    ChatLlm,
-    EncoderDevice,
-    Json,
-    LlmUrl,
-    PromptFolder,
-    QueryLanguage,
-    RayAddress,
-    Seed,
-    WorkerCount,
-    choice,
-    crew,
-)
+from admire.cli import options as opt
 from admire.cli.output import print_rows
 
 if TYPE_CHECKING:
@@ -39,66 +24,44 @@ SHOWN = 120
 
 
 def search(
-    text: Annotated[str, typer.Argument(help="A text that uses the compound.")],
-    span: Annotated[str, typer.Option(help="The compound, as it stands in the text.")],
+    text: Annotated[str, opt.argument("A text that uses the compound.")],
+    span: Annotated[str, opt.option("The compound, as it stands in the text.")],
     index: Annotated[
         Path,
-        typer.Option(
-            help="What to search: a folder that admire index wrote, or a file of texts, as there."
+        opt.option(
+            "What to search: a folder that admire index wrote, or a file of texts, as there."
         ),
     ],
-    top: Annotated[int, typer.Option(help="How many pictures or texts to show.")] = 10,
+    top: Annotated[int, opt.option("How many pictures or texts to show.")] = 10,
     encoder: Annotated[
-        str | None, typer.Option(help="Encoder of texts, e5 or sbert:…; else e5 or the index's.")
+        str | None, opt.option("Encoder of texts, e5 or sbert:…; else e5 or the index's.")
     ] = None,
     query: Annotated[
         QueryText,
-        choice(
-            "query",
-            get_args(QueryText),
-            "What is searched for; the last two are plain cosine.",
-        ),
+        opt.choice("query", QueryText, "What is searched for; the last two are plain cosine."),
     ] = "meaning",
-    llm: ChatLlm = "embedded",
-    llm_url: LlmUrl = None,
-    sense: Annotated[SenseMethod, SENSE_OPTION] = "auto",
+    llm: opt.ChatLlm = "embedded",
+    llm_url: opt.LlmUrl = None,
+    sense: Annotated[SenseMethod, opt.SENSE_OPTION] = "auto",
     contrast: Annotated[
         float | None,
-        typer.Option(
-            help="Weight of the literal sense against literal things (else 1 for pictures, 0 for "
-            "texts)."
+        opt.option(
+            "Weight of the literal sense against literal things (else 1 for pictures, 0 for texts)."
         ),
     ] = None,
-    texts: Annotated[
-        str | None, typer.Option(help="Which texts count, with commas, as for rank.")
-    ] = None,
-    image_weight: Annotated[float | None, typer.Option(help="Weight of pictures.")] = None,
-    caption_weight: Annotated[float | None, typer.Option(help="Weight of captions.")] = None,
-    lang: QueryLanguage = "en",
-    device: EncoderDevice = "auto",
-    prompts: PromptFolder = None,
-    seed: Seed = 0,
-    json: Json = False,
+    texts: Annotated[Any, opt.commas("Which texts count, with commas, as for rank.")] = None,
+    image_weight: Annotated[float | None, opt.option("Weight of pictures.")] = None,
+    caption_weight: Annotated[float | None, opt.option("Weight of captions.")] = None,
+    lang: opt.QueryLanguage = "en",
+    device: opt.EncoderDevice = "auto",
+    prompts: opt.PromptFolder = None,
+    seed: opt.Seed = 0,
+    json: opt.Json = False,
 ) -> None:
     """Find the pictures and texts that show or mean what the compound means here."""
     from admire.tasks.collections.search import SearchSettings, search_index
 
-    settings = SearchSettings(
-        encoder=encoder,
-        query=query,
-        top=top,
-        texts=cast(Any, tuple(texts.split(",")) if texts else None),
-        image_weight=image_weight,
-        caption_weight=caption_weight,
-        llm=llm,
-        llm_url=llm_url,
-        sense=sense,
-        contrast=contrast,
-        lang=lang,
-        prompts=prompts,
-        device=device,
-        seed=seed,
-    )
+    settings = opt.call_with(SearchSettings, locals())
     found = search_index(text, span, index, settings)
     reading = found.reading
     if json:
@@ -151,45 +114,43 @@ def _told(found: Found) -> dict[str, Any]:
 
 
 def index(
-    out: Annotated[Path, typer.Option(help="Index folder to write or change, for search --index.")],
+    out: Annotated[Path, opt.option("Index folder to write or change, for search --index.")],
     source: Annotated[
         Path | None,
-        typer.Argument(
-            help="Pictures: a folder, a .lst of paths, a .csv, .tsv or .jsonl with the column "
+        opt.argument(
+            "Pictures: a folder, a .lst of paths, a .csv, .tsv or .jsonl with the column "
             "image, .parquet, or .tar (WebDataset). Texts: .txt (a line each), or a table with "
             "the column text."
         ),
     ] = None,
     encoder: Annotated[
         str | None,
-        typer.Option(
-            help="Encoder, as for rank; else sight for pictures, e5 for texts, with --add the "
-            "index's."
+        opt.option(
+            "Encoder, as for rank; else sight for pictures, e5 for texts, with --add the index's."
         ),
     ] = None,
     engine: Annotated[
         EngineName,
-        choice(
+        opt.choice(
             "engine",
-            ENGINES,
+            EngineName,
             "What searches: a comparison with every vector, from disk; or LanceDB, nearly exact "
             "and faster.",
         ),
     ] = "exact",
     add: Annotated[
-        bool, typer.Option("--add", help="Add to the index; only what is new is encoded.")
+        bool, opt.option("Add to the index; only what is new is encoded.", "--add")
     ] = False,
     remove: Annotated[
         list[str] | None,
-        typer.Option(help="Take this out of the index: a name, or a pattern (cats/*). Repeat."),
+        opt.option("Take this out of the index: a name, or a pattern (cats/*). Repeat."),
     ] = None,
     export: Annotated[
-        Path | None,
-        typer.Option(help="Parquet file to write: names, paths, captions and vectors."),
+        Path | None, opt.option("Parquet file to write: names, paths, captions and vectors.")
     ] = None,
-    device: EncoderDevice = "auto",
-    workers: WorkerCount = None,
-    ray_address: RayAddress = None,
+    device: opt.EncoderDevice = "auto",
+    workers: opt.WorkerCount = None,
+    ray_address: opt.RayAddress = None,
 ) -> None:
     """Encode a collection of pictures or texts once, to search it often."""
     from admire.models.encoders import open_encoder
@@ -207,7 +168,7 @@ def index(
         raise UserError("There is nothing to do: name a source, or what to remove or export.")
     if add and not source:
         raise UserError("There is nothing to add: name a source.", "add")
-    shared = crew(workers, ray_address, device)
+    shared = opt.crew(workers, ray_address, device)
     encode = encode_over(shared, device) if shared else encode_here
     if export:
         check_export(export)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from admire.base.errors import UserError
-from admire.cli.options import LlmUrl
+from admire.cli import options as opt
 from admire.cli.output import print_rankings, print_rows, print_table
 
 log = logging.getLogger("admire")
@@ -32,7 +32,7 @@ def list_models(context: typer.Context) -> None:
     print_table(table)
 
 
-def pull(name: Annotated[str, typer.Argument(help="A name from the list.")]) -> None:
+def pull(name: Annotated[str, opt.argument("A name from the list.")]) -> None:
     """Fetch or assemble a model now, before its first use."""
     from rich.console import Console
     from rich.progress import DownloadColumn, Progress
@@ -51,8 +51,8 @@ def pull(name: Annotated[str, typer.Argument(help="A name from the list.")]) -> 
 
 
 def check(
-    name: Annotated[str, typer.Argument(help="A chat model or an encoder, as options take them.")],
-    llm_url: LlmUrl = None,
+    name: Annotated[str, opt.argument("A chat model or an encoder, as options take them.")],
+    llm_url: opt.LlmUrl = None,
 ) -> None:
     """Check a model on the samples: an encoder against its own package, a chat model by questions.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 import typer
 
@@ -22,48 +24,61 @@ from admire.base.errors import UserError, check_extra
 
 if TYPE_CHECKING:
     from admire.base.workers import Workers
+    from admire.rankers.settings import Settings
 
 
-def choice(setting: str, choices: Iterable[str], help: str) -> Any:
-    """An option that takes one of several words, and refuses others as the library does."""
-    words = tuple(choices)
+T = TypeVar("T")
+
+
+def argument(help: str) -> Any:
+    """An argument, with its help."""
+    return typer.Argument(help=help)
+
+
+def option(help: str, *names: str, **more: Any) -> Any:
+    """An option, with its help; without names it is called as its parameter."""
+    return typer.Option(*names, help=help, **more)
+
+
+def choice(setting: str, words: Any, help: str) -> Any:
+    """An option that takes one word of a Literal, and refuses others as the library does."""
+    known = get_args(words)
 
     def parse(word: str) -> str:
-        if word not in words:
-            raise UserError(f"{setting} {not_among(word, words)}", setting)
+        if word not in known:
+            raise UserError(f"{setting} {not_among(word, known)}", setting)
         return word
 
-    return typer.Option(
-        help=help, metavar="|".join(words), parser=parse, autocompletion=lambda: list(words)
-    )
+    return option(help, metavar="|".join(known), parser=parse, autocompletion=lambda: list(known))
 
 
-Data = Annotated[Path, typer.Argument(help="AdMIRe TSV, manifest (.csv, .jsonl), or its folder.")]
+def commas(help: str) -> Any:
+    """An option that takes several words with commas."""
+    return option(help, metavar="<str>", parser=lambda words: tuple(words.split(",")))
+
+
+Data = Annotated[Path, argument("AdMIRe TSV, manifest (.csv, .jsonl), or its folder.")]
 Profile = Annotated[
-    ProfileName,
-    choice("profile", get_args(ProfileName), "The stack that the other options change."),
+    ProfileName, choice("profile", ProfileName, "The stack that the other options change.")
 ]
 Rankers = Annotated[
     list[str] | None,
     choice(
         "rankers",
-        get_args(Ranker),
+        Ranker,
         "What orders the candidates: vectors, or the chat models by looking at all of them, at "
         "one, or at two. Repeat to fuse several.",
     ),
 ]
-Shuffles = Annotated[
-    int | None, typer.Option(help="In how many orders listwise shows the candidates.")
-]
+Shuffles = Annotated[int | None, option("In how many orders listwise shows the candidates.")]
 ImageSide = Annotated[
-    int | None,
-    typer.Option(help="Longest side of an image that a chat model is shown, in pixels."),
+    int | None, option("Longest side of an image that a chat model is shown, in pixels.")
 ]
 MeaningsWanted = Annotated[
     Meanings | None,
     choice(
         "meanings",
-        get_args(Meanings),
+        Meanings,
         "What each chat model says: one gloss of the idiom (the paper's), or definitions and a "
         "scene of both senses.",
     ),
@@ -71,106 +86,94 @@ MeaningsWanted = Annotated[
 TrackWanted = Annotated[
     Track | None,
     choice(
-        "track",
-        get_args(Track),
-        "What of the candidates counts; else all that is there and can be read.",
+        "track", Track, "What of the candidates counts; else all that is there and can be read."
     ),
 ]
 GateWanted = Annotated[
     Gate | None,
     choice(
-        "gate",
-        get_args(Gate),
-        "Weigh the senses by their probability (soft), or follow the likelier one.",
+        "gate", Gate, "Weigh the senses by their probability (soft), or follow the likelier one."
     ),
 ]
 DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run", help="Only count what chat models would be asked, and estimate the price."
-    ),
+    bool, option("Only count what chat models would be asked, and estimate the price.", "--dry-run")
 ]
-Budget = Annotated[
-    float | None, typer.Option(help="US dollars that this command may spend on chat models.")
-]
+Budget = Annotated[float | None, option("US dollars that this command may spend on chat models.")]
 Llm = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Chat model: embedded, gguf:PATH or openai:MODEL; or what was said before, "
+    option(
+        "Chat model: embedded, gguf:PATH or openai:MODEL; or what was said before, "
         "recorded:FILE or run:FOLDER. Repeat for an ensemble."
     ),
 ]
 LlmUrl = Annotated[
-    str | None, typer.Option(help="Address of an OpenAI-compatible server, for openai: models.")
+    str | None, option("Address of an OpenAI-compatible server, for openai: models.")
 ]
 Lang = Annotated[
-    str | None, typer.Option(help="Language tag (en, pt, xe, pt-br); else the file's name tells.")
+    str | None, option("Language tag (en, pt, xe, pt-br); else the file's name tells.")
 ]
 SENSE_OPTION = choice(
     "sense",
-    get_args(SenseMethod),
+    SenseMethod,
     "How the sense is decided: by the chat model's votes, by the detector (auto: for the "
     "embedded model; others vote, or say it with their orders), or as given in the file.",
 )
-VOTES_OPTION = typer.Option(help="Votes asked of each chat model (the paper's T, 5).")
-Seed = Annotated[int, typer.Option(help="Seed of sampled replies and of resampling.")]
-PromptFolder = Annotated[
-    Path | None, typer.Option(help="Folder of templates that replace the built-in ones.")
-]
+RunFolder = Annotated[Path, option("Run folder to write.")]
+ModelFolder = Annotated[Path, option("Folder of the model to write, for sbert:FOLDER.")]
+StartEncoder = Annotated[str, option("The model to begin with: sbert:…")]
+AdamRate = Annotated[float, option("Of AdamW, at its highest.")]
+VOTES_OPTION = option("Votes asked of each chat model (the paper's T, 5).")
+Seed = Annotated[int, option("Seed of sampled replies and of resampling.")]
+PromptFolder = Annotated[Path | None, option("Folder of templates that replace the built-in ones.")]
 DetectorFile = Annotated[
     Path | None,
-    typer.Option(
-        help="Detector: a file of admire train detector or a folder of admire train classifier; "
+    option(
+        "Detector: a file of admire train detector or a folder of admire train classifier; "
         "else the built-in one."
     ),
 ]
-TrainingData = Annotated[Path, typer.Argument(help="As for rank, with types and gold orders.")]
-EncoderOption = Annotated[str, typer.Option(help="Encoder, as for rank.")]
-EncoderDevice = Annotated[Device, choice("device", get_args(Device), "Where the encoder runs.")]
-ChatLlm = Annotated[str, typer.Option(help="Chat model for senses and glosses, as for rank.")]
-QueryLanguage = Annotated[str, typer.Option(help="Language of queries, for the prompts.")]
-GlossLlm = Annotated[str, typer.Option(help="Chat model that writes the glosses.")]
-TrainingTrack = Annotated[
-    Track, choice("track", get_args(Track), "What of the candidates to learn from.")
-]
-AugmentedImages = Annotated[
-    Path | None, typer.Option(help="Folder that admire augment images wrote.")
-]
-RewrittenCaptions = Annotated[
-    Path | None, typer.Option(help="File that admire augment captions wrote.")
-]
+TrainingData = Annotated[Path, argument("As for rank, with types and gold orders.")]
+EncoderOption = Annotated[str, option("Encoder, as for rank.")]
+EncoderDevice = Annotated[Device, choice("device", Device, "Where the encoder runs.")]
+ChatLlm = Annotated[str, option("Chat model for senses and glosses, as for rank.")]
+QueryLanguage = Annotated[str, option("Language of queries, for the prompts.")]
+GlossLlm = Annotated[str, option("Chat model that writes the glosses.")]
+TrainingTrack = Annotated[Track, choice("track", Track, "What of the candidates to learn from.")]
+AugmentedImages = Annotated[Path | None, option("Folder that admire augment images wrote.")]
+RewrittenCaptions = Annotated[Path | None, option("File that admire augment captions wrote.")]
 Residual = Annotated[
-    bool, typer.Option("--residual", help="Add the head's output to its input (not the paper's).")
+    bool, option("Add the head's output to its input (not the paper's).", "--residual")
 ]
 GlossesOnly = Annotated[
     bool,
-    typer.Option(
+    option(
+        "Learn from glosses and compare only them in the head's space (not the paper's).",
         "--glosses-only",
-        help="Learn from glosses and compare only them in the head's space (not the paper's).",
     ),
 ]
-Epochs = Annotated[int, typer.Option(help="Epochs at most.")]
+Epochs = Annotated[int, option("Epochs at most.")]
+TrainingFormat = Literal["float32", "bfloat16"]
 TrainingPrecision = Annotated[
-    Literal["float32", "bfloat16"],
+    TrainingFormat,
     choice(
         "precision",
-        ("float32", "bfloat16"),
+        TrainingFormat,
         "Of training; bfloat16 is faster where the processor or GPU has it.",
     ),
 ]
 WorkerCount = Annotated[
-    int | None,
-    typer.Option("--workers", help="Processes that share the work, by Ray; else this one alone."),
+    int | None, option("Processes that share the work, by Ray; else this one alone.", "--workers")
 ]
 RayAddress = Annotated[
-    str | None,
-    typer.Option(help="Ray cluster where they are, HOST:PORT or auto; else on this machine."),
+    str | None, option("Ray cluster where they are, HOST:PORT or auto; else on this machine.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Json = Annotated[bool, option("Print JSON for programs.", "--json")]
 
 
-FLAGS = {"llms": "--llm", "rankers": "--ranker"}
-"""Options that are not called as the settings that they set."""
+FIELDS = {"llm": "llms", "ranker": "rankers"}
+"""Settings that are not called as the options that set them."""
+
+FLAGS = {field: f"--{option}" for option, field in FIELDS.items()}
 
 
 def flags(error: UserError) -> str:
@@ -198,6 +201,43 @@ def crew(count: int | None, address: str | None, device: str | None) -> Workers 
     return Workers(count, address, gpus=device != "cpu")
 
 
-def given(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given, so that the others stay as the profile has them."""
-    return {name: value for name, value in options.items() if value is not None}
+def call_with(function: Callable[..., T], options: Mapping[str, Any], **others: Any) -> T:
+    """Call a function, or make settings, with the options that are called like its parameters.
+
+    Args:
+        options: ``locals()`` of a command: all of its options.
+        others: further arguments, or what counts instead of an option.
+    """
+    names = inspect.signature(function).parameters
+    return function(**({n: value for n, value in options.items() if n in names} | others))
+
+
+def given(options: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    """The options that were given and set fields of a settings class, as its fields."""
+    names = {field.name for field in fields(kind)}
+    found = {FIELDS.get(name, name): value for name, value in options.items()}
+    return {n: _frozen(v) for n, v in found.items() if n in names and v is not None and v != []}
+
+
+def _frozen(value: Any) -> Any:
+    """An option as settings and run.json have it."""
+    if isinstance(value, list):
+        return tuple(value)
+    return str(value) if isinstance(value, Path) else value
+
+
+def profile_settings(profile: ProfileName, options: Mapping[str, Any]) -> Settings:
+    """The settings of a profile, where options were not given.
+
+    Args:
+        options: ``locals()`` of a command: all of its options.
+    """
+    from admire.rankers.scorer import Scoring
+    from admire.rankers.settings import PROFILES, Settings
+
+    stack = PROFILES[profile]
+    changes = given(options, Settings)
+    if "encoder" in changes:  # else the profile's would go on reading the captions
+        changes = {"caption_encoder": None} | changes
+    scoring = replace(stack.scoring, **given(options, Scoring))
+    return replace(stack, scoring=scoring, **changes)

@@ -6,46 +6,14 @@ import logging
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from admire.base.choices import (
-    Device,
-    Fusion,
-    Precision,
-    PublishedSet,
-    RankQuery,
-    SenseMethod,
-)
+from admire.base.choices import Device, Fusion, Precision, PublishedSet, RankQuery, SenseMethod
 from admire.base.errors import UserError
+from admire.cli import options as opt
 from admire.cli.figures import print_scores
-from admire.cli.options import (
-    SENSE_OPTION,
-    VOTES_OPTION,
-    Budget,
-    Data,
-    DetectorFile,
-    DryRun,
-    GateWanted,
-    ImageSide,
-    Json,
-    Lang,
-    Llm,
-    LlmUrl,
-    MeaningsWanted,
-    Profile,
-    PromptFolder,
-    Rankers,
-    RayAddress,
-    Seed,
-    Shuffles,
-    TrackWanted,
-    WorkerCount,
-    choice,
-    crew,
-    given,
-)
 from admire.cli.output import REPORT, finish, print_forecasts, print_summary, show_run
 
 if TYPE_CHECKING:
@@ -53,16 +21,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
-FUSION_OPTION = choice(
+FUSION_OPTION = opt.choice(
     "method",
-    get_args(Fusion),
+    Fusion,
     "How runs are fused: standardised scores (the default), Borda's points, reciprocal ranks.",
 )
 
 
-def demo(
-    out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/demo"),
-) -> None:
+def demo(out: opt.RunFolder = Path("runs/demo")) -> None:
     """Rank the samples that come with admire, on this machine, without key or hub."""
     from admire.base.storage import check_folder
     from admire.data.items import SAMPLES, read_items
@@ -102,56 +68,56 @@ def _look_at_pictures(items: Sequence[Item]) -> None:
 
 
 def rank(
-    data: Data,
-    out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/latest"),
-    profile: Profile = "embedded",
-    ranker: Rankers = None,
-    shuffles: Shuffles = None,
-    image_side: ImageSide = None,
-    llm: Llm = None,
-    llm_url: LlmUrl = None,
+    data: opt.Data,
+    out: opt.RunFolder = Path("runs/latest"),
+    profile: opt.Profile = "embedded",
+    ranker: opt.Rankers = None,
+    shuffles: opt.Shuffles = None,
+    image_side: opt.ImageSide = None,
+    llm: opt.Llm = None,
+    llm_url: opt.LlmUrl = None,
     encoder: Annotated[
         str | None,
-        typer.Option(
-            help="Encoder of queries and candidates: e5, sight, mclip:NAME, openclip:MODEL/TAG, "
+        opt.option(
+            "Encoder of queries and candidates: e5, sight, mclip:NAME, openclip:MODEL/TAG, "
             "dual:REPOSITORY, sbert:REPOSITORY, or a family and a folder."
         ),
     ] = None,
     caption_encoder: Annotated[
-        str | None, typer.Option(help="Encoder for captions, where it is not to be the same.")
+        str | None, opt.option("Encoder for captions, where it is not to be the same.")
     ] = None,
     device: Annotated[
         Device | None,
-        choice("device", get_args(Device), "Where torch runs (auto: a GPU where there is one)."),
+        opt.choice("device", Device, "Where torch runs (auto: a GPU where there is one)."),
     ] = None,
     precision: Annotated[
         Precision | None,
-        choice("precision", get_args(Precision), "How finely torch computes; float16 needs a GPU."),
+        opt.choice("precision", Precision, "How finely torch computes; float16 needs a GPU."),
     ] = None,
-    lang: Lang = None,
+    lang: opt.Lang = None,
     query: Annotated[
         RankQuery | None,
-        choice(
+        opt.choice(
             "query",
-            get_args(RankQuery),
+            RankQuery,
             "What candidates are compared with; all but the meaning are baselines.",
         ),
     ] = None,
-    sense: Annotated[SenseMethod | None, SENSE_OPTION] = None,
-    votes: Annotated[int | None, VOTES_OPTION] = None,
+    sense: Annotated[SenseMethod | None, opt.SENSE_OPTION] = None,
+    votes: Annotated[int | None, opt.VOTES_OPTION] = None,
     abstain_below: Annotated[
         float | None,
-        typer.Option(
-            help="Mark items as unsure of which the sense is less sure than this, from 0.5 to 1; "
+        opt.option(
+            "Mark items as unsure of which the sense is less sure than this, from 0.5 to 1; "
             "they are ranked all the same."
         ),
     ] = None,
-    meanings: MeaningsWanted = None,
-    track: TrackWanted = None,
-    gate: GateWanted = None,
+    meanings: opt.MeaningsWanted = None,
+    track: opt.TrackWanted = None,
+    gate: opt.GateWanted = None,
     contrast: Annotated[
         float | None,
-        typer.Option(help="Weight of the literal sense against literal pictures (0: the paper's)."),
+        opt.option("Weight of the literal sense against literal pictures (0: the paper's)."),
     ] = None,
     standardise: Annotated[
         bool | None,
@@ -161,32 +127,29 @@ def rank(
         ),
     ] = None,
     texts: Annotated[
-        str | None,
-        typer.Option(
-            help="Which texts count, with commas: gloss, gloss2, scene, literal, literal2, "
+        Any,
+        opt.commas(
+            "Which texts count, with commas: gloss, gloss2, scene, literal, literal2, "
             "literal_scene, compound (the paper's: gloss,compound)."
         ),
     ] = None,
-    image_weight: Annotated[float | None, typer.Option(help="Weight of the image term.")] = None,
-    caption_weight: Annotated[
-        float | None, typer.Option(help="Weight of the caption term.")
-    ] = None,
+    image_weight: Annotated[float | None, opt.option("Weight of the image term.")] = None,
+    caption_weight: Annotated[float | None, opt.option("Weight of the caption term.")] = None,
     head: Annotated[
-        Path | None,
-        typer.Option(help="Head written by admire train head, to compare in its space."),
+        Path | None, opt.option("Head written by admire train head, to compare in its space.")
     ] = None,
-    prompts: PromptFolder = None,
-    detector: DetectorFile = None,
-    seed: Seed = 0,
-    dry_run: DryRun = False,
+    prompts: opt.PromptFolder = None,
+    detector: opt.DetectorFile = None,
+    seed: opt.Seed = 0,
+    dry_run: opt.DryRun = False,
     parallel: Annotated[
-        int | None, typer.Option(help="Questions that a server gets at the same time (else 8).")
+        int | None, opt.option("Questions that a server gets at the same time (else 8).")
     ] = None,
-    budget: Budget = None,
-    workers: WorkerCount = None,
-    ray_address: RayAddress = None,
+    budget: opt.Budget = None,
+    workers: opt.WorkerCount = None,
+    ray_address: opt.RayAddress = None,
     report: Annotated[
-        bool, typer.Option("--report", help="Also write report.html, a page that shows the run.")
+        bool, opt.option("Also write report.html, a page that shows the run.", "--report")
     ] = False,
 ) -> None:
     """Rank each item's candidates and write a run folder with a submission.
@@ -195,50 +158,15 @@ def rank(
     vision-local a chat model sees the candidates. best is what we would try first today; paper is
     UoR-NCL's stack.
     """
-    from dataclasses import replace
-
     from admire.base.storage import check_folder
     from admire.data.items import read_items
-    from admire.rankers.settings import PROFILES, Asking
+    from admire.rankers.settings import Asking
     from admire.runs.forecast import plan
     from admire.runs.run_blocks import rank_file
 
-    stack = PROFILES[profile]
-    if encoder:  # else the profile's would go on reading the captions
-        stack = replace(stack, caption_encoder=None)
-    scoring = {
-        "gate": gate,
-        "contrast": contrast,
-        "standardise": standardise,
-        "texts": tuple(texts.split(",")) if texts else None,
-        "image_weight": image_weight,
-        "caption_weight": caption_weight,
-    }
-    changes = {
-        "rankers": tuple(ranker) if ranker else None,
-        "shuffles": shuffles,
-        "image_side": image_side,
-        "llms": tuple(llm) if llm else None,
-        "encoder": encoder,
-        "caption_encoder": caption_encoder,
-        "device": device,
-        "precision": precision,
-        "query": query,
-        "sense": sense,
-        "votes": votes,
-        "abstain_below": abstain_below,
-        "meanings": meanings,
-        "track": track,
-        "scoring": replace(stack.scoring, **given(scoring)),
-        "head": str(head) if head else None,
-        "prompts": str(prompts) if prompts else None,
-        "detector": str(detector) if detector else None,
-        "llm_url": llm_url,
-        "seed": seed,
-    }
-    settings = replace(stack, **given(changes))
+    settings = opt.profile_settings(profile, locals())
     asking = Asking(parallel, budget)
-    shared = crew(workers, ray_address, settings.device)
+    shared = opt.crew(workers, ray_address, settings.device)
     if dry_run:
         print_forecasts(plan(read_items(data, lang), settings))
         return
@@ -257,19 +185,19 @@ def rank(
 
 def score(
     submissions: Annotated[
-        list[Path], typer.Argument(help="One submission or run folder, or two to compare.")
+        list[Path], opt.argument("One submission or run folder, or two to compare.")
     ],
-    gold: Annotated[Path, typer.Option(help="The file with the expected orders.")],
+    gold: Annotated[Path, opt.option("The file with the expected orders.")],
     published: Annotated[
         PublishedSet | None,
-        choice(
+        opt.choice(
             "published",
-            get_args(PublishedSet),
+            PublishedSet,
             "The set that the gold is: also tell where the figures stand among published ones.",
         ),
     ] = None,
-    seed: Seed = 0,
-    json: Json = False,
+    seed: opt.Seed = 0,
+    json: opt.Json = False,
 ) -> None:
     """Score submissions: top-1, DCG and both correlations, with 95 % bootstrap intervals.
 
@@ -299,12 +227,12 @@ def score(
 
 
 def fuse(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders of the same items.")],
-    out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/fused"),
+    runs: Annotated[list[Path], opt.argument("Run folders of the same items.")],
+    out: opt.RunFolder = Path("runs/fused"),
     method: Annotated[Fusion, FUSION_OPTION] = "scores",
     weight: Annotated[
         list[str] | None,
-        typer.Option(help="What each run counts: 2,1, or once for each run; else they are equal."),
+        opt.option("What each run counts: 2,1, or once for each run; else they are equal."),
     ] = None,
 ) -> None:
     """Fuse runs into one: embeddings, rankers and chat models, by a weighted mean."""
@@ -329,11 +257,11 @@ def _weights(given: Sequence[str] | None) -> list[float] | None:
 
 def tune(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folder of admire rank, or several; with gold orders.")
+        list[Path], opt.argument("Run folder of admire rank, or several; with gold orders.")
     ],
     method: Annotated[Fusion | None, FUSION_OPTION] = None,
-    seed: Seed = 0,
-    json: Json = False,
+    seed: opt.Seed = 0,
+    json: opt.Json = False,
 ) -> None:
     """Choose a run's gate, contrast and weights, or the weights of several runs to fuse.
 

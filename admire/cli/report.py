@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated, get_args
-
-import typer
+from typing import Annotated
 
 from admire.base.choices import Images
-from admire.cli.options import choice
+from admire.cli import options as opt
 
 log = logging.getLogger("admire")
 
 
 def report(
     runs: Annotated[
-        list[Path],
-        typer.Argument(help="Folders of rank, fuse or retrieve, or tables of sense or detect."),
+        list[Path], opt.argument("Folders of rank, fuse or retrieve, or tables of sense or detect.")
     ],
-    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
+    out: Annotated[Path, opt.option("HTML file to write.")] = Path("report.html"),
     images: Annotated[
         Images,
-        choice(
-            "images",
-            get_args(Images),
-            "Put thumbnails into the file, or name the picture files.",
-        ),
+        opt.choice("images", Images, "Put thumbnails into the file, or name the picture files."),
     ] = "embed",
     data: Annotated[
         Path | None,
-        typer.Option(
-            help="Where the data of the runs are now, for the pictures and for gold that came "
+        opt.option(
+            "Where the data of the runs are now, for the pictures and for gold that came "
             "later; else as ranked."
         ),
     ] = None,

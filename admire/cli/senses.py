@@ -4,28 +4,12 @@ from __future__ import annotations
 
 import json as jsonlib
 import logging
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, get_args
-
-import typer
+from typing import Annotated, Literal
 
 from admire.base.choices import SenseMethod
 from admire.base.errors import UserError
-from admire.cli.options import (
-    SENSE_OPTION,
-    VOTES_OPTION,
-    DetectorFile,
-    EncoderDevice,
-    Json,
-    Lang,
-    LlmUrl,
-    PromptFolder,
-    Seed,
-    TrainingPrecision,
-    choice,
-    given,
-)
+from admire.cli import options as opt
 from admire.cli.output import print_rows, print_summary
 
 log = logging.getLogger("admire")
@@ -35,17 +19,17 @@ TaskSetting = Literal["zero_shot", "one_shot"]
 
 
 def sense(
-    data: Annotated[Path, typer.Argument(help="As for rank; candidates are not needed.")],
-    out: Annotated[Path, typer.Option(help="TSV to write.")] = Path("senses.tsv"),
-    llm: Annotated[str, typer.Option(help="Chat model, as for rank.")] = "embedded",
-    llm_url: LlmUrl = None,
-    lang: Lang = None,
-    sense: Annotated[SenseMethod, SENSE_OPTION] = "auto",
-    votes: Annotated[int, VOTES_OPTION] = 5,
-    prompts: PromptFolder = None,
-    detector: DetectorFile = None,
-    seed: Seed = 0,
-    json: Json = False,
+    data: Annotated[Path, opt.argument("As for rank; candidates are not needed.")],
+    out: Annotated[Path, opt.option("TSV to write.")] = Path("senses.tsv"),
+    llm: Annotated[str, opt.option("Chat model, as for rank.")] = "embedded",
+    llm_url: opt.LlmUrl = None,
+    lang: opt.Lang = None,
+    sense: Annotated[SenseMethod, opt.SENSE_OPTION] = "auto",
+    votes: Annotated[int, opt.VOTES_OPTION] = 5,
+    prompts: opt.PromptFolder = None,
+    detector: opt.DetectorFile = None,
+    seed: opt.Seed = 0,
+    json: opt.Json = False,
 ) -> None:
     """Classify each compound as idiomatic or literal, and score that where the type is known."""
     from admire.data.items import read_items
@@ -86,33 +70,32 @@ def sense(
 
 
 def detect(
-    data: Annotated[Path, typer.Argument(help="CSV of SemEval-2022 Task 2A.")],
+    data: Annotated[Path, opt.argument("CSV of SemEval-2022 Task 2A.")],
     gold: Annotated[
-        Path | None, typer.Option(help="CSV with ID and Label, where the data has no labels.")
+        Path | None, opt.option("CSV with ID and Label, where the data has no labels.")
     ] = None,
     detector: Annotated[
         Path | None,
-        typer.Option(
-            help="File of admire train detector, or folder of admire train classifier; else the "
+        opt.option(
+            "File of admire train detector, or folder of admire train classifier; else the "
             "built-in one."
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Submission to write: ID, Language, Setting, Label.")
+        Path | None, opt.option("Submission to write: ID, Language, Setting, Label.")
     ] = None,
     setting: Annotated[
         TaskSetting | None,
-        choice(
+        opt.choice(
             "setting",
-            get_args(TaskSetting),
+            TaskSetting,
             "What the submission says; else the detector's own, or zero_shot.",
         ),
     ] = None,
     table: Annotated[
-        Path | None,
-        typer.Option(help="TSV to write, as that of admire sense: votes and probabilities."),
+        Path | None, opt.option("TSV to write, as that of admire sense: votes and probabilities.")
     ] = None,
-    json: Json = False,
+    json: opt.Json = False,
 ) -> None:
     """Decide which sentences of a Task 2A file are idiomatic, and score that where it is known."""
     from admire.senses import detect_uses, open_detector
@@ -134,35 +117,31 @@ def detect(
 def train_detector(
     data: Annotated[
         list[Path],
-        typer.Argument(
-            help="CSVs of SemEval-2022 Task 2A, or files as for rank with the sense given."
-        ),
+        opt.argument("CSVs of SemEval-2022 Task 2A, or files as for rank with the sense given."),
     ],
-    out: Annotated[Path, typer.Option(help="Detector to write.")] = Path("detector.json"),
+    out: Annotated[Path, opt.option("Detector to write.")] = Path("detector.json"),
     leave_out: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Files, as for rank or of Task 2A, whose compounds are kept unseen; or a .txt "
+        opt.option(
+            "Files, as for rank or of Task 2A, whose compounds are kept unseen; or a .txt "
             "with one a line."
         ),
     ] = None,
-    per_compound: Annotated[
-        int, typer.Option(help="Sentences for each compound and sense, at most.")
-    ] = 4,
+    per_compound: Annotated[int, opt.option("Sentences for each compound and sense, at most.")] = 4,
     neutral: Annotated[
         bool,
-        typer.Option(
-            help="Score what a sentence adds to neutral ones; without it, what is known of "
+        opt.option(
+            "Score what a sentence adds to neutral ones; without it, what is known of "
             "the compound counts too, as suits Task 2A."
         ),
     ] = True,
     strength: Annotated[
-        float, typer.Option(help="Inverse of the regularisation, scikit-learn's C.")
+        float, opt.option("Inverse of the regularisation, scikit-learn's C.")
     ] = 1e-3,
     encoder: Annotated[
-        str, typer.Option(help="Encoder of words in their context: embedded-state or sbert:….")
+        str, opt.option("Encoder of words in their context: embedded-state or sbert:….")
     ] = "embedded-state",
-    seed: Seed = 0,
+    seed: opt.Seed = 0,
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire."""
     from admire.scores.cards import brief
@@ -174,7 +153,7 @@ def train_detector(
         train_detector,
     )
 
-    settings = DetectorTraining(per_compound, neutral, strength, seed)
+    settings = opt.call_with(DetectorTraining, locals())
     unseen = [compound for path in leave_out or [] for compound in read_compounds(path)]
     items = [item for path in data for item in read_idiomaticity(path)]
     trained = train_detector(items, open_context_encoder(encoder), settings, leave_out=unseen)
@@ -185,44 +164,45 @@ def train_detector(
 
 def train_classifier(
     data: Annotated[
-        list[Path],
-        typer.Argument(help="Training CSVs of SemEval-2022 Task 2A; for one_shot both."),
+        list[Path], opt.argument("Training CSVs of SemEval-2022 Task 2A; for one_shot both.")
     ],
     encoder: Annotated[
         str,
-        typer.Option(
-            help="Encoder to begin with, of transformers or sentence-transformers: a folder or a "
+        opt.option(
+            "Encoder to begin with, of transformers or sentence-transformers: a folder or a "
             "repository (xlm-roberta-base)."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the detector to write.")],
+    out: Annotated[Path, opt.option("Folder of the detector to write.")],
     setting: Annotated[
         TaskSetting,
-        choice(
+        opt.choice(
             "setting",
-            get_args(TaskSetting),
+            TaskSetting,
             "What is read: the sentence with its context, in all hidden layers; or the sentence "
             "and the MWE, in the last.",
         ),
     ],
     validation: Annotated[
-        Path | None, typer.Option(help="CSV to choose the epoch on; else a tenth of the MWEs.")
+        Path | None, opt.option("CSV to choose the epoch on; else a tenth of the MWEs.")
     ] = None,
     validation_gold: Annotated[
-        Path | None, typer.Option(help="CSV with its ID and Label, where it has no labels.")
+        Path | None, opt.option("CSV with its ID and Label, where it has no labels.")
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Sentences in a batch; else 32, or 4 for one_shot.")
+        int | None, opt.option("Sentences in a batch; else 32, or 4 for one_shot.")
     ] = None,
-    learning_rate: Annotated[float, typer.Option(help="Of AdamW, at its highest.")] = 2e-5,
-    epochs: Annotated[int, typer.Option(help="Epochs; the best is kept.")] = 10,
-    max_length: Annotated[int, typer.Option(help="Tokens that are read.")] = 128,
-    seed: Annotated[int, typer.Option(help="Of all that is drawn; 4 is the paper's.")] = 4,
-    device: EncoderDevice = "auto",
-    precision: TrainingPrecision = "float32",
-    json: Json = False,
+    learning_rate: opt.AdamRate = 2e-5,
+    epochs: Annotated[int, opt.option("Epochs; the best is kept.")] = 10,
+    max_length: Annotated[int, opt.option("Tokens that are read.")] = 128,
+    seed: Annotated[int, opt.option("Of all that is drawn; 4 is the paper's.")] = 4,
+    device: opt.EncoderDevice = "auto",
+    precision: opt.TrainingPrecision = "float32",
+    json: opt.Json = False,
 ) -> None:
     """Fine-tune an encoder to detect idiomatic use, for --detector."""
+    options = locals()
+    from admire.models.head_settings import FitSettings
     from admire.senses import (
         ClassifierTraining,
         context_columns,
@@ -233,14 +213,13 @@ def train_classifier(
 
     if validation_gold and not validation:
         raise UserError("The gold labels of a validation file need that file.", "validation")
-    fit = replace(
-        paper_fit(setting),
-        **given({"batch_size": batch_size}),
-        learning_rate=learning_rate,
-        epochs=epochs,
+    usual = paper_fit(setting)
+    fit = opt.call_with(
+        FitSettings,
+        options,
+        batch_size=usual.batch_size if batch_size is None else batch_size,
+        warmup=usual.warmup,
         patience=max(1, epochs),  # all epochs are trained
-        precision=precision,
-        seed=seed,
     )
     settings = ClassifierTraining(setting, max_length, fit)
     columns = context_columns(setting)

@@ -6,19 +6,18 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 
 from admire.base.choices import ProfileName
 from admire.base.errors import UserError, check_extra
-from admire.cli.options import DetectorFile, Llm, LlmUrl, choice, given
+from admire.cli import options as opt
 
 
 def serve(
     host: Annotated[
-        str,
-        typer.Option(help="Address to listen at; one that other machines can reach needs a token."),
+        str, opt.option("Address to listen at; one that other machines can reach needs a token.")
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes a free one.")
@@ -31,36 +30,31 @@ def serve(
     ] = None,
     profile: Annotated[
         ProfileName,
-        choice("profile", get_args(ProfileName), "The stack that is loaded and stands first."),
+        opt.choice("profile", ProfileName, "The stack that is loaded and stands first."),
     ] = "embedded",
-    llm: Llm = None,
-    llm_url: LlmUrl = None,
+    llm: opt.Llm = None,
+    llm_url: opt.LlmUrl = None,
     encoder: Annotated[
-        str | None, typer.Option(help="Encoder of queries and candidates, as for rank.")
+        str | None, opt.option("Encoder of queries and candidates, as for rank.")
     ] = None,
-    detector: DetectorFile = None,
+    detector: opt.DetectorFile = None,
     index: Annotated[
         Path | None,
-        typer.Option(
-            help="A collection to search in a second tab: a folder that admire index wrote, or a "
+        opt.option(
+            "A collection to search in a second tab: a folder that admire index wrote, or a "
             "file of texts, as there."
         ),
     ] = None,
-    opens: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    opens: Annotated[bool, opt.option("Open the page in the browser.", "--open")] = False,
 ) -> None:
     """Serve a page on this machine to rank pictures and captions by hand, and POST /v1/rank."""
     check_extra("serve", "admire serve", "fastapi", "uvicorn", "PIL")
     from admire.pages.serve import Models, run_server
+    from admire.rankers.settings import Settings
 
     if index and not index.exists():
         raise UserError(f"{index}: cannot be read (No such file or folder).", "index")
-    changes = {
-        "llms": tuple(llm) if llm else None,
-        "llm_url": llm_url,
-        "encoder": encoder,
-        "detector": str(detector) if detector else None,
-    }
-    models = Models(profile, given(changes), index=index)
+    models = Models(profile, opt.given(locals(), Settings), index=index)
     run_server(models, host=host, port=port, token=token, opens=opens)
     if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
         # The thread waits for a chat model's reply. All files are removed by now.

@@ -8,26 +8,10 @@ import math
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from admire.base.errors import UserError
-from admire.cli.options import (
-    EncoderDevice,
-    Json,
-    LlmUrl,
-    PromptFolder,
-    Seed,
-    TrainingPrecision,
-    choice,
-)
+from admire.cli import options as opt
 from admire.cli.output import print_rows
-from admire.tasks.sts.objectives import (
-    OBJECTIVES,
-    TRAINING_SETTINGS,
-    Objective,
-    TrainingSetting,
-    usual_batch_size,
-)
+from admire.tasks.sts.objectives import Objective, TrainingSetting, usual_batch_size
 
 log = logging.getLogger("admire")
 
@@ -35,37 +19,33 @@ log = logging.getLogger("admire")
 def sts(
     data: Annotated[
         Path,
-        typer.Argument(
-            help="Pairs: SemEval-2022 Task 2B, ChengyuSTS, STS Benchmark (.tsv) or ASSIN2 (.xml)."
+        opt.argument(
+            "Pairs: SemEval-2022 Task 2B, ChengyuSTS, STS Benchmark (.tsv) or ASSIN2 (.xml)."
         ),
     ],
-    gold: Annotated[Path | None, typer.Option(help="Task 2B's gold file, for its dev file.")] = (
-        None
-    ),
-    encoder: Annotated[str, typer.Option(help="Encoder of texts: e5 or sbert:…")] = "e5",
+    gold: Annotated[Path | None, opt.option("Task 2B's gold file, for its dev file.")] = None,
+    encoder: Annotated[str, opt.option("Encoder of texts: e5 or sbert:…")] = "e5",
     llm: Annotated[
-        str | None, typer.Option(help="A chat model that rates the pairs, in place of an encoder.")
+        str | None, opt.option("A chat model that rates the pairs, in place of an encoder.")
     ] = None,
-    llm_url: LlmUrl = None,
-    split: Annotated[str | None, typer.Option(help="Of STS Benchmark: train, dev or test.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Submission to write, a CSV.")] = None,
+    llm_url: opt.LlmUrl = None,
+    split: Annotated[str | None, opt.option("Of STS Benchmark: train, dev or test.")] = None,
+    out: Annotated[Path | None, opt.option("Submission to write, a CSV.")] = None,
     setting: Annotated[
         TrainingSetting,
-        choice("setting", TRAINING_SETTINGS, "What the submission says of its training data."),
+        opt.choice("setting", TrainingSetting, "What the submission says of its training data."),
     ] = "fine_tune",
-    device: EncoderDevice = "auto",
-    prompts: PromptFolder = None,
-    seed: Seed = 0,
-    json: Json = False,
+    device: opt.EncoderDevice = "auto",
+    prompts: opt.PromptFolder = None,
+    seed: opt.Seed = 0,
+    json: opt.Json = False,
 ) -> None:
     """Compare sentence pairs and score that: Spearman over all, idiomatic and plain STS pairs."""
     from admire.tasks.sts.evaluation import write_similarities
     from admire.tasks.sts.pairs import read_pairs
     from admire.tasks.sts.similarity import SimilaritySettings, measure_similarity
 
-    settings = SimilaritySettings(
-        encoder=encoder, llm=llm, llm_url=llm_url, device=device, prompts=prompts, seed=seed
-    )
+    settings = opt.call_with(SimilaritySettings, locals())
     pairs = read_pairs(data, gold, split=split)
     if not out and not any(pair.gold for pair in pairs):
         raise UserError(
@@ -96,67 +76,68 @@ def sts(
 def train_sentences(
     data: Annotated[
         list[Path],
-        typer.Argument(
-            help="Task 2B's training file or ChengyuSTS; for regression, classification and cosent "
+        opt.argument(
+            "Task 2B's training file or ChengyuSTS; for regression, classification and cosent "
             "STS Benchmark and ASSIN2. Several are joined."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the model to write, for sbert:FOLDER.")],
-    encoder: Annotated[str, typer.Option(help="The model to begin with: sbert:…")],
+    out: opt.ModelFolder,
+    encoder: opt.StartEncoder,
     objective: Annotated[
         Objective,
-        choice(
+        opt.choice(
             "objective",
-            OBJECTIVES,
+            Objective,
             "He et al.'s: adaptive, multi-negative; YNU-HPCC's: triplet+ranking, regression, "
             "classification, cosent; ChengyuSTS's: simcse; ours: consistent.",
         ),
     ] = "adaptive",
     sts: Annotated[
         list[Path] | None,
-        typer.Option(help="STS pairs to mix in by CoSENT, so that general similarity is kept."),
+        opt.option("STS pairs to mix in by CoSENT, so that general similarity is kept."),
     ] = None,
     leave_out: Annotated[
         list[Path] | None,
-        typer.Option(help="Pairs that share a sentence with this file are not learned from."),
+        opt.option("Pairs that share a sentence with this file are not learned from."),
     ] = None,
     validation: Annotated[
-        Path | None, typer.Option(help="Pairs to choose the epoch by; else a tenth is held out.")
+        Path | None, opt.option("Pairs to choose the epoch by; else a tenth is held out.")
     ] = None,
-    validation_gold: Annotated[Path | None, typer.Option(help="Their gold file.")] = None,
-    miner_margin: Annotated[float, typer.Option(help="Of He et al.'s miner.")] = 0.4,
+    validation_gold: Annotated[Path | None, opt.option("Their gold file.")] = None,
+    miner_margin: Annotated[float, opt.option("Of He et al.'s miner.")] = 0.4,
     margin: Annotated[
-        float | None, typer.Option(help="Of the triplet loss; else the paper's (0.3, 0.1).")
+        float | None, opt.option("Of the triplet loss; else the paper's (0.3, 0.1).")
     ] = None,
     temperature: Annotated[
-        float, typer.Option(help="Of SimCSE, of ranking and of CoSENT (there 1 / λ).")
+        float, opt.option("Of SimCSE, of ranking and of CoSENT (there 1 / λ).")
     ] = 0.05,
     last_layers: Annotated[
-        int, typer.Option(help="2: pool the mean of the last two layers (He et al.).")
+        int, opt.option("2: pool the mean of the last two layers (He et al.).")
     ] = 1,
     max_length: Annotated[
-        int | None, typer.Option(help="Tokens of a sentence that are read; else the model's own.")
+        int | None, opt.option("Tokens of a sentence that are read; else the model's own.")
     ] = None,
     mwe_tokens: Annotated[
-        bool, typer.Option("--mwe-tokens", help="Make each expression a token of its own.")
+        bool, opt.option("Make each expression a token of its own.", "--mwe-tokens")
     ] = False,
-    token_rate: Annotated[float, typer.Option(help="Learning rate of those tokens.")] = 1e-3,
+    token_rate: Annotated[float, opt.option("Learning rate of those tokens.")] = 1e-3,
     repeat: Annotated[
-        int, typer.Option(help="Repeat the groups of rare expressions up to this number.")
+        int, opt.option("Repeat the groups of rare expressions up to this number.")
     ] = 1,
-    sts_weight: Annotated[float, typer.Option(help="Of the loss on --sts pairs.")] = 1.0,
+    sts_weight: Annotated[float, opt.option("Of the loss on --sts pairs.")] = 1.0,
     batch_size: Annotated[
-        int | None, typer.Option(help="Sentences (adaptive, multi-negative: 64) or rows (16).")
+        int | None, opt.option("Sentences (adaptive, multi-negative: 64) or rows (16).")
     ] = None,
-    learning_rate: Annotated[float, typer.Option(help="Of AdamW, at its highest.")] = 2e-5,
-    epochs: Annotated[int, typer.Option(help="Epochs at most.")] = 10,
-    patience: Annotated[int, typer.Option(help="Epochs without a better correlation.")] = 3,
-    device: EncoderDevice = "auto",
-    precision: TrainingPrecision = "float32",
-    seed: Seed = 0,
-    json: Json = False,
+    learning_rate: opt.AdamRate = 2e-5,
+    epochs: Annotated[int, opt.option("Epochs at most.")] = 10,
+    patience: Annotated[int, opt.option("Epochs without a better correlation.")] = 3,
+    device: opt.EncoderDevice = "auto",
+    precision: opt.TrainingPrecision = "float32",
+    seed: opt.Seed = 0,
+    json: opt.Json = False,
 ) -> None:
     """Fine-tune a sentence encoder on idioms and their paraphrases, or on sentence pairs."""
+    options = locals()
     from admire.base.storage import check_folder
     from admire.models.encoders.families import open_trainable
     from admire.models.trainer import FitSettings
@@ -164,26 +145,9 @@ def train_sentences(
     from admire.tasks.sts.training import SentenceTraining
     from admire.tasks.sts.training import train_sentences as train
 
-    settings = SentenceTraining(
-        objective=objective,
-        miner_margin=miner_margin,
-        margin=margin,
-        temperature=temperature,
-        last_layers=last_layers,
-        max_length=max_length,
-        mwe_tokens=mwe_tokens,
-        token_rate=token_rate,
-        repeat=repeat,
-        sts_weight=sts_weight,
-        fit=FitSettings(
-            batch_size=usual_batch_size(objective) if batch_size is None else batch_size,
-            learning_rate=learning_rate,
-            epochs=epochs,
-            patience=patience,
-            precision=precision,
-            seed=seed,
-        ),
-    )
+    size = usual_batch_size(objective) if batch_size is None else batch_size
+    fit = opt.call_with(FitSettings, options, batch_size=size)
+    settings = opt.call_with(SentenceTraining, options, fit=fit)
     check_folder(out, "model")
     found = read_training_data(
         data,
