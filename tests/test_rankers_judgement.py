@@ -4,34 +4,64 @@ import json
 
 import pytest
 
-from admire.rankers.judgement import read_object
 from admire.rankers.listwise import schema
-from admire.rankers.pairwise import SCHEMA
+from admire.rankers.pairwise import SCHEMA, read_better
 from admire.rankers.pointwise import NUMBERS
 
 
-def test_a_key_must_be_the_objects_own():
-    assert read_object('{"a": {"b": 1}}', "b") is None
-    assert read_object('{"a": {"b": 1}}', "a") == {"a": {"b": 1}}
+def strict(**properties):
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
-def objects(node):
-    if isinstance(node, dict):
-        if node.get("type") == "object":
-            yield node
-        for value in node.values():
-            yield from objects(value)
+def words(*one_of):
+    return {"type": "string", "enum": list(one_of)}
+
+
+TEXT = {"type": "string"}
+ROLE = words("meant", "related", "other", "other_related", "unrelated")
+REASON = strict(elements=TEXT, expresses=TEXT, role=ROLE)
+ORDER = {
+    "meaning": TEXT,
+    "candidates": strict(A=REASON, B=REASON),
+    "order": {"type": "array", "items": words("A", "B"), "minItems": 2, "maxItems": 2},
+}
+SENSES = {
+    "literal_use": TEXT,
+    "idiomatic_use": TEXT,
+    "sense": words("idiomatic", "literal"),
+}
+SHARE = {"type": "integer", "minimum": 0, "maximum": 100}
 
 
 @pytest.mark.parametrize(
-    "one",
-    [schema("ABCDE"), schema("AB", "literal"), SCHEMA, NUMBERS],
-    ids=lambda one: str(len(one)),
+    ("made", "expected"),
+    [
+        (schema("AB"), strict(**SENSES, **ORDER)),
+        (schema("AB", "literal"), strict(**ORDER)),
+        (SCHEMA, strict(reason=TEXT, better=words("A", "B", "equal"))),
+        (NUMBERS, strict(idiomatic=SHARE, literal=SHARE, neither=SHARE)),
+    ],
+    ids=["listwise", "sense given", "pairwise", "pointwise"],
 )
-def test_schemas_are_strict_and_their_properties_in_the_order_of_thought(one):
-    jsonschema = pytest.importorskip("jsonschema")
-    jsonschema.Draft202012Validator.check_schema(one)
-    for part in objects(one):
-        assert part["required"] == list(part["properties"])
-        assert part["additionalProperties"] is False
-    json.dumps(one)
+def test_schemas_are_strict_and_the_same_bytes_in_every_cache_key(made, expected):
+    assert json.dumps(made) == json.dumps(expected)
+
+
+@pytest.mark.parametrize(
+    ("reply", "order"),
+    [
+        ('{"better": " B\\n", "reason": 7, "more": 1}', ("two", "one")),
+        ('{"better": "equal"}', ()),
+        ('{"better": "C"}', None),
+        ('{"better": ["A"]}', None),
+        ('{"a": {"better": "A"}}', None),  # the key must be the object's own
+    ],
+)
+def test_a_comparison_is_read_from_the_object_that_has_it(reply, order):
+    answer = read_better(reply, ("one", "two"))
+    assert (answer and answer.order) == order

@@ -6,9 +6,10 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any, Self
 
 import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from admire.base.choices import Ranker
 from admire.base.errors import UserError
@@ -162,41 +163,64 @@ def check_answers(
             )
 
 
-def read_object(reply: str, key: str) -> dict[str, Any] | None:
-    """The JSON object in a reply that has this key.
-
-    A fence of Markdown, thoughts before it and words around it do no harm. None if there is none,
-    or if there are several that differ.
-    """
-    objects = list(json_objects(reply))
-    thought = 0
-    for end in re.finditer("</think>", reply):  # one within an object is quoted there
-        if not any(first <= end.start() < last for first, last, _ in objects):
-            thought = end.end()
-    found = [one for first, _, one in objects if first >= thought and key in one]
-    return found[0] if found and all(one == found[0] for one in found) else None
-
-
-def read_text(value: object) -> str:
-    """What a reply's field says, on one line; empty if it is no text."""
+def on_one_line(value: object) -> str:
+    """A text without line breaks and double spaces; empty if it is no text."""
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
-def strict(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON schema of an object with exactly these properties, in OpenAI's strict dialect."""
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+Line = Annotated[str, BeforeValidator(on_one_line)]
+"""A text of a reply, on one line; anything but a text is an empty one."""
 
 
-def one_of(words: Sequence[str]) -> dict[str, Any]:
-    """The JSON schema of one of several words."""
-    return {"type": "string", "enum": list(words)}
+class StructuredReply(BaseModel):
+    """A structured reply: :func:`reply_schema` asks for it strictly, :meth:`read` is lenient.
+
+    What a reply may lack has a default here; the schema requires it nonetheless.
+    """
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def read(cls, reply: str, key: str) -> Self | None:
+        """The JSON object in a reply that has this key.
+
+        A fence of Markdown, thoughts before it and words around it do no harm. None if there is
+        none that fits the model, or if there are several that differ.
+        """
+        objects = list(json_objects(reply))
+        thought = 0
+        for end in re.finditer("</think>", reply):  # one within an object is quoted there
+            if not any(first <= end.start() < last for first, last, _ in objects):
+                thought = end.end()
+        values = [value for first, _, value in objects if first >= thought and key in value]
+        if not values or any(value != values[0] for value in values):
+            return None
+        try:
+            return cls.model_validate(values[0])
+        except ValidationError:
+            return None
 
 
-def texts(names: Sequence[str]) -> dict[str, Any]:
-    """Properties that are texts."""
-    return {name: {"type": "string"} for name in names}
+KEYWORDS = ("type", "properties", "enum", "items", "minimum", "maximum", "minItems", "maxItems")
+
+
+def reply_schema(reply: type[StructuredReply]) -> dict[str, Any]:
+    """The JSON schema of a reply in OpenAI's strict dialect, without titles and references.
+
+    Each object has exactly its properties. Keywords have a fixed order: the text of the schema is
+    part of questions and of their cache keys.
+    """
+    whole = reply.model_json_schema()
+
+    def strict(node: dict[str, Any]) -> dict[str, Any]:
+        if "$ref" in node:
+            node = whole["$defs"][node["$ref"].rpartition("/")[2]]
+        kept = {keyword: node[keyword] for keyword in KEYWORDS if keyword in node}
+        if "items" in kept:
+            kept["items"] = strict(kept["items"])
+        if "properties" in kept:
+            kept["properties"] = {name: strict(one) for name, one in kept["properties"].items()}
+            kept |= {"required": list(kept["properties"]), "additionalProperties": False}
+        return kept
+
+    return strict(whole)

@@ -8,11 +8,12 @@ candidate stands in every place.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BeforeValidator, Field, WithJsonSchema, create_model
 
 from admire.base.errors import UserError
 from admire.data.items import Candidate, Item, SenseLabel
@@ -23,12 +24,10 @@ from admire.rankers.judgement import (
     SECOND_TEMPERATURE,
     Answer,
     Judgement,
+    Line,
+    StructuredReply,
     ask_twice,
-    one_of,
-    read_object,
-    read_text,
-    strict,
-    texts,
+    reply_schema,
 )
 from admire.rankers.settings import Settings
 from admire.rankers.shown import LETTERS, show, shuffled, tracks_shown
@@ -82,7 +81,7 @@ def judge_listwise(
                 temperature=attempt * SECOND_TEMPERATURE,
                 max_tokens=times * (TOKENS + TOKENS_EACH * len(shown)),
                 seed=settings.seed + number + attempt * settings.shuffles,
-                schema=schema(list(names), sense),
+                schema=schema(names, sense),
                 purpose="ranking",
             )
 
@@ -136,27 +135,66 @@ def _judged(
     )
 
 
-def schema(letters: Sequence[str], sense: SenseLabel | None = None) -> dict[str, Any]:
+def _object(value: object) -> object:
+    return value if isinstance(value, dict) else {}
+
+
+def _letters(value: object) -> list[str]:
+    """The letters in an order: a list, or a text such as "B > C > A"."""
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return [letter.upper() for letter in re.findall(r"\b[A-Za-z]\b", text)]
+
+
+def _one_of(words: Sequence[str]) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "enum": list(words)})
+
+
+class Reason(StructuredReply):
+    """What a reply says about one candidate."""
+
+    elements: Line = ""
+    expresses: Line = ""
+    role: Annotated[Line, _one_of(ROLES)] = ""
+
+
+@cache
+def order_reply(letters: tuple[str, ...], told: bool) -> type[StructuredReply]:
+    """The model of a reply about candidates with these letters.
+
+    Args:
+        told: whether the question says which sense is meant, so that the reply does not.
+    """
+    reason: Any = (Annotated[Reason, BeforeValidator(_object)], Reason())
+    reasons: Any = create_model(
+        "Reasons", __base__=StructuredReply, **dict.fromkeys(letters, reason)
+    )
+    senses: dict[str, Any] = {
+        "literal_use": (Line, ""),
+        "idiomatic_use": (Line, ""),
+        "sense": (Annotated[Line, _one_of(SENSES)], ""),
+    }
+    order = Annotated[
+        list[Annotated[str, _one_of(letters)]],
+        Field(min_length=len(letters), max_length=len(letters)),
+        BeforeValidator(_letters),
+    ]
+    return create_model(
+        "Order",
+        __base__=StructuredReply,
+        **({} if told else senses),
+        meaning=(Line, ""),
+        candidates=(Annotated[reasons, BeforeValidator(_object)], reasons()),
+        order=order,
+    )
+
+
+def schema(letters: Iterable[str], sense: SenseLabel | None = None) -> dict[str, Any]:
     """The JSON schema of a reply about candidates with these letters.
 
     Args:
         sense: the one that is meant, if the reply is not to say it.
     """
-    first: dict[str, Any] = {}
-    if sense is None:
-        first = {
-            **texts(["literal_use", "idiomatic_use"]),
-            "sense": one_of(SENSES),
-        }
-    one = strict({**texts(["elements", "expresses"]), "role": one_of(ROLES)})
-    order = {
-        "type": "array",
-        "items": one_of(letters),
-        "minItems": len(letters),
-        "maxItems": len(letters),
-    }
-    candidates = strict(dict.fromkeys(letters, one))
-    return strict(first | texts(["meaning"]) | {"candidates": candidates, "order": order})
+    return reply_schema(order_reply(tuple(letters), sense is not None))
 
 
 def read_order(
@@ -165,26 +203,20 @@ def read_order(
     """What a reply says of candidates with these names by letter; None if it has no full order.
 
     Args:
-        sense: the one that the reply was told.
+        sense: the one that is meant, if the question says so.
     """
-    found = read_object(reply, "order")
-    if found is None:
+    said: Any = order_reply(tuple(names), sense is not None).read(reply, "order")
+    if said is None or sorted(said.order) != sorted(names):
         return None
-    order = found["order"]
-    said = " ".join(map(str, order)) if isinstance(order, list) else str(order)
-    letters = [letter.upper() for letter in re.findall(r"\b[A-Za-z]\b", said)]
-    if sorted(letters) != sorted(names):
-        return None
-    label = read_text(found.get("sense")).lower()
-    told = found.get("candidates")
+    label = "" if sense else said.sense.lower()
+    reasons = {
+        names[letter]: {field: text for field, text in reason if text}
+        for letter, reason in said.candidates
+    }
     return Answer(
         tuple(names.values()),
-        tuple(names[letter] for letter in letters),
-        sense or next((one for one in SENSES if one == label), None),
-        read_text(found.get("meaning")) or None,
-        {
-            name: {field: text for field, value in fields.items() if (text := read_text(value))}
-            for letter, name in names.items()
-            if isinstance(told, dict) and isinstance(fields := told.get(letter), dict)
-        },
+        tuple(names[letter] for letter in said.order),
+        sense or next((known for known in SENSES if known == label), None),
+        said.meaning or None,
+        {name: fields for name, fields in reasons.items() if fields},
     )

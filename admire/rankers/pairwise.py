@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import permutations
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import BeforeValidator
 
 from admire.base.errors import check_extra
 from admire.data.items import Candidate, Item
@@ -17,20 +19,27 @@ from admire.rankers.judgement import (
     SECOND_TEMPERATURE,
     Answer,
     Judgement,
+    Line,
+    StructuredReply,
     ask_twice,
-    one_of,
-    read_object,
-    read_text,
-    strict,
-    texts,
+    on_one_line,
+    reply_schema,
 )
 from admire.rankers.settings import Settings
 from admire.rankers.shown import show, tracks_shown
 from admire.senses.interpretation import Interpretation
 
-ANSWERS = ("A", "B", "equal")
-SCHEMA = strict({**texts(["reason"]), "better": one_of(ANSWERS)})
 TOKENS = 150
+
+
+class Comparison(StructuredReply):
+    """What a chat model replies about two candidates."""
+
+    reason: Line = ""
+    better: Annotated[Literal["A", "B", "equal"], BeforeValidator(on_one_line)]
+
+
+SCHEMA = reply_schema(Comparison)
 
 
 def judge_pairwise(
@@ -116,11 +125,11 @@ def _judged(item: Item, llm: ChatModel, answers: tuple[Answer, ...]) -> Judgemen
 
 def read_better(reply: str, names: tuple[str, str]) -> Answer | None:
     """Which of two candidates a reply finds better; None if it cannot be read."""
-    found = read_object(reply, "better") or {}
-    better = read_text(found.get("better"))
-    reason = read_text(found.get("reason"))
-    orders = {"A": names, "B": names[::-1], "equal": ()}
-    if better not in orders:
+    said = Comparison.read(reply, "better")
+    if said is None:
         return None
-    order = orders[better]
-    return Answer(names, order, reasons={order[0]: {"reason": reason}} if order and reason else {})
+    orders: dict[str, tuple[str, ...]] = {"A": names, "B": names[::-1], "equal": ()}
+    order = orders[said.better]
+    return Answer(
+        names, order, reasons={order[0]: {"reason": said.reason}} if order and said.reason else {}
+    )

@@ -11,8 +11,10 @@ import re
 import threading
 from collections.abc import Sequence
 from functools import partial
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field, WithJsonSchema
 
 from admire.data.items import Candidate, Item
 from admire.models.llm import ChatModel, Question, Reply, ask_each
@@ -21,9 +23,9 @@ from admire.rankers.judgement import (
     SECOND_TEMPERATURE,
     Answer,
     Judgement,
+    StructuredReply,
     ask_twice,
-    read_object,
-    strict,
+    reply_schema,
 )
 from admire.rankers.scorer import Scores
 from admire.rankers.settings import Settings
@@ -36,7 +38,22 @@ OPENINGS = {"the", "best", "correct", "answer", "letter", "option", "choice", "i
 """How many of the likeliest tokens are asked for."""
 LETTER_TOKENS = 4
 NUMBER_TOKENS = 60
-NUMBERS = strict({name: {"type": "integer", "minimum": 0, "maximum": 100} for name in GRADES})
+Percentage = Annotated[
+    float,
+    Field(ge=0, le=100),
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 100}),
+]
+
+
+class Percentages(StructuredReply):
+    """What a chat model that tells no probabilities replies about one candidate."""
+
+    idiomatic: Percentage
+    literal: Percentage
+    neither: Percentage
+
+
+NUMBERS = reply_schema(Percentages)
 
 
 def judge_pointwise(
@@ -163,13 +180,7 @@ def read_letters(reply: Reply) -> dict[str, float] | None:
 
 def read_numbers(reply: str) -> dict[str, float] | None:
     """The grades by the percentages in a reply; None if they cannot be read."""
-    found = read_object(reply, GRADES[0]) or {}
-    numbers = [
-        number
-        for name in GRADES
-        if isinstance(number := found.get(name), int | float) and 0 <= number <= 100
-    ]
-    if len(numbers) < len(GRADES) or not sum(numbers):
-        return None
-    total = sum(numbers)
-    return {name: number / total for name, number in zip(GRADES, numbers, strict=True)}
+    said = Percentages.read(reply, GRADES[0])
+    shares = said.model_dump() if said else {}
+    total = sum(shares.values())
+    return {name: share / total for name, share in shares.items()} if total else None
