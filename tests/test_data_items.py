@@ -1,4 +1,4 @@
-"""Reading AdMIRe files and image sets, what is refused and how, and submissions."""
+"""Reading AdMIRe files and image sets, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from conftest import admire_row, refused, sequence_row
 
 from admire.base.errors import UserError
 from admire.data.items import SAMPLES, Candidate, Item, iter_items, read_items
-from admire.data.submission import read_submission
 
 NAMES = ("a.png", "b.png", "c.png", "d.png", "e.png")
 TARGETS = ("compound", "subset", "sentence_type", "sentence", "expected_order")
@@ -57,13 +56,6 @@ def test_a_row_with_gold_gives_an_item_with_its_candidates(write_table):
     )
 
 
-def test_candidates_keep_the_columns_order_and_gold_its_own(write_table):
-    gold = "['c.png', 'a.png', 'e.png', 'b.png', 'd.png']"
-    (item,) = read_items(write_table(admire_row(expected_order=gold)))
-    assert tuple(c.name for c in item.candidates) == NAMES
-    assert item.expected_order == ("c.png", "a.png", "e.png", "b.png", "d.png")
-
-
 def test_a_test_split_has_no_gold(write_table):
     (item,) = read_items(write_table(admire_row(expected_order="", sentence_type="")))
     assert item.sentence_type is None
@@ -77,16 +69,6 @@ def test_targets_only_can_be_read_without_candidates(write_table):
     assert item.candidates == ()
     assert item.expected_order == NAMES
     assert item.sentence_type == "idiomatic"
-
-
-def test_compound_and_sentence_are_enough(write_table):
-    (item,) = read_items(write_table({"compound": "night owl", "sentence": "A night owl."}))
-    assert item == Item("night owl", "A night owl.")
-
-
-def test_rows_come_in_the_files_order_repeated_compounds_included(write_table):
-    rows = [admire_row("night owl"), admire_row("early bird"), admire_row("night owl")]
-    assert [i.compound for i in read_items(write_table(*rows))] == [r["compound"] for r in rows]
 
 
 @pytest.mark.parametrize(
@@ -104,11 +86,10 @@ def test_quotes_tabs_commas_and_line_breaks_are_kept(write_table):
     assert item.sentence == sentence
 
 
-@pytest.mark.parametrize("word", ["NA", "null", "nan", "None", "7"])
+@pytest.mark.parametrize("word", ["NA", "7"])
 def test_words_that_pandas_takes_for_missing_or_numbers_stay_words(write_table, word):
     (item,) = read_items(write_table(admire_row(word, image2_caption=word)))
-    assert item.compound == word
-    assert item.candidates[1].caption == word
+    assert (item.compound, item.candidates[1].caption) == (word, word)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_column(write_table):
@@ -117,13 +98,9 @@ def test_a_byte_order_mark_is_no_part_of_the_first_column(write_table):
     assert read_items(path)[0].compound == "night owl"
 
 
-@pytest.mark.parametrize("cell", ["Literal", " literal ", "LITERAL"])
-def test_sentence_type_is_read_in_any_case(write_table, cell):
-    assert read_items(write_table(admire_row(sentence_type=cell)))[0].sentence_type == "literal"
-
-
-def test_a_path_can_be_a_string(write_table):
-    assert len(read_items(str(write_table(admire_row())))) == 1
+def test_sentence_type_is_read_in_any_case_and_a_path_can_be_a_string(write_table):
+    path = str(write_table(admire_row(sentence_type=" LITERAL ")))
+    assert read_items(path)[0].sentence_type == "literal"
 
 
 # -------------------------------------------------------------------------------- images
@@ -157,14 +134,6 @@ def test_an_image_can_be_in_a_subfolder(write_table, tmp_path):
     assert candidate.image == tmp_path / "images" / "more" / "a.png"
 
 
-def test_an_image_needs_no_caption(write_table, tmp_path):
-    pictures(tmp_path, *NAMES)
-    row = admire_row(**{f"image{k}_caption": "" for k in range(1, 6)})
-    candidates = read_items(write_table(row))[0].candidates
-    assert [c.caption for c in candidates] == [None] * 5
-    assert all(c.image for c in candidates)
-
-
 def test_missing_images_with_captions_make_one_warning(write_table, tmp_path, caplog):
     pictures(tmp_path / "night owl", *NAMES[1:])
     pictures(tmp_path / "early bird", *NAMES[2:])
@@ -177,22 +146,6 @@ def test_missing_images_with_captions_make_one_warning(write_table, tmp_path, ca
         assert words in warning
 
 
-def test_one_missing_image_is_not_followed_by_more(write_table, tmp_path, caplog):
-    pictures(tmp_path, *NAMES[1:])
-    read_items(write_table(admire_row()))
-    (warning,) = caplog.messages
-    assert "more)" not in warning
-
-
-def test_a_missing_image_without_a_caption_is_refused(write_table):
-    path = write_table(admire_row(), admire_row("early bird", image3_caption=""))
-    refused(path, "row 2", "early bird", "candidate 3", "c.png", str(path.parent))
-
-
-def test_neither_image_nor_caption_is_refused(write_table):
-    refused(write_table(admire_row(image4_name="", image4_caption=" ")), "row 1", "candidate 4")
-
-
 def test_a_folder_is_no_image(write_table, tmp_path):
     (tmp_path / "a.png").mkdir()
     assert read_items(write_table(admire_row()))[0].candidates[0].image is None
@@ -200,17 +153,15 @@ def test_a_folder_is_no_image(write_table, tmp_path):
 
 @pytest.mark.parametrize("name", ["../secret.png", "x/../../secret.png", "{outside}/secret.png"])
 def test_an_image_path_that_leaves_the_folder_is_refused(write_table, tmp_path, name):
-    pictures(tmp_path, "secret.png")
     name = name.format(outside=tmp_path)
     path = write_table(admire_row(image1_name=name), name="data/subtask_a_train.tsv")
-    refused(path, "row 1", "night owl", name, "outside")
+    refused(path, "row 1", name)
 
 
-@pytest.mark.parametrize("compound", ["..", "../other", "x/../..", "{outside}"])
+@pytest.mark.parametrize("compound", ["..", "../other", "{outside}"])
 def test_a_compound_does_not_lead_to_images_outside_the_folder(write_table, tmp_path, compound):
     pictures(tmp_path, *NAMES)
     pictures(tmp_path / "other", *NAMES)
-    pictures(tmp_path / "data" / "x")  # "x/../.." leads nowhere without it
     row = admire_row(compound.format(outside=tmp_path))
     (item,) = read_items(write_table(row, name="data/subtask_a_train.tsv"))
     assert [c.image for c in item.candidates] == [None] * 5
@@ -229,151 +180,100 @@ def test_names_too_long_for_the_disk_are_missing_images(write_table, changes, ca
     assert "missing" in caplog.text
 
 
-# -------------------------------------------------------------------------------- refused tables
+# -------------------------------------------------------------------------------- bad tables
 
 
-@pytest.mark.parametrize("column", ["compound", "sentence"])
-def test_a_missing_column_is_named_beside_those_that_are_there(write_table, column):
-    row = admire_row()
-    del row[column]
-    refused(write_table(row), f"'{column}'", "missing", "subset", "image5_caption")
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("items.tsv", None, "No such file"),
+        ("folder", None, "No such file"),
+        ("items.txt", b"compound\tsentence\n", ".tsv, .csv or .jsonl"),
+        ("items.tsv", b"compound\tsubset\nowl\tTrain\n", "'sentence' is missing"),
+        ("items.tsv", b"sentence\nAn owl.\n", "'compound' is missing"),
+        ("items.tsv", b"compound\tsentence\n", "no items"),
+        *(
+            (f"items.{suffix}", content, "empty")
+            for suffix in ("tsv", "jsonl")
+            for content in (b"", b"\n \n", b"\xef\xbb\xbf")
+        ),
+        *(
+            (f"items.{suffix}", b"compound\tsentence\nma\xe7\xe3\tUma.\n", "row 2: is not UTF-8")
+            for suffix in ("tsv", "csv", "jsonl")
+        ),
+        # Row 2 is the third line: rows are counted without the header.
+        ("items.tsv", b'compound\tsentence\nowl\tAn owl.\nowl\t"An owl.\nowl\tA.\n', "row 2"),
+        ("items.tsv", b"compound\tsentence\nowl\tAn owl.\tmore\nowl\tAn owl.\n", "row 1"),
+        ("items.tsv", b"compound\tsentence\nowl\tAn owl.\nowl\tAn owl.\tmore\n", "line 3"),
+        ("items.tsv", b"compound\tsentence\nowl\tAn owl.\nowl", "row 2 ('owl'), sentence"),
+        ("items.tsv", b"compound\tsentence\nowl\tAn owl.\n\tAn owl.\n", "row 2 (''), compound"),
+        ("items.tsv", b"compound\tsentence\nowl\t \n", "row 1 ('owl'), sentence"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_with_the_place(tmp_path, name, content, words):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    refused(tmp_path / name, words)
 
 
-def test_a_missing_file_is_refused(tmp_path):
-    refused(tmp_path / "subtask_a_train.tsv", "No such file")
-
-
-def test_a_missing_folder_is_not_called_a_wrong_suffix(tmp_path):
-    message = refused(tmp_path / "admire_en")
-    assert re.search("no such|not exist|not found", message.lower())
-
-
-def test_an_unknown_suffix_is_refused_with_the_known_ones(tmp_path):
-    (tmp_path / "items.txt").write_text("compound\tsentence\n")
-    refused(tmp_path / "items.txt", ".tsv", ".csv", ".jsonl")
-
-
-@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl"])
-@pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf"])
-def test_an_empty_file_is_refused(tmp_path, suffix, content):
-    (tmp_path / f"items.{suffix}").write_bytes(content)
-    refused(tmp_path / f"items.{suffix}", "empty")
-
-
-@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl"])
-def test_a_file_that_is_not_utf8_is_refused(tmp_path, suffix):
-    path = tmp_path / f"items.{suffix}"
-    path.write_bytes("compound\tsentence\nmaçã\tUma maçã.\n".encode("latin-1"))
-    refused(path, "row 2: is not UTF-8")
-
-
-def test_a_header_alone_holds_no_items(tmp_path):
-    path = tmp_path / "items.tsv"
-    path.write_text("compound\tsentence\n")
-    refused(path, "no items")
-
-
-# Row 2 is the third line: rows are counted without the header.
-UNREADABLE = {
-    "unclosed quote": ('owl\tAn owl.\nowl\t"An owl.\nowl\tAn owl.\n', "row 2"),
-    "surplus cell in the first row": ("owl\tAn owl.\tmore\nowl\tAn owl.\n", "row 1"),
-    "surplus cell in every row": ("owl\tAn owl.\tmore\nowl\tAn owl.\tmore\n", "row 1"),
-    "surplus cell in a later row": ("owl\tAn owl.\nowl\tAn owl.\tmore\n", "line 3"),
-    "cut off in the last row": ("owl\tAn owl.\nowl\tAn owl.\nowl", "row 3"),
-    "empty compound": ("owl\tAn owl.\n\tAn owl.\n", "row 2"),
-    "blank sentence": ("owl\t \n", "row 1"),
-}
-
-
-@pytest.mark.parametrize(("rows", "place"), UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_a_table_that_is_not_well_formed_is_refused_with_the_place(tmp_path, rows, place):
-    path = tmp_path / "items.tsv"
-    path.write_text("compound\tsentence\n" + rows)
-    refused(path, place)
-
-
-@pytest.mark.parametrize("column", ["compound", "sentence"])
-def test_an_empty_cell_is_refused_with_its_column(write_table, column):
-    refused(write_table(admire_row(), admire_row(**{column: ""})), "row 2", column, "empty")
-
-
-def test_a_file_cut_off_in_a_quoted_caption_is_refused(write_table):
-    path = write_table(admire_row(), admire_row(image3_caption='a "red" bicycle'))
+@pytest.mark.parametrize(
+    ("cut", "words"), [("bicycle", "row 2"), ("\td.png", "row 2 ('night owl'): candidate 4")]
+)
+def test_a_file_that_was_cut_off_is_refused(write_table, cut, words):
+    path = write_table(admire_row(), admire_row(image5_caption='a "red" bicycle'))
     text = path.read_text()
-    path.write_text(text[: text.index("bicycle", text.index('""'))])
-    refused(path, "row 2")
+    path.write_text(text[: text.rindex(cut)])
+    refused(path, words)
 
 
-def test_a_file_cut_off_between_candidates_is_refused(write_table):
-    path = write_table(admire_row(), admire_row())
-    text = path.read_text()
-    path.write_text(text[: text.rindex("\td.png")])
-    refused(path, "row 2", "candidate 4")
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"compound": ""}, "row 2 (''), compound"),
+        ({"sentence": ""}, "row 2 ('night owl'), sentence"),
+        ({"sentence_type": "ironic"}, "row 2 ('night owl'), sentence_type: is 'ironic'"),
+        ({"language": "english"}, "row 2 ('night owl'), language"),
+        ({"image3_caption": ""}, "candidate 3 has neither a caption nor an image: 'c.png'"),
+        ({"image4_name": "", "image4_caption": " "}, "row 2 ('night owl'): candidate 4"),
+        ({"image2_name": "a.png"}, "row 2 ('night owl'): the candidate 'a.png'"),
+        *(
+            ({"expected_order": cell}, f"row 2 ('night owl'), expected_order: {says}")
+            for cell, says in (
+                ("a.png, b.png", "is not a list"),
+                (f"{NAMES}", "is not a list"),
+                ("[1, 2, 3, 4, 5]", "is not a list"),
+                ("['a.png', 'b.png'", "is not a list"),
+                ("{['a.png']: 1}", "is not a list"),
+                ("[" * 9999, "is not a list"),
+                ("[__import__('os').abort()]", "is not a list"),  # code is not run
+                (str([*NAMES[:4]]), "has 4 names for 5"),
+                ("[]", "has 0 names for 5"),
+                (str([*NAMES[:4], "x.png"]), "names 'x.png'"),
+                (str([*NAMES[:4], "d.png"]), "names 'd.png' more"),
+            )
+        ),
+    ],
+)
+def test_a_bad_row_is_named_with_its_column(write_table, changes, words):
+    refused(write_table(admire_row(), admire_row() | changes), words)
 
 
-ORDERS = {
-    "no list": ("a.png, b.png", "list"),
-    "a text": ("'a.png'", "list"),
-    "a tuple": (f"{NAMES}", "list"),
-    "of numbers": ("[1, 2, 3, 4, 5]", "list"),
-    "unclosed": ("['a.png', 'b.png'", "list"),
-    "unhashable key": ("{['a.png']: 1}", "list"),
-    "deeply nested": ("[" * 9999, "list"),
-    "too short": ("['a.png', 'b.png', 'c.png', 'd.png']", "4 names for 5"),
-    "none": ("[]", "0 names for 5"),
-    "unknown name": ("['a.png', 'b.png', 'c.png', 'd.png', 'x.png']", "'x.png'"),
-    "repeated name": ("['a.png', 'b.png', 'c.png', 'd.png', 'd.png']", "'d.png'"),
-}
-
-
-@pytest.mark.parametrize(("cell", "words"), ORDERS.values(), ids=ORDERS.keys())
-def test_an_expected_order_that_does_not_fit_is_refused(write_table, cell, words):
-    path = write_table(admire_row(), admire_row("early bird", expected_order=cell))
-    refused(path, "row 2", "early bird", "expected_order", words)
-
-
-@pytest.mark.parametrize("cell", ["[]", "['a.png']", "['a.png', 'a.png']"])
+@pytest.mark.parametrize("cell", ["['a.png']", "['a.png', 'a.png']"])
 def test_without_candidates_an_order_still_has_two_names_or_more(write_table, cell):
     row = {column: admire_row(expected_order=cell)[column] for column in TARGETS}
     refused(write_table(row), "row 1", "expected_order")
 
 
-@pytest.mark.parametrize("read", [read_items, read_submission])
-def test_code_in_an_expected_order_is_not_run(write_table, tmp_path, read):
-    trace = tmp_path / "trace"
-    code = f"[__import__('pathlib').Path({str(trace)!r}).touch()]"
-    refused(write_table(admire_row(expected_order=code)), "expected_order", "list", read=read)
-    assert not trace.exists()
-
-
-def test_a_repeated_candidate_is_refused(write_table):
-    row = admire_row(image2_name="a.png", expected_order="")
-    refused(write_table(row), "row 1", "night owl", "'a.png'", "more than once")
-
-
-def test_one_candidate_is_refused(tmp_path):
-    path = json_lines(tmp_path / "items.jsonl", json_row(candidates=[{"caption": "an owl"}]))
-    refused(path, "row 1", "night owl", "one candidate")
-
-
-def test_an_unknown_sentence_type_is_refused(write_table):
-    path = write_table(admire_row(), admire_row(sentence_type="ironic"))
-    refused(path, "row 2", "sentence_type", "ironic", "idiomatic", "literal")
-
-
 def test_a_compound_that_is_not_in_its_sentence_makes_one_warning(write_table, caplog):
-    rows = [admire_row(), *[admire_row(sentence="He flies by day.") for _ in range(3)]]
+    rows = [
+        admire_row(sentence="NIGHT OWLS hoot."),  # case and endings do not hide it
+        *[admire_row(sentence="He flies by day.") for _ in range(3)],
+    ]
     path = write_table(*({c: row[c] for c in TARGETS} for row in rows))
     assert len(read_items(path)) == 4
     (warning,) = caplog.messages
     for words in (str(path), "row 2", "night owl", "2 more"):
         assert words in warning
-
-
-@pytest.mark.parametrize("sentence", ["Night Owls hoot.", "A NIGHT OWL."])
-def test_case_and_endings_do_not_hide_the_compound(write_table, sentence, caplog):
-    read_items(write_table({"compound": "night owl", "sentence": sentence}))
-    assert not caplog.messages
 
 
 # -------------------------------------------------------------------------------- image sets
@@ -399,26 +299,16 @@ def test_a_folder_without_exactly_one_manifest_is_refused(tmp_path, names):
     refused(tmp_path, "manifest.csv", "manifest.jsonl", f"found {len(names)}")
 
 
-def test_a_manifest_goes_before_an_admire_file(tmp_path, write_table):
-    write_table(admire_row("early bird"), name="subtask_a_dev.tsv")
-    json_lines(tmp_path / "manifest.jsonl", json_row())
-    assert read_items(tmp_path)[0].compound == "night owl"
-
-
 def test_rows_of_a_csv_may_have_fewer_candidates_than_columns(write_table):
     few = admire_row(image4_name="", image4_caption="", image5_name="", image5_caption="")
     path = write_table(admire_row(), few | {"expected_order": ""}, name="manifest.csv")
     assert [len(item.candidates) for item in read_items(path)] == [5, 3]
 
 
-def test_a_csv_row_with_a_gap_between_candidates_is_refused(write_table):
-    row = admire_row(image2_name="", image2_caption="")
-    refused(write_table(row, name="manifest.csv"), "row 1", "candidate 2")
-
-
-def test_rows_of_an_admire_file_have_all_their_candidates(write_table):
-    row = admire_row(image5_name="", image5_caption="", expected_order="")
-    refused(write_table(row), "row 1", "candidate 5")
+@pytest.mark.parametrize(("name", "k"), [("manifest.csv", 2), ("subtask_a_dev.tsv", 5)])
+def test_only_the_last_candidates_of_a_csv_may_be_left_out(write_table, name, k):
+    row = admire_row(expected_order="") | {f"image{k}_name": "", f"image{k}_caption": ""}
+    refused(write_table(row, name=name), "row 1", f"candidate {k}")
 
 
 def test_candidates_with_captions_only_are_numbered(write_table):
@@ -428,11 +318,6 @@ def test_candidates_with_captions_only_are_numbered(write_table):
     assert item.candidates == tuple(
         Candidate(f"candidate{k}", None, f"caption {k}") for k in range(1, 12)
     )
-
-
-def test_a_column_whose_number_has_thousands_of_digits_is_one_of_others(write_table):
-    (item,) = read_items(write_table(admire_row() | {f"image{'9' * 5000}_name": "z.png"}))
-    assert [one.name for one in item.candidates] == [*NAMES]
 
 
 @pytest.mark.parametrize("numbers", [(1, 2, 4), (0, 1, 2), (2, 3, 10)])
@@ -479,11 +364,9 @@ def test_null_and_missing_keys_of_a_jsonl_row_are_empty(tmp_path):
     assert second == Item("night owl", "A night owl.")
 
 
-@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
-def test_unicode_line_separators_do_not_end_a_jsonl_row(tmp_path, separator):
-    sentence = f"A night owl.{separator}Another."
+def test_unicode_line_separators_do_not_end_a_jsonl_row(tmp_path):
+    sentence = "A night owl.\u2028Another\u2029and\u0085another."
     path = json_lines(tmp_path / "items.jsonl", json_row(sentence=sentence), json_row())
-    assert separator in path.read_text(encoding="utf-8")
     assert [item.sentence for item in read_items(path)] == [sentence, "She is a night owl."]
 
 
@@ -493,29 +376,28 @@ def test_blank_lines_and_windows_line_ends_do_not_matter_in_jsonl(tmp_path):
     assert len(read_items(path)) == 2
 
 
-BAD_LINES = {
-    "not JSON": ('{"compound": "night owl"', ["JSON"]),
-    "a list": (["night owl"], ["object"]),
-    "a number too long for Python": ('{"compound": ' + "1" * 5000 + "}", ["JSON"]),
-    "candidates no list": (json_row(candidates={"caption": "x"}), ["candidates", "list"]),
-    "candidates no objects": (json_row(candidates=["x", "y"]), ["candidates", "list"]),
-    "candidates null": (json_row(candidates=None), ["candidates", "list"]),
-    "compound a number": (json_row(compound=7), ["compound", "text"]),
-    "no sentence": ({"compound": "night owl"}, ["night owl", "sentence", "empty"]),
-    "caption a list": (
-        json_row(candidates=[{"caption": "x"}, {"caption": ["x"]}]),
-        ["candidate 2", "caption", "text"],
-    ),
-    "order a number": (json_row(expected_order=7), ["expected_order", "list"]),
-    "half a surrogate pair": ('{"compound": "\\ud800", "sentence": "\\ud800"}', []),
-}
-
-
-@pytest.mark.parametrize(("line", "words"), BAD_LINES.values(), ids=BAD_LINES.keys())
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"compound": "night owl"', "row 3: is not JSON"),
+        ('{"compound": ' + "1" * 5000 + "}", "row 3: is not JSON"),
+        (["night owl"], "row 3: is not a JSON object"),
+        ('{"compound": "\\ud800", "sentence": "\\ud800"}', "row 3: holds half a surrogate"),
+        (json_row(candidates={"caption": "x"}), "row 3, candidates"),
+        (json_row(candidates=["x", "y"]), "row 3, candidates"),
+        (json_row(candidates=None), "row 3, candidates"),
+        (json_row(sequence="a lamp"), "row 3, sequence"),
+        (json_row(compound=7), "row 3, compound"),
+        ({"compound": "night owl"}, "row 3 ('night owl'), sentence"),
+        (json_row(candidates=[{"caption": "x"}, {"caption": ["x"]}]), "candidate 2, caption"),
+        (json_row(candidates=[{"caption": "an owl"}]), "row 3 ('night owl'): has one candidate"),
+        (json_row(expected_order=7), "row 3 ('night owl'), expected_order"),
+        (json_row(expected_item="candidate1"), "row 3 ('night owl'), expected_item"),
+    ],
+)
 def test_a_bad_jsonl_line_is_refused_with_its_number(tmp_path, line, words):
     # The blank line counts: the number is the one that an editor shows.
-    path = json_lines(tmp_path / "items.jsonl", json_row(), "", line, json_row())
-    refused(path, "row 3", *words)
+    refused(json_lines(tmp_path / "items.jsonl", json_row(), "", line, json_row()), words)
 
 
 # -------------------------------------------------------------------------------- Subtask B
@@ -532,11 +414,6 @@ def test_a_row_of_subtask_b_has_a_sequence_and_no_sentence(write_table, tmp_path
     assert [one.name for one in item.candidates] == ["a.png", "b.png", "c.png", "d.png"]
     assert (item.expected_item, item.best, item.expected_order) == ("b.png", "b.png", None)
     assert [message.count("the image is missing") for message in caplog.messages] == [1]
-
-
-def test_a_blind_row_of_subtask_b_has_no_gold(write_table):
-    (item,) = read_items(write_table(sequence_row(sentence_type="", expected_item="")))
-    assert (item.sentence_type, item.expected_item, item.best) == (None, None, None)
 
 
 def test_a_sequences_pictures_are_s1_and_s2_of_the_compound_or_what_the_file_names(
@@ -583,18 +460,6 @@ def test_targets_of_subtask_b_can_be_read_without_candidates(write_table):
 )
 def test_a_row_of_subtask_b_that_does_not_fit_is_refused(write_table, changes, words):
     refused(write_table(sequence_row(), sequence_row(**changes)), "row 2", *words)
-
-
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        (json_row(sentence=""), ("sentence: is empty",)),
-        (json_row(sequence="a lamp"), ("sequence: is not a list",)),
-        (json_row(expected_item="candidate1"), ("expected_item: there is no sequence",)),
-    ],
-)
-def test_a_jsonl_row_whose_sequence_cannot_be_used_is_refused(tmp_path, row, words):
-    refused(json_lines(tmp_path / "items.jsonl", row), "row 1", *words)
 
 
 # -------------------------------------------------------------------------------- AdMIRe 2
@@ -661,21 +526,8 @@ def test_admires_own_files_are_read_without_a_warning(shared, name, count, langu
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_every_item_of_admires_english_files_has_its_five_images(shared, split):
     for item in read_items(shared / "admire_en" / split):
-        assert len(item.candidates) == 5
         assert all(c.image and c.image.is_file() and c.caption for c in item.candidates)
         assert sorted(item.expected_order) == sorted(c.name for c in item.candidates)
-
-
-def test_the_portuguese_files_hold_targets_only(shared):
-    assert all(not item.candidates for item in read_items(shared / "admire_pt/dev_targets.tsv"))
-
-
-def test_the_apostrophes_of_the_real_data_find_their_folders(shared):
-    items = read_items(shared / "admire_en" / "train")
-    (folder,) = {
-        c.image.parent.name for i in items if i.compound == "cat's eyes" for c in i.candidates
-    }
-    assert folder == "cat_s eyes"
 
 
 def test_the_samples_are_whole_and_of_both_senses_and_languages():
