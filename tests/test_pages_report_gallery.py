@@ -12,16 +12,16 @@ from judges import WORTHS, Judge
 from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains, says
 
 from admire import Candidate, Item, Run, Scoring, Settings, rank, write_run
-from admire.pages.report import Shown, gallery
+from admire.pages.report import gallery
 from admire.runs.fusion import fuse
 from admire.runs.past_runs import read_run
 
 BOTH = Settings(sense="vote")
 
 
-def only(run: Run, name: str = "run", **shown: Shown) -> dict:
+def only(run: Run) -> dict:
     """The card of a run's only item."""
-    (card,) = gallery([run], [name], {Path(k): v for k, v in shown.items()})["items"]
+    (card,) = gallery([run], ["run"], {})["items"]
     return card
 
 
@@ -105,36 +105,6 @@ def test_parts_say_what_they_are_of(tmp_path):
     (gloss, *_) = only(made["paper"])["runs"][0]["parts"]
     # The picture has 4 of the 6 words of "A person who is awake late." It counts half.
     assert gloss["values"][1] == pytest.approx(0.5 * 4 / 24**0.5, abs=1e-6)
-
-
-def test_a_card_holds_what_a_reader_looks_for(tmp_path):
-    item = replace(two_tracks(tmp_path), sentence_type="idiomatic", language="xe")
-    run = rank([item], BOTH, llms=[explains("Literal")], encoder=PictureEncoder())
-    picture = Shown("#p1", 320, 200)
-    card = only(run, **{str(tmp_path / "bird.png"): picture})
-    assert card["sentence"] == [("My sister is a ", False), ("night owl", True), (".", False)]
-    assert (card["language"], card["lang"], card["sense"]) == ("xe", "en", "idiomatic")
-    assert card["gold"] == [1, 0, 2]
-    assert card["candidates"][0] == {
-        "name": "bird.png",
-        "caption": "a bird at night",
-        "picture": "#p1",
-        "width": 320,
-        "height": 200,
-    }
-    assert card["candidates"][1] == {"name": "person.png", "caption": None, "picture": None}
-    (found,) = card["runs"]
-    assert [item.candidates[k].name for k in found["order"]] == [*run.rankings[0].order]
-    assert (found["sense"], found["probability"], found["confidence"]) == ("literal", 0.0, 1.0)
-    assert (found["sense_right"], found["right"]) == (False, False)
-    assert found["figures"]["sense_accuracy"] == 0.0
-    assert found["loss"] == pytest.approx(3 + 1 / np.log2(3) - found["figures"]["dcg"])
-    (reading,) = found["readings"]
-    assert reading["votes"] == {"idiomatic": 0, "literal": 5, "unparsed": 0}
-    assert reading["literal"] == {"definitions": ["bird with wings"], "scene": "an owl in a tree"}
-    first, second, _ = sorted(found["scores"], reverse=True)
-    assert found["margin"] == pytest.approx(first - second)
-    assert card["agreement"] is None
 
 
 def test_what_a_ranker_says_stands_with_its_candidate():

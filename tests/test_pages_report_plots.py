@@ -155,30 +155,6 @@ def test_a_ranking_has_its_plots_and_what_has_no_numbers_is_left_out():
     assert ranking_plots(data | {"metrics": [], "items": []}) == []
 
 
-def test_means_are_drawn_where_the_axis_says():
-    top1 = ranking_plots(ranking("a", "b"))[0]
-    root = ElementTree.fromstring(top1.svg)
-    ticks = {
-        float(text.text): float(text.get("x"))
-        for text in root.iter()
-        if text.tag.endswith("text") and re.fullmatch(r"\d\.\d", text.text or "")
-    }
-    unit = ticks[1.0] - ticks[0.0]
-    for run, means in (("run1", [0.5, 0.5, 0.5]), ("run2", [1 / 3, 0.5, 0.0])):
-        marks = [
-            (float(one.get("x")) - ticks[0.0]) / unit
-            for one in root.iter()
-            if one.tag.endswith("use") and f"fill: var(--{run})" in one.get("style", "")
-        ]
-        assert marks[:3] == pytest.approx(means, abs=1e-3)  # the legend's comes after them
-    ends = [
-        (float(path[1]) - ticks[0.0]) / unit
-        for path in re.finditer(r'd="M [\d.]+ [\d.]+ L ([\d.]+) [\d.]+ "[^>]*run1', top1.svg)
-    ]
-    assert ends[:3] == pytest.approx([1.0, 1.0, 1.0], abs=1e-3)  # where the intervals end
-    assert "chance, 0.333" in top1.words
-
-
 def test_retrieval_counts_queries_whose_relevant_documents_come_later():
     def query(first: int | None, ndcg: float) -> dict[str, Any]:
         documents = [{"relevant": k == first} for k in range(10)]

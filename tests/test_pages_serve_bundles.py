@@ -71,7 +71,7 @@ def test_a_run_folder_says_nothing_of_where_the_pictures_were(tmp_path):
         saved = page.get(f"/runs/{job}.zip")
         problem(page.get("/runs/unknown.zip"), 404)
         folder = str(served.service.folder)
-        kept = list(served.service.visitors.find(page.visitor).folder.iterdir())
+        kept = list(served.service.find(page.visitor).folder.iterdir())
         assert sorted(file.name for file in kept) == sorted(ids)
     names = unzipped(saved.content, tmp_path)
     for name in names:

@@ -13,7 +13,6 @@ from jsonschema import Draft202012Validator
 from serving import LONGEST, ColourEncoder, Gate, Served, drawn, problem, serving, toy_models
 
 from admire import UserError
-from admire.base.choices import ProfileName
 from admire.pages.serve import Limits
 
 
@@ -113,6 +112,21 @@ def test_errors_name_the_key_and_no_path(served, changes, status, said):
     assert not list(served.service.folder.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("content", "status", "said"),
+    [
+        (b"{", 422, "JSON"),
+        (b"[]", 422, "object"),
+        (b"[" + b"1," * 100_000, 413, "0.1 MB"),
+        ([b" "], 411, "Content-Length"),
+    ],
+)
+def test_bodies_are_json_objects_of_a_size(served, content, status, said):
+    headers = {"Content-Type": "application/json"}
+    body = content if isinstance(content, bytes) else iter(content)
+    assert said in problem(served.client.post("/v1/rank", content=body, headers=headers), status)
+
+
 def test_pictures_that_are_damaged_for_the_encoder_are_named_as_in_the_request():
     class Blind(ColourEncoder):
         def encode_images(self, images):
@@ -159,19 +173,3 @@ def test_programs_wait_their_turn_and_who_goes_away_is_not_worked_for():
         assert answered[0].status_code == 200
         asked = [p for p in gate.prompts if "My sister" in p and "or literally" not in p]
         assert not asked
-
-
-def test_the_description_names_the_profiles_limits_and_problems(described):
-    schemas = described["components"]["schemas"]
-    profile, _ = schemas["Row"]["properties"]["profile"]["anyOf"]
-    assert tuple(profile["enum"]) == ProfileName.__args__
-    limits = Limits()
-    assert schemas["Row"]["properties"]["candidates"]["maxItems"] == limits.pictures
-    said = schemas["Candidate"]["properties"]["image"]["description"]
-    assert f"{limits.megabytes} MB and {limits.megapixels} megapixels" in said
-    assert set(described["paths"]) == {"/v1/rank"}
-    rank = described["paths"]["/v1/rank"]["post"]
-    assert rank["responses"].keys() == {"200", "4XX", "5XX"}
-    assert rank["responses"]["4XX"]["content"].keys() == {"application/problem+json"}
-    (scheme,) = described["components"]["securitySchemes"].values()
-    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
-from serving import ASKED, LONGEST, Gate, drawn, problem, serving, toy_models
+from serving import ASKED, LONGEST, Gate, problem, serving, toy_models
 
-from admire.pages.serve import Limits, visitors
+from admire.pages.serve import Limits
 
 
 @pytest.fixture
@@ -55,36 +54,6 @@ def test_what_is_not_wanted_any_more_stops_at_its_next_progress(gate):
         gate.open()
         second.until("result", job=last)
         assert not meanings_asked(gate, "My sister")
-
-
-def test_a_closed_page_stops_its_work_and_its_files_are_removed(gate, monkeypatch):
-    removed = threading.Event()
-    remove = visitors.shutil.rmtree
-
-    def watched(folder, **options):
-        remove(folder, **options)
-        removed.set()
-
-    with serving(toy_models(gate), limits=Limits(grace=1)) as served:
-        page, other = served.visit().listen(), served.visit().listen()
-        page.until("models")
-        assert page.add(drawn()).status_code == 201
-        folder = served.service.visitors.find(page.visitor).folder
-        job, _ = page.start(), page.start()
-        gate.wait()
-        monkeypatch.setattr(visitors.shutil, "rmtree", watched)
-        page.close()
-        assert removed.wait(LONGEST)
-        assert not folder.exists()
-        problem(page.get(f"/runs/{job}.zip"), 403)
-        last = other.start(sentence="A night owl is a bird.")
-        other.until("place", job=last, place=1)  # the page's other job does not wait before it
-        gate.opened.release(5)
-        other.until("place", job=last, place=0)
-        gate.open()
-        other.until("result", job=last)
-        assert not meanings_asked(gate, "My sister")
-        other.close()
 
 
 def test_a_stream_that_is_opened_again_goes_on_and_ends_the_one_before():

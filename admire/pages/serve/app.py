@@ -67,7 +67,7 @@ async def show_page(service: TheService) -> HTMLResponse:
     from admire import __version__
 
     page = _template().render(
-        visitor=service.visitors.enter().id,
+        visitor=service.enter().id,
         profiles=service.models.profiles,
         languages=[
             (code, name)
@@ -119,7 +119,7 @@ async def send_static(name: str) -> FileResponse:
 async def send_events(service: TheService, visitor: TheVisitor) -> AsyncIterator[ServerSentEvent]:
     """The visitor's events, as they come, until the page is closed."""
     service.work.want()
-    with service.visitors.listening(visitor) as events:
+    with service.listening(visitor) as events:
         yield ServerSentEvent(event="models", data=service.state, retry=2000)
         while event := await events.get():
             yield event

@@ -18,8 +18,7 @@ from admire.base.errors import UserError
 from admire.pages.serve.guard import Limits
 from admire.pages.serve.pictures import Picture, distinct
 from admire.pages.serve.problems import INTERNAL, Problem
-from admire.pages.serve.service import Service, TheService, TheVisitor
-from admire.pages.serve.visitors import Visitor
+from admire.pages.serve.service import Service, TheService, TheVisitor, Visitor
 from admire.pages.serve.work import Job
 
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ router = APIRouter(include_in_schema=False)
 
 Label = Literal["idiomatic", "literal"]
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-
-Do = Callable[[], Mapping[str, Any]]
-"""Does a job; returns what the page shows, and under ``ranked`` and ``pictures`` what is kept."""
 
 
 class Candidate(BaseModel):
@@ -80,16 +76,23 @@ async def add_job(
     service: TheService,
     visitor: TheVisitor,
 ) -> dict[str, str]:
-    """Something to do when its turn comes."""
+    """Something to do when its turn comes.
+
+    A job returns what the page shows, and under ``ranked`` and ``pictures`` what is kept.
+    """
+    do: Callable[[], Mapping[str, Any]]
     id = secrets.token_hex(16)
     names: dict[str, str] = {}
     if isinstance(asked, Search):
-        do = _search(service, visitor, asked)
+        if service.models.index is None:
+            raise Problem(422, "There is nothing to search. Start admire serve with --index.")
+        do = partial(_search, service, visitor, asked)
     elif asked.by_hand:
         before = visitor.result(asked.by_hand.of)
         names = _names(before.pictures)
-        do = _ranking_by_hand(service, visitor, asked.by_hand, before)
+        do = partial(_rank_by_hand, service, visitor, asked.by_hand, before)
     else:
+        profile = service.check_profile(asked.profile)
         pictures = [
             visitor.picture(one.picture) if one.picture else None for one in asked.candidates
         ]
@@ -102,7 +105,7 @@ async def add_job(
             item = await run_in_threadpool(_read, asked, visitor, f"{id}.jsonl", called)
         except UserError as error:
             raise service.problem(error, names) from None
-        do = _ranking(service, visitor, service.check_profile(asked.profile), item, shown)
+        do = partial(_rank, service, visitor, profile, item, shown)
     job = Job(id, do, visitor.tell)
     service.work.add(job)
     visitor.jobs[id] = job
@@ -119,24 +122,18 @@ async def stop_job(id: str, service: TheService, visitor: TheVisitor) -> None:
         raise Problem(404, "There is no such job.")
 
 
-def _search(service: Service, visitor: Visitor, asked: Search) -> Do:
-    if service.models.index is None:
-        raise Problem(422, "There is nothing to search. Start admire serve with --index.")
+def _search(service: Service, visitor: Visitor, asked: Search) -> Mapping[str, Any]:
+    from admire.pages.serve.ranking import search
 
-    def do() -> Mapping[str, Any]:
-        from admire.pages.serve.ranking import search
-
-        return search(
-            asked.text,
-            asked.span,
-            asked.language,
-            asked.top,
-            service.models,
-            visitor.folder,
-            visitor.id,
-        )
-
-    return do
+    return search(
+        asked.text,
+        asked.span,
+        asked.language,
+        asked.top,
+        service.models,
+        visitor.folder,
+        visitor.id,
+    )
 
 
 def _read(asked: Ranking, visitor: Visitor, manifest: str, names: list[str]) -> Item:
@@ -156,32 +153,23 @@ def _names(pictures: Mapping[str, Picture]) -> dict[str, str]:
     return paths | {one.path.name: name for name, one in pictures.items()}
 
 
-def _ranking(
+def _rank(
     service: Service, visitor: Visitor, profile: str, item: Item, pictures: Mapping[str, Picture]
-) -> Do:
-    def do() -> Mapping[str, Any]:
-        from admire.pages.serve.ranking import Ranked, rank_item
+) -> Mapping[str, Any]:
+    from admire.pages.serve.ranking import Ranked, rank_item
 
-        settings = service.models.settings(profile)
-        run = rank_item(item, settings, service.models)
-        return _shown(Ranked(run, settings, pictures), visitor)
-
-    return do
+    settings = service.models.settings(profile)
+    run = rank_item(item, settings, service.models)
+    return _shown(Ranked(run, settings, pictures), visitor)
 
 
-def _ranking_by_hand(service: Service, visitor: Visitor, by_hand: ByHand, before: Ranked) -> Do:
-    from admire.pages.serve.ranking import check_by_hand, rank_by_hand
+def _rank_by_hand(
+    service: Service, visitor: Visitor, by_hand: ByHand, before: Ranked
+) -> Mapping[str, Any]:
+    from admire.pages.serve.ranking import rank_by_hand
 
-    try:
-        check_by_hand(before)
-    except UserError as error:
-        raise Problem(422, str(error)) from None
-
-    def do() -> Mapping[str, Any]:
-        run = rank_by_hand(before, by_hand.sense, by_hand.meanings, service.models)
-        return _shown(replace(before, run=run, sense=by_hand.sense or before.sense), visitor)
-
-    return do
+    run = rank_by_hand(before, by_hand.sense, by_hand.meanings, service.models)
+    return _shown(replace(before, run=run, sense=by_hand.sense or before.sense), visitor)
 
 
 def _shown(ranked: Ranked, visitor: Visitor) -> Mapping[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from admire.senses import Detector
     from admire.senses.source import Source
     from admire.tasks.collections import Index
-
-log = logging.getLogger("admire")
 
 Opened = TypeVar("Opened")
 
@@ -167,17 +164,3 @@ class Models:
 def _within(cached: Any, name: str) -> Any:
     """The model behind a cache, so that weights are loaded even if all answers are cached."""
     return getattr(cached, name, cached)
-
-
-def load_and_tell(models: Models, tell: Callable[[str, str], object]) -> None:
-    """Load the first profile's models, and tell the outcome as a state and in words."""
-    profile = models.profiles[0]
-    try:
-        models.load()
-    except UserError as error:
-        tell("failed", f"The profile {profile} cannot be used. {error}")
-    except Exception:
-        log.exception("The models of the profile %s could not be loaded.", profile)
-        tell("failed", f"The models of the profile {profile} could not be loaded.")
-    else:
-        tell("ready", f"The models of the profile {profile} are loaded.")

@@ -112,21 +112,6 @@ def rank_by_hand(
     Raises:
         UserError: the profile's rankers do not compare vectors; or as :func:`admire.rank` does.
     """
-    check_by_hand(before)
-    item = before.item
-    recorded = [_by_hand(item, one, sense, meanings) for one in before.ranking.interpretations]
-    settings = replace(
-        before.settings, rankers=("embeddings",), llms=tuple(one.name for one in recorded)
-    )
-    return _rank(item, settings, models, recorded)
-
-
-def check_by_hand(before: Ranked) -> None:
-    """Refuse to rank by hand what is not ranked by vectors.
-
-    Raises:
-        UserError: another sense or meaning would not change the order.
-    """
     if "embeddings" not in before.settings.rankers:
         raise UserError(
             f"This profile ranks by {' and '.join(before.settings.rankers)} alone: its chat model "
@@ -135,6 +120,12 @@ def check_by_hand(before: Ranked) -> None:
         )
     if not before.ranking.interpretations:
         raise UserError("No chat model said what the compound means here.")
+    item = before.item
+    recorded = [_by_hand(item, one, sense, meanings) for one in before.ranking.interpretations]
+    settings = replace(
+        before.settings, rankers=("embeddings",), llms=tuple(one.name for one in recorded)
+    )
+    return _rank(item, settings, models, recorded)
 
 
 def _by_hand(

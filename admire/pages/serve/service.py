@@ -1,27 +1,81 @@
-"""What the server holds while it runs."""
+"""What the server holds while it runs: models, the work, and visitors with their files."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import shutil
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, Request
+from fastapi.sse import ServerSentEvent
 
 from admire.base.errors import UserError
+from admire.base.progress import hidden_progress
 from admire.base.storage import temporary_folder
 from admire.pages.serve.guard import Limits
-from admire.pages.serve.models import Models, OpeningError, load_and_tell
+from admire.pages.serve.models import Models, OpeningError
+from admire.pages.serve.pictures import Picture
 from admire.pages.serve.problems import Problem
-from admire.pages.serve.visitors import Visitor, Visitors
-from admire.pages.serve.work import Work
+from admire.pages.serve.work import Job, Work
+
+if TYPE_CHECKING:
+    from admire.pages.serve.ranking import Ranked
 
 log = logging.getLogger("admire")
+
+Events = asyncio.Queue[ServerSentEvent | None]
+"""What a stream sends; None ends it."""
+
+
+@dataclass(eq=False)
+class Visitor:
+    """Somebody who has the page open: each load of the page is one.
+
+    Attributes:
+        folder: holds the visitor's files.
+        pictures: those that were sent or found, by id.
+        jobs: those that wait or are under way, by id.
+        ranked: the results of rankings, by the job's id.
+        leaving: removes the visitor, unless a stream is opened before.
+    """
+
+    id: str
+    folder: Path
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    ranked: dict[str, Ranked] = field(default_factory=dict)
+    events: Events = field(default_factory=asyncio.Queue)
+    leaving: asyncio.TimerHandle | None = None
+
+    def tell(self, event: str, data: Mapping[str, Any]) -> None:
+        """Send an event, now or when a stream is opened."""
+        self.events.put_nowait(ServerSentEvent(event=event, data=data))
+
+    def picture(self, id: str) -> Picture:
+        """The picture of that id.
+
+        Raises:
+            Problem: the visitor has none.
+        """
+        if id not in self.pictures:
+            raise Problem(404, "There is no such picture. Add it again.")
+        return self.pictures[id]
+
+    def result(self, job: str) -> Ranked:
+        """The result of a ranking.
+
+        Raises:
+            Problem: there is no such job, or it has not ended.
+        """
+        if job not in self.ranked:
+            raise Problem(404, "There is no such ranking. Rank again.")
+        return self.ranked[job]
 
 
 class Service:
@@ -29,29 +83,25 @@ class Service:
 
     Attributes:
         state: of the models, as the page shows it.
+        visitors: by id.
         one_at_a_time: for pictures, which may take hundreds of megabytes when they are decoded.
     """
 
     folder: Path
     work: Work
-    visitors: Visitors
 
     def __init__(self, models: Models, limits: Limits | None = None):
         self.models, self.limits = models, limits or Limits()
         self.state = {"state": "loading", "said": "The models are being loaded."}
+        self.visitors: dict[str, Visitor] = {}
         self.one_at_a_time = asyncio.Semaphore(1)
 
     @asynccontextmanager
     async def running(self, app: FastAPI) -> AsyncIterator[None]:
         """Start the work, and stop it at the end."""
         loop = asyncio.get_running_loop()
-
-        def tell(state: str, said: str) -> None:
-            loop.call_soon_threadsafe(self._tell_state, state, said)
-
         self.folder = temporary_folder()
-        self.work = Work(self.limits.jobs, partial(load_and_tell, self.models, tell))
-        self.visitors = Visitors(self.folder, self.limits.grace, self.work)
+        self.work = Work(self.limits.jobs, lambda: self._load(loop))
         waiting = loop.call_later(self.limits.patience, self.work.want)
         try:
             yield
@@ -62,8 +112,89 @@ class Service:
     def end(self) -> None:
         """Stop all work, end all streams, remove all files."""
         self.work.close()
-        self.visitors.remove_all()
+        for visitor in list(self.visitors.values()):
+            self._remove(visitor)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _load(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Load the first profile's models, and tell the visitors the outcome."""
+        profile = self.models.profiles[0]
+        state, said = "ready", f"The models of the profile {profile} are loaded."
+        try:
+            with hidden_progress():
+                self.models.load()
+        except UserError as error:
+            state, said = "failed", f"The profile {profile} cannot be used. {error}"
+        except Exception:
+            state, said = "failed", f"The models of the profile {profile} could not be loaded."
+            log.exception("Loading failed.")
+        loop.call_soon_threadsafe(self._tell_state, state, said)
+
+    def _tell_state(self, state: str, said: str) -> None:
+        if state == "failed":
+            log.warning("%s", said)  # in the main thread: see run_server's filter
+        self.state = {"state": state, "said": said}
+        for visitor in self.visitors.values():
+            visitor.tell("models", self.state)
+
+    # ------------------------------------------------------------------------------ visitors
+
+    def enter(self) -> Visitor:
+        """A new visitor."""
+        id = secrets.token_hex(16)
+        visitor = self.visitors[id] = Visitor(id, self.folder / id)
+        visitor.folder.mkdir(mode=0o700)
+        self._let_go(visitor)
+        return visitor
+
+    def find(self, id: str) -> Visitor:
+        """The visitor of that id.
+
+        Raises:
+            Problem: there is none.
+        """
+        if id not in self.visitors:
+            raise Problem(403, "The server does not know this page any more. Load it again.")
+        return self.visitors[id]
+
+    @contextmanager
+    def listening(self, visitor: Visitor) -> Iterator[Events]:
+        """The events for a stream; one that was open before ends.
+
+        Afterwards the visitor's jobs stop, and soon the files are removed.
+        """
+        before, events = visitor.events, Events()
+        while not before.empty():
+            events.put_nowait(before.get_nowait())
+        before.put_nowait(None)
+        visitor.events = events
+        if visitor.leaving:
+            visitor.leaving.cancel()
+        try:
+            yield events
+        finally:
+            if visitor.events is events and visitor.id in self.visitors:
+                self._stop(visitor)
+                self._let_go(visitor)
+
+    def _let_go(self, visitor: Visitor) -> None:
+        loop = asyncio.get_running_loop()
+        visitor.leaving = loop.call_later(self.limits.grace, self._remove, visitor)
+
+    def _remove(self, visitor: Visitor) -> None:
+        """Stop the visitor's jobs, end the stream and remove the files."""
+        del self.visitors[visitor.id]
+        if visitor.leaving:
+            visitor.leaving.cancel()
+        self._stop(visitor)
+        visitor.events.put_nowait(None)
+        shutil.rmtree(visitor.folder, ignore_errors=True)
+
+    def _stop(self, visitor: Visitor) -> None:
+        for job in list(visitor.jobs.values()):
+            self.work.stop(job)
+
+    # -------------------------------------------------------------------------- for requests
 
     def check_profile(self, profile: str | None) -> str:
         """The name of a profile, by default of the first.
@@ -87,13 +218,6 @@ class Service:
         status = 503 if isinstance(error, OpeningError) else 422
         return Problem(status, message.replace(str(self.folder), "…"))
 
-    def _tell_state(self, state: str, said: str) -> None:
-        if state == "failed":
-            log.warning("%s", said)
-        self.state = {"state": state, "said": said}
-        for visitor in self.visitors:
-            visitor.tell("models", self.state)
-
 
 def _service(request: Request) -> Service:
     service: Service = request.app.state.service
@@ -106,7 +230,7 @@ TheService = Annotated[Service, Depends(_service)]
 def _visitor(
     service: TheService, admire_visitor: Annotated[str, Header()] = "", visitor: str = ""
 ) -> Visitor:
-    return service.visitors.find(admire_visitor or visitor)
+    return service.find(admire_visitor or visitor)
 
 
 TheVisitor = Annotated[Visitor, Depends(_visitor)]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from admire.base.progress import hidden_progress, progress_told_to
+from admire.base.progress import progress_told_to
 from admire.pages.serve.problems import Problem
 
 Tell = Callable[[str, Mapping[str, Any]], None]
@@ -58,7 +58,7 @@ class Work:
         """Load the models, unless that has begun."""
         if not self._loads:
             self._loads = True
-            self._thread.submit(_hidden, self.load)
+            self._thread.submit(self.load)
 
     def add(self, job: Job) -> None:
         """Put a job at the end of the queue.
@@ -121,8 +121,3 @@ def _move(job: Job, place: int) -> None:
     if job.place != place:
         job.place = place
         job.tell("place", {"job": job.id, "place": place})
-
-
-def _hidden(do: Callable[[], None]) -> None:
-    with hidden_progress():
-        do()
