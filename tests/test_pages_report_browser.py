@@ -18,8 +18,9 @@ from browser import PHONE, barriers, overflow
 from toys import ScriptedChat, WordEncoder
 
 from admire import SAMPLES, Item, Run, Settings, rank, read_items, write_run
-from admire.pages.report import Report, gallery, write_report
+from admire.pages.report import gallery, write_report
 from admire.pages.report.page import render
+from admire.pages.report.report import Report
 from admire.prompts import quoted
 from admire.runs.ranking import Ranking
 from admire.scores.metrics import dcg

@@ -88,7 +88,7 @@ def test_where_the_data_have_gone_captions_stay_and_data_says_where_they_are(
         "caption": "a bird with wings",
         "picture": None,
     }
-    assert "are not there" in caplog.text
+    assert "cannot be read" in caplog.text
     assert "--data" in caplog.text
     page = write_report([folder], tmp_path / "r.html", data=moved)
     assert shown(page)["items"][0]["candidates"][0]["picture"]

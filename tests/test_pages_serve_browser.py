@@ -146,7 +146,7 @@ def first_place(page: Page) -> Locator:
 
 def test_from_an_empty_form_to_a_saved_set_that_rank_reads(site: Site, look: Look, tmp_path: Path):
     page = look(site.address)
-    expect(page.locator("#models")).to_have_attribute("data-state", "ready")
+    expect(page.locator("#models")).to_have_attribute("data-state", "ready", timeout=60_000)
     expect(page.locator("#rank")).to_have_attribute("aria-disabled", "true")
     fill(page, drop)
 

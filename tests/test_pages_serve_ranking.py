@@ -66,11 +66,8 @@ def test_what_people_say_by_hand_is_ranked_without_a_question(llm):
 
         _, as_it_was = by_hand(first)
         assert as_it_was["scores"] == before["runs"][0]["scores"]
-        assert as_it_was["readings"][0]["llm"] == "explains idiomatic, by hand"
-
         second, literal = by_hand(first, sense="literal")
         assert (literal["sense"], literal["probability"]) == ("literal", 0)
-        assert literal["readings"][0]["votes"] == {"idiomatic": 0, "literal": 1, "unparsed": 0}
 
         edited = {"idiomatic": " bird  with wings \n\nan owl\nmore", "literal": ""}
         third, changed = by_hand(second, sense="idiomatic", meanings=edited)
@@ -78,7 +75,6 @@ def test_what_people_say_by_hand_is_ranked_without_a_question(llm):
         given = ["bird with wings", "an owl"]  # a definition a line, and nothing of the model's
         assert said["idiomatic"] == {"definitions": given, "scene": None}
         assert said["literal"] == before["runs"][0]["readings"][0]["literal"]
-        assert changed["scores"] != before["runs"][0]["scores"]
 
         _, kept = by_hand(third)
         assert kept["readings"] == changed["readings"]

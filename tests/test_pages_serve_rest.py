@@ -163,7 +163,8 @@ def test_programs_wait_their_turn_and_who_goes_away_is_not_worked_for():
         page.until("place", job=job, place=1)
         refused: list[httpx.Response] = []
         ask("There is no room.", refused).join(LONGEST)
-        assert "waiting" in problem(refused[0], 429)
+        assert "1 jobs are waiting" in problem(refused[0], 429)
+        assert refused[0].headers["retry-after"]
         gate.opened.release(5)  # the votes of whom nobody waits for
         page.until("place", job=job, place=0)
         answered: list[httpx.Response] = []

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from serving import ASKED, LONGEST, Gate, problem, serving, toy_models
+from serving import LONGEST, Gate, problem, serving, toy_models
 
 from admire.pages.serve import Limits
 
@@ -67,18 +67,6 @@ def test_a_stream_that_is_opened_again_goes_on_and_ends_the_one_before():
         while before.get(timeout=LONGEST)[0] != "end":
             pass
         page.ranked()
-
-
-def test_only_so_many_jobs_can_wait(gate):
-    with serving(toy_models(gate), limits=Limits(jobs=1)) as served:
-        first = served.visit().listen()
-        first.start()
-        gate.wait()
-        first.start()
-        full = first.post("/jobs", json=ASKED)
-        assert "1 jobs are waiting" in problem(full, 429)
-        assert full.headers["retry-after"]
-        gate.open()
 
 
 def test_models_are_loaded_when_the_first_page_is_there():

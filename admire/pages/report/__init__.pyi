@@ -1,15 +1,5 @@
 from .gallery import gallery
-from .report import Plot, Report, Table
-from .thumbnails import Shown, thumbnail
+from .thumbnails import thumbnail
 from .write import check_report, write_report
 
-__all__ = [
-    "Plot",
-    "Report",
-    "Shown",
-    "Table",
-    "check_report",
-    "gallery",
-    "thumbnail",
-    "write_report",
-]
+__all__ = ["check_report", "gallery", "thumbnail", "write_report"]

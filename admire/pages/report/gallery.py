@@ -13,6 +13,7 @@ from admire.base.choices import TRACKS
 from admire.data.items import Candidate, Item, item_keys
 from admire.data.languages import base_language
 from admire.pages.report.names import file_name, plain_name
+from admire.pages.report.report import Kind
 from admire.pages.report.tables import score_rankings
 from admire.pages.report.thumbnails import Shown
 from admire.rankers import Judgement
@@ -24,6 +25,7 @@ from admire.scores.metrics import confidence
 from admire.senses.interpretation import Interpretation
 from admire.senses.light import find_compound
 from admire.senses.meaning import TEXTS, Meaning
+from admire.senses.sense import Sense
 
 ROLES = (*TEXTS, "sequence", "sentence")
 """The texts that candidates are compared with, as in the columns of scores.csv."""
@@ -59,12 +61,16 @@ def gallery(
         ]
         cards.append(card(number, item, results, shown))
     measured = [one["figures"] for card in cards for one in card["runs"] if one and one["figures"]]
-    return {
-        "kind": "ranking",
-        "runs": [{"name": name} for name in names],
-        "metrics": list(dict.fromkeys(metric for figures in measured for metric in figures)),
-        "items": cards,
-    }
+    columns = dict.fromkeys(metric for figures in measured for metric in figures)
+    return card_data("ranking", names, list(columns), cards)
+
+
+def card_data(
+    kind: Kind, names: Sequence[str], metrics: Sequence[str], cards: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What report.js reads."""
+    runs = [{"name": name} for name in names]
+    return {"kind": kind, "runs": runs, "metrics": list(metrics), "items": list(cards)}
 
 
 def figures(run: Run) -> list[dict[str, float] | None]:
@@ -113,8 +119,13 @@ def marked(sentence: str, phrase: str) -> list[tuple[str, bool]]:
     start, end = find_compound(sentence, phrase)
     if end - start == len(sentence) and phrase.casefold() != sentence.casefold():
         start = end  # it is not there
-    pieces = [(sentence[:start], False), (sentence[start:end], True), (sentence[end:], False)]
-    return [(text, marks) for text, marks in pieces if text]
+    return pieces(sentence, start, end)
+
+
+def pieces(text: str, start: int, end: int) -> list[tuple[str, bool]]:
+    """The text before, in and after a span, each with whether it is the span; none is empty."""
+    three = [(text[:start], False), (text[start:end], True), (text[end:], False)]
+    return [piece for piece in three if piece[0]]
 
 
 def _thing(one: Candidate, shown: Mapping[Path, Shown]) -> dict[str, Any]:
@@ -175,16 +186,18 @@ def _loss(item: Item, figures: Mapping[str, float]) -> float:
 
 
 def _reading(one: Interpretation) -> dict[str, Any]:
-    sense = one.sense
-    votes = {"idiomatic": sense.idiomatic, "literal": sense.literal, "unparsed": sense.unparsed}
     return {
         "llm": plain_name(one.llm),
-        "sense": sense.label,
-        "probability": sense.probability,
-        "votes": votes,
+        **decided(one.sense),
         "idiomatic": _meaning(one.idiomatic),
         "literal": _meaning(one.literal),
     }
+
+
+def decided(sense: Sense) -> dict[str, Any]:
+    """A sense with its probability and votes."""
+    votes = {"idiomatic": sense.idiomatic, "literal": sense.literal, "unparsed": sense.unparsed}
+    return {"sense": sense.label, "probability": sense.probability, "votes": votes}
 
 
 def _meaning(one: Meaning) -> dict[str, Any]:

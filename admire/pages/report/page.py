@@ -13,37 +13,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from admire.pages.report.report import Report, Table
-
-FIGURES = {
-    "top1": ("top-1", "The share of items whose best candidate is ranked first."),
-    "dcg": (
-        "DCG",
-        "Discounted cumulative gain: how far up the two best candidates by gold stand. With five "
-        "candidates it is 3.631 at best, and 2.359 on average where the order is random.",
-    ),
-    "corr_official": (
-        "corr_official",
-        "The task's own correlation, of the alphabetical ranks of file names. It is there to "
-        "compare with published figures.",
-    ),
-    "corr_rank": (
-        "corr_rank",
-        "Spearman's correlation of the predicted order with the gold order, from −1 to 1.",
-    ),
-    "item_accuracy": (
-        "item accuracy",
-        "The share of items whose sequence is continued by the right candidate.",
-    ),
-    "sense_accuracy": ("sense accuracy", "The share of items whose sense is predicted rightly."),
-    "accuracy": ("accuracy", "The share of sentences whose sense is predicted rightly."),
-    "r_precision": (
-        "R-precision",
-        "Of the first R documents, the share that is relevant, where R documents are.",
-    ),
-    "ndcg": ("nDCG@10", "How far up the relevant documents stand among the first ten; at best 1."),
-}
-"""Names and meanings of figures, for people who see them for the first time."""
+from admire.pages.report.report import FIGURES, Report, Table
 
 ALL_TERMS = {
     "interval": "The range in brackets: over other items of the same kind, the mean would lie in "

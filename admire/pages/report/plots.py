@@ -21,7 +21,7 @@ from admire.pages.report.drawing import (
     legend,
     short,
 )
-from admire.pages.report.report import Plot
+from admire.pages.report.report import FIGURES, Plot
 from admire.scores.evaluation import GROUPS, summarise
 from admire.scores.metrics import calibration_error
 from admire.scores.reliability import at_coverages, risk_curve
@@ -35,16 +35,8 @@ BINS = 10
 
 SENSES = ("idiomatic", "literal")
 
-FIGURES = {
-    "top1": "Top-1",
-    "dcg": "DCG",
-    "item_accuracy": "Item accuracy",
-    "sense_accuracy": "Sense accuracy",
-    "accuracy": "Accuracy",
-    "r_precision": "R-precision",
-    "ndcg": "nDCG@10",
-}
-"""The figures that are drawn, and their names."""
+UNDRAWN = ("corr_official", "corr_rank")
+"""Figures that have no plot."""
 
 DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1, 1)), (0, (4, 1, 1, 1)))
 """Of lines without markers, for people who cannot tell the runs' colours apart."""
@@ -234,12 +226,13 @@ def chance(cases: pd.DataFrame, metric: str) -> float | None:
 
 def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     for metric in FIGURES:
-        if metric in cases and cases[metric].notna().any():
+        if metric in cases and metric not in UNDRAWN and cases[metric].notna().any():
             yield _figure_plot(runs, cases[cases[metric].notna()], metric)
 
 
 def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
-    name, expected = FIGURES[metric], chance(cases, metric)
+    name, expected = FIGURES[metric][0], chance(cases, metric)
+    name = name if metric == "ndcg" else name[0].upper() + name[1:]
     summaries = {run: summarise(part, columns=[metric]) for run, part in by_run(cases)}
     summary = pd.concat(summaries.values())
     sizes = summary.groupby("group")["n"].max()

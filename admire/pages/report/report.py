@@ -10,6 +10,37 @@ Kind = Literal["ranking", "retrieval", "senses"]
 """What was run: items ranked, documents retrieved for queries, or senses decided."""
 
 
+FIGURES = {
+    "top1": ("top-1", "The share of items whose best candidate is ranked first."),
+    "dcg": (
+        "DCG",
+        "Discounted cumulative gain: how far up the two best candidates by gold stand. With five "
+        "candidates it is 3.631 at best, and 2.359 on average where the order is random.",
+    ),
+    "corr_official": (
+        "corr_official",
+        "The task's own correlation, of the alphabetical ranks of file names. It is there to "
+        "compare with published figures.",
+    ),
+    "corr_rank": (
+        "corr_rank",
+        "Spearman's correlation of the predicted order with the gold order, from −1 to 1.",
+    ),
+    "item_accuracy": (
+        "item accuracy",
+        "The share of items whose sequence is continued by the right candidate.",
+    ),
+    "sense_accuracy": ("sense accuracy", "The share of items whose sense is predicted rightly."),
+    "accuracy": ("accuracy", "The share of sentences whose sense is predicted rightly."),
+    "r_precision": (
+        "R-precision",
+        "Of the first R documents, the share that is relevant, where R documents are.",
+    ),
+    "ndcg": ("nDCG@10", "How far up the relevant documents stand among the first ten; at best 1."),
+}
+"""Names and meanings of figures, for people who see them for the first time."""
+
+
 @dataclass(frozen=True)
 class Table:
     """A table in the head of a report. Cells are texts; the first of a row is its heading.

@@ -33,15 +33,12 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
     if where is None:
         log.warning("%s: names no data, so there are no pictures. %s", name, hint)
         return run
-    if not data and not where.exists():
-        log.warning("%s: its data, %s, are not there. %s", name, where, hint)
-        return run
     try:
         items = read_items(where)
     except UserError as error:
         if data:
             raise
-        log.warning("%s %s", error, hint)
+        log.warning("%s: its data cannot be read. %s %s", name, error, hint)
         return run
     by_key = dict(zip(item_keys(items), items, strict=True))
     sources = [by_key.get(key) for key in item_keys([one.item for one in run.rankings])]

@@ -10,17 +10,13 @@ import pandas as pd
 
 from admire.data.items import Item, item_keys
 from admire.data.languages import base_language, guess_language
-from admire.pages.report.gallery import marked
+from admire.pages.report.gallery import card_data, decided, marked, pieces
 from admire.pages.report.names import file_name, plain_name, run_names
 from admire.pages.report.plots import retrieval_plots, senses_plots
 from admire.pages.report.report import Report
 from admire.pages.report.tables import figure_tables, settings_table
 from admire.senses.sense import Sense, read_senses
-from admire.tasks.retrieval.passages import Passage
 from admire.tasks.retrieval.run_folder import Answered, RetrievalRun, read_retrieval
-
-Pieces = list[tuple[str, bool]]
-"""A text in pieces, each with whether it is marked."""
 
 
 def retrieval_report(folders: Sequence[Path]) -> Report:
@@ -40,12 +36,7 @@ def retrieval_report(folders: Sequence[Path]) -> Report:
     for number, key in enumerate(dict.fromkeys(key for one in by_run for key in one), start=1):
         answered = [one.get(key) for one in by_run]
         cards.append(_query_card(number, answered, [run.record for run in runs]))
-    data = {
-        "kind": "retrieval",
-        "runs": [{"name": name} for name in names],
-        "metrics": ["r_precision", "ndcg"],
-        "items": cards,
-    }
+    data = card_data("retrieval", names, ["r_precision", "ndcg"], cards)
     scored = [_scored(run) for run in runs]
     tables = [
         *figure_tables(scored, names, ("r_precision", "ndcg"), "Queries"),
@@ -64,7 +55,7 @@ def _query_card(
     return {
         "number": number,
         "compound": first.query.idiom,
-        "sentence": _pieces(first.query),
+        "sentence": pieces(first.query.sentence, *first.query.place),
         "language": language,
         "lang": base_language(language),
         "sense": first.query.usage,
@@ -84,7 +75,7 @@ def _query_result(query: Answered) -> dict[str, Any]:
         "documents": [
             {
                 "id": one.passage.id,
-                "text": _pieces(one.passage),
+                "text": pieces(one.passage.sentence, *one.passage.place),
                 "score": one.score,
                 "relevant": one.relevant,
                 "idiom": one.passage.idiom,
@@ -93,12 +84,6 @@ def _query_result(query: Answered) -> dict[str, Any]:
             for one in query.documents
         ],
     }
-
-
-def _pieces(passage: Passage) -> Pieces:
-    text, (start, end) = passage.sentence, passage.place
-    pieces = [(text[:start], False), (text[start:end], True), (text[end:], False)]
-    return [piece for piece in pieces if piece[0]]
 
 
 def _language(record: Mapping[str, Any]) -> str:
@@ -156,15 +141,12 @@ def senses_report(paths: Sequence[Path]) -> Report:
         for key, item in zip(keys, uses, strict=True):
             if key not in items or items[key].sentence_type is None:
                 items[key] = item
-    data = {
-        "kind": "senses",
-        "runs": [{"name": name} for name in names],
-        "metrics": ["accuracy"] if any(one.sentence_type for one in items.values()) else [],
-        "items": [
-            _sense_card(number, item, [one.get(key) for one in by_file])
-            for number, (key, item) in enumerate(items.items(), start=1)
-        ],
-    }
+    cards = [
+        _sense_card(number, item, [one.get(key) for one in by_file])
+        for number, (key, item) in enumerate(items.items(), start=1)
+    ]
+    metrics = ["accuracy"] if any(one.sentence_type for one in items.values()) else []
+    data = card_data("senses", names, metrics, cards)
     settings = [
         {
             "Items": f"{len(uses):,}",
@@ -210,14 +192,8 @@ def _sense_result(item: Item, sense: Sense) -> dict[str, Any]:
     right = None if gold is None else sense.label == gold
     idiomatic = sense.probability
     return {
-        "sense": sense.label,
-        "probability": idiomatic,
+        **decided(sense),
         "confidence": sense.confidence,
-        "votes": {
-            "idiomatic": sense.idiomatic,
-            "literal": sense.literal,
-            "unparsed": sense.unparsed,
-        },
         "sense_right": right,
         "right": right,
         "loss": None if gold is None else (1 - idiomatic if gold == "idiomatic" else idiomatic),

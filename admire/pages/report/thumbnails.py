@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from admire.base.errors import UserError
@@ -37,21 +37,12 @@ class Shown:
     height: int
 
 
-@dataclass(frozen=True)
-class Thumbnails:
-    """Thumbnails of picture files.
+def make_thumbnails(files: Iterable[Path]) -> tuple[dict[Path, Shown], dict[str, str]]:
+    """Thumbnails of picture files. A file that cannot be read is left out, with a warning.
 
-    Attributes:
-        shown: by file.
-        pictures: data URIs by id. The same picture under several names is there once.
+    Returns:
+        How each file is shown, and data URIs by id. The same picture under several names has one.
     """
-
-    shown: Mapping[Path, Shown] = field(default_factory=dict)
-    pictures: Mapping[str, str] = field(default_factory=dict)
-
-
-def make_thumbnails(files: Iterable[Path]) -> Thumbnails:
-    """Thumbnails of picture files. A file that cannot be read is left out, with a warning."""
     files = list(dict.fromkeys(files))
     with ThreadPoolExecutor(cores()) as pool:
         made = list(show_progress(pool.map(_thumbnail, files), "Scaling pictures", len(files)))
@@ -65,7 +56,7 @@ def make_thumbnails(files: Iterable[Path]) -> Thumbnails:
         uri = f"data:image/webp;base64,{base64.b64encode(content).decode()}"
         number = ids.setdefault(uri, f"p{len(ids) + 1}")
         shown[file] = Shown(f"#{number}", width, height)
-    return Thumbnails(shown, {number: uri for uri, number in ids.items()})
+    return shown, {number: uri for uri, number in ids.items()}
 
 
 def thumbnail(file: Path, side: int = SIDE) -> tuple[bytes, tuple[int, int]]:

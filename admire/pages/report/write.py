@@ -22,9 +22,8 @@ from admire.pages.report.report import Kind, Report
 from admire.pages.report.sources import with_pictures
 from admire.pages.report.tables import ranking_tables
 from admire.pages.report.texts import retrieval_report, senses_report
-from admire.pages.report.thumbnails import Shown, Thumbnails, make_thumbnails
+from admire.pages.report.thumbnails import Shown, make_thumbnails
 from admire.runs.past_runs import read_run
-from admire.runs.ranking import Run
 
 log = logging.getLogger("admire")
 
@@ -58,14 +57,12 @@ def write_report(
     kinds = {_kind(path) for path in paths}
     if len(kinds) != 1:
         raise UserError("A report shows runs of one kind. Give run folders, or tables of senses.")
-    (kind,) = kinds
-    if kind != "ranking":
-        return write_page(_WITHOUT_PICTURES[kind](paths), out)
-    read = [read_run(path) for path in paths]
-    where = Path(data) if data else None
-    complete = [with_pictures(run, str(path), where) for run, path in zip(read, paths, strict=True)]
-    report = ranking_report(complete, run_names(paths), out, folders=paths, images=images)
-    return write_page(report, out)
+    report = _MAKERS[kinds.pop()](paths, out, images, Path(data) if data else None)
+    page = render(report)
+    note_addition(out)  # first: a kill after it leaves no file that admire does not know
+    with write_whole(out) as file:
+        file.write(page)
+    return out
 
 
 def check_report(out: Path) -> None:
@@ -77,12 +74,6 @@ def check_report(out: Path) -> None:
     check_extra(*EXTRA)
     if out.is_dir():
         raise UserError(f"{out}: is a folder. Name the file to write, report.html say.", "out")
-
-
-_WITHOUT_PICTURES: dict[Kind, Callable[[Sequence[Path]], Report]] = {
-    "retrieval": retrieval_report,
-    "senses": senses_report,
-}
 
 
 def _kind(path: Path) -> Kind:
@@ -99,21 +90,11 @@ def _kind(path: Path) -> Kind:
     )
 
 
-def ranking_report(
-    runs: Sequence[Run],
-    names: Sequence[str],
-    out: Path,
-    *,
-    folders: Sequence[Path],
-    images: Images = "embed",
+def _ranking_report(
+    folders: Sequence[Path], out: Path, images: Images, data: Path | None
 ) -> Report:
-    """A report on rankings.
-
-    Args:
-        names: what the runs are called.
-        out: where the report will be, for links to pictures.
-        folders: the folders that the runs were written to.
-    """
+    names = run_names(folders)
+    runs = [with_pictures(read_run(folder), str(folder), data) for folder in folders]
     files = [
         thing.image
         for run in runs
@@ -121,20 +102,27 @@ def ranking_report(
         for thing in (*ranking.item.candidates, *ranking.item.sequence)
         if thing.image
     ]
-    made = make_thumbnails(files) if images == "embed" else _links(files, out)
-    data = gallery(runs, names, made.shown)
+    shown, pictures = make_thumbnails(files) if images == "embed" else (_links(files, out), {})
+    cards = gallery(runs, names, shown)
     return Report(
         " · ".join(names),
         "ranking",
         (*ranking_tables(runs, names), *run_audits(folders, names)),
-        tuple(ranking_plots(data)),
-        data,
-        made.pictures,
+        tuple(ranking_plots(cards)),
+        cards,
+        pictures,
         linked=images == "link",
     )
 
 
-def _links(files: Sequence[Path], out: Path) -> Thumbnails:
+_MAKERS: dict[Kind, Callable[[Sequence[Path], Path, Images, Path | None], Report]] = {
+    "ranking": _ranking_report,
+    "retrieval": lambda folders, *_: retrieval_report(folders),
+    "senses": lambda files, *_: senses_report(files),
+}
+
+
+def _links(files: Sequence[Path], out: Path) -> dict[Path, Shown]:
     """The files themselves, by addresses relative to the report."""
     shown = {}
     for file in dict.fromkeys(files):
@@ -144,17 +132,4 @@ def _links(files: Sequence[Path], out: Path) -> Thumbnails:
             shown[file] = Shown(quote(address), width, height)
         except UserError as error:
             log.warning("%s The report shows its caption alone.", error)
-    return Thumbnails(shown)
-
-
-def write_page(report: Report, out: Path) -> Path:
-    """Write the HTML file of a report, whole or not at all, and return its path.
-
-    Raises:
-        UserError: it cannot be written.
-    """
-    page = render(report)
-    note_addition(out)  # first: a kill after it leaves no file that admire does not know
-    with write_whole(out) as file:
-        file.write(page)
-    return out
+    return shown
