@@ -166,10 +166,6 @@ def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
     return items, senses
 
 
-VOTES = ("idiomatic", "literal", "unparsed")
-"""Columns with numbers of votes."""
-
-
 def known_senses(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of :func:`sense_table` whose sense is given, with the column accuracy (0 or 1)."""
     known = table[table["sentence_type"].notna()]

@@ -192,17 +192,10 @@ def open_index(folder: Path) -> Index:
         UserError: the folder is no index, or it is damaged.
     """
     record = read_record(folder)
-    while True:
-        try:
-            return _open(folder, record)
-        except (OSError, ValueError, KeyError) as error:
-            before, record = record, read_record(folder)
-            if record == before:  # else another process has changed the index meanwhile
-                raise _damaged(folder, error) from None
-
-
-def _open(folder: Path, record: Record) -> Index:
-    files = open_files(folder / "search" / str(record.version))
+    try:
+        files = open_files(folder / "search" / str(record.version))
+    except (OSError, ValueError, KeyError) as error:
+        raise _damaged(folder, error) from None
     table = None
     if record.engine == "lance":
         from admire.tasks.collections.table import Table

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 import tarfile
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -15,7 +14,7 @@ from typing import Any, NoReturn, cast
 import pandas as pd
 
 from admire.base.errors import UserError, needs_extra
-from admire.base.files import check_columns, json_rows, table_parts
+from admire.base.files import check_columns, json_rows, open_text, read_text, table_parts
 from admire.data.items import Candidate
 
 log = logging.getLogger("admire")
@@ -84,16 +83,13 @@ def read_texts(path: Path) -> list[Candidate]:
     found: dict[str, Candidate] = {}
     for thing in read_things(path, Path()):
         if thing.image:
-            _refuse_pictures(path)
+            raise UserError(
+                f"{path}: holds pictures. Index them first: admire index {path} --out INDEX",
+                "index",
+            )
         check_new(thing, thing.name in found)
         found[thing.name] = Candidate(thing.name, caption=thing.caption)
     return list(found.values())
-
-
-def _refuse_pictures(path: Path) -> NoReturn:
-    raise UserError(
-        f"{path}: holds pictures. Index them first: admire index {path} --out INDEX", "index"
-    )
 
 
 def check_new(thing: Thing, known: bool) -> None:
@@ -154,89 +150,58 @@ def _things(source: Path, unpacked: Path) -> Iterator[Thing]:
 
 
 def _folder(folder: Path) -> Iterator[Thing]:
-    """All pictures below a folder in the order of their paths, by a database on disk."""
-    strange: dict[str, list[Path]] = {}
-    with closing(sqlite3.connect("")) as database:
-        database.execute("CREATE TABLE files (path TEXT PRIMARY KEY) WITHOUT ROWID")
-        found = ((path.as_posix(),) for path in _pictures(folder, folder.resolve(), strange))
-        database.executemany("INSERT INTO files VALUES (?)", found)
-        for why, paths in strange.items():
-            log.warning("%r: %s; %d left out.", str(paths[0]), why, len(paths))
-        for (name,) in database.execute("SELECT path FROM files ORDER BY path"):
-            file = folder / name
-            yield Thing(name, Path(os.path.abspath(file)), _beside(file), str(file))
+    """All pictures below a folder in the order of their paths; some links and names are strange."""
 
+    def fail(error: OSError) -> NoReturn:
+        raise UserError(f"{error.filename}: cannot be read ({error.strerror}).") from None
 
-def _pictures(
-    folder: Path, root: Path, strange: dict[str, list[Path]], below: Path = Path()
-) -> Iterator[Path]:
-    """The paths of pictures from the folder that is searched; some links and names are strange."""
-    try:
-        with os.scandir(folder / below) as entries:
-            for entry in entries:
-                path = below / entry.name
-                if entry.name.startswith("."):
-                    continue
-                if entry.is_symlink() and not (folder / path).resolve().is_relative_to(root):
-                    strange.setdefault("is a link that leads out of the folder", []).append(path)
-                elif entry.is_dir(follow_symlinks=False):
-                    yield from _pictures(folder, root, strange, path)
-                elif path.suffix.lower() in PICTURES and entry.is_file():
-                    if entry.name.encode(errors="replace").decode() == entry.name:
-                        yield path
-                    else:  # half surrogates stand for bytes that are no text
-                        strange.setdefault("has a name that is not UTF-8", []).append(path)
-    except OSError as error:
-        raise UserError(f"{folder / below}: cannot be read ({error.strerror}).") from None
+    root, found = folder.resolve(), list[str]()
+    strange: dict[str, list[Path]] = defaultdict(list)
+    for place, below, files in os.walk(folder, onerror=fail):
+        below[:] = [name for name in below if not name.startswith(".")]
+        for name in (*below, *files):
+            path = Path(place, name)
+            if name.startswith("."):
+                continue
+            if path.is_symlink() and not path.resolve().is_relative_to(root):
+                strange["is a link that leads out of the folder"].append(path)
+            elif path.suffix.lower() in PICTURES and path.is_file():
+                if name.encode(errors="replace").decode() == name:
+                    found.append(path.relative_to(folder).as_posix())
+                else:  # half surrogates stand for bytes that are no text
+                    strange["has a name that is not UTF-8"].append(path)
+    for why, paths in strange.items():
+        log.warning("%r: %s; %d left out.", str(paths[0].relative_to(folder)), why, len(paths))
+    for name in sorted(found):
+        file = folder / name
+        yield Thing(name, Path(os.path.abspath(file)), _beside(file), str(file))
 
 
 def _beside(file: Path) -> str | None:
     """The caption in a picture's sidecar, if it has one."""
     sidecar = file.with_suffix(".txt")
-    if not sidecar.is_file():
+    if not sidecar.is_file() or not sidecar.read_bytes().strip():
         return None
-    return " ".join(line for _, line in _lines(sidecar)).strip() or None
+    return " ".join(read_text(sidecar).splitlines()).strip()
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file with their numbers, as ``splitlines`` tells them apart."""
-    number = 0
-    for text in _raw_lines(path):
-        for line in text.splitlines():
-            number += 1
-            yield number, line
-
-
-def _raw_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, of which each ends at a line feed."""
-    read = 0
-    try:
-        with path.open("rb") as file:
-            for line in file:
-                yield line.decode("utf-8-sig" if read == 0 else "utf-8")
-                read += len(line)
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: is not UTF-8 text (byte {read + error.start}). Save the file as UTF-8."
-        ) from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+    """The lines of a file that are not blank, with their numbers, as ``splitlines`` has them."""
+    with open_text(path) as text:
+        lines = (line for part in text for line in part.splitlines())
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield number, line
 
 
 def _texts(path: Path, unpacked: Path) -> Iterator[Thing]:
-    there = False
     for number, line in _lines(path):
-        if line.strip():
-            there = True
-            yield Thing(str(number), None, line, f"{path}, row {number}")
-    if not there:
-        raise UserError(f"{path}: the file is empty.")
+        yield Thing(str(number), None, line, f"{path}, row {number}")
 
 
 def _list(path: Path, unpacked: Path) -> Iterator[Thing]:
     for number, line in _lines(path):
-        if line.strip():
-            yield _row({"image": line.strip()}, number, path)
+        yield _row({"image": line.strip()}, number, path)
 
 
 # --------------------------------------------------------------------------------------- tables
@@ -357,8 +322,6 @@ def _tar(path: Path, unpacked: Path) -> Iterator[Thing]:
                 packed = tar.extractfile(member) if member.isfile() else None
                 if packed is None:
                     continue
-                if member.issparse():  # its holes may be larger than any memory
-                    raise tarfile.ReadError(f"'{member.name}' is sparse")
                 if kind.lower() == "txt":
                     caption = packed.read().decode().strip() or None
                 elif f".{kind.lower()}".endswith(PICTURES):
