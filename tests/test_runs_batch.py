@@ -83,8 +83,6 @@ def rounds(server: BatchServer, settings: Settings) -> list[int]:
         (ONE, [CALLS]),
         (GLOSSES, [15, 2]),  # no gloss of what is literal
         (Settings(llms=ONE.llms, scoring=Scoring(gate="soft"), meanings="gloss"), [18]),
-        (Settings(llms=ONE.llms, sense="given"), [6]),
-        (Settings(llms=ONE.llms, rankers=("listwise",), shuffles=2), [6]),
         (Settings(llms=ONE.llms, rankers=("pairwise", "listwise"), shuffles=2), [12, 18]),
         (Settings(llms=ONE.llms, rankers=("listwise",), sense="vote", shuffles=2), [15, 6]),
     ],

@@ -60,9 +60,6 @@ def test_the_batch_halves_the_price_where_that_is_documented(served: StrictServe
     by_batch = plan(ITEMS, SETTINGS, batch=True)
     for one, other in zip(by_one, by_batch, strict=True):
         assert other.price == Price(pytest.approx(one.price.dollars / 2))
-    old = Settings(llms=("openai:gpt-4-vision-preview",))
-    for one, other in zip(plan(ITEMS, old), plan(ITEMS, old, batch=True), strict=True):
-        assert other.price == Price(one.price.dollars, at_most=True)
 
 
 def test_a_dry_run_of_the_embedded_profile_loads_nothing_and_costs_nothing(

@@ -109,17 +109,6 @@ def test_blocks_leave_the_files_of_a_whole_run(tmp_path, data, settings, whole):
     assert header.split(",")[-2:] == ["caption_literal", "caption_scene"]  # of later blocks alone
 
 
-STEPS = [
-    *(("admire.runs.run_blocks.rank_block", turn, 2 * turn - 2) for turn in (1, 2, 4)),
-    *(("admire.runs.run_blocks.add_block", turn, 2 * turn - 2) for turn in (1, 4)),
-    *(("admire.runs.run_folder.write_record", turn, 2 * turn - 2) for turn in (1, 2, 3, 4)),
-    ("wider", 1, 4),
-    ("wider", 2, 6),
-    ("admire.runs.run_blocks.take_place", 1, 7),
-]
-"""Where the process dies, at which call, and how many items are done by then."""
-
-
 # ------------------------------------------------------------------ before anything is asked
 
 

@@ -3,10 +3,8 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from math import sqrt
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from judges import Judge
@@ -78,36 +76,6 @@ def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
     assert set(record["seconds"]) == {"senses and meanings", "encoding and scores"}
 
 
-def test_a_run_folder_holds_every_wording_of_both_senses_and_its_cosines(tmp_path):
-    literal = replace(OWL, sentence="A night owl hooted.")
-    chat = explains("Idiomatic", literal="I'm sorry.")
-    run = rank(
-        [OWL, literal],
-        Settings(sense="vote", votes=1),
-        llms=[chat, explains("Literal")],
-        encoder=WordEncoder(),
-    )
-    write_run(run, tmp_path)
-    lines = (tmp_path / "items.jsonl").read_text(encoding="utf-8").splitlines()
-    silent, whole = json.loads(lines[0])["interpretations"]
-    said = {"definitions": ["person awake late", "late worker"], "scene": "a lamp at night"}
-    assert silent["idiomatic"] == whole["idiomatic"] == said
-    assert silent["literal"] == {"definitions": [], "scene": None}
-    assert whole["literal"] == {"definitions": ["bird with wings"], "scene": "an owl in a tree"}
-
-    scores = pd.read_csv(tmp_path / "scores.csv").set_index(["item", "llm", "candidate"])
-    shown = scores.loc[(1, "explains Literal", "person.png")]
-    # Its caption is "a person awake late"; the first definition has three of its four words.
-    assert shown["caption_gloss"] == pytest.approx(3 / sqrt(4 * 3))
-    assert shown["caption_gloss2"] == pytest.approx(1 / sqrt(4 * 2))
-    assert shown["caption_literal_scene"] == pytest.approx(1 / sqrt(4 * 5))  # "a"
-    assert shown["gloss"] == "person awake late"
-    missing = scores.loc[(1, "explains Idiomatic")]
-    assert missing[["caption_literal", "caption_literal_scene"]].isna().all(axis=None)
-    assert missing["caption_scene"].notna().all()
-    assert json.loads((tmp_path / "run.json").read_text())["settings"]["meanings"] == "both"
-
-
 def test_a_run_read_again_is_the_run_that_was_written(tmp_path):
     half = replace(OWL, candidates=(*OWL.candidates[:2], Candidate("bike.png", Path("bike.png"))))
     sequence = (Candidate("sequence1", caption="a desk"), Candidate("s2.png", caption="a clock"))
@@ -165,19 +133,8 @@ def test_a_run_of_subtask_b_leaves_its_submission_and_is_compared_but_not_tuned(
         tune(tmp_path / "run")
 
 
-def test_a_blind_submission_is_filled_in_under_its_own_name(tmp_path):
-    source = tmp_path / "submission_Turkish.tsv"
-    source.write_text("any")
-    item = replace(OWL, compound="night owl 1", language="tr")
-    run = rank([item, item], Settings(query="compound"), encoder=WordEncoder(), source=source)
-    (path,) = write_run(run, tmp_path / "run")
-    assert path.name == "submission_Turkish.tsv"
-    assert [p.compound for p in read_submission(path)] == ["night owl 1", "night owl 1"]
-
-
-@pytest.mark.parametrize("language", ["Turkish", "Chinese"])
-def test_each_row_of_admire_2_is_ordered_in_its_place(shared, tmp_path, language):
-    source = shared / "admire2" / f"submission_{language}.tsv"
+def test_each_row_of_admire_2_is_ordered_in_its_place(shared, tmp_path):
+    source = shared / "admire2" / "submission_Turkish.tsv"
     items = read_items(source)
     run = rank(items, Settings(query="compound"), encoder=WordEncoder(), source=source)
     (path,) = write_run(run, tmp_path / "run")
@@ -247,18 +204,6 @@ def test_a_method_has_the_papers_name(runs: list[Path], change: dict[str, str], 
     record["settings"].update(change)
     path.write_text(json.dumps(record))
     assert set(compare_runs(runs[1:])["method"]) == {method}
-
-
-def test_figures_are_those_of_the_orders_in_the_folder(runs: list[Path]):
-    path = runs[1] / "items.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    rows[0]["order"] = ["bike.png", "person.png", "bird.png"]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    table = compare_runs(runs[1:])
-    english = table[(table["language"] == "en") & (table["group"] == "all")]
-    found = dict(zip(english["metric"], english["mean"], strict=True))
-    assert found["top1"] == 0
-    assert found["dcg"] == pytest.approx(3 / np.log2(3) + 1 / np.log2(4))
 
 
 @pytest.mark.parametrize("name", ["run.json", "items.jsonl"])

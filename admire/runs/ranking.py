@@ -21,10 +21,10 @@ BLOCK = 512
 Thing = TypeVar("Thing")
 
 
-def blocks(things: Iterable[Thing], size: int | None = None) -> Iterator[list[Thing]]:
-    """The things in lists of this size, which is :data:`BLOCK` unless it is given."""
+def blocks(things: Iterable[Thing]) -> Iterator[list[Thing]]:
+    """The things in lists of :data:`BLOCK`."""
     rest = iter(things)
-    while block := list(islice(rest, size or BLOCK)):
+    while block := list(islice(rest, BLOCK)):
         yield block
 
 

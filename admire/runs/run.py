@@ -201,22 +201,22 @@ def rank_blocks(items: Iterable[Item], opened: Opened) -> Iterator[list[Ranking]
     """
     done = 0
     for block in blocks(items):
-        with _told(done, len(block), opened.record["items"]):
+        with _show_progress(done, len(block), opened.record["items"]):
             rankings = rank_block(block, opened, first=not done)
         yield rankings
         done += len(block)
 
 
-def _told(before: int, count: int, total: int) -> AbstractContextManager[None]:
-    """Log the progress of a block now and then, where there are several."""
+def _show_progress(before: int, count: int, total: int) -> AbstractContextManager[None]:
+    """Log the progress inside a block now and then, if there are several blocks."""
     if count == total:
         return nullcontext()
-    said = time.monotonic()
+    logged = time.monotonic()
 
     def log_progress(what: str, done: int, of: int) -> None:
-        nonlocal said
-        if time.monotonic() - said > SECONDS_BETWEEN_LINES:
-            said = time.monotonic()
+        nonlocal logged
+        if time.monotonic() - logged > SECONDS_BETWEEN_LINES:
+            logged = time.monotonic()
             where = f"Items {before + 1} to {before + count} of {total}"
             log.info("%s. %s: %d of %d", where, what, done, of)
 

@@ -7,18 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any
 
 import pandas as pd
 
 from admire.base.errors import UserError
-from admire.data.items import SenseLabel
 from admire.data.submission import Prediction, read_submission
 from admire.runs.past_runs import read_record, read_rows, with_gold
 from admire.runs.ranking import blocks
 from admire.runs.run_folder import ITEMS, submission_names
-from admire.scores.cards import Seen
 from admire.scores.evaluation import (
     item_figures,
     score_items,
@@ -28,12 +25,6 @@ from admire.scores.evaluation import (
 )
 
 log = logging.getLogger("admire")
-
-UNSEEN: Seen = MappingProxyType({})
-"""One for all items: an empty dict for each would take much of the memory of a large run."""
-
-SENSE_TYPE = pd.CategoricalDtype([*get_args(SenseLabel)])
-"""Of columns in which a word would take fifty bytes a row."""
 
 
 def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
@@ -130,11 +121,10 @@ def score_run(folder: Path) -> pd.DataFrame | None:
                     "sentence_type": item.sentence_type,
                     **item_figures(item, prediction, str(folder)),
                     **sense_columns(prediction),
-                    "seen": row.seen or UNSEEN,
+                    "seen": row.seen,
                 }
             )
-        senses = dict.fromkeys(("sentence_type", "predicted_type"), SENSE_TYPE)
-        tables.append(pd.DataFrame(scored).astype(senses))
+        tables.append(pd.DataFrame(scored))
     return without_missing_senses(pd.concat(tables, ignore_index=True), predicts)
 
 

@@ -39,7 +39,7 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, Scoring]:
     """Choose how a run's similarities become scores.
 
     Returns:
-        The figures of :func:`cross_validate_scoring`, and the scoring that all items together
+        The figures of :func:`cross_validate`, and the scoring that all items together
         choose.
 
     Raises:
@@ -52,7 +52,8 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, Scoring]:
         )
     tracks = sum(f"{track}_compound" in parts[0] for track in TRACKS)
     tried = scorings(tracks, encoders, gates(parts), sides(parts))
-    return cross_validate_scoring(items, parts, tried, seed=seed)
+    table, best = cross_validate(items, rescore_all(parts, tried), seed=seed)
+    return table, tried[best]
 
 
 def tune_weights(
@@ -143,11 +144,6 @@ def scorings(
     )
 
 
-def rescore(part: pd.DataFrame, scoring: Scoring) -> tuple[str, ...]:
-    """One item's order under another scoring, from its rows of scores.csv."""
-    return rescore_all([part], [scoring])[0][0]
-
-
 def rescore_all(
     parts: Sequence[pd.DataFrame], scorings: Sequence[Scoring]
 ) -> list[list[tuple[str, ...]]]:
@@ -195,21 +191,6 @@ def _order(models: Sequence[_Recorded], scoring: Scoring) -> tuple[str, ...]:
         weights = query_weights(scoring, one.sense, one.roles)
         scores.append(score(one.cosines, [weights.get(role, 0.0) for role in one.roles], scoring))
     return rank_names(models[-1].names, ensemble(scores))
-
-
-def cross_validate_scoring(
-    items: Sequence[Item],
-    parts: Sequence[pd.DataFrame],
-    scorings: Sequence[Scoring],
-    *,
-    folds: int = 5,
-    repeats: int = 50,
-    seed: int = 0,
-) -> tuple[pd.DataFrame, Scoring]:
-    """:func:`cross_validate` with the scorings as the ways of ranking; parts by read_cosines."""
-    orders = rescore_all(parts, scorings)
-    table, best = cross_validate(items, orders, folds=folds, repeats=repeats, seed=seed)
-    return table, scorings[best]
 
 
 def cross_validate(
