@@ -1,89 +1,43 @@
-"""Long commands end as if nobody had killed them: see kills.py for how and when they are killed.
+"""Long commands end as if nobody had killed them.
 
-What a run leaves is compared with what an undisturbed one leaves: every file below its folder, byte
-for byte but for times, and every key in its caches. So nothing half-written may stay either.
-
-What was asked of a server: an answer that is kept is never asked for again. One that is under way
-at the moment of a kill may be, whether the server has sent it or not, since no program can keep
-what it has not read. So a kill costs as many questions as are under way at once, at most.
+Each is killed twice and then left alone. What it leaves is compared with what an undisturbed one
+leaves: every file below its folder, byte for byte but for times, and every key in its caches. So
+nothing half-written may stay either.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import random
 import re
+import shutil
+import signal
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from importlib.util import find_spec
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import admire_row, manifest_row
-from kills import POSSIBLE, Nursery, Start, Told, kill_until_done
 from served import COMPOUNDS, answer
-from strict_server import StrictServer
-from werkzeug import Request, Response
-from werkzeug.exceptions import ClientDisconnected
+from strict_server import Body, StrictServer
 
 from admire import SAMPLES
 
-pytestmark = pytest.mark.skipif(not POSSIBLE, reason="needs Linux's seccomp")
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 slow = pytest.mark.slow
 
 TIMES = {"started", "finished", "seconds", "asked"}
 """What of a record a kill may change: times, and what was kept."""
-PROBES = [("tmp/", b"blat"), ("tmp/", b"")]
-START = "OpenAI-Organization"
-"""The header in which the server is told which start of a command asks."""
-
-
-def needs(*packages: str) -> pytest.MarkDecorator:
-    missing = [name for name in packages if find_spec(name) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
-
-
-@pytest.fixture(scope="module")
-def nurseries() -> Iterator[Callable[[str], Nursery]]:
-    """Nurseries by their surroundings, each started where it is first needed."""
-    begun: dict[str, Nursery] = {}
-
-    def nursery(surroundings: str) -> Nursery:
-        if surroundings not in begun:
-            begun[surroundings] = Nursery(surroundings).__enter__()
-        return begun[surroundings]
-
-    yield nursery
-    for one in begun.values():
-        one.__exit__()
-
-
-@pytest.fixture
-def killed(nurseries: Callable[[str], Nursery], tmp_path: Path) -> Callable[..., Told]:
-    """Kills a command and compares what it leaves, with 20 kills unless said otherwise."""
-
-    def kill(surroundings: str, command: Callable[[Path], Sequence[object]], **more: Any) -> Told:
-        nursery = nurseries(surroundings)
-        told = kill_until_done(nursery, tmp_path / "runs", command, **{"left": left} | more)
-        print(told)
-        assert told.kills.total() == more.get("kills", 20)
-        return told
-
-    return kill
-
-
-# -------------------------------------------------------------------------------- what is left
+SCRIPT = Path(__file__).with_name("killed.py")
 
 
 def left(folder: Path) -> dict[str, object]:
-    """What lies at a place, a folder or a file.
-
-    Python tries a temporary folder with a file of its own, of four letters, before it uses it.
-    """
-    places = [folder] if folder.is_file() else folder.rglob("*")
-    found = {str(path.relative_to(folder)): _content(path) for path in places}
-    return {name: one for name, one in found.items() if (name[:4], one) not in PROBES}
+    """What lies below a folder."""
+    return {str(path.relative_to(folder)): _content(path) for path in folder.rglob("*")}
 
 
 def _content(path: Path) -> object:
@@ -103,93 +57,77 @@ def _content(path: Path) -> object:
     return content
 
 
-# --------------------------------------------------------------------------------- the server
+def start(folder: Path, changes: int, toys: str, arguments: Sequence[object]) -> subprocess.Popen:
+    """Start a command that may write below this folder alone."""
+    surroundings = {"ADMIRE_CACHE": str(folder / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(
+        [sys.executable, SCRIPT, str(folder), str(changes), toys, *map(str, arguments)],
+        env=os.environ | surroundings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
-class Counting(StrictServer):
-    """Knows which start of a command asked what.
+def killed_and_ended(
+    folder: Path, toys: str, command: Callable[[Path], Sequence[object]], whole: str
+) -> None:
+    """Run a command undisturbed, and then with two kills at moments that a seed draws.
 
-    Attributes:
-        parallel: how many questions a start may have under way.
-        starts: of the present run, for each whether it was killed.
-        again: how many questions were asked again, in all.
-        asked: how many questions there were, in all.
+    Args:
+        whole: what is written, by its name in the folder: whenever the command is killed, it is not
+            there, or it is as it is in the end.
     """
-
-    def __enter__(self) -> Counting:
-        super().__enter__()
-        self.parallel = 2
-        self.starts: list[bool] = []
-        self.again = self.asked = 0
-        self._now: dict[str, list[str]] = {}
-        return self
-
-    @property
-    def environ(self) -> dict[str, str]:
-        return {"OPENAI_API_KEY": "sk-secret-123", "OPENAI_BASE_URL": self.url}
-
-    def _route(self, request: Request) -> Response:
-        try:
-            question = request.get_data().decode()
-        except ClientDisconnected:  # killed in the middle of it
-            return Response(status=400)
-        if request.path.endswith("/chat/completions"):
-            with self._lock:
-                self._now.setdefault(request.headers.get(START, ""), []).append(question)
-        return super()._route(request)
-
-    def ended(self, start: Start) -> None:
-        """Put down how a start went."""
-        self.starts.append(start.code is None)
-
-    def finished(self) -> None:
-        """Check a run: of all that a start asked, only what was under way is asked again."""
-        asked = [self._now.get(str(number), []) for number in range(len(self.starts))]
-        for number, was_killed in enumerate(self.starts):
-            later = {one for some in asked[number + 1 :] for one in some}
-            again = [one for one in asked[number] if one in later]
-            assert len(set(asked[number])) == len(asked[number]), "twice in one start"
-            assert len(again) <= (self.parallel if was_killed else 0)
-            self.again += len(again)
-        self.asked += sum(map(len, asked))
-        self.starts.clear()
-        self._now.clear()
+    process = start(folder, 0, toys, command(folder))
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    changes = int(said.rpartition("changes: ")[2])
+    wanted, end = left(folder), left(folder / whole)
+    shutil.rmtree(folder)
+    rng = random.Random(0)
+    for moment in (rng.randint(1, changes // 3), rng.randint(1, changes // 2), 0):
+        process = start(folder, moment, toys, command(folder))
+        said, _ = process.communicate(timeout=300)
+        if process.returncode != -signal.SIGKILL:
+            assert process.returncode == 0, said
+        elif (folder / whole).exists():
+            assert left(folder / whole) == end
+    assert process.returncode == 0, said
+    found = left(folder)
+    assert found.keys() == wanted.keys()
+    assert found == wanted
 
 
-@pytest.fixture
-def counting() -> Iterator[Counting]:
-    with Counting() as server:
-        server.answer = answer
-        yield server
-        assert server.problems == []
+def test_a_run_that_asks_a_server_survives_kills(strict: StrictServer, write_table, tmp_path: Path):
+    """An answer that is kept is never asked for again; one under way at a kill may be."""
+    data = write_table(*(admire_row(one) for one in COMPOUNDS))
+    folder = tmp_path / "run"
+    model = ["--llm", "openai:gpt-4o", "--llm-url", strict.url, "--parallel", 2]
+    command = ["rank", data, "--out", folder / "run", *model]
+    asked: Counter[str] = Counter()
+    moments: set[int] = set()
 
+    def answer_or_kill(body: Body) -> str:
+        asked[json.dumps(body)] += 1
+        if asked.total() in moments:
+            process.kill()
+        return answer(body)
 
-def serving(server: Counting) -> dict[str, Any]:
-    """What kill_until_done is to be told of a server."""
-    return {
-        "environ": lambda: server.environ | {"OPENAI_ORG_ID": str(len(server.starts))},
-        "ended": server.ended,
-        "finished": server.finished,
-    }
-
-
-# ----------------------------------------------------------------------------------- the commands
-
-
-@pytest.fixture
-def data(write_table: Callable[..., Path]) -> Path:
-    """Four items in two blocks."""
-    return write_table(*(admire_row(one) for one in COMPOUNDS))
-
-
-def ranking(data: Path, folder: Path) -> list[object]:
-    return ["rank", data, "--out", folder / "run", "--parallel", 2, "--llm", "openai:gpt-4o"]
-
-
-@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=slow)])
-def test_a_run_that_asks_a_server_survives_kills(killed, data, counting: Counting, kills: int):
-    killed("words", partial(ranking, data), whole="run", kills=kills, **serving(counting))
-    assert counting.again <= 2 * kills
+    strict.answer = answer_or_kill
+    process = start(folder, 0, "words", command)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    wanted, count = left(folder), asked.total()
+    shutil.rmtree(folder)
+    asked.clear()
+    moments |= {count // 4, count // 2 + 3}
+    for code in (-signal.SIGKILL, -signal.SIGKILL, 0):
+        process = start(folder, 0, "words", command)
+        said, _ = process.communicate(timeout=120)
+        assert process.returncode == code, said
+    assert left(folder) == wanted
+    assert asked.total() <= count + 2 * len(moments)
+    assert strict.problems == []
 
 
 @pytest.fixture
@@ -211,21 +149,23 @@ def many(tmp_path: Path) -> list[object]:
 
 
 @slow
-def test_a_run_of_several_blocks_survives_kills_with_its_report(killed, many):
-    killed("words", lambda folder: [*many, "--out", folder / "run", "--report"], kills=40)
+def test_a_run_of_several_blocks_survives_kills_with_its_report(tmp_path: Path, many):
+    def command(folder: Path) -> list[object]:
+        return [*many, "--out", folder / "run", "--report"]
 
-
-QUICK = ("--device", "cpu", "--epochs", 3, "--learning-rate", 3e-3, "--batch-size", 8)
+    killed_and_ended(tmp_path / "here", "words", command, "run")
 
 
 @slow
-@needs("torch", "sentence_transformers", "datasets", "accelerate")
-def test_a_sentence_encoder_survives_kills(killed, tmp_path):
+def test_a_sentence_encoder_survives_kills(tmp_path: Path):
+    for package in ("torch", "sentence_transformers", "datasets", "accelerate"):
+        pytest.importorskip(package, reason="needs the extra 'train'")
     from towers import WORDS, save_sentence_transformer
 
     sample = SAMPLES / "chengyu.csv"
     words = [*WORDS[:4], *sorted(set(sample.read_text(encoding="utf-8")))]
     base = save_sentence_transformer(tmp_path / "base", words, by_character=True)
     command = ["train", "sentences", sample, "--objective", "simcse", "--validation", sample]
-    command += ["--encoder", f"sbert:{base}", *QUICK, "--out"]
-    killed("encoders", lambda folder: [*command, folder / "model"], whole="model")
+    command += ["--encoder", f"sbert:{base}", "--device", "cpu", "--epochs", "3"]
+    command += ["--learning-rate", "3e-3", "--batch-size", "8", "--out"]
+    killed_and_ended(tmp_path / "here", "encoders", lambda f: [*command, f / "model"], "model")
