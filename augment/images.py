@@ -16,7 +16,7 @@ from admire.base.progress import show_progress
 from admire.base.schema import Count, check_setting
 from admire.base.storage import (
     MARKER,
-    check_addition,
+    check_folder,
     mark_folder,
     unwritable,
     write_whole,
@@ -98,7 +98,7 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
 
     check_setting("seed", seed, int)
     plan = _plan(folder, out, per_image)
-    check_addition(out, WHAT)
+    check_folder(out, WHAT, adding=True)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -5,14 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import tempfile
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from admire.base.cache import Cache
 from admire.base.errors import UserError
@@ -31,18 +26,6 @@ def test_an_entry_comes_back_and_a_missing_one_is_none(path):
     assert len(cache) == 1
 
 
-def test_many_entries_are_put_at_once(path):
-    cache = Cache(path)
-    cache.put("0", b"old")
-    cache.put("kept", b"kept")
-    entries = {str(k): b"%d" % k for k in range(2000)}
-    cache.put_all(entries)
-    for reader in (cache, Cache(path)):
-        assert {key: reader.get(key) for key in entries} == entries
-        assert reader.get("kept") == b"kept"
-        assert len(reader) == 2001
-
-
 def test_where_one_entry_cannot_be_put_none_is(path):
     cache, other = Cache(path), Cache(path)
     cache.put("old", b"old")
@@ -51,37 +34,6 @@ def test_where_one_entry_cannot_be_put_none_is(path):
     for reader in (cache, other, Cache(path)):
         assert [reader.get(key) for key in ("old", "a", "b")] == [b"old", None, None]
     other.put("theirs", b"1")  # the file does not stay locked
-
-
-ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
-
-
-@settings(max_examples=20)  # each one makes a file
-@given(st.dictionaries(ANY_TEXT, st.binary(), max_size=5))
-def test_any_text_and_any_bytes_come_back(entries):
-    with tempfile.TemporaryDirectory() as folder:
-        cache = Cache(Path(folder) / "cache.sqlite")
-        for key, value in entries.items():
-            cache.put(key, value)
-        assert {key: cache.get(key) for key in entries} == entries
-        assert len(cache) == len(entries)
-        cache.close()
-
-
-def test_threads_share_a_cache(path):
-    cache = Cache(path)
-    start = threading.Barrier(4)
-
-    def work(thread: int) -> list[bytes | None]:
-        start.wait()
-        for k in range(25):
-            cache.put(f"{thread} {k}", b"%d %d" % (thread, k))
-        return [cache.get(f"{thread} {k}") for k in range(25)]
-
-    with ThreadPoolExecutor(4) as pool:
-        for thread, values in enumerate(pool.map(work, range(4))):
-            assert values == [b"%d %d" % (thread, k) for k in range(25)]
-    assert len(cache) == 100
 
 
 PUT_MANY = """
@@ -140,18 +92,6 @@ def test_a_damaged_file_is_named_with_what_to_do(path, content):
         Cache(path)
     assert str(path) in str(caught.value)
     assert path.read_bytes() == content
-
-
-def test_a_file_damaged_further_inside_is_named_when_it_is_read(path):
-    cache = Cache(path)
-    for k in range(20):
-        cache.put(f"key {k}", b"x" * 5000)
-    cache.close()
-    content = path.read_bytes()
-    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
-    with pytest.raises(UserError, match="remove") as caught:
-        Cache(path).get("key 7")
-    assert str(path) in str(caught.value)
 
 
 def test_a_cache_where_no_file_can_be_is_refused(tmp_path):

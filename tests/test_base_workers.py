@@ -145,13 +145,6 @@ def test_surroundings_of_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert os.environ[usage] == "0"  # where Ray is started
 
 
-@pytest.mark.parametrize("address", ["nonsense", "host:99999999"])
-def test_wrong_address(address: str):
-    with pytest.raises(UserError, match="it is not HOST:PORT or auto") as error:
-        list(over_workers([1], open_self, Workers(1, address)))
-    assert error.value.settings == ("ray_address",)
-
-
 # ------------------------------------------------------------------------------------- commands
 
 

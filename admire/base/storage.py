@@ -157,51 +157,27 @@ def _take_place(part: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
         folder.rename(old)
-    try:
-        part.rename(folder)
-    except BaseException:
-        with suppress(OSError):
-            old.rename(folder)
-        raise
+    part.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
 
 
-def check_folder(folder: Path, what: str) -> None:
+def check_folder(folder: Path, what: str, *, adding: bool = False) -> None:
     """Refuse to replace a folder that admire did not write.
 
     A place where nothing is, an empty folder, and a folder that admire wrote as ``what`` and that
     nobody has put other files into may be replaced.
 
+    Args:
+        adding: files are only added, so others may lie in what admire wrote.
+
     Raises:
         UserError: it is another one; the message names what is in the way.
     """
-    others = _others_files(folder, what)
-    if others:
-        raise UserError(
-            f"{folder.resolve()}: holds '{others[0]}', which admire did not write. Move it, or "
-            f"choose another place for the {what}.",
-            "out",
-        )
-
-
-def check_addition(folder: Path, what: str) -> None:
-    """As :func:`check_folder`, for a folder that files are only added to.
-
-    So other files may lie in what admire wrote.
-
-    Raises:
-        UserError: as for :func:`check_folder`.
-    """
-    _others_files(folder, what)
-
-
-def _others_files(folder: Path, what: str) -> list[str]:
-    """What somebody else has put into a folder that admire wrote; refuses any other folder."""
     folder = folder.resolve()
     elsewhere = f"Choose another place for the {what}."
     try:
         if not folder.exists():
-            return []
+            return
         if not folder.is_dir():
             raise UserError(f"{folder}: is a file. {elsewhere}", "out")
         names = sorted(path.name for path in folder.iterdir())
@@ -209,7 +185,7 @@ def _others_files(folder: Path, what: str) -> list[str]:
         raise UserError(f"{folder}: cannot be read ({error.strerror or error}).", "out") from None
     names = [name for name in names if name != partial_of(folder / MARKER).name]
     if not names:
-        return []
+        return
     if MARKER not in names:
         raise UserError(
             f"{folder}: admire did not write this folder, and it is not empty (it holds "
@@ -228,7 +204,13 @@ def _others_files(folder: Path, what: str) -> list[str]:
     if wrote != what:
         raise UserError(f"{folder}: holds a {wrote}. {elsewhere}", "out")
     holds |= {partial_of(folder / name).name for name in holds}
-    return [name for name in names if name not in holds]
+    others = [name for name in names if name not in holds]
+    if others and not adding:
+        raise UserError(
+            f"{folder}: holds '{others[0]}', which admire did not write. Move it, or choose "
+            f"another place for the {what}.",
+            "out",
+        )
 
 
 def mark_folder(folder: Path, what: str, holds: Iterable[str] | None = None) -> None:

@@ -39,9 +39,6 @@ SURROUNDINGS = {
 }
 """Ray's settings, which it reads from the environment when it is imported."""
 
-PATIENCE = 60.0
-"""Seconds without any result after which it is said that workers wait for room in the cluster."""
-
 
 @dataclass(frozen=True)
 class Workers:
@@ -121,12 +118,7 @@ def _in_order(ray: Any, actors: list[Any], units: Iterable[Any]) -> Iterator[Any
         if not pool.has_next():
             return
         try:
-            outcome: _Outcome = pool.get_next_unordered(timeout=PATIENCE)
-        except TimeoutError:
-            if not yielded and not done and not warned:
-                warned.add("")
-                log.warning("No worker has begun yet. They wait for room, or open their models.")
-            continue
+            outcome: _Outcome = pool.get_next_unordered()
         except ray.exceptions.RayError as error:
             raise UserError(
                 f"{TRIES} workers were lost by the same unit of work, or cannot begin "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from admire.base.errors import UserError
@@ -27,8 +27,8 @@ class Sum:
     Attributes:
         replies: how many.
         untold: how many of them came without their usage, so that the tokens are unknown.
-        blind: whether one with images came without telling how many tokens these took.
-        untimed: whether one came without the time that it took, as those of batches do.
+        blind: how many with images came without telling how many tokens these took.
+        untimed: how many came without the time that it took, as those of batches do.
         models: what the server called the models that answered, each once.
         price: None where it is unknown.
     """
@@ -39,43 +39,37 @@ class Sum:
     cached: int = 0
     completion: int = 0
     images: int = 0
-    blind: bool = False
-    untimed: bool = False
+    blind: int = 0
+    untimed: int = 0
     seconds: float = 0.0
     models: list[str] = field(default_factory=list)
     price: Price | None = field(default_factory=lambda: Price(0.0))
 
-    def add(self, question: Question, reply: Reply, cost: Price | None) -> None:
+    @classmethod
+    def of(cls, question: Question, reply: Reply, cost: Price | None) -> Sum:
         usage = reply.usage or Usage()
-        self.replies += 1
-        self.untold += reply.usage is None
-        self.prompt += usage.prompt
-        self.cached += usage.cached
-        self.completion += usage.completion
-        self.images += usage.images
-        self.blind |= bool(question.images) and not usage.images
-        self.untimed |= not reply.seconds
-        self.seconds += reply.seconds
-        self._name(reply.model)
-        self.price = self.price + cost if self.price and cost else None
+        return cls(
+            replies=1,
+            untold=int(reply.usage is None),
+            prompt=usage.prompt,
+            cached=usage.cached,
+            completion=usage.completion,
+            images=usage.images,
+            blind=int(bool(question.images) and not usage.images),
+            untimed=int(not reply.seconds),
+            seconds=reply.seconds,
+            models=[reply.model] if reply.model else [],
+            price=cost,
+        )
 
-    def merge(self, other: Sum) -> None:
-        self.replies += other.replies
-        self.untold += other.untold
-        self.prompt += other.prompt
-        self.cached += other.cached
-        self.completion += other.completion
-        self.images += other.images
-        self.blind |= other.blind
-        self.untimed |= other.untimed
-        self.seconds += other.seconds
-        for model in other.models:
-            self._name(model)
+    def add(self, other: Sum) -> None:
+        for name in NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.models = [*dict.fromkeys([*self.models, *other.models])]
         self.price = self.price + other.price if self.price and other.price else None
 
-    def _name(self, model: str) -> None:
-        if model and model not in self.models:
-            self.models.append(model)
+
+NUMBERS = [one.name for one in fields(Sum) if one.name not in ("models", "price")]
 
 
 @dataclass
@@ -150,14 +144,8 @@ class Ledger:
 
     def take(self, entries: Sequence[Entry]) -> None:
         """Put down what another process did."""
-        for one in entries:
-            known = self._entries.setdefault(
-                (one.stage, one.llm), Entry(one.stage, one.llm, one.why)
-            )
-            before = self._answered_by(one.llm)
-            known.all.merge(one.all)
-            known.now.merge(one.now)
-            self._compare(one.llm, before)
+        for entry in entries:
+            self._add(entry)
 
     def ask(self, llm: ChatModel, question: Question) -> Reply:
         """Ask the model, if the budget allows it, and put down the reply.
@@ -179,34 +167,33 @@ class Ledger:
                     self._under_way -= most
                     self._spent += spent
                     self._changed.notify_all()
-        cost = _cost(llm, reply)
+        asked = Sum.of(question, reply, _cost(llm, reply))
+        now = Sum() if reply.kept else asked
         with self._changed:
-            place = (question.purpose, llm.name)
-            if place not in self._entries:
-                self._entries[place] = Entry(*place, why_unknown(llm))
-            entry = self._entries[place]
-            before = self._answered_by(llm.name)
-            entry.all.add(question, reply, cost)
-            self._compare(llm.name, before)
-            if not reply.kept:
-                entry.now.add(question, reply, cost)
+            place = question.purpose, llm.name
+            why = "" if place in self._entries else why_unknown(llm)
+            self._add(Entry(*place, why, asked, now))
         return reply
 
-    def _answered_by(self, llm: str) -> list[str]:
-        found = [one.all.models for one in self._entries.values() if one.llm == llm]
-        return list(dict.fromkeys(name for models in found for name in models))
-
-    def _compare(self, llm: str, before: list[str]) -> None:
-        """Say it, once, where another model answers than has answered so far."""
-        now = self._answered_by(llm)
-        if len(before) == 1 and len(now) > 1:
+    def _add(self, new: Entry) -> None:
+        """Put down an entry. Say it, once, if another model answers than has answered so far."""
+        entry = self._entries.setdefault((new.stage, new.llm), Entry(new.stage, new.llm, new.why))
+        before = self._answered_by(new.llm)
+        entry.all.add(new.all)
+        entry.now.add(new.now)
+        after = self._answered_by(new.llm)
+        if len(before) == 1 and len(after) > 1:
             log.warning(
                 "%s: the answers are of '%s', and from here on of '%s' too: the server changed the "
                 "model. run.json lists the names (answered_by). For answers of one model, name it "
                 "with its version, or begin with another ADMIRE_CACHE.",
-                llm,
-                *now[:2],
+                new.llm,
+                *after[:2],
             )
+
+    def _answered_by(self, llm: str) -> list[str]:
+        entries = [entry for entry in self._entries.values() if entry.llm == llm]
+        return list(dict.fromkeys(name for entry in entries for name in entry.all.models))
 
     def _reserve(self, llm: ChatModel, question: Question) -> float:
         """Reserve the most that a question may cost, in dollars, while it is under way.
