@@ -124,14 +124,6 @@ def test_no_text_leaves_its_place_in_a_prompt(name: str, sequence: bool, said: d
 PROMPTS = Prompts()
 
 
-@given(text=texts)
-def test_a_quoted_text_is_one_json_string_without_tokens_of_chat_templates(text: str):
-    written = quoted(text)
-    assert json.loads(written) == text
-    assert obeyed(written) == []
-    assert not {"\n", "<", "["} & {*written}
-
-
 def test_a_template_of_ones_own_runs_in_a_sandbox(tmp_path: Path):
     (tmp_path / "sense_en.j2").write_text("{{ ''.__class__.__mro__[1].__subclasses__() }}")
     (tmp_path / "gloss_en.j2").write_text("{{ sequence.append('x') }}")
@@ -386,8 +378,3 @@ def test_what_a_server_refuses_with_is_shown_and_not_obeyed(capsys, httpserver, 
     (last,) = [line for line in err.splitlines() if line.startswith("admire: ")]
     assert last == err.splitlines()[-1]
     assert r"\u001b[2J" in last
-    data.write_text(json.dumps(row | {"language": "\x1b[2J\nadmire: faked"}))
-    code, _, err = run(capsys, "rank", data, "--out", tmp_path / "run", *llm)
-    assert code == 2
-    assert obeyed(err) == []
-    assert err.count("\n") == 1
