@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pandas as pd
 
 from admire.base.errors import UserError
 from admire.data.submission import Prediction, read_submission
+from admire.rankers.settings import Settings
 from admire.runs.past_runs import read_record, read_rows, with_gold
 from admire.runs.ranking import blocks
 from admire.runs.run_folder import ITEMS, submission_names
@@ -63,14 +64,16 @@ def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
 
 def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     """What a run is called by its method and models, and its settings."""
-    settings = record["settings"]
+    defaults = asdict(Settings())
+    settings = defaults | record["settings"]
     encoders = [one["name"] for one in record["models"]["encoders"].values()]
     what = {
         "method": _method(settings),
         "llm": " + ".join(settings["llms"]) if record["models"]["llms"] else "–",
         "encoder": " + ".join(dict.fromkeys(encoders)) or "–",
     }
-    scoring = {f"scoring.{name}": value for name, value in settings["scoring"].items()}
+    scores = defaults["scoring"] | settings["scoring"]
+    scoring = {f"scoring.{name}": value for name, value in scores.items()}
     scoring["scoring.texts"] = ",".join(scoring["scoring.texts"])
     flat = settings | scoring
     left_out = ("llms", "rankers", "scoring")
