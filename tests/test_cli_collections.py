@@ -146,33 +146,15 @@ def test_an_index_is_added_to_taken_from_and_exported(capsys, tmp_path, pictures
     assert [row["caption_vector"] is None for row in rows] == [False, True, True]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_what_index_cannot_do_is_named(capsys, tmp_path, opened):
+    for options, message in (
         ((), "There is nothing to do: name a source, or what to remove or export."),
-        (("--add",), "There is nothing to do"),
         (("--add", "--remove", "x"), "There is nothing to add: name a source. (--add)"),
-        (("--remove", "x"), "index: is no index, or damaged (No such file"),
         (("--export", "x.csv"), "x.csv: is not called .parquet, which is what is written."),
         (("missing",), "missing: cannot be read (No such file or folder)."),
-        (("{empty}",), "empty: holds no pictures."),
-        (("{pictures}", "--add"), "index: is no index, or damaged"),
-    ],
-)
-def test_what_index_cannot_do_is_named(capsys, tmp_path, pictures, opened, options, message):
-    (tmp_path / "empty").mkdir()
-    names = {"empty": tmp_path / "empty", "pictures": pictures}
-    asked = [option.format(**names) for option in options]
-    assert message in ended(capsys, "index", *asked, "--out", tmp_path / "index")
+    ):
+        assert message in ended(capsys, "index", *options, "--out", tmp_path / "index")
     assert not (tmp_path / "index").exists()
-
-
-def test_a_search_of_a_folder_that_is_not_indexed_is_refused(capsys, pictures, opened):
-    shared = ("search", "An owl.", "--span", "owl", "--index")
-    assert "is no index, or damaged" in ended(capsys, *shared, pictures)
-    (pictures / "list.lst").write_text("owl.png")
-    message = ended(capsys, *shared, pictures / "list.lst")
-    assert "holds pictures. Index them first: admire index" in message
 
 
 def test_export_names_a_missing_extra(capsys, tmp_path, monkeypatch):

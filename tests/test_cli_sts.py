@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from commands import HEAVY, chat_server, loaded, run
@@ -19,13 +18,11 @@ from sentences import (
     benchmark,
     dev,
     gold,
-    train,
     training_rows,
 )
 from toys import WordEncoder
 
 from admire.models.encoders.cached import CachedEncoder
-from admire.tasks.sts import mwes
 from admire.tasks.sts.evaluation import compare, correlate
 from admire.tasks.sts.pairs import read_pairs
 
@@ -54,17 +51,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from towers import save_sentence_transformer
 
     return save_sentence_transformer(tmp_path_factory.mktemp("models") / "plain")
-
-
-@pytest.fixture
-def tiny(saved: Path) -> Any:
-    from sentence_transformers import SentenceTransformer
-
-    return SentenceTransformer(str(saved), device="cpu")
-
-
-def ids(model: Any, text: str) -> list[int]:
-    return list(model.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 @pytest.fixture
@@ -138,66 +124,21 @@ def test_the_command_asks_a_chat_model_in_place_of_an_encoder(
     assert len(prompts) == 7, "replies are kept"
 
 
-def test_the_command_gives_a_fine_tuned_model_the_tokens_that_it_has(
-    capsys, tiny, tmp_path, write_table
+def test_what_cannot_be_measured_ends_the_command_before_a_model_is_loaded(
+    capsys, words, files, tmp_path
 ):
-    import torch
-
-    mwes.extend(tiny, ["night owl"])
-    (one,) = ids(tiny, "IDnightowlID")
-    with torch.no_grad():
-        weights = tiny[0].model.get_input_embeddings().weight
-        weights[one] = -weights[one] * 3
-    tiny.save(str(tmp_path / "model"), create_model_card=False)
-    sentences = ["my sister is a night owl", "my sister writes", "a Night-Owl in the tree"]
-    data = write_table(
-        dev("1", sentence1=sentences[0], sentence2=sentences[1]),
-        dev("2", sentence1=sentences[2], sentence2=sentences[1]),
-        name="dev.csv",
-    )
-    code, _, err = run(
-        capsys, "sts", data, "--encoder", f"sbert:{tmp_path / 'model'}", "--device", "cpu",
-        "--out", tmp_path / "submission.csv",
-    )  # fmt: skip
-    assert code == 0, err
-    table = pd.read_csv(tmp_path / "submission.csv")
-    marked = [mwes.mark(text, "night owl") for text in sentences]
-    for texts, same in ((marked, True), (sentences, False)):
-        owl, writes, bird = tiny.encode(texts, normalize_embeddings=True)
-        close = np.allclose(table["Sim"], [owl @ writes, bird @ writes], atol=1e-5)
-        assert close == same
-
-
-@pytest.mark.parametrize(
-    ("row", "told", "options", "message"),
-    [
-        (dev(Language="FR"), gold(), [], "dev.csv, row 1, Language"),
-        (dev(), gold("1", "", "9"), [], "gold.csv, row 1, otherID: '9' is not in"),
-        (train(), gold(), [], "dev.csv: has its own similarities"),
-        (dev(), gold(), ["--setting", "finetune"], "Did you mean 'fine_tune'? "),
-        (dev(), gold(), ["--seed", -1], "seed cannot be -1: it should be greater"),
-    ],
-)
-def test_bad_input_ends_the_command_before_a_model_is_loaded(
-    capsys, words, write_table, tmp_path, row, told, options, message
-):
-    data, golden = write_table(row, name="dev.csv"), write_table(told, name="gold.csv")
+    data, told = files
     out = tmp_path / "submission.csv"
-    code, printed, err = run(capsys, "sts", data, "--gold", golden, "--out", out, *options)
-    assert (code, printed) == (2, "")
-    assert err.startswith("admire: ")
-    assert message in err
-    assert err.count("\n") == 1
+    for options, message in (
+        (["--out", out, "--gold", told, "--setting", "finetune"], "Did you mean 'fine_tune'? "),
+        (["--out", out, "--gold", told, "--seed", -1], "seed cannot be -1: it should be greater"),
+        ([], "has no similarities. Give a gold file, or a place for a submission. (--gold, --out)"),
+    ):
+        code, printed, err = run(capsys, "sts", data, *options)
+        assert (code, printed, err.count("\n")) == (2, "", 1)
+        assert message in err
     assert not words
     assert not out.exists()
-
-
-def test_the_command_needs_a_gold_or_a_place_for_a_submission(capsys, words, files):
-    code, out, err = run(capsys, "sts", files[0])
-    assert (code, out) == (2, "")
-    assert "has no similarities." in err
-    assert "(--gold, --out)" in err
-    assert not words
 
 
 # --------------------------------------------------------------------------- training on sentences
@@ -276,25 +217,15 @@ def test_the_command_with_everything_gives_what_sts_then_gives(
     assert json.loads(printed)[0]["spearman"] == pytest.approx(max(history[1:]), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_training_refuses_what_cannot_be_done(capsys, tmp_path, data, finetune):
+    for options, message in (
         (["--temperature", 0], "temperature cannot be 0.0: it should be greater than 0. (--temp"),
         (["--objective", "adaptiv"], "Did you mean 'adaptive'?"),
-        (["--last-layers", 3], "last_layers cannot be 3"),
         (["--batch-size", 0], "batch_size cannot be 0"),
-        ([], "There is nothing to validate on. (--validation, --validation-gold)"),
-    ],
-)
-def test_training_refuses_what_cannot_be_done(
-    capsys, tmp_path, write_table, finetune, options, message
-):
-    few = write_table(*training_rows(TRAIN[:4]), name="few.csv")
-    code, printed, err = command(capsys, few, tmp_path / "out", "nowhere", *options)
-    assert (code, printed) == (2, "")
-    assert message in err
-    assert err.count("\n") == 1
-    assert not (tmp_path / "out").exists()
+    ):
+        code, printed, err = command(capsys, data, tmp_path / "out", "nowhere", *options)
+        assert (code, printed, err.count("\n")) == (2, "", 1)
+        assert message in err
 
 
 def test_the_rooms_front_doors_and_commands_load_nothing_heavy():

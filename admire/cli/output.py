@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from admire.runs.forecast import Forecast
-    from admire.runs.ranking import Ranking, Run
+    from admire.runs.ranking import Ranking
     from admire.senses.sense import Sense
 
 log = logging.getLogger("admire")
@@ -27,27 +27,12 @@ SHOWN = 20
 """How many items' rankings are printed; the run folder has them all."""
 
 
-def finish(run: Run, out: Path, *, report: bool = False) -> None:
-    """Write the run folder, print the rankings, and score them where the gold is known.
-
-    Args:
-        report: whether the folder also gets a page that shows the run.
-    """
-    from admire.runs.run_folder import write_run
-
-    written = write_run(run, out)
-    if report:
-        from admire.pages.report import write_report
-
-        written.append(write_report([out], out / REPORT))
-    show_run(out, written)
-
-
-def show_run(out: Path, written: Iterable[Path]) -> None:
+def show_run(out: Path, written: Sequence[Path], *, report: bool = False) -> None:
     """Print the first rankings of a run folder, and their scores where the gold is known.
 
     Args:
-        written: what is told to have been written.
+        written: the files that are named as written.
+        report: whether the folder also gets a page that shows the run.
     """
     from admire.audit.seen import warn_of_seen
     from admire.runs.past_runs import first_rankings, read_record
@@ -64,6 +49,10 @@ def show_run(out: Path, written: Iterable[Path]) -> None:
     if below is not None:
         print_sure(scored, count_unsure(out), record["items"], below)
     print_account(record.get("asked", ()))
+    if report:
+        from admire.pages.report import write_report
+
+        written = [*written, write_report([out], out / REPORT)]
     for path in written:
         log.info("Wrote %s", path)
 
@@ -241,13 +230,9 @@ def print_summary(summary: pd.DataFrame, title: str, json: bool) -> None:
     if json:
         print(jsonlib.dumps(summary.to_dict("records"), indent=2))
         return
-    from rich.table import Table
-
     metrics = list(dict.fromkeys(summary["metric"]))
-    table = Table(
-        "Items", "n", *metrics, title=cell(title, style="table.title"), title_justify="left"
-    )
-    for (group, n), rows in summary.groupby(["group", "n"], sort=False):
-        cells = {r.metric: f"{r.mean:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in rows.itertuples()}
-        table.add_row(str(group), str(n), *(cells.get(metric, "–") for metric in metrics))
-    print_table(table)
+    rows = []
+    for (group, n), part in summary.groupby(["group", "n"], sort=False):
+        cells = {r.metric: f"{r.mean:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in part.itertuples()}
+        rows.append((group, n, *(cells.get(metric, "–") for metric in metrics)))
+    print_rows(("Items", "n", *metrics), rows, title)

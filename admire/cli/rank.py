@@ -14,7 +14,7 @@ from admire.base.choices import Device, Fusion, Precision, PublishedSet, RankQue
 from admire.base.errors import UserError
 from admire.cli import options as opt
 from admire.cli.figures import print_scores
-from admire.cli.output import REPORT, finish, print_forecasts, print_summary, show_run
+from admire.cli.output import REPORT, print_forecasts, print_summary, show_run
 
 if TYPE_CHECKING:
     from admire.data.items import Item
@@ -34,11 +34,12 @@ def demo(out: opt.RunFolder = Path("runs/demo")) -> None:
     from admire.data.items import SAMPLES, read_items
     from admire.pages.report import check_report
     from admire.runs.run import rank as rank_items
+    from admire.runs.run_folder import write_run
 
     check_folder(out, "run")
     check_report(out / REPORT)
     items = read_items(SAMPLES)
-    finish(rank_items(items, source=SAMPLES), out, report=True)
+    show_run(out, write_run(rank_items(items, source=SAMPLES), out), report=True)
     _look_at_pictures(items)
 
 
@@ -176,11 +177,7 @@ def rank(
 
         check_report(out / REPORT)
     written = rank_file(data, out, settings, language=lang, asking=asking, workers=shared)
-    if report:
-        from admire.pages.report import write_report
-
-        written.append(write_report([out], out / REPORT))
-    show_run(out, written)
+    show_run(out, written, report=report)
 
 
 def score(
@@ -238,11 +235,13 @@ def fuse(
     """Fuse runs into one: embeddings, rankers and chat models, by a weighted mean."""
     from admire.base.storage import check_folder
     from admire.runs.fusion import fuse as fuse_runs
+    from admire.runs.run_folder import write_run
 
     check_folder(out, "run")
     if out.resolve() in [run.resolve() for run in runs]:
         raise UserError(f"{out}: is one of the runs to fuse, and would be lost.", "out")
-    finish(fuse_runs(runs, weights=_weights(weight), method=method), out)
+    fused = fuse_runs(runs, weights=_weights(weight), method=method)
+    show_run(out, write_run(fused, out))
 
 
 def _weights(given: Sequence[str] | None) -> list[float] | None:
