@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toys import ScriptedChat
+from toys import Replies, ScriptedChat
 
 from admire.data.items import Item
-from admire.models.llm import Question, Reply
 from admire.prompts import Prompts
 from admire.senses.meaning import (
     ATTEMPTS,
@@ -21,22 +20,6 @@ from admire.senses.meaning import (
 )
 
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
-
-
-class Dictionary:
-    """Gives the replies in order and remembers with which settings it was asked."""
-
-    name = identity = "dictionary"
-    parallel = 1
-    sees = False
-
-    def __init__(self, *replies: str):
-        self.replies = list(replies)
-        self.asked: list[tuple[float, int]] = []
-
-    def ask(self, question: Question) -> Reply:
-        self.asked.append((question.temperature, question.seed))
-        return Reply(self.replies.pop(0))
 
 
 # --------------------------------------------------------------------------- cleaning replies
@@ -263,9 +246,9 @@ def test_a_copy_of_the_sentence_is_told_by_its_runs_of_words(text: str, expected
 
 @pytest.mark.parametrize("sense", ["idiomatic", "literal"])
 def test_the_prompt_of_a_sense_is_asked_until_a_reply_can_be_used(sense):
-    llm = Dictionary("", "I'm sorry.", OBJECT)
+    llm = Replies("", "I'm sorry.", OBJECT)
     assert meaning(ITEM, sense, llm, Prompts(), seed=7) == WHOLE
-    assert llm.asked == [(0.0, 7), (1.0, 8), (1.0, 9)]
+    assert llm.sampled == [(0.0, 7), (1.0, 8), (1.0, 9)]
     chat = ScriptedChat(lambda _: "")
     assert meaning(ITEM, sense, chat, Prompts()) == UNSAID
     assert chat.prompts == [Prompts().about(ITEM, sense)] * ATTEMPTS
@@ -280,6 +263,6 @@ def test_the_prompt_of_a_sense_is_asked_until_a_reply_can_be_used(sense):
 )
 def test_a_useless_reply_is_asked_for_again_with_another_seed(useless: str):
     # At temperature 0 the second reply would be the first one again.
-    llm = Dictionary(useless, useless, "someone awake at night")
+    llm = Replies(useless, useless, "someone awake at night")
     assert gloss(ITEM, llm, Prompts(), seed=7) == Meaning(("someone awake at night",))
-    assert llm.asked == [(0.0, 7), (1.0, 8), (1.0, 9)]
+    assert llm.sampled == [(0.0, 7), (1.0, 8), (1.0, 9)]

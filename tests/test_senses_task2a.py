@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -40,12 +39,6 @@ def test_a_row_that_cannot_be_used_is_named(tmp_path, row, message):
     with pytest.raises(UserError) as caught:
         read_idiomaticity(path)
     assert f"{path}, row 2, {message}" in str(caught.value)
-
-
-def test_the_real_training_file_is_read(shared: Path):
-    found = read_idiomaticity(shared / "semeval2022_task2/subtask_a/train_zero_shot.csv")
-    assert len(found) == 4491
-    assert json.dumps(sorted({item.language for item in found})) == '["en", "pt"]'
 
 
 def dev(tmp_path: Path, labels: list[tuple[str, str]]) -> tuple[Path, Path]:

@@ -4,33 +4,17 @@ import pytest
 from hypothesis import given as every
 from hypothesis import settings
 from hypothesis import strategies as st
+from toys import Replies
 
 from admire.data.items import Item
-from admire.models.llm import Question, Reply
 from admire.prompts import Prompts
 from admire.senses import Sense, read_label, vote
 
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
 
 
-class Voter:
-    """Gives the replies in order and remembers with which settings it was asked."""
-
-    name = identity = "voter"
-    parallel = 1
-    sees = False
-
-    def __init__(self, *replies: str):
-        self.replies = list(replies)
-        self.asked: list[Question] = []
-
-    def ask(self, question: Question) -> Reply:
-        self.asked.append(question)
-        return Reply(self.replies.pop(0))
-
-
 def decide(*replies: str) -> Sense:
-    (sense,) = vote([ITEM], Voter(*replies), Prompts(), votes=len(replies))
+    (sense,) = vote([ITEM], Replies(*replies), Prompts(), votes=len(replies))
     return sense
 
 
@@ -56,12 +40,12 @@ def test_the_majority_of_the_readable_votes_decides(replies: list[str], expected
 @pytest.mark.parametrize(("votes", "seed"), [(1, 0), (5, 0), (5, 100)])
 def test_each_vote_has_a_seed_of_its_own(votes: int, seed: int):
     # With one seed, or at temperature 0, every vote would be the same and come from the cache.
-    voter = Voter(*[I] * votes)
+    voter = Replies(*[I] * votes)
     vote([ITEM], voter, Prompts(), votes=votes, seed=seed)
-    assert [ask.seed for ask in voter.asked] == list(range(seed, seed + votes))
-    assert all(ask.temperature > 0 for ask in voter.asked)
+    assert [ask.seed for ask in voter.questions] == list(range(seed, seed + votes))
+    assert all(ask.temperature > 0 for ask in voter.questions)
     expected = Prompts().render("sense", "en", compound=ITEM.compound, sentence=ITEM.sentence)
-    assert {ask.text for ask in voter.asked} == {expected}
+    assert {ask.text for ask in voter.questions} == {expected}
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sentences import pair
-from toys import WordEncoder
+from toys import Replies, WordEncoder
 
 from admire.base.errors import UserError
-from admire.models.llm import Question, Reply
 from admire.prompts import Prompts
 from admire.tasks.sts.evaluation import (
     compare,
@@ -187,40 +186,21 @@ def test_a_rating_is_never_outside_0_to_1(reply):
     assert rating is None or 0 <= rating <= 1
 
 
-class Moody:
-    """A chat model with the replies that it is given, which remembers how it was asked."""
-
-    name = identity = "moody"
-    parallel = 1
-    sees = False
-
-    def __init__(self, *replies: str):
-        self.replies = iter(replies)
-        self.asked: list[tuple[str, float, int]] = []
-
-    def ask(self, question: Question) -> Reply:
-        self.asked.append((question.text, question.temperature, question.seed))
-        return Reply(next(self.replies))
-
-
 def test_a_reply_without_a_rating_is_asked_for_again_with_another_seed_and_temperature():
-    llm = Moody("Hm.", "7", "0.4")
+    llm = Replies("Hm.", "7", "0.4")
     found = rate([pair("An owl.", "A bird.")], llm, Prompts(), seed=5)
     assert found == {("An owl.", "A bird."): 0.4}
-    prompts, temperatures, seeds = zip(*llm.asked, strict=True)
-    assert len(set(prompts)) == 1
-    assert temperatures == (0.0, 1.0, 1.0)
-    assert seeds == (5, 6, 7)
-    last = prompts[0].rindex("Sentence 1")
-    assert '"An owl."' in prompts[0][last:]
-    assert prompts[0].index('"An owl."') < prompts[0].index('"A bird."')
+    assert llm.sampled == [(0.0, 5), (1.0, 6), (1.0, 7)]
+    (prompt,) = {question.text for question in llm.questions}
+    assert '"An owl."' in prompt[prompt.rindex("Sentence 1") :]
+    assert prompt.index('"An owl."') < prompt.index('"A bird."')
 
 
 def test_references_are_rated_too_and_equal_pairs_once():
-    llm = Moody("0.1", "0.2", "0.3")
+    llm = Replies("0.1", "0.2", "0.3")
     pairs = [pair("a", "b"), pair("c", "d", reference=("e", "d")), pair("a", "b")]
     assert rate(pairs, llm, Prompts()) == {("a", "b"): 0.1, ("c", "d"): 0.2, ("e", "d"): 0.3}
-    assert len(llm.asked) == 3
+    assert len(llm.questions) == 3
 
 
 def test_the_real_dev_file_is_scored_on_the_pairs_that_the_organisers_score(shared):

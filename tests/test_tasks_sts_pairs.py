@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -100,21 +99,6 @@ def test_chengyusts_has_its_idioms_in_braces_as_table_6_prints_them(write_table,
     )
 
 
-def test_a_quotation_mark_of_the_sts_benchmark_is_a_character(write):
-    text = benchmark(
-        ("train", "5.000", 'He said "no.', "He declined."),
-        ("train", "2.5", "A man.", '"A woman.'),
-        ("dev", "0", '"', "NA"),
-    )
-    found = read_pairs(write("sts.tsv", text))
-    assert [(p.first, p.second, p.similarity) for p in found] == [
-        ('He said "no.', "He declined.", 1.0),
-        ("A man.", '"A woman.', 0.5),
-        ('"', "NA", 0.0),
-    ]
-    assert {(p.language, p.mwe, p.reference) for p in found} == {("en", None, None)}
-
-
 def test_assin_has_its_scores_divided_by_5(write):
     path = write("assin.xml", assin(("4.5", "Um cão & um gato", "“Dois” <animais>")))
     assert read_pairs(path) == [Pair("1", "pt", "Um cão & um gato", "“Dois” <animais>", 0.9)]
@@ -132,18 +116,6 @@ CELLS = st.text(
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("written")
-
-
-@settings(max_examples=30)
-@given(rows=st.lists(st.tuples(CELLS, CELLS, st.sampled_from(("EN", "PT", "GL"))), min_size=1))
-def test_sentences_of_task_2b_are_read_as_they_were_written(place, rows):
-    table = [
-        dev(f"{k}", Language=language, sentence1=one, sentence2=other)
-        for k, (one, other, language) in enumerate(rows)
-    ]
-    pd.DataFrame(table).to_csv(place / "dev.csv", index=False)
-    found = read_pairs(place / "dev.csv")
-    assert [(p.first, p.second, p.language.upper()) for p in found] == rows
 
 
 @settings(max_examples=30)
@@ -290,8 +262,8 @@ def test_a_split_of_the_sts_benchmark_is_chosen(write):
     rows = [(split, "1", f"A {split}.", "One.") for split in ("train", "dev", "test", "dev")]
     path = write("sts.tsv", benchmark(*rows).replace("\n", "\r\n"))
     assert len(read_pairs(path)) == 4
-    found = read_pairs(path, split="dev")
-    assert [(pair.name, pair.first) for pair in found] == [("2", "A dev."), ("4", "A dev.")]
+    one = Pair("2", "en", "A dev.", "One.", 0.2)
+    assert read_pairs(path, split="dev") == [one, replace(one, name="4")]
 
 
 def test_chengyusts_may_have_its_idioms_and_ids_in_columns(write_table):

@@ -59,6 +59,19 @@ class ScriptedChat:
         return Reply(self.answer(question.text))
 
 
+class Replies(ScriptedChat):
+    """Gives the replies in order."""
+
+    def __init__(self, *replies: str):
+        left = iter(replies)
+        super().__init__(lambda _: next(left))
+
+    @property
+    def sampled(self) -> list[tuple[float, int]]:
+        """Temperature and seed of each question."""
+        return [(one.temperature, one.seed) for one in self.questions]
+
+
 def said(llm: ChatModel, text: str, **settings: Any) -> str:
     """What a chat model answers."""
     return llm.ask(Question(text, **settings)).text
