@@ -35,15 +35,6 @@ def test_a_picture_is_known_by_its_content_and_comes_back_as_it_was(page, kind):
     assert back.headers["content-type"] == f"image/{kind.lower()}"
 
 
-def test_a_picture_is_measured_upright(page):
-    written = io.BytesIO()
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.new("RGB", (40, 30)).save(written, "JPEG", exif=exif)
-    told = page.add(written.getvalue()).json()
-    assert (told["width"], told["height"]) == (30, 40)
-
-
 def test_thumbnails_are_small_and_webp(page):
     picture = page.add(drawn(size=(400, 300))).json()["id"]
     for _ in range(2):  # made, and read from disk

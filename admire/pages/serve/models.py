@@ -114,8 +114,18 @@ class Models:
         Raises:
             UserError: it cannot be read, or the encoder cannot be opened.
         """
-        assert self.index is not None
-        return self._once("collection", lambda: self._collection(cast(Path, self.index), settings))
+        from admire.tasks.collections import index_texts, open_index, read_texts
+
+        path = cast(Path, self.index)
+
+        def read() -> tuple[Index, TextEncoder]:
+            if path.is_dir():
+                index = open_index(path)
+                return index, self.encoder(index.encoder["name"], settings)
+            encoder = self.encoder("e5", settings)
+            return index_texts(read_texts(path), encoder), encoder
+
+        return self._once("collection", read)
 
     def load(self) -> None:
         """Open what the first profile needs, and load the weights of local models.
@@ -142,15 +152,6 @@ class Models:
             _within(detector.reader, "encoder").encode_queries([Query("Hello", span=(0, 5))])
         if self.index:
             self.collection(settings)
-
-    def _collection(self, path: Path, settings: Settings) -> tuple[Index, TextEncoder]:
-        from admire.tasks.collections import index_texts, open_index, read_texts
-
-        if path.is_dir():
-            index = open_index(path)
-            return index, self.encoder(index.encoder["name"], settings)
-        encoder = self.encoder("e5", settings)
-        return index_texts(read_texts(path), encoder), encoder
 
     def _once(self, key: Any, opener: Callable[[], Opened]) -> Opened:
         if key not in self._opened:
