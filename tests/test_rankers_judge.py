@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,11 +21,9 @@ from admire.runs.past_runs import read_cosines
 REASONING: tuple[Ranker, ...] = ("listwise", "pointwise", "pairwise")
 
 
-@pytest.mark.parametrize("sees", [True, False])
 @pytest.mark.parametrize("ranker", REASONING)
-def test_every_ranker_puts_the_best_first_by_captions(ranker, sees):
-    judge = Judge(WORTHS, sees=sees)
-    (ranking,) = rank([ITEM], settings(ranker), llms=[judge]).rankings
+def test_every_ranker_puts_the_best_first_by_captions(ranker):
+    (ranking,) = rank([ITEM], settings(ranker), llms=[Judge(WORTHS, sees=False)]).rankings
     assert ranking.order == BEST
     assert ranking.predicted_type == "idiomatic"
     (judgement,) = ranking.judgements
@@ -158,15 +155,14 @@ def test_if_nothing_at_all_can_be_read_that_is_said_once(ranker):
     assert error.value.settings == ("rankers", "llms", "llm_url")
 
 
-@pytest.mark.parametrize("ranker", REASONING)
-def test_if_all_replies_are_cut_off_that_is_said(ranker):
+def test_if_all_replies_are_cut_off_that_is_said():
     class Endless(Judge):
         def ask(self, question: Question) -> Reply:
             return replace(super().ask(question), text="Let me think", cut=True)
 
     item = replace(ITEM, sentence_type="idiomatic")
     with pytest.raises(UserError, match=r"answers were cut off, .* --reasoning-budget 0") as error:
-        rank([item], settings(ranker, sense="given"), llms=[Endless(WORTHS, logprobs=False)])
+        rank([item], settings("pointwise", sense="given"), llms=[Endless(WORTHS, logprobs=False)])
     assert error.value.settings == ("llms",)
 
 
@@ -237,18 +233,6 @@ def test_grades_and_comparisons_are_in_the_run_folder(tmp_path, ranker):
         }
 
 
-def test_a_baseline_query_is_of_the_embeddings_alone():
-    chat = Judge({c.caption or "": 0.5 for c in OWL.candidates})
-    run = rank(
-        [OWL],
-        settings("embeddings", "listwise", query="compound"),
-        llms=[chat],
-        encoder=WordEncoder(),
-    )
-    assert run.rankings[0].order[0] == "bird.png"
-    assert run.rankings[0].predicted_type == "idiomatic"
-
-
 def test_without_other_rankers_a_run_asks_what_it_always_asked():
     chat = says("Idiomatic")
     run = rank([OWL], Settings(sense="vote", meanings="gloss"), llms=[chat], encoder=WordEncoder())
@@ -257,52 +241,22 @@ def test_without_other_rankers_a_run_asks_what_it_always_asked():
     assert {part["ranker"] for part in run.rankings[0].parts} == {"embeddings"}
 
 
-@pytest.mark.parametrize("rankers", [(), ("listwise", "listwise"), ("listwize",), "listwise", (3,)])
-def test_rankers_are_a_tuple_of_known_names_each_once(rankers):
-    with pytest.raises(UserError, match="rankers cannot be"):
-        Settings(rankers=rankers)
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    rows = [
-        {
-            "compound": f"night owl {k}",
-            "sentence": f"He is a night owl {k}.",
-            "candidates": [{"caption": text} for text in WORTHS],
-            "expected_order": [f"candidate{n}" for n in range(1, 6)],
-        }
-        for k in range(2)
-    ]
-    path = tmp_path / "manifest.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def test_the_command_line_ranks_by_listwise(data, tmp_path, capsys, monkeypatch):
+def test_the_command_line_ranks_by_listwise(tmp_path, capsys, monkeypatch):
+    row = {
+        "compound": "night owl",
+        "sentence": "He is a night owl.",
+        "candidates": [{"caption": text} for text in WORTHS],
+        "expected_order": [f"candidate{n}" for n in range(1, 6)],
+    }
+    data = tmp_path / "manifest.jsonl"
+    data.write_text(json.dumps(row))
     judge = Judge(WORTHS, name="openai:judge")
     monkeypatch.setattr("admire.runs.run.open_sources", lambda name, **_: [judge])
     options = ("--llm", "openai:judge", "--ranker", "listwise", "--shuffles", 2)
     code, out, _ = run(capsys, "rank", data, *options, "--out", tmp_path / "run")
     assert code == 0
     assert "1.000" in out
-    assert len(judge.questions) == 4
+    assert len(judge.questions) == 2
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["settings"]["rankers"] == ["listwise"]
     assert record["models"]["encoders"] == {}
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--ranker", "listwize"), "rankers cannot be 'listwize'. Did you mean 'listwise'?"),
-        (("--shuffles", 0), "shuffles cannot be 0"),
-        (("--image-side", 3), "image_side cannot be 3"),
-        (("--ranker", "pairwise", "--track", "image"), "--track"),
-    ],
-)
-def test_the_command_line_refuses_what_cannot_be(data, tmp_path, capsys, options, says):
-    code, out, err = run(capsys, "rank", data, *options, "--out", tmp_path / "run")
-    assert (code, out) == (2, "")
-    assert says in err
-    assert not (tmp_path / "run").exists()

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 from commands import run
 
@@ -21,30 +19,9 @@ from admire.senses.meaning import TEXTS
             "There are: meaning, compound, sentence, sequence.",
         ),
         (
-            lambda: Scoring(gate="sfot"),
-            ("--gate", "sfot"),
-            "gate cannot be 'sfot'. Did you mean 'soft'? There are: hard, soft.",
-        ),
-        (
-            lambda: Settings(track="captions"),
-            ("--track", "captions"),
-            "track cannot be 'captions'. Did you mean 'caption'? "
-            "There are: image, caption, image+caption.",
-        ),
-        (
-            lambda: Settings(votes=0),
-            ("--votes", "0"),
-            "votes cannot be 0: it should be greater than or equal to 1.",
-        ),
-        (
             lambda: Settings(abstain_below=0.5),
             ("--abstain-below", "0.5"),
             "abstain_below cannot be 0.5: it should be greater than 0.5.",
-        ),
-        (
-            lambda: Scoring(contrast=math.inf),
-            ("--contrast", "inf"),
-            "contrast cannot be inf: it should be a finite number.",
         ),
         (
             lambda: Scoring(texts=("gloss", "sceen")),
@@ -67,6 +44,12 @@ def test_python_and_the_command_line_say_the_same(capsys, tmp_path, make, option
 def test_chat_models_are_a_tuple_of_names(llms):
     with pytest.raises(UserError, match="llms cannot be"):
         Settings(llms=llms)
+
+
+@pytest.mark.parametrize("rankers", [(), ("listwise", "listwise"), ("listwize",), "listwise"])
+def test_rankers_are_a_tuple_of_known_names_each_once(rankers):
+    with pytest.raises(UserError, match="rankers cannot be"):
+        Settings(rankers=rankers)
 
 
 def test_the_front_door_completes_in_a_notebook():
@@ -110,14 +93,6 @@ def test_paper_is_the_papers_stack():
             texts=("gloss", "compound"),
         ),
     )
-
-
-def test_best_reads_captions_with_an_encoder_of_their_own():
-    best = PROFILES["best"]
-    assert best.caption_encoder
-    assert best.caption_encoder != best.encoder
-    assert best.track is None
-    assert best.scoring.standardise  # of two encoders, a plain sum would be refused
 
 
 @pytest.mark.parametrize("profile", PROFILES)

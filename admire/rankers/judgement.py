@@ -1,11 +1,11 @@
-"""What a ranker leaves: every answer of a chat model, and the scores that follow from them."""
+"""What rankers return: every answer of a chat model, and the scores that follow from them."""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -22,23 +22,23 @@ from admire.senses.sense import Sense
 log = logging.getLogger("admire")
 
 SECOND_TEMPERATURE = 0.7
-"""Of a question that is asked again: at 0, another seed would bring the same reply."""
+"""Of a question that is asked again: at 0, another seed would give the same reply."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one question about an item's candidates brought.
+    """What a chat model answers to one question about an item's candidates.
 
     Attributes:
         shown: the names of the candidates in the order in which the chat model saw them.
-        order: of these, best first; empty where the answer could not be read, and where the
-            candidates were found equal.
-        sense: the sense that it takes to be meant, if it was asked.
-        meaning: what the compound means there, in its words.
+        order: these names, best first; empty if the answer could not be read, or if the
+            candidates are equal.
+        sense: the sense that the model takes to be meant, if the question asks for it.
+        meaning: what the compound means there, in the model's words.
         reasons: why, by candidate.
         grades: the probability of ``idiomatic``, ``literal`` and ``neither``, if it was graded.
-        unread: the reply, where it could not be read.
-        cut: whether that reply had not come to its end.
+        unread: the reply, if it could not be read.
+        cut: whether that reply was cut off.
     """
 
     shown: tuple[str, ...]
@@ -57,7 +57,7 @@ class Judgement:
 
     Attributes:
         scores: of the candidates, higher is better, shape (candidates,).
-        answers: one for each question, in the order in which they were asked.
+        answers: one for each question, in the order of the questions.
         agreement: how far the answers agree, from 0 to 1; None where no two can be compared.
         sense: which one is meant, if the answers say it.
     """
@@ -78,14 +78,14 @@ class Judgement:
     def meaning(self) -> str | None:
         """What the first answer that took the meant sense says that the compound means."""
         meant = self.sense and self.sense.label
-        found = (answer.meaning for answer in self.answers if answer.sense == meant)
-        return next(filter(None, found), None)
+        meanings = (answer.meaning for answer in self.answers if answer.sense == meant)
+        return next(filter(None, meanings), None)
 
     def row(self) -> dict[str, Any]:
         """The judgement for items.jsonl, without what is empty in its answers."""
         answers = [
-            {name: value for name, value in asdict(one).items() if value or name == "order"}
-            for one in self.answers
+            {name: value for name, value in asdict(answer).items() if value or name == "order"}
+            for answer in self.answers
         ]
         return {
             "ranker": self.ranker,
@@ -99,29 +99,37 @@ class Judgement:
 
 def ask_twice(
     llm: ChatModel,
-    question: Callable[[int, int], Question],
+    question: Question,
     read: Callable[[str], Answer | None],
     shown: tuple[str, ...],
     item: Item,
+    *,
+    next_seed: int = 1,
 ) -> Answer:
     """What the reply says, or that to a second question if the first cannot be read.
 
-    A JSON object that a reply quotes of a caption or sentence is no answer; see
-    :func:`admire.models.quotations.without_objects`.
+    The second has another seed and a temperature above 0, and twice as many tokens if the first
+    reply was cut off. A JSON object that a reply quotes from a caption or sentence is no answer;
+    see :func:`admire.models.quotations.without_objects`.
 
     Args:
-        question: the question of an attempt, with so many times the tokens. The second has twice as
-            many, if the first reply was cut off.
         shown: the names of the candidates that it shows, for an answer that cannot be read.
         item: whose texts it shows.
+        next_seed: what the second question adds to the seed.
     """
     data = data_of(item)
-    reply = llm.ask(question(0, 1))
-    found = read(without_objects(reply.text, data))
-    if found is None:
-        reply = llm.ask(question(1, 2 if reply.cut else 1))
-        found = read(without_objects(reply.text, data))
-    return found or Answer(shown, unread=reply.text, cut=reply.cut)
+    reply = llm.ask(question)
+    answer = read(without_objects(reply.text, data))
+    if answer is None:
+        second = replace(
+            question,
+            temperature=SECOND_TEMPERATURE,
+            max_tokens=question.max_tokens * (2 if reply.cut else 1),
+            seed=question.seed + next_seed,
+        )
+        reply = llm.ask(second)
+        answer = read(without_objects(reply.text, data))
+    return answer or Answer(shown, unread=reply.text, cut=reply.cut)
 
 
 def check_answers(

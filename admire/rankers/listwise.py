@@ -1,8 +1,8 @@
 """Listwise: a chat model sees all candidates at once, in several orders, and puts them in order.
 
 The K orders that it gives are aggregated: permutation self-consistency (Tang et al. 2023,
-arXiv 2310.07712). What it thinks of the place or the letter of a candidate falls out, because every
-candidate stands in every place.
+arXiv 2310.07712). A preference for a place or a letter cancels out, because every candidate stands
+in every place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from admire.models.llm import ChatModel, Question, ask_each
 from admire.prompts import Prompts
 from admire.rankers.aggregate import aggregate, agreement, places
 from admire.rankers.judgement import (
-    SECOND_TEMPERATURE,
     Answer,
     Judgement,
     Line,
@@ -53,9 +52,9 @@ def judge_listwise(
 
     One reply writes down, in this order: an example of literal and of idiomatic use, the sense, the
     meaning; for each candidate what matters in it, what that expresses and its role; and the order.
-    The temperature is 0: each reply is then the likeliest one for the order shown, and what differs
-    between them is owed to that order, not to sampling. A reply that cannot be read, or whose order
-    is no permutation, is asked for once more, at a temperature above 0.
+    The temperature is 0, so that replies differ by the order shown and not by sampling. If a reply
+    cannot be read, or its order is no permutation, the question is asked once more, at a
+    temperature above 0.
 
     Args:
         readings: which sense is meant in each item; None lets the majority of the replies decide.
@@ -67,26 +66,28 @@ def judge_listwise(
     tracks = tracks_shown(items, llm, settings.track)
     for item in items:
         check_letters(item)
-    told = {item: reading.sense.label for item, reading in zip(items, readings or (), strict=False)}
+    decided = {
+        item: reading.sense.label for item, reading in zip(items, readings or (), strict=False)
+    }
 
     def ask(turn: tuple[Item, int, tuple[Candidate, ...]]) -> Answer:
         item, number, shown = turn
         names = {letter: candidate.name for letter, candidate in zip(LETTERS, shown, strict=False)}
-        sense = told.get(item)
+        sense = decided.get(item)
         parts = show(prompts, "listwise", item, shown, tracks, settings.image_side, sense=sense)
 
-        def question(attempt: int, times: int) -> Question:
-            return Question(
-                parts,
-                temperature=attempt * SECOND_TEMPERATURE,
-                max_tokens=times * (TOKENS + TOKENS_EACH * len(shown)),
-                seed=settings.seed + number + attempt * settings.shuffles,
-                schema=schema(names, sense),
-                purpose="ranking",
-            )
-
+        question = Question(
+            parts,
+            temperature=0.0,
+            max_tokens=TOKENS + TOKENS_EACH * len(shown),
+            seed=settings.seed + number,
+            schema=schema(names, sense),
+            purpose="ranking",
+        )
         read = partial(read_order, names=names, sense=sense)
-        return ask_twice(llm, question, read, tuple(names.values()), item)
+        return ask_twice(
+            llm, question, read, tuple(names.values()), item, next_seed=settings.shuffles
+        )
 
     turns = [
         (item, number, shown)
@@ -103,11 +104,7 @@ def judge_listwise(
 
 
 def check_letters(item: Item) -> None:
-    """Refuse an item with more candidates than there are letters.
-
-    Raises:
-        UserError: it is one.
-    """
+    """Raise a UserError for an item with more candidates than there are letters."""
     if len(item.candidates) > len(LETTERS):
         raise UserError(
             f"'{item.compound}' has {len(item.candidates)} candidates; listwise takes at most "

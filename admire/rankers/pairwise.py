@@ -16,7 +16,6 @@ from admire.models.llm import ChatModel, Question, ask_each
 from admire.prompts import Prompts
 from admire.rankers.aggregate import bradley_terry
 from admire.rankers.judgement import (
-    SECOND_TEMPERATURE,
     Answer,
     Judgement,
     Line,
@@ -52,8 +51,8 @@ def judge_pairwise(
     """Let a chat model say which of two candidates is better, for all pairs both ways round.
 
     The score is the strength of the model of Bradley and Terry (:func:`bradley_terry`). A tie is
-    half a win for both; an answer that cannot be read is none. The agreement is the share of pairs
-    of which both ways say the same.
+    half a win for both; an answer that cannot be read does not count. The agreement is the share of
+    pairs for which both ways round give the same answer.
 
     Args:
         readings: which sense is meant in each item, and what it means, as far as it is known.
@@ -79,22 +78,20 @@ def judge_pairwise(
             meaning=reading.meant,
         )
 
-        def question(attempt: int, times: int) -> Question:
-            return Question(
-                parts,
-                temperature=attempt * SECOND_TEMPERATURE,
-                max_tokens=times * TOKENS,
-                seed=settings.seed + attempt,
-                schema=SCHEMA,
-                purpose="ranking",
-            )
-
+        question = Question(
+            parts,
+            temperature=0.0,
+            max_tokens=TOKENS,
+            seed=settings.seed,
+            schema=SCHEMA,
+            purpose="ranking",
+        )
         return ask_twice(llm, question, partial(read_better, names=names), names, items[number])
 
     turns = [
         (number, pair)
         for number, item in enumerate(items)
-        for pair in permutations(sorted(item.candidates, key=lambda one: one.name), 2)
+        for pair in permutations(sorted(item.candidates, key=lambda candidate: candidate.name), 2)
     ]
     answers = ask_each(ask, turns, llm, "comparisons", called=lambda t: items[t[0]].compound)
     rest = iter(answers)
@@ -113,7 +110,7 @@ def _judged(item: Item, llm: ChatModel, answers: tuple[Answer, ...]) -> Judgemen
         wins[at[first], at[second]] += 1 if answer.order else 0.5
         wins[at[second], at[first]] += 0 if answer.order else 0.5
         said.setdefault(frozenset(answer.shown), []).append(answer.order)
-    both = [one == other for one, other in (pair for pair in said.values() if len(pair) == 2)]
+    both = [pair[0] == pair[1] for pair in said.values() if len(pair) == 2]
     return Judgement(
         "pairwise",
         llm.name,

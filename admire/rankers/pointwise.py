@@ -1,7 +1,7 @@
 """Pointwise: a chat model grades each candidate alone, under both senses.
 
-It is for small models: they answer a question about one candidate, where one about five brings the
-same reply to everything. How sure the model is of one letter tells more than the letter.
+It is for small models: they can answer a question about one candidate, but give the same reply to
+every question about five. How sure the model is of a letter says more than the letter.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 import re
 import threading
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -20,7 +19,6 @@ from admire.data.items import Candidate, Item
 from admire.models.llm import ChatModel, Question, Reply, ask_each
 from admire.prompts import Prompts
 from admire.rankers.judgement import (
-    SECOND_TEMPERATURE,
     Answer,
     Judgement,
     StructuredReply,
@@ -34,8 +32,8 @@ from admire.senses.interpretation import Interpretation
 
 GRADES = ("idiomatic", "literal", "neither")
 LIKELIEST = 10
-OPENINGS = {"the", "best", "correct", "answer", "letter", "option", "choice", "is"}
 """How many of the likeliest tokens are asked for."""
+OPENINGS = {"the", "best", "correct", "answer", "letter", "option", "choice", "is"}
 LETTER_TOKENS = 4
 NUMBER_TOKENS = 60
 Percentage = Annotated[
@@ -66,16 +64,15 @@ def judge_pointwise(
     """Let a chat model grade each candidate: it shows the idiomatic sense, the literal, or neither.
 
     The grades are the probabilities of the three letters at the first place of the reply that is
-    one of them. Where the model tells no probabilities, it is asked for percentages. The score is
+    one of them. A model that gives no probabilities is asked for percentages. The score is
     p · P(idiomatic) + (1 − p) · P(literal), p being the probability of the idiomatic sense, or 1 or
     0 with a hard gate.
 
     The letters are the same for every candidate and are not rotated, which would double the cost: a
-    liking for the letter that is meant changes all of an item's probabilities by the same rule,
-    and not their order.
+    preference for a letter shifts all of an item's probabilities alike and keeps their order.
 
     Args:
-        readings: which sense is meant in each item; and what both mean, as far as it is known.
+        readings: which sense is meant in each item, and what both mean, as far as known.
 
     Raises:
         UserError: the model cannot be asked, or cannot see what it must.
@@ -83,9 +80,7 @@ def judge_pointwise(
     tracks = tracks_shown(items, llm, settings.track)
     turns = [(k, candidate) for k, item in enumerate(items) for candidate in item.candidates]
 
-    def question(
-        turn: tuple[int, Candidate], letters: bool, attempt: int = 0, times: int = 1
-    ) -> Question:
+    def question(turn: tuple[int, Candidate], letters: bool) -> Question:
         number, candidate = turn
         said = readings[number]
         parts = show(
@@ -101,15 +96,15 @@ def judge_pointwise(
         )
         return Question(
             parts,
-            temperature=attempt * SECOND_TEMPERATURE,
-            max_tokens=times * (LETTER_TOKENS if letters else NUMBER_TOKENS),
-            seed=settings.seed + attempt,
+            temperature=0.0,
+            max_tokens=LETTER_TOKENS if letters else NUMBER_TOKENS,
+            seed=settings.seed,
             schema=None if letters else NUMBERS,
             logprobs=LIKELIEST if letters else 0,
             purpose="ranking",
         )
 
-    silent = threading.Event()  # set once a reply shows that the model tells no probabilities
+    silent = threading.Event()  # set once a reply comes without probabilities
 
     def called(turn: tuple[int, Candidate]) -> str:
         return items[turn[0]].compound
@@ -128,7 +123,7 @@ def judge_pointwise(
             grades = read_numbers(reply)
             return Answer((name,), (name,), grades=grades) if grades else None
 
-        return ask_twice(llm, partial(question, turn, False), read, (name,), items[turn[0]])
+        return ask_twice(llm, question(turn, letters=False), read, (name,), items[turn[0]])
 
     answers = ask_each(ask, turns, llm, "grades", called=called)
     rest = iter(answers)
@@ -159,9 +154,9 @@ def _scores(answers: Sequence[Answer], reading: Interpretation, settings: Settin
 def read_letters(reply: Reply) -> dict[str, float] | None:
     """The grades by the probabilities of the letters A, B and C; None if none is likely.
 
-    The letters are looked for at the first place where they have more than half of the probability:
-    a reply may begin with a line break or a quotation mark, or with "The answer is". After any
-    other word it is no answer: ``Caption: "A`` begins a repeated caption.
+    They are read at the first place where they have more than half of the probability: a reply may
+    begin with a line break or a quotation mark, or with "The answer is". After any other word it is
+    no answer: ``Caption: "A`` begins a repeated caption.
     """
     for place in reply.logprobs or ():
         mass = dict.fromkeys(LETTERS[: len(GRADES)], 0.0)
