@@ -102,8 +102,8 @@ def _missing(
 
 def _new(batches: Batches, questions: Mapping[str, Question]) -> dict[str, Question]:
     """Of these questions, those that are neither under way nor were given up."""
-    known = {key for one in batches.open for key in one.keys} | batches.failed.keys()
-    return {key: question for key, question in questions.items() if key not in known}
+    handled = {key for one in batches.open for key in one.keys} | batches.failed.keys()
+    return {key: question for key, question in questions.items() if key not in handled}
 
 
 def _check_budget(

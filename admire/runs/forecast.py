@@ -56,10 +56,10 @@ def check_questions(items: Iterable[Item], models: Sequence[Source], settings: S
     Raises:
         UserError: as for :func:`admire.rank`.
     """
-    known = summarise_set(items)
-    check_items(known, settings)
+    summary = summarise_set(items)
+    check_items(summary, settings)
     if models and settings.looks:
-        check_candidates(known, models, settings)
+        check_candidates(summary, models, settings)
 
 
 def put_questions(
@@ -82,8 +82,8 @@ def put_questions(
         Whether the senses of all items are known.
     """
     with hidden_progress():
-        known = [_put(item, llm, prompts, settings, detector, guess) for item in items]
-    return all(known)
+        senses_known = [_put(item, llm, prompts, settings, detector, guess) for item in items]
+    return all(senses_known)
 
 
 def _put(
@@ -197,9 +197,11 @@ def plan(
     found = []
     for llm in [source.llm for source in models if source.llm]:
         counts = _Counts(llm)
-        known = put_questions(items, CacheOnly(llm, counts.note), prompts, settings, guess=True)
+        senses_known = put_questions(
+            items, CacheOnly(llm, counts.note), prompts, settings, guess=True
+        )
         for stage in counts.stages:
-            at_most = stage == "meanings" and waits and not known
+            at_most = stage == "meanings" and waits and not senses_known
             found.append(counts.forecast(stage, batch, at_most=at_most))
     return found
 

@@ -95,8 +95,8 @@ def read_same(folders: Sequence[Path]) -> list[list[Ranking]]:
                 f"{folder}: has {len(rankings)} items, {folders[0]} has {len(first)}. Only runs "
                 "of the same items can be fused."
             )
-    known = [_known(rankings) for rankings in zip(*same, strict=True)]
-    return [[replace(one, item=item) for one, item in zip(run, known, strict=True)] for run in same]
+    items = [_with_gold(rankings) for rankings in zip(*same, strict=True)]
+    return [[replace(one, item=item) for one, item in zip(run, items, strict=True)] for run in same]
 
 
 def _paired(one: Ranking, other: Ranking, first: Path, second: Path, number: int) -> Ranking:
@@ -120,7 +120,7 @@ def _paired(one: Ranking, other: Ranking, first: Path, second: Path, number: int
     return replace(other, scores=np.array([scores[name] for name in names]))
 
 
-def _known(rankings: Sequence[Ranking]) -> Item:
+def _with_gold(rankings: Sequence[Ranking]) -> Item:
     """The first run's item, with the gold of the first run that knows it."""
     item = rankings[0].item
     types = (one.item.sentence_type for one in rankings)

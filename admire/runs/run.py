@@ -129,7 +129,7 @@ class Opened:
 
 
 def open_run(
-    known: SetSummary,
+    summary: SetSummary,
     settings: Settings | None = None,
     *,
     asking: Asking | None = None,
@@ -142,7 +142,7 @@ def open_run(
     """Check a set of items and open what it takes to rank them; nothing is asked yet.
 
     Args:
-        known: of the set.
+        summary: of the set, by :func:`admire.rankers.set_summary.summarise_set`.
         source: see :func:`admire.runs.record.source_record`.
         asking, llms, encoder, caption_encoder, detector: as for :func:`rank`.
 
@@ -151,26 +151,26 @@ def open_run(
     """
     settings = settings or Settings()
     asking = asking or Asking()
-    check_items(known, settings)
+    check_items(summary, settings)
     compares = "embeddings" in settings.rankers
     if compares and not encoder and not caption_encoder:
-        settings = look_where_no_caption_is(known, settings)
+        settings = look_where_no_caption_is(summary, settings)
     prompts = Prompts(settings.prompts)
     # Before the encoders, which may have gigabytes to fetch.
     models = chat_models(settings, llms, parallel=asking.parallel)
     ledger = Ledger(asking.budget)
     watched = [Asked(ledger.watch(one.llm)) if one.llm else one for one in models]
-    tracks = check_candidates(known, models, settings) if settings.looks else ()
-    check_senses(known, models, settings)
+    tracks = check_candidates(summary, models, settings) if settings.looks else ()
+    check_senses(summary, models, settings)
     if not any(sense_method(settings.sense, llm) == "detector" for llm in models):
         detector = None
     elif detector is None:
         detector = open_detector(settings.detector)
-    encoders = open_encoders(known, settings, encoder, caption_encoder) if compares else {}
+    encoders = open_encoders(summary, settings, encoder, caption_encoder) if compares else {}
     head = open_head(settings, encoders) if compares else None
     record = take_record(
         settings,
-        known.items,
+        summary.items,
         source=source,
         llms=models,
         encoders=encoders,
@@ -265,7 +265,7 @@ def _add_time(timings: dict[str, float], stage: str, started: float) -> None:
     timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - started
 
 
-def check_senses(known: SetSummary, sources: Sequence[Source], settings: Settings) -> None:
+def check_senses(summary: SetSummary, sources: Sequence[Source], settings: Settings) -> None:
     """Refuse items of which nothing will tell the sense.
 
     Raises:
@@ -276,10 +276,10 @@ def check_senses(known: SetSummary, sources: Sequence[Source], settings: Setting
         for source in sources
         if settings.sense in ("given", "detector") or source.llm
     }
-    if "given" in methods and "sentence_type" in known.lacking:
-        given(known.lacking["sentence_type"][1])
-    if {"vote", "detector"} & methods and "context" in known.lacking:
-        check_contexts([known.lacking["context"][1]])
+    if "given" in methods and "sentence_type" in summary.lacking:
+        given(summary.lacking["sentence_type"][1])
+    if {"vote", "detector"} & methods and "context" in summary.lacking:
+        check_contexts([summary.lacking["context"][1]])
 
 
 def chat_models(

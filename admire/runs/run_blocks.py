@@ -65,15 +65,15 @@ def rank_file(
         _check_for_workers(settings or Settings(), asking)
     check_folder(out, "run")
     source = source_record(data)
-    known = summarise_set(iter_items(data, language))
-    opened = open_run(known, settings, asking=asking, source=source)
+    summary = summarise_set(iter_items(data, language))
+    opened = open_run(summary, settings, asking=asking, source=source)
     items = partial(iter_items, data, language, warn=False)
     for llm in opened.models:
         if llm.llm is None:
             _check_recorded(items, llm, opened)
     if workers:
         models = opened.record["models"]
-        open_worker = partial(_open_worker, known, settings, asking, models, workers.count)
+        open_worker = partial(_open_worker, summary, settings, asking, models, workers.count)
         ranked = _rank_by_workers(items(), opened, workers, open_worker)
     else:
         ranked = rank_blocks(items(), opened)
@@ -88,11 +88,13 @@ def rank_file(
             raise UserError(f"{data}: was changed while it was ranked. Rank it again.")
 
     try:
-        names = submission_names(opened.record, known.languages)
+        names = submission_names(opened.record, summary.languages)
         return write_blocks(counted(), out, names, opened.finished)
     except KeyboardInterrupt:
         log.warning(
-            "%d of %d items are done. The same command goes on from the caches.", done, known.items
+            "%d of %d items are done. The same command goes on from the caches.",
+            done,
+            summary.items,
         )
         raise
 
@@ -148,7 +150,7 @@ def _rank_by_workers(
 
 
 def _open_worker(
-    known: SetSummary,
+    summary: SetSummary,
     settings: Settings | None,
     asking: Asking,
     models: Mapping[str, Any],
@@ -161,7 +163,7 @@ def _open_worker(
         count: how many processes there are. They share what a server is asked at the same time.
     """
     share = ceil((asking.parallel or PARALLEL) / count)
-    opened = open_run(known, settings, asking=replace(asking, parallel=share))
+    opened = open_run(summary, settings, asking=replace(asking, parallel=share))
     for kind, made in models.items():
         check_same(kind, made, opened.record["models"][kind])
 
