@@ -12,7 +12,7 @@ import huggingface_hub
 import open_clip
 import pytest
 import torch
-from clips import CPU, MODELS, TAGS, TINY, XLM, Hub, labse
+from clips import CPU, MODELS, TAGS, TINY, XLM, Hub
 from PIL import Image, ImageDraw
 from towers import (
     VISION,
@@ -140,26 +140,9 @@ def hub(network: list[tuple], monkeypatch: pytest.MonkeyPatch) -> Hub:
 
 
 @pytest.fixture
-def labse_hub(hub: Hub, tmp_path: Path, mclip_folder: Path) -> Path:
-    """M-CLIP/LABSE-Vit-L-14 in the hub's cache, its base model's config under its own name."""
-    folder = labse(tmp_path / "labse", mclip_folder / "image")
-    base = folder / "LaBSE" / "config.json"
-    hub.add("sentence-transformers/LaBSE", {"config.json": base})
-    shutil.rmtree(base.parent)
-    hub.add("M-CLIP/LABSE-Vit-L-14", folder)
-    return folder
-
-
-@pytest.fixture
 def tiny(hub: Hub, openclip_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The model 'tiny' on open_clip's list, its weights in the hub's cache."""
-    configs = {"tiny": TINY, "tiny-quickgelu": TINY | {"quick_gelu": True}}
-    configs["tiny-xlm"] = TINY | {
-        "text_cfg": XLM | {"hf_model_name": "tests/xlm", "hf_tokenizer_name": "tests/xlm"}
-    }
-    for name, config in configs.items():
-        monkeypatch.setitem(open_clip.factory._MODEL_CONFIGS, name, config)
-        tags = TAGS if name == "tiny" else {"laion": TAGS["laion"] | {"hf_hub": f"tests/{name}/"}}
-        monkeypatch.setitem(open_clip.pretrained._PRETRAINED, name, tags)
+    monkeypatch.setitem(open_clip.factory._MODEL_CONFIGS, "tiny", TINY)
+    monkeypatch.setitem(open_clip.pretrained._PRETRAINED, "tiny", TAGS)
     weights = openclip_folder / "open_clip_model.safetensors"
     return hub.add("tests/tiny", {weights.name: weights}) / weights.name

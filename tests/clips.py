@@ -331,7 +331,5 @@ TAGS = {
         "resize_mode": "squash",
         "quick_gelu": True,
     },
-    "laion": PREPROCESS | {"url": "", "hf_hub": "tests/tiny/"},
-    "named": PREPROCESS | {"url": "", "hf_hub": "tests/tiny/some_weights.bin"},
     "elsewhere": PREPROCESS | {"url": "https://example.com/tiny.pt", "hf_hub": ""},
 }

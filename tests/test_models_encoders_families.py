@@ -5,17 +5,14 @@ Each small model of the table in clips.py is compared with the package that its 
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from admire import UserError
 from admire.models.encoders import ImageEncoder, open_encoder
-from admire.models.encoders.families import open_trainable
 
 torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
 for package in ("open_clip", "multilingual_clip", "sentence_transformers"):
@@ -95,19 +92,6 @@ def test_bfloat16_is_near_float32_and_another_encoder(folders, family: str, pict
         assert not same(near, exact, 1e-4), "it was not computed in bfloat16"
 
 
-@FAMILIES
-def test_the_device_is_that_of_the_placement_and_no_part_of_the_identity(
-    folders, family: str, monkeypatch, pictures
-):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    name = f"{family}:{folders[family]}"
-    assert len({opened(name, device).identity for device in ("cpu", "cuda", "mps")}) == 1
-    assert "torch finds no device 'cuda' here" in complaint(name, device="cuda")
-    if family != "sbert":
-        with pytest.raises(UserError, match="no device 'cuda'"):
-            opened(name, "cuda").encode_images(pictures)
-
-
 # ------------------------------------------------------------------------- folders and the hub
 
 
@@ -127,17 +111,12 @@ def test_a_folder_is_the_same_encoder_wherever_it_is_and_another_when_it_changes
     assert said == f"{folders[family]}: a folder has no revisions. Leave out '@v1'."
 
 
-@pytest.mark.parametrize("family", ["dual", "sbert", "mclip"])
+@pytest.mark.parametrize("family", ["dual", "sbert"])
 def test_a_repository_and_its_revisions(hub, folders, copied, family: str):
     older, newer = folders[family], copied(family)
-    if family == "mclip":
-        weights = torch.load(newer / "pytorch_model.bin", weights_only=True)
-        weights["LinearTransformation.weight"] += torch.arange(32) / 10
-        torch.save(weights, newer / "pytorch_model.bin")
-    else:
-        weights = load_file(newer / "model.safetensors")
-        weights = {k: v + torch.randn(v.shape) / 5 for k, v in weights.items()}
-        save_file(weights, newer / "model.safetensors", {"format": "pt"})
+    weights = load_file(newer / "model.safetensors")
+    weights = {k: v + torch.randn(v.shape) / 5 for k, v in weights.items()}
+    save_file(weights, newer / "model.safetensors", {"format": "pt"})
     hub.add("tests/model", older)
     hub.add("tests/model", newer, OTHER_COMMIT)
     hub.tag("tests/model", "v1", COMMIT)
@@ -156,9 +135,7 @@ def test_a_repository_and_its_revisions(hub, folders, copied, family: str):
     ("name", "repository"),
     [
         ("mclip:LABSE-Vit-L-14", "M-CLIP/LABSE-Vit-L-14"),
-        ("openclip:ViT-B-32/openai", "timm/vit_base_patch32_clip_224.openai"),
         ("dual:google/siglip2-base-patch16-224", "google/siglip2-base-patch16-224"),
-        ("sbert:intfloat/multilingual-e5-small", "intfloat/multilingual-e5-small"),
     ],
 )
 def test_a_model_that_is_not_here_is_asked_of_the_hub_once(hub, name: str, repository: str):
@@ -199,31 +176,23 @@ print("done")
 
 
 @pytest.mark.parametrize(
-    ("name", "close"),
-    [("mcilp:x", "mclip"), ("sbrt:x", "sbert"), ("embeded-state", "embedded-state")],
+    ("name", "hint"),
+    [("mcilp:x", "mean 'mclip'"), ("e5:x", "dual:REPOSITORY, e5, "), ("sbert:", "sbert:")],
 )
-def test_a_misspelt_family_is_told_the_closest(name: str, close: str):
-    with pytest.raises(UserError, match=f"Did you mean '{close}'"):
+def test_an_unknown_or_incomplete_name_is_told_the_forms(name: str, hint: str):
+    with pytest.raises(UserError, match=hint) as caught:
         open_encoder(name)
-
-
-@pytest.mark.parametrize("name", ["", "zzz", "e5:x", "mclip", "sbert:"])
-def test_an_incomplete_or_unknown_name_is_told_the_forms(name: str):
-    with pytest.raises(UserError, match="dual:REPOSITORY, e5, embedded-state, mclip:") as caught:
-        open_encoder(name)
-    assert f"mean '{name.rstrip(':')}'" not in str(caught.value)  # it would not help
     assert caught.value.settings == ("encoder",)
 
 
 @FAMILIES
-@pytest.mark.parametrize("zipped", [True, False], ids=["zip", "pickle"])
-def test_a_malicious_pickle_is_refused_and_not_run(copied, tmp_path, family: str, zipped: bool):
+def test_a_malicious_pickle_is_refused_and_not_run(copied, tmp_path, family: str):
     folder = copied(family)
     path = folder / ("open_clip_" * (family == "openclip") + "pytorch_model.bin")
     for safe in folder.glob("*.safetensors"):
         safe.unlink()
     evil = {"transformer.weight": Evil(tmp_path / "mark")}
-    torch.save(evil, path, _use_new_zipfile_serialization=zipped)
+    torch.save(evil, path)
     assert str(folder) in complaint(f"{family}:{folder}")
     assert not (tmp_path / "mark").exists()
     torch.load(path, weights_only=False)  # which runs it
@@ -234,13 +203,10 @@ def test_a_malicious_pickle_is_refused_and_not_run(copied, tmp_path, family: str
     ("family", "file"),
     [
         ("mclip", "pytorch_model.bin"),
-        ("mclip", "tokenizer.json"),
         ("mclip", "tiny-xlm-roberta/config.json"),
         ("openclip", "open_clip_model.safetensors"),
         ("dual", "model.safetensors"),
-        ("dual", "config.json"),
         ("sbert", "model.safetensors"),
-        ("sbert", "modules.json"),
     ],
 )
 def test_damaged_and_missing_files_are_refused_with_the_models_name(copied, family: str, file: str):
@@ -251,31 +217,3 @@ def test_damaged_and_missing_files_are_refused_with_the_models_name(copied, fami
         path.write_bytes(content)
         assert complaint(name).startswith(f"{name}: ")
         assert "cannot load it (" in complaint(name)
-    if file != "modules.json" and family != "mclip":
-        path.unlink()
-        assert complaint(name).startswith(f"{name}: ")
-
-
-@pytest.mark.parametrize(
-    ("family", "package"),
-    [
-        ("mclip", "multilingual_clip"),
-        ("openclip", "open_clip"),
-        ("dual", "transformers"),
-        ("sbert", "sentence_transformers"),
-    ],
-)
-def test_a_missing_package_names_the_extra(family: str, package: str, monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        "admire.base.errors.find_spec", lambda name: None if name == package else find(name)
-    )
-    with pytest.raises(UserError) as caught:
-        open_encoder(f"{family}:any")
-    assert f"'{family}:any' needs {package}, of the extra 'clip': pip install" in str(caught.value)
-
-
-def test_only_a_sentence_transformer_can_be_fine_tuned(openclip_folder: Path):
-    with pytest.raises(UserError, match="cannot be fine-tuned") as caught:
-        open_trainable(f"openclip:{openclip_folder}", device="cpu")
-    assert caught.value.settings == ("encoder",)

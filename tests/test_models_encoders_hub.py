@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import hide
 
 from admire.base.errors import UserError
 from admire.base.storage import MARKER, replace_folder
@@ -45,8 +44,6 @@ def hub_errors() -> dict[str, tuple[Exception, str]]:
     return {
         "unreachable": (errors.LocalEntryNotFoundError("no connection"), "cannot be reached"),
         "gated": (errors.GatedRepoError("403", response=answer(403)), "does not know it, or it"),
-        "revision": (errors.RevisionNotFoundError("404", response=answer(404)), "revision 'v9'"),
-        "connection lost": (errors.HTTPError("closed"), "does not give it (HTTPError)"),
         "file": (errors.RemoteEntryNotFoundError("404", response=answer(404)), "has no one.json"),
         "disk": (OSError(28, "No space left on device"), "does not give it (OSError)"),
     }
@@ -61,19 +58,6 @@ def test_a_hub_that_gives_nothing_ends_with_what_to_run(hub, case: str):
     assert "hf download tests/any." in str(caught.value)
     asked = [(repository, revision) for repository, _, revision in hub.asked]
     assert asked == [("tests/any", "v9")] * (2 if case == "file" else 1)
-
-
-def test_a_missing_dataset_is_told_with_its_kind(monkeypatch, network):
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(UserError, match=r"The dataset 'tests/any'.*--repo-type dataset") as caught:
-        hub_file("tests/any", "one.json", kind="dataset")
-    assert "FAMILY:FOLDER" not in str(caught.value)
-
-
-def test_without_the_hubs_client_its_extra_is_named(monkeypatch):
-    hide(monkeypatch, "huggingface_hub")
-    with pytest.raises(UserError, match=r"'tests/any'.*of the extra 'clip': pip install"):
-        resolve_source("tests/any")
 
 
 def test_a_repository_is_resolved_to_the_commit_of_the_first_file_that_it_has(hub):
@@ -105,17 +89,6 @@ def test_what_is_in_the_cache_is_loaded_without_the_hub_and_the_rest_with_it(mon
         assert load_cached_first(lambda: load(2), "tests/any") == "loaded"
         assert seen == [True, True, offline]
         assert constants.HF_HUB_OFFLINE is offline
-
-
-def test_a_folder_is_never_looked_for_on_the_hub(tmp_path):
-    def load() -> None:
-        tries.append(1)
-        raise OSError("damaged")
-
-    tries = []
-    with pytest.raises(OSError, match="damaged"):
-        load_cached_first(load, str(tmp_path))
-    assert tries == [1]
 
 
 def test_the_hub_is_told_nothing_of_how_it_is_used(monkeypatch: pytest.MonkeyPatch):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from admire import UserError
-from admire.models.encoders.placement import LazyModel, Placement
+from admire.models.encoders.placement import Placement
 
 torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
 
@@ -31,22 +28,3 @@ def test_auto_takes_a_gpu_where_there_is_one(monkeypatch, there: list[str], auto
             assert caught.value.settings == ("device",)
     with pytest.raises(UserError, match="float16 needs a GPU"):
         Placement("cpu", "float16").resolve()
-
-
-def test_threads_load_a_model_once():
-    loads = []
-
-    class Model(LazyModel):
-        def _load(self) -> str:
-            loads.append(1)
-            return "model"
-
-    model, together = Model("any", Placement()), threading.Barrier(5)
-
-    def use(_: int) -> str:
-        together.wait()
-        return model._loaded
-
-    with ThreadPoolExecutor(5) as pool:
-        assert list(pool.map(use, range(5))) == ["model"] * 5
-    assert len(loads) == 1

@@ -8,14 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import TORCH, hide, loaded
+from commands import TORCH, loaded
 from hypothesis import given
 from hypothesis import strategies as st
 
 import admire
-from admire.base.errors import UserError
-from admire.models.catalogue import find_model
-from admire.models.encoders import open_encoder
 from admire.models.encoders.e5 import E5Encoder
 from admire.models.encoders.sight import VECTORS, SightEncoder, conse, likeliest_labels
 
@@ -138,13 +135,6 @@ def test_no_torch_is_needed_and_nothing_is_loaded_by_opening(sight: SightEncoder
     modules = loaded(seeing)
     assert "onnxruntime" in modules
     assert not (TORCH - {"PIL"}) & modules
-
-
-def test_what_is_missing_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch):
-    hide(monkeypatch, "onnxruntime")
-    with pytest.raises(UserError, match=r"'sight' needs onnxruntime.*\[embedded\]"):
-        open_encoder("sight")
-    assert find_model("sight").status().startswith("no: pip install")
 
 
 def test_a_set_without_captions_is_ranked(sight: SightEncoder, tmp_path: Path):

@@ -18,7 +18,6 @@ from admire.models.encoders.cached import CachedSentences
 from admire.models.encoders.sentence import SentenceEncoder
 
 torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
-huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'clip'")
 pytest.importorskip("sentence_transformers", reason="needs the extra 'clip'")
 
 import transformers  # noqa: E402
@@ -63,25 +62,7 @@ def wordpiece() -> Tokenizer:
     return tokenizer
 
 
-def byte_level(trim: bool) -> Tokenizer:
-    """RoBERTa's: bytes, a token holds the space before its word, and its place does or does not."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    bare = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    merges: dict[tuple[str, str], None] = {}
-    for word in WORDS:
-        [(piece, _)] = bare.pre_tokenize_str(f" {word}")
-        merges |= {(piece[:k], piece[k]): None for k in range(1, len(piece))}
-    pieces = dict.fromkeys([*MARKS, *alphabet, *(a + b for a, b in merges)])
-    vocabulary = {piece: k for k, piece in enumerate(pieces)}
-    tokenizer = Tokenizer(models.BPE(vocabulary, list(merges)))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.post_processor = processors.RobertaProcessing(
-        ("</s>", 2), ("<s>", 0), trim_offsets=trim, add_prefix_space=False
-    )
-    return tokenizer
-
-
-def unigram(split: bool) -> Tokenizer:
+def unigram() -> Tokenizer:
     """XLM-R's: SentencePiece's normal form and its mark before words."""
     pieces = [*MARKS, *(f"▁{word}" for word in WORDS), "▁", "-", *"abcdefghijklmnopqrstuvwxyzé"]
     scores = [(piece, -k / 100) for k, piece in enumerate(pieces)]
@@ -90,8 +71,7 @@ def unigram(split: bool) -> Tokenizer:
         [normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
     )
     mark = pre_tokenizers.Metaspace(prepend_scheme="always")
-    parts = [pre_tokenizers.WhitespaceSplit(), mark]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(parts) if split else mark
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), mark])
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
@@ -124,8 +104,6 @@ def save_model(
     torch.manual_seed(seed)
     if bert:
         model = transformers.BertModel(transformers.BertConfig(**sizes))
-    elif isinstance(tokenizer.model, models.BPE):
-        model = transformers.RobertaModel(transformers.RobertaConfig(**sizes))
     else:
         model = transformers.XLMRobertaModel(transformers.XLMRobertaConfig(**sizes))
     parts = folder.with_name(folder.name + "-parts")
@@ -152,14 +130,7 @@ def save_modules(folder: Path, *modules: torch.nn.Module) -> None:
     model.save(str(folder), create_model_card=False)  # the card would ask the hub
 
 
-TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
-    "wordpiece": wordpiece,
-    "bytes": lambda: byte_level(trim=True),
-    "bytes with spaces": lambda: byte_level(trim=False),
-    "unigram": lambda: unigram(split=False),
-    "unigram by words": lambda: unigram(split=True),
-}
-KINDS = pytest.mark.parametrize("kind", TOKENIZERS)
+TOKENIZERS = {"wordpiece": wordpiece, "unigram": unigram}
 
 
 @pytest.fixture(scope="module")
@@ -259,14 +230,10 @@ def whole_by_hand(folder: Path, text: str) -> Vectors:
 
 BERT: dict[str, Marked] = {
     "plain": ("a {night owl} is big", "[CLS] a { night ow ##l } is big [SEP]"),
-    "capitals": ("A {Night OWL} is", "[CLS] a { night ow ##l } is [SEP]"),
-    "end": ("my sister is a {night owl}", "[CLS] my sister is a { night ow ##l } [SEP]"),
     "accents before": ("Café Ñandú ÀÉÎ {owl} is", "[CLS] cafe [UNK] [UNK] { ow ##l } is [SEP]"),
     "combining inside": ("a {Cafe\u0301 owl} is", "[CLS] a { cafe ow ##l } is [SEP]"),
     "emoji before": ("🦉 {owl} is", "[CLS] [UNK] { ow ##l } is [SEP]"),
     "dropped before": ("a\u200b\x07 \ufeff{owl} is", "[CLS] a { ow ##l } is [SEP]"),
-    "hyphens": ("a {night-owl} is", "[CLS] a { night - ow ##l } is [SEP]"),
-    "stem": ("two {owl}s is", "[CLS] [UNK] { ow ##l } ##s is [SEP]"),
     "inside a token": ("a n{igh}t owl", "[CLS] a { night } ow ##l [SEP]"),
     "across tokens": ("a nigh{t o}wl is", "[CLS] a { night ow } ##l is [SEP]"),
     "second": (
@@ -278,48 +245,17 @@ BERT: dict[str, Marked] = {
         "[CLS] " + "a night " * 12 + "{ big ow ##l } " + "is " * 20 + "[SEP]",
     ),
 }
-BYTES: dict[str, Marked] = {
-    "plain": ("a {night owl} is big", "<s> a { Ġnight Ġowl } Ġis Ġbig </s>"),
-    "start": ("{night owl} is", "<s> { n i g h t Ġowl } Ġis </s>"),
-    "accents before": ("a café Ñ {owl} is", "<s> a ĠcafÃ© Ġ Ã ĳ { Ġowl } Ġis </s>"),
-    "emoji inside": ("a{🦉}s is", "<s> a { ð Ł ¦ ī } s Ġis </s>"),
-    "stem": ("a {owl}s is", "<s> a { Ġowl } s Ġis </s>"),
-    "inside a token": ("a n{igh}t owl", "<s> a { Ġnight } Ġowl </s>"),
-    "second": (
-        "a night owl is a {night owl} is",
-        "<s> a Ġnight Ġowl Ġis Ġa { Ġnight Ġowl } Ġis </s>",
-    ),
-    "spaces before": ("a   {owl} is", "<s> a Ġ Ġ { Ġowl } Ġis </s>"),
-    "spaces at the start": ("  {owl} is", "<s> Ġ { Ġowl } Ġis </s>"),
-    "long": (
-        "a" + " night" * 20 + " {big owl}" + " is" * 20,
-        "<s> a" + " Ġnight" * 20 + " { Ġbig Ġowl }" + " Ġis" * 20 + " </s>",
-    ),
-}
 PIECES: dict[str, Marked] = {
-    "plain": ("a {night owl} is big", "<s> ▁a { ▁night ▁owl } ▁is ▁big </s>"),
     "combining inside": ("a {cafe\u0301} is", "<s> ▁a { ▁café } ▁is </s>"),
     "longer once normal": ("a oﬃ {owl} is", "<s> ▁a ▁of f i { ▁owl } ▁is </s>"),
     "emoji before": ("a 🦉 {owl} is", "<s> ▁a ▁ <unk> { ▁owl } ▁is </s>"),
-    "stem": ("a {owl}s is", "<s> ▁a { ▁owl } s ▁is </s>"),
-    "inside a token": ("a n{igh}t owl", "<s> ▁a { ▁night } ▁owl </s>"),
-    "second": (
-        "a night owl is a {night owl} is",
-        "<s> ▁a ▁night ▁owl ▁is ▁a { ▁night ▁owl } ▁is </s>",
-    ),
     "spaces at the start": ("  {owl} is", "<s> { ▁owl } ▁is </s>"),
     "long": (
         "a" + " night" * 20 + " {big owl}" + " is" * 20,
         "<s> ▁a" + " ▁night" * 20 + " { ▁big ▁owl }" + " ▁is" * 20 + " </s>",
     ),
 }
-CASES = {
-    "wordpiece": BERT,
-    "bytes": BYTES,
-    "bytes with spaces": BYTES,
-    "unigram": PIECES,
-    "unigram by words": PIECES,
-}
+CASES = {"wordpiece": BERT, "unigram": PIECES}
 
 
 @pytest.mark.parametrize(
@@ -331,19 +267,6 @@ def test_a_span_is_the_mean_of_its_tokens_in_context(folder_of, model_of, kind: 
     query = ask(text)
     wanted = by_hand(folder_of(kind), query.text, tokens)
     assert same(asked(model_of(kind), query)[0], wanted)
-
-
-@KINDS
-def test_spans_of_texts_of_all_lengths_go_in_one_batch(folder_of, model_of, kind: str):
-    queries = [ask(text) for text, _ in CASES[kind].values()]
-    wanted = np.stack(
-        [
-            by_hand(folder_of(kind), query.text, tokens)
-            for query, (_, tokens) in zip(queries, CASES[kind].values(), strict=True)
-        ]
-    )
-    assert same(asked(model_of(kind), *queries), wanted)
-    assert same(asked(model_of(kind), *queries[::-1])[::-1], wanted)
 
 
 # ------------------------------------------------------------------------------------ prompts
@@ -372,11 +295,8 @@ def test_prompts_and_spans_in_one_call_come_back_in_order(folder_of, model_of):
         ask(long, "who is "),
         Query("my sister", "who is "),
         ask(text, PROMPT),
-        Query("a big owl at night in the tree"),
         ask(long),
-        ask(text, "who is "),
         ask(text),
-        Query("an owl", PROMPT),
     ]
     found = asked(model_of(kind), *queries)
     for vector, query in zip(found, queries, strict=True):
@@ -387,10 +307,7 @@ def test_prompts_and_spans_in_one_call_come_back_in_order(folder_of, model_of):
             moved = tuple(len(query.prompt or "") + place for place in query.span)
             found_alone = asked(model_of(kind), Query(said, span=moved))
             assert same(vector, found_alone[0])
-    assert same(found[0], found[8])
-    others = np.delete(found, 8, axis=0)
-    cosines = others @ others.T
-    assert cosines[~np.eye(len(others), dtype=bool)].max() < 0.999
+    assert same(found[0], found[-1])
     assert same(asked(model_of(kind), *queries[::-1])[::-1], found)
 
 
@@ -442,15 +359,6 @@ def test_what_comes_after_the_pooling_is_done_to_spans_too(tmp_path):
     assert same(np.linalg.norm(raw, axis=1), np.ones(2, dtype=np.float32))
 
 
-def test_a_span_is_cut_to_the_width_of_the_texts(with_config):
-    folder = with_config(truncate_dim=8)
-    mean = mean_by_hand(folder, "a night owl is", "[CLS] a { night ow ##l } is [SEP]")
-    encoder = SentenceEncoder(str(folder), None, CPU)
-    assert encoder.encode_texts(["a night owl is"], role="query").shape == (1, 8)
-    assert same(asked(encoder, ask("a {night owl} is"))[0], unit(mean[:8]))
-    assert asked(encoder, ask("a {night owl} is"), Query("a night owl is")).shape == (2, 8)
-
-
 # ---------------------------------------------------------------------------------- the cache
 
 
@@ -490,13 +398,3 @@ def test_a_span_beyond_the_limit_is_refused(folder, encoder):
         assert "'red desk'" in said
         assert "its limit of 64 tokens" in said
     assert complaint(open_encoder(f"sbert:{folder}", device="cpu"), good, far) == said
-
-
-def test_a_tokenizer_that_tells_no_places_is_refused_for_spans(folder, monkeypatch):
-    encoder = SentenceEncoder(str(folder), None, CPU)
-    kind = type(encoder.model.tokenizer)
-    monkeypatch.setattr(kind, "is_fast", property(lambda self: False))
-    said = complaint(encoder, ask("a {night owl}"))
-    assert said.startswith(f"sbert:{folder}: its tokenizer does not tell where tokens stand")
-    whole = asked(encoder, Query("a night owl"), Query("a night owl", PROMPT))
-    assert same(whole[0], whole_by_hand(folder, "a night owl"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from admire.models.encoders import Query, QueryEncoder, open_encoder
+from admire.models.encoders import Query, open_encoder
 
 
 class Server:
@@ -44,20 +44,9 @@ def direction(*tokens: int) -> list[float]:
     return list(mean / np.linalg.norm(mean))
 
 
-def test_a_vector_is_the_mean_state_of_the_tokens_in_the_span(servers: list[Server]):
-    encoder = open_encoder("embedded-state")
-    assert isinstance(encoder, QueryEncoder)
-    # Tokens: "the", " ni", "ght", " ow", "l."
-    queries = [Query("the night owl.", span=(4, 9)), Query("the night owl.", span=(10, 13))]
-    first, second = encoder.encode_queries(queries)
-    assert first == pytest.approx(direction(1, 2))
-    assert second == pytest.approx(direction(3, 4))
-
-
 def test_spans_are_in_characters_where_tokens_are_in_bytes(servers: list[Server]):
     # "é" has two bytes, so the span's are 4 to 8: tokens 1 and 2 of "p\xc3\xa9", "s-f", "rio".
-    encoder = open_encoder("embedded-state")
-    (vector,) = encoder.encode_queries([Query("pés-frio", span=(3, 7))])
+    (vector,) = open_encoder("embedded-state").encode_queries([Query("pés-frio", span=(3, 7))])
     assert vector == pytest.approx(direction(1, 2))
 
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, replace
-from importlib import import_module, reload
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import hide
+from hypothesis import given
+from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch", reason="needs the extra 'train'")
+pytest.importorskip("torch", reason="needs the extra 'train'")
 
-from heads import SETTINGS, fresh, made, projected, unit, weights  # noqa: E402 - after the skip
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
+from heads import SETTINGS, fresh, made, projected, unit
 
-from admire.base.errors import UserError  # noqa: E402
-from admire.models.projection import Epoch, Projection, load_projection  # noqa: E402
-from admire.training import (  # noqa: E402
+from admire.base.errors import UserError
+from admire.models.projection import Epoch, Projection, load_projection
+from admire.training import (
     head_scores,
     top1_share,
 )
@@ -31,15 +29,6 @@ VECTORS = unit(np.random.default_rng(0).normal(size=(20, 8)))
 
 
 # ----------------------------------------------------------------------------------- the head
-
-
-def test_a_head_is_two_layers_with_relu_and_dropout_between():
-    head = fresh(8, dropout=0.25)
-    kinds = [type(layer).__name__ for layer in head.layers]
-    assert kinds == ["Linear", "ReLU", "Dropout", "Linear"]
-    assert head.layers[2].p == 0.25
-    shapes = [value.shape for value in weights(head).values()]
-    assert shapes == [(16, 8), (16,), (6, 16), (6,)]
 
 
 def test_vectors_are_projected_to_unit_length_and_without_dropout():
@@ -90,20 +79,6 @@ def test_a_head_for_glosses_leaves_compounds_in_the_encoders_space():
     assert not np.allclose(headed[~data.gloss], plain[~data.gloss])
 
 
-@pytest.mark.parametrize(
-    ("module", "package", "what"),
-    [
-        ("models.projection", "torch", "A projection head"),
-        ("training.sweep", "joblib", "A sweep"),
-    ],
-)
-def test_a_missing_package_is_told_with_its_extra(monkeypatch, module, package, what):
-    loaded = import_module(f"admire.{module}")
-    hide(monkeypatch, package)
-    with pytest.raises(UserError, match=f"^{what} needs {package}, of the extra 'train': pip"):
-        reload(loaded)
-
-
 # ----------------------------------------------------------------------------- card and files
 
 
@@ -125,16 +100,6 @@ def test_what_is_saved_comes_back(tmp_path, residual):
         assert again.identity == head.identity
 
 
-def test_vectors_of_another_encoder_are_refused():
-    head = projection()
-    head.check("renamed", "words:1")
-    with pytest.raises(UserError) as raised:
-        head.check("words", "words:2")
-    assert str(raised.value) == (
-        "The head was trained on the encoder 'words' (words:1), not on 'words' (words:2)."
-    )
-
-
 def refusal(folder: Path) -> str:
     with pytest.raises(UserError) as raised:
         load_projection(folder)
@@ -142,12 +107,15 @@ def refusal(folder: Path) -> str:
     return str(raised.value)
 
 
-def test_a_folder_without_a_head_is_told_what_it_lacks(tmp_path):
+def test_files_that_are_missing_or_truncated_are_refused(tmp_path):
     folder = tmp_path / "head"
-    assert refusal(folder) == f"{folder}: holds no head (head.json is missing)."
+    assert "(head.json is missing)" in refusal(folder)
     projection().save(folder)
+    whole = (folder / "head.safetensors").read_bytes()
+    (folder / "head.safetensors").write_bytes(whole[: len(whole) // 2])
+    assert "the head cannot be read" in refusal(folder)
     (folder / "head.safetensors").unlink()
-    assert refusal(folder) == f"{folder}: holds no head (head.safetensors is missing)."
+    assert "(head.safetensors is missing)" in refusal(folder)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +123,7 @@ def test_a_folder_without_a_head_is_told_what_it_lacks(tmp_path):
     [
         {"encoder": {"name": "words"}},
         {"width": 9},
-        {"settings": {"hidden": 17}},
         {"settings": {"dropout": 2.0}},
-        {"history": [7]},
     ],
 )
 def test_a_card_that_does_not_fit_the_weights_or_is_not_whole_is_refused(tmp_path, change):
@@ -167,11 +133,3 @@ def test_a_card_that_does_not_fit_the_weights_or_is_not_whole_is_refused(tmp_pat
     message = refusal(tmp_path)
     assert message.startswith(f"{tmp_path}: the head cannot be read (")
     assert message.endswith("). Train it again.")
-
-
-@pytest.mark.parametrize("name", ["head.json", "head.safetensors"])
-def test_truncated_files_are_refused(tmp_path, name):
-    projection().save(tmp_path)
-    whole = (tmp_path / name).read_bytes()
-    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
-    assert "the head cannot be read" in refusal(tmp_path)

@@ -60,13 +60,6 @@ def test_dcg_over_all_orders_has_the_published_best_mean_and_worst():
 
 
 @given(order_pairs())
-def test_dcg_is_best_exactly_for_the_two_best_in_front(pair):
-    expected, predicted = pair
-    best = 3 + 1 / math.log2(3)
-    assert (dcg(expected, predicted) >= best - 1e-12) == (predicted[:2] == expected[:2])
-
-
-@given(order_pairs())
 def test_corr_rank_is_spearman_of_the_candidates_places(pair):
     expected, predicted = pair
     places = [predicted.index(name) for name in expected]
@@ -88,51 +81,12 @@ def test_corr_official_is_spearman_of_the_names_arrays(pair):
     )
 
 
-@given(order_pairs())
-def test_correlations_are_in_range_symmetric_and_1_only_for_the_same_order(pair):
-    expected, predicted = pair
-    for metric in (corr_rank, corr_official):
-        value = metric(expected, predicted)
-        assert -1 <= value <= 1
-        assert value == pytest.approx(metric(predicted, expected), abs=1e-12)
-        assert (value > 1 - 1e-9) == (list(predicted) == list(expected))
-
-
-@given(order_pairs())
-def test_the_reversed_order_has_rank_correlation_minus_1(pair):
-    expected, _ = pair
-    assert corr_rank(expected, expected[::-1]) == pytest.approx(-1, abs=1e-12)
-
-
-@given(order_pairs(), st.randoms(use_true_random=False))
-def test_what_candidates_are_called_matters_only_to_corr_official(pair, random):
-    expected, predicted = pair
-    numbers = list(range(len(expected)))
-    random.shuffle(numbers)
-    called = {name: f"{number}.png" for name, number in zip(expected, numbers, strict=True)}
-    renamed = [called[name] for name in expected], [called[name] for name in predicted]
-    for metric in (top1, dcg, corr_rank):
-        assert metric(*renamed) == metric(expected, predicted)
-
-
 def test_corr_official_depends_on_what_candidates_are_called():
     # Both times the first two change places. a b c and b a c are 0 1 2 and 1 0 2: d² = 2,
     # 1 - 12 / 24. a c b and c a b are 0 2 1 and 2 0 1: d² = 8, 1 - 48 / 24.
     assert corr_official("abc", "bac") == pytest.approx(0.5)
     assert corr_official("acb", "cab") == pytest.approx(-1)
     assert corr_rank("abc", "bac") == corr_rank("acb", "cab") == pytest.approx(0.5)
-
-
-def test_corr_official_equals_corr_rank_for_a_fifth_of_all_pairs_of_orders():
-    agree = {
-        expected: sum(
-            abs(corr_official(expected, p) - corr_rank(expected, p)) < 1e-9 for p in ORDERS
-        )
-        for expected in ORDERS
-    }
-    assert sum(agree.values()) == 3000  # of 120 * 120: 20.8 %
-    assert agree[tuple("abcde")] == 120  # where names are in alphabetical order, always
-    assert min(agree.values()) == 4
 
 
 VALUES = np.array([0.0, 1.0, 3.631, 2.359, 1.9, 3.631, 0.5, 2.2, 2.9, 1.1, 3.0, 2.0])
@@ -168,26 +122,12 @@ def test_intervals_follow_the_seed_and_not_how_many_items_are_drawn_at_a_time(mo
     assert both[0] != interval(values[0], resamples=500, seed=4)
 
 
-@given(st.lists(st.floats(-5, 5), min_size=1, max_size=30))
-def test_bootstrap_intervals_hold_the_mean_and_stay_within_the_values(values):
-    low, high = interval(values, level=0.99, resamples=500)
-    assert min(values) - 1e-9 <= low <= high <= max(values) + 1e-9
-    assert low - 1e-9 <= np.mean(values) <= high + 1e-9
-
-
 def test_the_calibration_error_and_briers_score_are_worked_out_by_hand():
     # Bin 0.6 to 0.7: told 0.6 and 0.68, one of two happened: |1.28 - 1| = 0.28.
     # Bin 0.9 to 1: told 0.9 and 1, both happened: |1.9 - 2| = 0.1. In all 0.38 / 4.
     error = calibration_error([0.6, 0.9, 0.68, 1.0], [True, True, False, True])
     assert error == pytest.approx(0.38 / 4)
     assert brier([0.8, 0.4], [True, True]) == pytest.approx([0.04, 0.36])
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1))
-def test_the_calibration_error_is_at_most_one_and_nil_if_what_was_certain_happened(pairs):
-    told, happened = zip(*pairs, strict=True)
-    assert 0 <= calibration_error(told, happened) <= 1
-    assert calibration_error(np.array(happened, float), happened) == 0
 
 
 def area(confidences, losses) -> float:

@@ -60,17 +60,6 @@ def test_items_whose_sense_is_not_known_do_not_count():
     pd.testing.assert_frame_equal(sense_summary(more), sense_summary(ITEMS))
 
 
-def test_where_no_sense_is_known_or_told_there_is_no_curve():
-    for nothing in (ITEMS.drop(columns="probability"), scored((None, IDIOMATIC, 0.9, 1.0))):
-        assert risk_curve(nothing).empty
-        assert sense_summary(nothing).empty
-
-
-def test_of_subtask_b_the_item_is_what_may_be_wrong():
-    rows = [(IDIOMATIC, IDIOMATIC, 0.9, 0.0), (LITERAL, LITERAL, 0.4, 1.0)]
-    assert risk_curve(scored(*rows, what="item_accuracy"))["top1_risk"].tolist() == [1.0, 0.5]
-
-
 def test_figures_without_unsure_items_are_those_of_the_others():
     summary = without_unsure(ITEMS).set_index(["group", "metric"])
     assert summary.loc[("all", "top1"), ["n", "mean"]].tolist() == [4, 0.5]

@@ -57,19 +57,6 @@ def test_idioms_that_occur_in_both_senses_get_their_words_back(tmp_path: Path):
     ]
 
 
-def test_the_real_sources_are_read(shared: Path):
-    senses = shared / "senses"
-    compounds = list(read_bicontext(senses / "bicontext_English.txt"))
-    assert len(compounds) > 180
-    kinds = {item.compound: set() for item in compounds}
-    for item in compounds:
-        kinds[item.compound].add(item.sentence_type)
-    assert all(found == {"literal", "idiomatic"} for found in kinds.values())
-    idioms = read_magpie(senses / "magpie_typebased_dev.csv")
-    assert not any("ID" in item.sentence and "IDof" in item.sentence for item in idioms)
-    assert len({item.compound for item in idioms}) > 30
-
-
 def test_the_built_in_detector_lists_what_the_real_sources_give_today(shared: Path):
     left_out = read_compounds(shared / "leave_out_compounds.txt")
     items = sample_items(read_sources(shared), SETTINGS, leave_out=left_out)

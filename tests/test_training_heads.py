@@ -6,7 +6,6 @@ import json
 import math
 from dataclasses import asdict, replace
 from decimal import Decimal, localcontext
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,15 +18,11 @@ torch = pytest.importorskip("torch", reason="needs the extra 'train'")
 from heads import SETTINGS, fresh, made, projected, same, unit, weights  # noqa: E402 - after the skip
 from toys import WordEncoder  # noqa: E402
 
-from admire.base.errors import UserError  # noqa: E402
 from admire.models.projection import Head  # noqa: E402
 from admire.training.heads import TripletLoss, fit_head, info_nce, top1_share, train_head  # noqa: E402
 from admire.training.triplets import Triplets, draw_soft_negatives, split_compounds  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-"""With these the weights stay as they are, so losses differ only by what is drawn."""
-
 
 # --------------------------------------------------------------------------------- equation 1
 
@@ -83,8 +78,7 @@ def masked(*shape: int) -> Any:
     return torch.ones(shape, dtype=torch.bool)
 
 
-@pytest.mark.parametrize("temperature", [0.05, 0.1, 1.0])
-@pytest.mark.parametrize("modalities", [1, 3])
+@pytest.mark.parametrize(("temperature", "modalities"), [(0.05, 1), (1.0, 3)])
 def test_it_agrees_with_pytorch_metric_learning(temperature, modalities):
     losses = pytest.importorskip("pytorch_metric_learning.losses")
     rng = torch.Generator().manual_seed(7)
@@ -110,24 +104,6 @@ def test_it_agrees_with_pytorch_metric_learning(temperature, modalities):
         loss = losses.NTXentLoss(temperature=temperature)
         theirs.append(loss(vectors.reshape(-1, width), indices_tuple=pairs).item())
     assert mine.item() == pytest.approx(np.mean(theirs), rel=1e-9)
-
-
-def test_its_gradient_is_its_derivative_also_beside_what_is_missing():
-    rng = torch.Generator().manual_seed(1)
-    positives = torch.rand(3, 2, generator=rng, dtype=torch.float64).requires_grad_()
-    negatives = torch.rand(3, 4, 2, generator=rng, dtype=torch.float64).requires_grad_()
-    there = torch.tensor([[True, True], [False, True], [True, False]])
-    negatives_there = torch.rand(3, 4, 2, generator=rng) < 0.6
-    negatives_there[0, :, 0] = False
-    masks = there, negatives_there
-
-    def loss(p, n):
-        return info_nce(p, n, *masks, 0.3)
-
-    assert torch.autograd.gradcheck(loss, (positives, negatives))
-    loss(positives, negatives).backward()
-    assert (positives.grad[~there] == 0).all()
-    assert (negatives.grad[~negatives_there] == 0).all()
 
 
 def literal_loss(data, head, batch, samples, candidates, temperature) -> float:
@@ -189,37 +165,7 @@ def test_the_loss_falls_and_the_head_learns_what_counts(data, parts):
     assert top1_share(data, training, head) > top1_share(data, training) + 0.2
 
 
-def test_the_validation_loss_does_not_depend_on_how_a_head_is_trained(data, parts):
-    training, validation, _ = parts
-    wanted = replace(SETTINGS, learning_rate=5e-2, hidden=64, dropout=0.0, epochs=80, patience=4)
-    head, history = fit_head(data, training, validation, wanted)
-    losses = [epoch.validation for epoch in history]
-    best = int(np.argmin(losses))
-    assert len(losses) == best + 1 + 4 < 80  # it stopped by itself, and not at its best
-    # Another K and temperature than in training: losses have to be comparable.
-    every = np.random.default_rng(wanted.seed)
-    drawn = draw_soft_negatives(data, validation, training, len(training), every)
-    with torch.no_grad():
-        loss = TripletLoss(data)(head, validation, *drawn, 0.1)
-    assert loss.item() == pytest.approx(losses[best], rel=1e-6)
-    assert not head.training
-
-
-@pytest.fixture
-def heard(monkeypatch) -> list[tuple]:
-    """What the loss is asked for, before it answers."""
-    calls: list[tuple] = []
-    compute = TripletLoss.__call__
-
-    def listen(self: TripletLoss, head: Head, *arguments: Any) -> torch.Tensor:
-        calls.append((head.training, *arguments))
-        return compute(self, head, *arguments)
-
-    monkeypatch.setattr(TripletLoss, "__call__", listen)
-    return calls
-
-
-@pytest.mark.parametrize(("patience", "epochs", "seen"), [(2, 7, 6), (3, 7, 7), (3, 5, 5)])
+@pytest.mark.parametrize(("patience", "epochs", "seen"), [(2, 7, 6), (3, 5, 5)])
 def test_patience_counts_epochs_without_a_lower_loss_and_the_best_comes_back(
     monkeypatch, data, parts, patience, epochs, seen
 ):
@@ -288,22 +234,6 @@ def test_the_test_samples_have_no_influence(data, parts):
     assert not same(head, fit_head(changed, training, validation, SETTINGS)[0])
 
 
-def test_every_training_sample_is_seen_once_an_epoch_in_a_new_order(heard, data, parts):
-    training, validation, _ = parts
-    fit_head(data, training, validation, replace(SETTINGS, epochs=2, batch_size=9))
-    batches = [(batch, soft) for in_training, batch, soft, *_ in heard if in_training]
-    for batch, soft in batches:
-        for sample, row in zip(batch, soft, strict=True):
-            # Each anchor's soft negatives have moved with it, and are of the training set.
-            assert data.compounds[sample] not in {data.compounds[k] for k in row}
-            assert set(row.tolist()) <= set(training.tolist())
-    seen = [batch.tolist() for batch, _ in batches]
-    assert [len(batch) for batch in seen] == [9, 9, 9, 1] * 2
-    first, second = (list(chain(*some)) for some in (seen[:4], seen[4:]))
-    assert sorted(first) == sorted(second) == training.tolist()
-    assert first != second
-
-
 def test_a_head_for_glosses_does_not_learn_from_compounds(data, parts):
     """What is the best of a literal item does not matter; that of an idiomatic one does."""
     training, validation, _ = parts
@@ -321,27 +251,19 @@ def test_a_head_for_glosses_does_not_learn_from_compounds(data, parts):
     assert not same(after(training[data.gloss[training]]), untouched)
 
 
-def test_a_loss_beyond_all_bounds_is_not_taken_for_a_head(data, parts):
-    with pytest.raises(UserError, match="lower learning rate") as raised:
-        fit_head(data, *parts[:2], replace(SETTINGS, learning_rate=1e30))
-    assert raised.value.settings == ("learning_rate",)
-
-
 def test_the_card_tells_how_the_head_was_made(data):
     wanted = replace(SETTINGS, seed=3, epochs=3)
     trained = train_head(data, wanted, WordEncoder())
-    card = trained.card
+    card = json.loads(json.dumps(trained.card))
     assert card["encoder"] == {"name": "words", "identity": "words:1"}
-    assert card["width"] == 8
-    assert card["modalities"] == ["image", "caption"]
+    assert (card["width"], card["modalities"]) == (8, ["image", "caption"])
     assert card["settings"] == asdict(wanted)
-    training, validation, test = split_compounds(data.compounds, 3)
-    for name, part in (("training", training), ("validation", validation), ("test", test)):
+    parts = split_compounds(data.compounds, 3)
+    for name, part in zip(("training", "validation", "test"), parts, strict=True):
         assert card["compounds"][name] == sorted({data.compounds[k] for k in part})
-    head, history = fit_head(data, training, validation, wanted, watched=test)
+    head, history = fit_head(data, *parts[:2], wanted, watched=parts[2])
     assert same(trained.head, head)
     assert trained.history == history
     best = min(history, key=lambda epoch: epoch.validation)
     assert (card["epoch"], card["validation_loss"]) == (best.epoch, best.validation)
-    assert card["test_top1"] == {"head": best.top1, "none": top1_share(data, test)}
-    assert json.loads(json.dumps(card)) == card
+    assert card["test_top1"] == {"head": best.top1, "none": top1_share(data, parts[2])}

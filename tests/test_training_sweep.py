@@ -14,7 +14,6 @@ pytest.importorskip("torch", reason="needs the extra 'train'")
 
 from heads import made
 
-from admire.base.errors import UserError
 from admire.data.items import Candidate, Item
 from admire.data.submission import Prediction
 from admire.models.head_settings import HeadTraining
@@ -83,15 +82,6 @@ def test_two_workers_find_what_one_finds(data: Triplets, tmp_path: Path):
     )
     assert both["learning_rate"].tolist() == [1e-4, 0.01, 1e-4]
     assert both["validation_loss"].tolist() == pytest.approx(alone["validation_loss"].tolist())
-
-
-@pytest.mark.parametrize("line", ["hello\n", "{}\n"])
-def test_a_file_that_is_no_sweep_is_left_alone(data: Triplets, tmp_path: Path, line: str):
-    out = tmp_path / "notes.txt"
-    out.write_text(line)
-    with pytest.raises(UserError, match=r"notes\.txt: is not the file of a sweep"):
-        sweep_heads(data, [SMALL], out, processes=1)
-    assert out.read_text() == line
 
 
 # -------------------------------------------------------------------------- cross-validation

@@ -96,9 +96,7 @@ def save_openclip(
     return folder
 
 
-def save_mclip(
-    folder: Path, *, width: int = 16, image_width: int | None = None, pickle: bool = True
-) -> Path:
+def save_mclip(folder: Path) -> Path:
     """An M-CLIP text tower in the layout of M-CLIP/XLM-Roberta-Large-Vit-B-32, with its base
     model and a small image tower beside it. The base model's own weights are of no use, as those of
     xlm-roberta-large, which M-CLIP trained on."""
@@ -107,26 +105,24 @@ def save_mclip(
     torch.manual_seed(1)
     encoder = transformers.XLMRobertaModel(xlm_roberta())
     word_tokenizer().save_pretrained(folder)
-    head = torch.nn.Linear(32, width)
+    head = torch.nn.Linear(32, 16)
     weights = {f"transformer.{k}": v for k, v in encoder.state_dict().items()}
     weights |= {f"LinearTransformation.{k}": v.detach() for k, v in head.state_dict().items()}
-    if pickle:  # as transformers 4.8 saved it, position numbers included
-        weights["transformer.embeddings.position_ids"] = torch.arange(66)[None]
-        torch.save(weights, folder / "pytorch_model.bin")
-    else:
-        save_file(weights, folder / "model.safetensors")
+    # As transformers 4.8 saved it, position numbers included.
+    weights["transformer.embeddings.position_ids"] = torch.arange(66)[None]
+    torch.save(weights, folder / "pytorch_model.bin")
     (folder / "config.json").write_text(
         json.dumps(
             {
                 "architectures": ["MultilingualCLIP"],
                 "modelBase": "tiny-xlm-roberta",
                 "model_type": "M-CLIP",
-                "numDims": width,
+                "numDims": 16,
                 "transformerDimensions": 32,
             }
         )
     )
-    save_openclip(folder / "image", width=image_width or width)
+    save_openclip(folder / "image")
     return folder
 
 
