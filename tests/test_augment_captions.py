@@ -45,36 +45,24 @@ def reverse(text: str) -> str:
 
 
 class Toy:
-    """Rewrites by ``answer``, remembers what it was asked and fails from the n-th call on."""
+    """Rewrites by ``answer`` and remembers what it was given."""
 
     kind: module.Kind = "paraphrase"
 
-    def __init__(
-        self,
-        answer: Callable[[str], str] = reverse,
-        name: str = "toy",
-        identity: str = "toy:1",
-        works_for: int = 99,
-    ):
-        self.answer, self.name, self.identity, self.works_for = answer, name, identity, works_for
-        self.calls: list[list[str]] = []
+    def __init__(self, answer: Callable[[str], str] = reverse, name: str = "toy"):
+        self.answer, self.name, self.identity = answer, name, f"{name}:1"
+        self.asked: list[str] = []
 
     def rewrite(self, texts: Sequence[str]) -> list[str]:
-        if len(self.calls) == self.works_for:
-            raise KeyboardInterrupt
-        self.calls.append(list(texts))
+        self.asked += texts
         return [self.answer(text) for text in texts]
-
-    @property
-    def asked(self) -> list[str]:
-        return [text for call in self.calls for text in call]
 
 
 # ----------------------------------------------------------------------------- rewrite_captions
 
 
 def test_each_distinct_caption_is_rewritten_once_by_each_rewriter():
-    first, second = Toy(), Toy(lambda text: f"so {text}", "other", "other:1")
+    first, second = Toy(), Toy(lambda text: f"so {text}", "other")
     rows = rewrite_captions(["an owl", "a cat", "an owl", " "], [first, second])
     assert rows == [
         Rewritten("an owl", "paraphrase", "toy", "lwo na"),
@@ -90,29 +78,16 @@ def test_what_is_empty_or_the_same_is_left_out_and_counted(caplog: pytest.LogCap
         "An  owl.": "an owl.\n",
         "A cat.": " ",
         "STRASSE": "straße",
-        "A dog.": "",
         "A fox.": "a fox",
-        "A hen.": "A hen.",
     }
     with caplog.at_level(logging.INFO, logger="admire"):
         rows = rewrite_captions(list(replies), [Toy(replies.__getitem__)])
     assert [row.text for row in rows] == ["a fox"]
     counted = [message for message in caplog.messages if "left out" in message]
-    assert counted == ["Rewritten captions left out: 3 the same as the caption, 2 empty."]
+    assert counted == ["Rewritten captions left out: 2 the same as the caption, 1 empty."]
 
 
 # ------------------------------------------------------------------------- sentence by sentence
-
-
-def split(text: str) -> list[str]:
-    seen: list[str] = []
-
-    def convert(sentences: Sequence[str]) -> list[str]:
-        seen.extend(sentences)
-        return list(sentences)
-
-    SentenceRewriter("toy", "toy:1", "paraphrase", convert).rewrite([text])
-    return seen
 
 
 def test_sentences_are_rewritten_and_line_breaks_stay():
@@ -135,7 +110,14 @@ def test_sentences_are_rewritten_and_line_breaks_stay():
     ],
 )
 def test_where_sentences_end(text: str, sentences: list[str]):
-    assert split(text) == sentences
+    seen: list[str] = []
+
+    def convert(sentences: Sequence[str]) -> list[str]:
+        seen.extend(sentences)
+        return list(sentences)
+
+    SentenceRewriter("toy", "toy:1", "paraphrase", convert).rewrite([text])
+    assert seen == sentences
 
 
 @given(st.lists(st.text(alphabet='aB1.!? \n"”-', max_size=40), max_size=4))
