@@ -42,14 +42,16 @@ def option(help: str, *names: str, **more: Any) -> Any:
 
 def choice(setting: str, words: Any, help: str) -> Any:
     """An option that takes one word of a Literal, and refuses others as the library does."""
-    known = get_args(words)
+    allowed = get_args(words)
 
     def parse(word: str) -> str:
-        if word not in known:
-            raise UserError(f"{setting} {not_among(word, known)}", setting)
+        if word not in allowed:
+            raise UserError(f"{setting} {not_among(word, allowed)}", setting)
         return word
 
-    return option(help, metavar="|".join(known), parser=parse, autocompletion=lambda: list(known))
+    return option(
+        help, metavar="|".join(allowed), parser=parse, autocompletion=lambda: list(allowed)
+    )
 
 
 def commas(help: str) -> Any:
@@ -215,8 +217,8 @@ def call_with(function: Callable[..., T], options: Mapping[str, Any], **others: 
 def given(options: Mapping[str, Any], kind: type) -> dict[str, Any]:
     """The options that were given and set fields of a settings class, as its fields."""
     names = {field.name for field in fields(kind)}
-    found = {FIELDS.get(name, name): value for name, value in options.items()}
-    return {n: _frozen(v) for n, v in found.items() if n in names and v is not None and v != []}
+    named = {FIELDS.get(name, name): value for name, value in options.items()}
+    return {n: _frozen(v) for n, v in named.items() if n in names and v is not None and v != []}
 
 
 def _frozen(value: Any) -> Any:
@@ -227,7 +229,7 @@ def _frozen(value: Any) -> Any:
 
 
 def profile_settings(profile: ProfileName, options: Mapping[str, Any]) -> Settings:
-    """The settings of a profile, where options were not given.
+    """The settings of a profile, changed by the options that were given.
 
     Args:
         options: ``locals()`` of a command: all of its options.

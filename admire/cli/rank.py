@@ -213,9 +213,9 @@ def score(
     if published:
         check_fits(published, items)
     names = [str(path) for path in submissions]
-    told, runs = zip(*map(read_predictions, submissions), strict=True)
-    scored = [score_items(items, one, name) for one, name in zip(told, names, strict=True)]
-    tables = {name: summarise(one, seed=seed) for one, name in zip(scored, names, strict=True)}
+    predictions, runs = zip(*map(read_predictions, submissions), strict=True)
+    scored = [score_items(items, *pair) for pair in zip(predictions, names, strict=True)]
+    tables = {name: summarise(rows, seed=seed) for rows, name in zip(scored, names, strict=True)}
     if len(scored) == 2:
         tables["second minus first"] = paired_difference(*scored, seed=seed)
     print_scores(names, scored, runs, tables, published, json=json, seed=seed)
