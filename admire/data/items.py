@@ -33,8 +33,8 @@ class Candidate:
     """One thing to rank: an image, a caption, or an image with its caption.
 
     ``name`` is the name that orders and submissions use: the image's name as the data file writes
-    it, or ``candidate1``, ``candidate2``, … for candidates without an image. The things of a
-    sequence are candidates, too, which are not ranked: ``s1.png``, or ``sequence1``.
+    it, or ``candidate1``, ``candidate2``, … for candidates without an image. Things of a sequence
+    are candidates too, but are not ranked: ``s1.png``, or ``sequence1``.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Item:
     In AdMIRe's Subtask B a ``sequence`` of two pictures stands in place of the sentence, which is
     empty: it shows one of the compound's senses, and the best candidate completes it.
 
-    ``compound`` is what the data file says; see :attr:`phrase`. ``language`` is the tag as given
+    ``compound`` is as in the data file; see :attr:`phrase`. ``language`` is the tag as given
     (``en``, ``xe``, ``pt-br``). ``sentence_type``, ``expected_order`` and, of Subtask B,
     ``expected_item`` are the gold answers, None where they are not known. ``candidates`` is empty
     where a file holds targets only; such items can be classified but not ranked.
@@ -68,8 +68,8 @@ class Item:
     def phrase(self) -> str:
         """The compound as people write it, for prompts and queries.
 
-        AdMIRe 2 puts numbers behind some compounds ("kıl payı 1"). A number that the sentence has
-        too ("cloud 9") belongs to the compound.
+        AdMIRe 2 numbers some compounds ("kıl payı 1"). A number that is in the sentence too
+        ("cloud 9") belongs to the compound.
         """
         if not self.sentence or self.compound.casefold() in self.sentence.casefold():
             return self.compound
@@ -101,11 +101,11 @@ def iter_items(
     the file's folder, or below its subfolder that is named after the compound.
 
     ``language`` is that of rows without one of their own. If it is None, it is guessed from the
-    file's name, see :func:`guess_language`. ``warn`` says whether warnings are
-    told, at the end. ``whole`` says whether an item without a sentence and a candidate with neither
-    image nor caption are refused; otherwise they come as they are.
+    file's name, see :func:`guess_language`. ``warn`` logs warnings, at the end. ``whole`` refuses
+    items without a sentence and candidates with neither image nor caption; otherwise they come as
+    they are.
 
-    The items come as the file is read, so that a file of any size fits into memory.
+    Items are read one at a time, so that a file of any size fits into memory.
 
     Raises:
         UserError: the file, the row and the column that cannot be used, and why.
@@ -114,11 +114,10 @@ def iter_items(
     tag = check_language(language) if language else guess_language(path)
     rows = _item_rows(path) if path.suffix == ".jsonl" else _table_rows(path)
     notes: Notes = {}
-    none = True
+    number = 0
     for number, row in rows:
-        none = False
         yield _item(row, number, path, tag, notes, whole)
-    if none:
+    if not number:
         raise UserError(f"{path}: holds no items.")
     for note, (first, count) in notes.items():
         if warn:
@@ -126,7 +125,7 @@ def iter_items(
 
 
 Notes = dict[str, tuple[str, int]]
-"""What a warning will say, of which row first, and of how many."""
+"""By warning: the first row that it is about, and the number of rows."""
 
 
 def _note(notes: Notes, note: str, where: str) -> None:
@@ -142,15 +141,15 @@ def data_file(path: Path) -> Path:
     """
     if path.is_dir():
         manifests = [path / "manifest.csv", path / "manifest.jsonl"]
-        found = [file for file in manifests if file.is_file()] or sorted(
+        files = [file for file in manifests if file.is_file()] or sorted(
             path.glob("subtask_[ab]_*.tsv")
         )
-        if len(found) != 1:
+        if len(files) != 1:
             raise UserError(
                 f"{path}: expected one manifest.csv, manifest.jsonl or subtask_*.tsv in this "
-                f"folder, found {len(found)}. Name the file itself."
+                f"folder, found {len(files)}. Name the file itself."
             )
-        return found[0]
+        return files[0]
     if not path.exists():
         raise UserError(f"{path}: cannot be read (No such file or folder).")
     if path.suffix not in (".tsv", ".csv", ".jsonl"):
@@ -239,14 +238,14 @@ def _item(
     sentence_type = parse_sentence_type(text("sentence_type"), where)
 
     def things(key: str, kind: str) -> tuple[Candidate, ...]:
-        found = tuple(
+        read = tuple(
             _candidate(cells, f"{kind} {k}", compound, path.parent, where, notes, whole)
             for k, cells in enumerate(row.get(key, []), start=1)
         )
-        twice = _repeated(one.name for one in found)
+        twice = _repeated(one.name for one in read)
         if twice is not None:
             raise UserError(f"{where}: the {kind} '{twice}' appears more than once.")
-        return found
+        return read
 
     candidates = things("candidates", "candidate")
     names = [candidate.name for candidate in candidates]
@@ -277,7 +276,7 @@ def _item(
 
 
 def _repeated(names: Iterable[str]) -> str | None:
-    """The first name that stood there before, found at once in lists of any length."""
+    """The first name that is there twice."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -330,7 +329,7 @@ def _image(name: str, compound: str, folder: Path, where: str) -> Path | None:
 @lru_cache(maxsize=1)
 def _subfolders(compound: str) -> list[str]:
     """What the folder with a compound's images may be called."""
-    # A compound with an apostrophe has a folder with an underscore in its place.
+    # In folder names, AdMIRe writes apostrophes as underscores.
     return [name for name in (compound, re.sub("['\u2019]", "_", compound)) if _inside(name)]
 
 
@@ -366,9 +365,9 @@ def parse_order(
     twice = _repeated(value)
     if twice is not None:
         raise UserError(f"{where}, {column}: names '{twice}' more than once.")
-    known = set(names)
+    allowed = set(names)
     for name in value:
-        if known and name not in known:
+        if allowed and name not in allowed:
             raise UserError(f"{where}, {column}: names '{name}', which is no candidate.")
     if names and len(value) != len(names):
         raise UserError(f"{where}, {column}: has {len(value)} names for {len(names)} candidates.")
@@ -376,10 +375,7 @@ def parse_order(
 
 
 def item_keys(items: Sequence[Item]) -> list[Hashable]:
-    """What tells items apart: compound, sentence and candidates.
-
-    Where several are alike, the number of those before counts too.
-    """
+    """Keys that tell items apart: compound, sentence, candidates, and how many such came before."""
     seen: Counter[Hashable] = Counter()
     keys: list[Hashable] = []
     for item in items:

@@ -22,8 +22,8 @@ class Prediction:
     ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
     has no orders.
 
-    ``probability`` (of the idiomatic sense) and ``unsure`` are what a run knows besides; they stand
-    in no submission.
+    ``probability`` (of the idiomatic sense) and ``unsure`` come from a run; submissions do not have
+    them.
     """
 
     compound: str
@@ -36,10 +36,10 @@ class Prediction:
 
 
 def write_submission(path: Path, predictions: Sequence[Prediction]) -> None:
-    """Write a TSV that AdMIRe's scorer accepts, so its texts are those of the data, sign by sign.
+    """Write a TSV that AdMIRe's scorer accepts, with all texts exactly as in the data.
 
-    A sentence that a spreadsheet would take for a formula stays one: do not open a submission of
-    data that you do not trust in a spreadsheet.
+    Nothing protects a spreadsheet from sentences that look like formulas: do not open a submission
+    of data that you do not trust in one.
 
     The columns are ``compound``, ``expected_order``, ``sentence`` and ``sentence_type``; in Subtask
     B ``compound``, ``sentence_type`` and ``expected_item``.

@@ -83,7 +83,7 @@ class Settings:
             )
         if self.abstain_below and self.query != "meaning" and not self.looks:
             raise UserError(
-                f"With the query {self.query} no sense is told, so no item can be unsure of it.",
+                f"With the query {self.query} no sense is predicted, so no item can be unsure.",
                 "abstain_below",
                 "query",
             )

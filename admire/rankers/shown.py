@@ -28,10 +28,10 @@ def tracks_shown(items: Iterable[Item], llm: ChatModel, track: Track | None) -> 
 
 
 def tracks_of(known: SetSummary, llm: ChatModel, track: Track | None) -> tuple[str, ...]:
-    """What of the candidates a chat model is shown: images, captions or both.
+    """What a chat model sees of the candidates: images, captions or both.
 
     Args:
-        track: what is wanted; None is all that is there and that the model can see.
+        track: what is wanted; None takes all that is there and that the model can see.
 
     Raises:
         UserError: the model cannot see the images that it needs, or a candidate has nothing to
@@ -61,7 +61,7 @@ def tracks_of(known: SetSummary, llm: ChatModel, track: Track | None) -> tuple[s
 
 
 def shuffled(item: Item, count: int, seed: int) -> list[tuple[Candidate, ...]]:
-    """The candidates in so many orders, which depend on nothing but the item and the seed.
+    """The candidates in ``count`` orders, which depend only on the item and the seed.
 
     The orders are the rows of Latin squares, whose rows, columns and candidates are drawn by lot:
     in as many orders as there are candidates, each candidate stands once in each place.
@@ -89,17 +89,17 @@ def show(
 ) -> str | tuple[str | Image, ...]:
     """A question about candidates: the template's text, with images where it has them.
 
-    The template gets the candidates as objects with ``letter``, ``caption`` (None where there is
-    none to show) and ``picture``: whether there is one, and where it is written, its place. It gets
-    the things of the item's ``sequence`` likewise; one that has no image shows its caption.
+    The template gets the candidates as objects with ``letter``, ``caption`` (None if there is none
+    to show) and ``picture``: a mark where the picture goes, empty without one. It gets the things
+    of the item's ``sequence`` likewise; those without an image show their captions.
 
     Args:
         side: the longest side of an image, in pixels.
-        values: what else the template is given.
+        values: further values for the template.
     """
     images: list[Image] = []
 
-    def told(thing: Candidate, letter: str = "") -> dict[str, Any]:
+    def described(thing: Candidate, letter: str = "") -> dict[str, Any]:
         picture, caption = "", thing.caption if "caption" in tracks else None
         if "image" in tracks and thing.image:
             picture = f"\0{len(images)}\0"  # a quoted text cannot hold this
@@ -107,11 +107,11 @@ def show(
         return {"letter": letter, "caption": caption, "picture": picture}
 
     sequence = [
-        one if one["picture"] or one["caption"] else one | {"caption": thing.caption}
+        shown if shown["picture"] or shown["caption"] else shown | {"caption": thing.caption}
         for thing in item.sequence
-        for one in [told(thing)]
+        for shown in [described(thing)]
     ]
-    lettered = [told(one, letter) for letter, one in zip(LETTERS, candidates, strict=False)]
+    lettered = [described(one, letter) for letter, one in zip(LETTERS, candidates, strict=False)]
     text: str = prompts.about(item, prompt, candidates=lettered, sequence=sequence, **values)
     if not images:
         return text
