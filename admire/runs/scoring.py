@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, get_args
 
 import pandas as pd
 
 from admire.base.errors import UserError
+from admire.data.items import SenseLabel
 from admire.data.submission import Prediction, read_submission
 from admire.rankers.settings import Settings
 from admire.runs.past_runs import read_record, read_rows, with_gold
 from admire.runs.ranking import blocks
 from admire.runs.run_folder import ITEMS, submission_names
+from admire.scores.cards import Seen
 from admire.scores.evaluation import (
     item_figures,
     score_items,
@@ -26,6 +29,12 @@ from admire.scores.evaluation import (
 )
 
 log = logging.getLogger("admire")
+
+UNSEEN: Seen = MappingProxyType({})
+"""One for all items: with a dict each and texts as senses, 10⁵ items took 20 MiB more."""
+
+SENSE_TYPE = pd.CategoricalDtype([*get_args(SenseLabel)])
+"""Of columns in which a word would take fifty bytes a row."""
 
 
 def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
@@ -124,10 +133,11 @@ def score_run(folder: Path) -> pd.DataFrame | None:
                     "sentence_type": item.sentence_type,
                     **item_figures(item, prediction, str(folder)),
                     **sense_columns(prediction),
-                    "seen": row.seen,
+                    "seen": row.seen or UNSEEN,
                 }
             )
-        tables.append(pd.DataFrame(scored))
+        senses = dict.fromkeys(("sentence_type", "predicted_type"), SENSE_TYPE)
+        tables.append(pd.DataFrame(scored).astype(senses))
     return without_missing_senses(pd.concat(tables, ignore_index=True), predicts)
 
 
