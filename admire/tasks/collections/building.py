@@ -195,7 +195,7 @@ def _begin(work: Path, record: Record) -> None:
         raise unwritable(work, error) from None
 
 
-class _Known:
+class _Contents:
     """What an index holds, by name, in a database on disk: memory does not grow with it.
 
     A row has a thing's place in the index, null if it is new or left out; its source; why it is
@@ -205,15 +205,15 @@ class _Known:
     def __init__(self, table: Table):
         self._db = sqlite3.connect("", check_same_thread=False)
         self._db.execute(
-            "CREATE TABLE known (id TEXT, digest TEXT, place INT, source TEXT, why TEXT, "
+            "CREATE TABLE contents (id TEXT, digest TEXT, place INT, source TEXT, why TEXT, "
             "seen INT DEFAULT 0)"
         )
         self.close = self._db.close
-        for columns in table.known():
+        for columns in table.contents():
             self._db.executemany(
-                "INSERT INTO known VALUES (?, ?, ?, ?, ?, 0)", zip(*columns, strict=True)
+                "INSERT INTO contents VALUES (?, ?, ?, ?, ?, 0)", zip(*columns, strict=True)
             )
-        self._db.execute("CREATE INDEX ids ON known (id)")
+        self._db.execute("CREATE INDEX ids ON contents (id)")
 
     def new(self, things: Iterable[Thing], source: str, places: int) -> Iterator[Thing]:
         """Those things that are not there.
@@ -226,13 +226,14 @@ class _Known:
         """
         for thing in things:
             there = self._db.execute(
-                "SELECT rowid, digest, place, source, seen FROM known WHERE id = ?", (thing.name,)
+                "SELECT rowid, digest, place, source, seen FROM contents WHERE id = ?",
+                (thing.name,),
             ).fetchall()
             check_new(thing, any(seen for *_, seen in there))
             content = _digest(thing) if there else None
-            for row, known, place, origin, _ in there:
-                if known == content:
-                    self._db.execute("UPDATE known SET seen = 1 WHERE rowid = ?", (row,))
+            for row, before, place, origin, _ in there:
+                if before == content:
+                    self._db.execute("UPDATE contents SET seen = 1 WHERE rowid = ?", (row,))
                     _remove_copies([thing])
                     break
                 if place is not None and place < places and origin != source:
@@ -241,16 +242,16 @@ class _Known:
                         "Remove that one first (--remove), or give this one another name."
                     )
             else:
-                self._db.execute("INSERT INTO known (id, seen) VALUES (?, 1)", (thing.name,))
+                self._db.execute("INSERT INTO contents (id, seen) VALUES (?, 1)", (thing.name,))
                 yield thing
 
     def leave_out(self, name: str, why: str) -> None:
         """Note why a new thing is left out."""
-        self._db.execute("UPDATE known SET why = ? WHERE id = ? AND seen", (why, name))
+        self._db.execute("UPDATE contents SET why = ? WHERE id = ? AND seen", (why, name))
 
     def left_out(self) -> tuple[int, str, str]:
         """How many things of the source are left out; the first one's name, and why."""
-        condition = "FROM known WHERE seen AND why IS NOT NULL"
+        condition = "FROM contents WHERE seen AND why IS NOT NULL"
         (count,) = self._db.execute(f"SELECT COUNT(*) {condition}").fetchone()
         name, why = self._db.execute(
             f"SELECT id, why {condition} ORDER BY rowid LIMIT 1"
@@ -261,20 +262,22 @@ class _Known:
         """The places of things that others of the same name replace, and of those from ``places``
         on that were not seen."""
         rows = self._db.execute(
-            "SELECT place FROM known AS old WHERE NOT seen AND place IS NOT NULL AND (place >= ? "
-            "OR EXISTS (SELECT 1 FROM known WHERE id = old.id AND seen))",
+            "SELECT place FROM contents AS old WHERE NOT seen AND place IS NOT NULL "
+            "AND (place >= ? OR EXISTS (SELECT 1 FROM contents WHERE id = old.id AND seen))",
             (places,),
         )
         return [place for (place,) in rows]
 
     def count(self, places: int) -> int:
         """How many things have places below this one."""
-        condition = "SELECT COUNT(*) FROM known WHERE place < ?"
+        condition = "SELECT COUNT(*) FROM contents WHERE place < ?"
         return int(self._db.execute(condition, (places,)).fetchone()[0])
 
     def next_place(self) -> int:
         """The place of the next thing that is added."""
-        return int(self._db.execute("SELECT COALESCE(MAX(place) + 1, 0) FROM known").fetchone()[0])
+        return int(
+            self._db.execute("SELECT COALESCE(MAX(place) + 1, 0) FROM contents").fetchone()[0]
+        )
 
 
 def _digest(thing: Thing) -> str:
@@ -302,20 +305,20 @@ def _bring_up_to_date(
     shutil.rmtree(unpacked, ignore_errors=True)  # of a process that was killed
     with _writing(folder), _temporary_errors():
         table = Table(folder)
-        known = _Known(table)
+        contents = _Contents(table)
         unpacked.mkdir()
-    with closing(known):
+    with closing(contents):
         try:
-            place = known.next_place()
+            place = contents.next_place()
             with _temporary_errors():
-                new = known.new(read_things(source, unpacked), origin, record.places)
+                new = contents.new(read_things(source, unpacked), origin, record.places)
                 for batch in encode(_batches(new), encoder):
                     with _writing(folder):
                         table.add(batch, place, origin, tracks_of(encoder))
                     place += len(batch.things)
                     _remove_copies(batch.things)
                     for thing, _, why in batch.left_out:
-                        known.leave_out(thing.name, why)
+                        contents.leave_out(thing.name, why)
                         _remove_copies([thing])
                     log.info("%d things in the index.", table.size)
         finally:
@@ -325,8 +328,8 @@ def _bring_up_to_date(
                 f"{source}: has gone while it was indexed. When it is back, the same command goes "
                 "on."
             )
-        left_out, name, why = known.left_out()
-        gone, before = known.gone(record.places), known.count(record.places)
+        left_out, name, why = contents.left_out()
+        gone, before = contents.gone(record.places), contents.count(record.places)
     if len(gone) == table.size:
         raise UserError(f"{source}: nothing of it can be indexed. {why}")
     if left_out:

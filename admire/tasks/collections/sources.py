@@ -92,13 +92,13 @@ def read_texts(path: Path) -> list[Candidate]:
     return list(found.values())
 
 
-def check_new(thing: Thing, known: bool) -> None:
+def check_new(thing: Thing, taken: bool) -> None:
     """Refuse a second thing of the same name.
 
     Raises:
-        UserError: it is ``known``.
+        UserError: the name is ``taken``.
     """
-    if known:
+    if taken:
         raise UserError(f"{thing.where}, id: '{thing.name}' stands in two rows.")
 
 

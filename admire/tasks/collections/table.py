@@ -102,7 +102,7 @@ class Table:
             self._things = self._database.create_table("things", schema=rows.schema)
         self._things.add(rows)
 
-    def known(self) -> Iterator[tuple[list[Any], ...]]:
+    def contents(self) -> Iterator[tuple[list[Any], ...]]:
         """Columns of ``id``, ``digest``, ``place``, ``source`` and ``why``, some rows at a time."""
         for table, empty in ((self._things, ["why"]), (self._left_out, ["place", "source"])):
             names = ("id", "digest", "place", "source", "why")
