@@ -89,29 +89,29 @@ def compare(
     ]
 
 
-def look_where_no_caption_is(known: SetSummary, settings: Settings) -> Settings:
+def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Settings:
     """The settings with ``sight``, where ``e5`` alone would leave candidates without a vector.
 
     Its texts are e5's own. Where there are captions too, pictures count half beside them: on train,
     with captions hidden at random, that ranked better than captions alone.
     """
     chosen = settings.track or settings.caption_encoder or settings.head
-    if settings.encoder != "e5" or chosen or not known.blind:
+    if settings.encoder != "e5" or chosen or not summary.blind:
         return settings
     log.warning(
         "%d of %d candidates have no caption: the encoder sight looks at the pictures%s.",
-        known.blind,
-        known.candidates,
-        ", which count half as much as captions" if known.captions else "",
+        summary.blind,
+        summary.candidates,
+        ", which count half as much as captions" if summary.captions else "",
     )
     scoring = settings.scoring
-    if known.captions:
+    if summary.captions:
         scoring = replace(scoring, image_weight=PICTURES_BESIDE_CAPTIONS * scoring.image_weight)
     return replace(settings, encoder="sight", scoring=scoring)
 
 
 def open_encoders(
-    known: SetSummary,
+    summary: SetSummary,
     settings: Settings,
     encoder: TextEncoder | None,
     caption_encoder: TextEncoder | None,
@@ -125,9 +125,9 @@ def open_encoders(
     def opened(name: str) -> TextEncoder:
         return open_encoder(name, device=settings.device, precision=settings.precision)
 
-    wanted = settings.track.split("+") if settings.track else known.tracks
+    wanted = settings.track.split("+") if settings.track else summary.tracks
     for track in wanted:
-        if track not in known.tracks:
+        if track not in summary.tracks:
             raise UserError(f"No candidate has {track}s. Use another track.", "track")
     found: dict[str, TextEncoder] = {}
     if "caption" in wanted and settings.caption_encoder and not caption_encoder:

@@ -24,9 +24,9 @@ log = logging.getLogger("admire")
 
 
 def check_candidates(
-    known: SetSummary, sources: Sequence[Source], settings: Settings
+    summary: SetSummary, sources: Sequence[Source], settings: Settings
 ) -> tuple[str, ...]:
-    """What of the candidates the chat models are shown, before any of them is asked.
+    """What the chat models will see of the candidates, checked before any of them is asked.
 
     Raises:
         UserError: a model cannot see what it must, a candidate has nothing to show, an item has
@@ -36,12 +36,12 @@ def check_candidates(
         check_extra("rankers", "The ranker pairwise", "choix")
     shown: dict[str, None] = {}
     for llm in [source.llm for source in sources if source.llm]:
-        if "listwise" in settings.rankers and known.largest:
-            check_letters(known.largest)
-        tracks = tracks_of(known, llm, settings.track)
+        if "listwise" in settings.rankers and summary.largest:
+            check_letters(summary.largest)
+        tracks = tracks_of(summary, llm, settings.track)
         if "image" in tracks:
             check_extra("rankers", "A chat model that sees", "PIL")
-        elif settings.track is None and known.images:
+        elif settings.track is None and summary.images:
             log.warning("%s cannot see images: captions alone decide.", llm.name)
         shown |= dict.fromkeys(tracks)
     return tuple(shown)
@@ -57,11 +57,11 @@ def judge(
     *,
     first: bool = True,
 ) -> list[tuple[Judgement, ...]]:
-    """What a source makes of each item's candidates, by each ranker of ``settings`` that asks.
+    """How a source judges each item's candidates, by each ranker of ``settings`` that asks.
 
     Args:
         readings: how the model understands the items.
-        listed: the judgements of ``listwise``, if it was asked before to decide the senses.
+        listed: the judgements of ``listwise``, if it has already decided the senses.
         first: see :func:`admire.rankers.judgement.check_answers`.
 
     Raises:

@@ -82,7 +82,7 @@ def summarise_set(items: Iterable[Item]) -> SetSummary:
     return summary
 
 
-def check_items(known: SetSummary, settings: Settings) -> None:
+def check_items(summary: SetSummary, settings: Settings) -> None:
     """Refuse items that cannot be ranked.
 
     Raises:
@@ -97,15 +97,15 @@ def check_items(known: SetSummary, settings: Settings) -> None:
             (),
         )
     ]
-    if known.sequences:
+    if summary.sequences:
         wanted.append(("sequence", "has no sequence, but others do. Rank the two kinds apart.", ()))
     if settings.query == "sentence" or settings.query == "sequence":
         text = f"has no {settings.query} to compare candidates with."
         wanted.append((settings.query, text, ("query",)))
     found = [
-        (*known.lacking[name], text, places)
+        (*summary.lacking[name], text, places)
         for name, text, places in wanted
-        if name in known.lacking
+        if name in summary.lacking
     ]
     if found:
         number, item, text, places = min(found, key=lambda one: one[0])

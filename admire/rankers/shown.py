@@ -27,7 +27,7 @@ def tracks_shown(items: Iterable[Item], llm: ChatModel, track: Track | None) -> 
     return tracks_of(summarise_set(items), llm, track)
 
 
-def tracks_of(known: SetSummary, llm: ChatModel, track: Track | None) -> tuple[str, ...]:
+def tracks_of(summary: SetSummary, llm: ChatModel, track: Track | None) -> tuple[str, ...]:
     """What a chat model sees of the candidates: images, captions or both.
 
     Args:
@@ -38,11 +38,11 @@ def tracks_of(known: SetSummary, llm: ChatModel, track: Track | None) -> tuple[s
             show.
     """
     wanted = track.split("+") if track else TRACKS
-    found = [name for name in known.tracks if name in wanted]
+    found = [name for name in summary.tracks if name in wanted]
     if "image" in found and not llm.sees:
-        bare = known.candidates - known.captions
+        bare = summary.candidates - summary.captions
         if track or bare:
-            without = f"{bare} of {known.candidates} candidates have no caption. " if bare else ""
+            without = f"{bare} of {summary.candidates} candidates have no caption. " if bare else ""
             raise UserError(
                 f"{llm.name} cannot see images. {without}Show it captions alone, or take a model "
                 f"that sees: {SEEING}.",
@@ -50,8 +50,8 @@ def tracks_of(known: SetSummary, llm: ChatModel, track: Track | None) -> tuple[s
                 "llms",
             )
         found = ["caption"]
-    if tuple(found) in known.bare:
-        compound, candidate = known.bare[tuple(found)]
+    if tuple(found) in summary.bare:
+        compound, candidate = summary.bare[tuple(found)]
         raise UserError(
             f"'{compound}': the candidate '{candidate.name}' has no {' and no '.join(wanted)} to "
             "show. Use another track.",
