@@ -83,11 +83,6 @@ class Listener(WordEncoder):
     def __init__(self, name: str = "words"):
         self.name = name
         self.asked: list[Query] = []
-        self.texts: list[tuple[str, str]] = []
-
-    def encode_texts(self, texts, *, role):
-        self.texts += [(text, role) for text in texts]
-        return super().encode_texts(texts, role=role)
 
     def encode_queries(self, queries):
         self.asked += queries

@@ -60,16 +60,6 @@ def test_a_file_is_written_as_it_is_with_the_folders_it_needs(tmp_path):
     assert (tmp_path / "out.bin").read_bytes() == b"\x00\xff\r\n"
 
 
-def test_nobody_sees_the_new_file_before_it_is_complete(tmp_path):
-    path = tmp_path / "out.txt"
-    path.write_text("old")
-    with write_whole(path) as file:
-        file.write("half")
-        file.flush()
-        assert path.read_text() == "old"
-    assert content(tmp_path) == {"out.txt": "half"}
-
-
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), UserError("mine")])
 def test_an_exception_leaves_the_old_file_and_nothing_else(tmp_path, failure):
     path = tmp_path / "out.txt"

@@ -81,6 +81,7 @@ def test_retrieve_names_what_it_cannot_do(capsys, tmp_path, data):
     for options, message in (
         (("--query", "spans"), "query cannot be 'spans'. Did you mean 'span'?"),
         (("--k1", 1), "Give both k1 and b, or neither to tune them on val. (--k1, --b)"),
+        (("--query", "meaning"), "BM25 cannot compare by 'meaning'. Use 'sen"),
         (("--usage", "figurative"), "usage cannot be 'figurative'."),
     ):
         out = ("--out", tmp_path / "run")

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from commands import run
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -359,22 +358,3 @@ def test_a_browser_runs_nothing_of_the_data(ran: Ran, page: str, look: Look):
     assert opened.locator("img[src='x'], [onmouseover]").count() == 0
     addresses = opened.locator("img").evaluate_all("all => all.map(one => one.src)")
     assert all(one.startswith(("data:", *own)) for one in addresses)
-
-
-def test_what_a_server_refuses_with_is_shown_and_not_obeyed(capsys, httpserver, tmp_path):
-    message = " ".join((*DISPLAY, *FORMULAS))
-    body = json.dumps({"error": {"message": message}})
-    httpserver.expect_request("/v1/chat/completions").respond_with_data(
-        body, 400, content_type="application/json"
-    )
-    data = tmp_path / "manifest.jsonl"
-    things = [{"caption": "a"}, {"caption": "b"}]
-    row = {"compound": DISPLAY[0], "sentence": DISPLAY[1], "candidates": things}
-    data.write_text(json.dumps(row))
-    llm = ["--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1"), "--sense", "vote"]
-    code, out, err = run(capsys, "rank", data, "--out", tmp_path / "run", *llm)
-    assert (code, out) == (2, "")
-    assert obeyed(err) == []
-    (last,) = [line for line in err.splitlines() if line.startswith("admire: ")]
-    assert last == err.splitlines()[-1]
-    assert r"\u001b[2J" in last

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import struct
 import zlib
 from collections.abc import Callable
@@ -16,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toys import WordEncoder, explains
 
-from admire import Settings, UserError, rank, read_items, read_submission, write_run
+from admire import UserError
 from admire.data.overlap import picture_hash
 from admire.data.pictures import read_image
 from admire.models.llm.chat import Image as Asked
 from admire.models.llm.pictures import data_uri
-from admire.pages.report import thumbnail, write_report
+from admire.pages.report import thumbnail
 from admire.pages.serve.pictures import check_picture
 from admire.pages.serve.problems import Problem
 
@@ -94,53 +92,3 @@ def test_a_photo_that_was_turned_stands_upright_at_every_door(tmp_path: Path):
     seen = check_picture(tmp_path / "a.jpg", "a", 1)
     assert (seen.width, seen.height) == (6, 8)
     assert sent(tmp_path / "a.jpg").size == (6, 8)
-
-
-NAMES = [
-    *("-rf.png", "a\u202egnp.png", "a\x1b[31m.png", "a\tb.png", "a\nb.png", "a\"b'.png"),
-    *("a,b;c.png", "=1+1.png", "%41&amp;<b>.png", "a\\nb.png", "a", "{{ 1 }}.png"),
-    "é" * 110 + ".png",
-]
-
-
-def test_odd_names_go_through_a_run_its_files_and_its_report(tmp_path: Path):
-    folder = tmp_path / "set"
-    folder.mkdir()
-    for k, name in enumerate(NAMES):
-        Image.new("RGB", (8, 6), (10 * k, 0, 0)).save(folder / name, "PNG")
-    row = {
-        "compound": "night owl",
-        "sentence": "A night owl.",
-        "sentence_type": "idiomatic",
-        "candidates": [{"image": name, "caption": f"thing {k}"} for k, name in enumerate(NAMES)],
-        "expected_order": NAMES,
-    }
-    (folder / "manifest.jsonl").write_text(json.dumps(row) + "\n")
-    items = read_items(folder)
-    assert [one.name for one in items[0].candidates] == NAMES
-    settings = Settings(sense="vote", track="caption")
-    run = rank(items, settings, llms=[explains("Idiomatic")], encoder=WordEncoder(), source=folder)
-    submission, *_ = write_run(run, tmp_path / "run")
-    (order,) = (one.order for one in read_submission(submission))
-    assert order == run.rankings[0].order
-    for images in ("embed", "link"):
-        page = write_report([tmp_path / "run"], tmp_path / f"{images}.html", images=images)
-        text = page.read_text(encoding="utf-8")
-        assert "\x1b" not in text
-        assert "<b>.png" not in text
-
-
-def test_links_are_followed_and_what_is_missing_is_no_image(tmp_path: Path):
-    (tmp_path / "set").mkdir()
-    outside = tmp_path / "outside.png"
-    Image.new("RGB", (8, 6), "red").save(outside)
-    (tmp_path / "set" / "a.png").symlink_to(outside)
-    (tmp_path / "set" / "b.png").symlink_to(tmp_path / "nowhere.png")
-    row = {
-        "compound": "night owl",
-        "sentence": "A night owl.",
-        "candidates": [{"image": f"{one}.png", "caption": one} for one in "ab"],
-    }
-    (tmp_path / "set" / "manifest.jsonl").write_text(json.dumps(row) + "\n")
-    (item,) = read_items(tmp_path / "set")
-    assert [one.image and one.image.name for one in item.candidates] == ["a.png", None]

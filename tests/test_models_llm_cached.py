@@ -35,14 +35,6 @@ def chat(httpserver: HTTPServer) -> Callable[..., OpenAIChat]:
     return make
 
 
-def test_replies_outlive_the_object(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    said(CachedChat(chat()), "Pé-frio?")
-    later = CachedChat(chat())
-    assert said(later, "Pé-frio?") == "PÉ-FRIO?"
-    assert asked(httpserver) == ["Pé-frio?"]
-
-
 def test_half_of_a_two_part_character_does_not_stop_the_cache(httpserver: HTTPServer, chat):
     # What max_tokens leaves of an emoji's JSON escapes, "\ud83d" without "\ude42".
     serve(httpserver, completion("Literal \ud83d"))
@@ -60,14 +52,6 @@ def test_another_question_is_asked(httpserver: HTTPServer, chat, change: dict[st
     said(llm, "hi")
     said(llm, **({"text": "hi"} | change))
     assert len(httpserver.log) == 2
-
-
-def test_another_model_or_server_is_asked(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    echo(httpserver, "/other/v1/chat/completions")
-    for model in (chat(), chat("other"), chat(url=httpserver.url_for("/other/v1"))):
-        said(CachedChat(model), "hi")
-    assert len(httpserver.log) == 3
 
 
 def test_another_key_or_timeout_is_not_another_question(httpserver: HTTPServer, chat):
@@ -95,22 +79,6 @@ def test_after_an_error_a_rerun_asks_only_what_is_missing(httpserver: HTTPServer
     down.clear()
     assert work() == ["A", "B", "C"]
     assert asked(httpserver) == ["a", "b", "b", "c"]
-
-
-def test_threads_that_ask_the_same_question_ask_once():
-    begun = threading.Event()
-
-    def answer(prompt: str) -> str:
-        begun.wait(10)
-        return prompt.upper()
-
-    model = ScriptedChat(answer, parallel=4)
-    llm = CachedChat(model)
-    with ThreadPoolExecutor(4) as threads:
-        replies = [threads.submit(said, llm, "hi") for _ in range(4)]
-        begun.set()
-        assert [reply.result() for reply in replies] == ["HI"] * 4
-    assert model.prompts == ["hi"]
 
 
 def test_threads_ask_at_once_and_each_gets_its_own_reply():

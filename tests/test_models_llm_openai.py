@@ -89,18 +89,6 @@ def test_an_address_that_is_none_is_shown_without_its_secrets(url: str):
     assert PASSWORD not in str(caught.value)
 
 
-def test_a_request_holds_the_prompt_and_the_settings(httpserver: HTTPServer, chat):
-    echo(httpserver)
-    said(chat(), "Idiomático?", temperature=0.7, max_tokens=40, seed=3)
-    assert httpserver.log[0][0].get_json() == {
-        "model": "tiny",
-        "messages": [{"role": "user", "content": "Idiomático?"}],
-        "temperature": 0.7,
-        "max_tokens": 40,
-        "seed": 3,
-    }
-
-
 @pytest.mark.parametrize(
     ("content", "text"),
     [

@@ -153,16 +153,6 @@ def test_what_is_too_long_is_cut_at_the_models_length(made):
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_it_learns_what_tells_the_senses_apart_also_of_unseen_mwes(made, setting):
-    folder, figures = made[setting]
-    assert len(figures) == 11
-    assert figures[0] < 0.8
-    assert max(figures[1:]) == 1
-    found = open_classifier(folder, device="cpu").classify(HELD)
-    assert [sense.label for sense in found] == [use.item.sentence_type for use in HELD]
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
 def test_the_folder_says_how_it_was_made(made, base, setting):
     folder, figures = made[setting]
     record = json.loads((folder / "admire.json").read_text())

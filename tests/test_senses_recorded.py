@@ -107,15 +107,6 @@ def test_what_is_said_of_a_sentence_goes_before_what_is_said_of_the_compound(wri
     assert model.meanings([OWL], "gloss") == {OWL: Meaning(("someone who works late",))}
 
 
-def test_rows_of_one_item_add_to_each_other_and_may_repeat(write):
-    order = ["person.png", "bird.png", "bike.png"]
-    rows = [SENSE, SENSE | {"sentence": f" {OWL.sentence} "}, SENSE | {"order": str(order)}]
-    rows.append({"compound": "NIGHT OWL", "sentence": OWL.sentence, "votes_idiomatic": 3})
-    model = open_replies(write(*rows))
-    assert model.senses([OWL]) == [Sense("idiomatic", 1.0, 3, 0)]
-    assert model.order(OWL) == tuple(order)
-
-
 def test_an_order_is_that_of_the_items_candidates(write):
     """Items that differ in their candidates alone each have their own."""
     pair = (Candidate("a", caption="a"), Candidate("b", caption="b"))
@@ -163,17 +154,6 @@ def test_an_item_that_the_file_does_not_know_is_named(write):
     settings = Settings(llms=(f"recorded:{write(*MEANINGS)}",), sense="given")
     with pytest.raises(UserError, match=r"says nothing of 'red tape' in “Red tape\.”\.$"):
         rank([HOOTED, bike], settings, encoder=WordEncoder())
-
-
-def test_a_missing_meaning_of_one_sense_is_a_warning(write, caplog):
-    path = write(*MEANINGS)
-    feet = Item("cold feet", "Cold feet.", "en", OWL.candidates, "idiomatic")
-    settings = Settings(llms=(f"recorded:{path}",), sense="given")
-    (ranking,) = rank([feet], settings, encoder=WordEncoder()).rankings
-    assert warned(caplog) == [
-        f"recorded:{path} lacks the idiomatic meaning of 'cold feet' in “Cold feet.”."
-    ]
-    assert ranking.interpretations[0].literal.definitions == ("feet that are cold",)
 
 
 # ------------------------------------------------------------------------- what is refused

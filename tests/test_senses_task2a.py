@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,11 +17,6 @@ from admire.senses import (
     read_compounds,
     read_idiomaticity,
     read_uses,
-    score_senses,
-)
-
-scored = pytest.mark.skipif(
-    importlib.util.find_spec("sklearn") is None, reason="needs the extra 'train'"
 )
 
 
@@ -103,24 +97,6 @@ def test_columns_that_are_needed_and_rows_are_asked_for(tmp_path):
         read_uses(data)
 
 
-@scored
-def test_scores_are_of_each_language_and_of_all():
-    items = [
-        Item("a", "a", language, sentence_type=sense)
-        for language, sense in (("pt", "literal"), ("en", "idiomatic"), ("pt", "idiomatic"))
-    ]
-    senses = [Sense("literal", 0.1), Sense("idiomatic", 0.9), Sense("literal", 0.2)]
-    found = {score.language: score for score in score_senses(items, senses).itertuples()}
-    assert list(found) == ["en", "pt", "all"]
-    assert (found["en"].n, found["en"].macro_f1, found["en"].accuracy) == (1, 1, 1)
-    # pt: literal has precision 1/2 and recall 1, idiomatic nothing.
-    assert found["pt"].macro_f1 == pytest.approx((2 / 3 + 0) / 2)
-    assert (found["pt"].n, found["pt"].accuracy) == (2, 0.5)
-    # all: literal as before, idiomatic has precision 1 and recall 1/2.
-    assert found["all"].macro_f1 == pytest.approx(2 / 3)
-    assert (found["all"].n, found["all"].accuracy) == (3, pytest.approx(2 / 3))
-
-
 class Fixed:
     """A detector that takes everything as idiomatic, and remembers what it was asked."""
 
@@ -131,21 +107,6 @@ class Fixed:
     def classify(self, uses: Sequence[Use]) -> list[Sense]:
         self.asked = uses
         return [Sense("idiomatic", 1.0, 1) for _ in uses]
-
-
-@scored
-def test_a_file_is_decided_and_scored_with_its_gold_labels(tmp_path):
-    data, gold = dev(tmp_path, [("5", "0"), ("8", "1")])
-    detector = Fixed()
-
-    scores = detect_uses(data, detector, gold=gold)
-
-    assert [(score.language, score.n, score.accuracy) for score in scores.itertuples()] == [
-        ("en", 1, 1.0),
-        ("pt-br", 1, 0.0),
-        ("all", 2, 0.5),
-    ]
-    assert [use.previous for use in detector.asked] == ["One, two.", ""]
 
 
 def test_a_submission_has_the_setting_that_is_given_or_else_the_detectors(tmp_path):

@@ -52,11 +52,7 @@ def test_each_vote_has_a_seed_of_its_own(votes: int, seed: int):
     "reply",
     [
         "Idiomatic",
-        "figuratively",
-        "Idiomático",
-        "Idiomatic (not literal)",
         "Idiomático, não literal",
-        "It is non-literal, that is, figurative.",
         "Não é literal, é idiomático.",
         "Idiomatic\nThe literal reading, a bird, does not fit.",
         "## Reasoning\nLiterally: a bird. Idiomatically: a person.\n\nAnswer: **Idiomatic**\n",
@@ -72,9 +68,7 @@ def test_a_reply_that_names_the_idiomatic_sense(reply: str):
     [
         "Literal",
         "Resposta: Literal.",
-        "Literal, not idiomatic",
         "Não é uma expressão idiomática, é literal.",
-        "Literal\nAn idiomatic reading does not fit.",
         "Let me think about it. Idiomatic or literal?\nThe bird sits in a tree.\nLiteral",
         "As an idiom it would be a person.\nHere it sits in a tree.\nAnswer: literal",
     ],
@@ -90,8 +84,6 @@ def test_a_reply_that_names_the_literal_sense(reply: str):
         "I cannot say.",
         "Idiomatic or Literal",
         "unidiomatic",
-        "not literal",
-        "It is not an idiom.",
         "não é usado literalmente",
     ],
 )

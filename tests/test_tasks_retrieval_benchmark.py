@@ -37,15 +37,6 @@ def test_no_mwe_stands_in_two_splits_and_each_is_in_one(small):
     assert [len(mwes) for mwes in of] == [4, 1, 2]  # of 7: 50, 15 and 35 percent, rounded
 
 
-def test_a_paraphrase_that_a_query_shares_with_a_document_is_left_out(tmp_path):
-    ends = ("owl.", "Owl.")
-    uses = [("night owl", f"He is a night {end}", "0") for end in ends]
-    uses += [("night owl", f"It flew, this night owl, {k}.", "1") for k in range(2)]
-    pairs = [("night owl", f"He is a night {end}", "He is a late riser.", True) for end in ends]
-    splits = build_benchmark(semeval(tmp_path, uses + FILLERS, pairs), "en")
-    assert "He is a late riser." not in {one.sentence for one in all_documents(splits)}
-
-
 @pytest.mark.parametrize(("queries", "each", "asked"), [(2, 6, 2), (9, 6, 3), (3, 5, 2)])
 def test_queries_are_so_many_at_most_and_at_most_half(tmp_path, queries, each, asked):
     splits = build_benchmark(semeval(tmp_path, *both_senses(each=each)), "en", queries=queries)
@@ -81,14 +72,6 @@ def test_a_benchmark_is_written_and_read(small, tmp_path):
     for _ in range(2):  # its own folder is replaced
         write_benchmark(out, splits)
         assert {name: read_split(str(out), name) for name in SPLITS} == splits
-
-
-@pytest.mark.parametrize("labels", ["000000", "111111", "000001", "011111"])
-def test_an_mwe_that_is_not_used_in_both_senses_twice_is_left_out(tmp_path, labels):
-    uses, pairs = both_senses()
-    uses += [("green light", f"A green light at {k}.", label) for k, label in enumerate(labels)]
-    splits = build_benchmark(semeval(tmp_path, uses, pairs), "en")
-    assert {one.idiom for one in all_documents(splits)} == set(MWES)
 
 
 def test_a_span_that_stands_in_the_sentence_before_gets_the_right_occurrence(tmp_path):

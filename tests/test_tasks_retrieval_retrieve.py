@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import csv
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,17 +9,15 @@ import pytest
 from benchmarks import OWLS, Listener, scattered, told
 from toys import ScriptedChat, WordEncoder
 
-from admire.base.errors import UserError
 from admire.rankers.scorer import Scoring
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
 from admire.senses.sense import Sense
-from admire.tasks.retrieval.evaluation import score_queries, write_trec
+from admire.tasks.retrieval.evaluation import score_queries
 from admire.tasks.retrieval.modes import MODES
 from admire.tasks.retrieval.passages import Split, write_split
 from admire.tasks.retrieval.retrieve import RetrieveSettings, retrieve_split
 from admire.tasks.retrieval.retrievers import bm25, by_meaning, dense, tune_bm25
-from admire.tasks.retrieval.run_folder import write_retrieval
 
 
 @pytest.fixture
@@ -93,40 +89,3 @@ def test_by_meaning_a_chat_model_or_the_data_tells_the_senses(data, sense, first
         found.record | {"llm": "embedded", "sense": sense, "contrast": 0.5, "lang": "en"}
         == found.record
     )
-
-
-def test_a_run_folder_has_runs_figures_and_a_record(data, tmp_path):
-    found = retrieve_split(data, bm25_settings())
-    out = tmp_path / "run"
-    for _ in range(2):
-        write_retrieval(found, out)
-    assert json.loads((out / "run.json").read_text()) == {
-        "version": 1,
-        "data": data,
-        "split": "test",
-        "usage": None,
-        "gold": False,
-        "encoder": "bm25",
-        "query": "sentence",
-        "k1": 1.2,
-        "b": 0.6,
-    }
-    rows = list(csv.DictReader((out / "queries.csv").open(encoding="utf-8")))
-    assert [float(row["ndcg"]) for row in rows] == pytest.approx(found.scored["ndcg"].tolist())
-    write_trec(tmp_path / "expected", OWLS, found.similarities, "bm25-sentence")
-    for name in ("run.trec", "qrels.trec"):
-        assert (out / name).read_text() == (tmp_path / "expected" / name).read_text()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message", "settings"),
-    [
-        ({"query": "meaning"}, "BM25 cannot compare by 'meaning'. Use 'sen", ("query",)),
-        ({"k1": None}, "Give both k1 and b, or neither", ("k1", "b")),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(changes, message, settings):
-    with pytest.raises(UserError) as caught:
-        bm25_settings(**changes)
-    assert message in str(caught.value)
-    assert caught.value.settings == settings

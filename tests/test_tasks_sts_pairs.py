@@ -277,17 +277,8 @@ def test_chengyusts_may_have_its_idioms_and_ids_in_columns(write_table):
     assert found == [replace(m, name=r["ID"]) for m, r in zip(marked, rows, strict=True)]
 
 
-@pytest.fixture(scope="module")
-def task(request: pytest.FixtureRequest) -> Path:
-    from conftest import SHARED
-
-    folder = SHARED / "semeval2022_task2" / "subtask_b"
-    if not folder.is_dir():
-        pytest.skip(f"needs SemEval-2022 Task 2B in {folder}")
-    return folder
-
-
-def test_the_real_training_file_has_a_correct_paraphrase_in_every_group(task):
+def test_the_real_training_file_has_a_correct_paraphrase_in_every_group(shared):
+    task = shared / "semeval2022_task2" / "subtask_b"
     groups = read_groups(task / "train_data.csv")
     pairs = read_pairs(task / "train_data.csv")
     assert all(group.correct and group.mwe for group in groups)
@@ -297,8 +288,6 @@ def test_the_real_training_file_has_a_correct_paraphrase_in_every_group(task):
 
 def test_real_plain_pairs_are_read_whole(shared):
     folder = shared / "sts"
-    if not folder.is_dir():
-        pytest.skip(f"needs STS Benchmark and ASSIN2 in {folder}")
     sizes = {"train": 5749, "dev": 1500, "test": 1379}
     path = folder / "stsbenchmark.tsv"
     assert len(read_pairs(path)) == sum(sizes.values()) == 8628
