@@ -195,52 +195,6 @@ def test_collections_are_searched_from_disk(tmp_path: Path, sizes: tuple[int, ..
         assert recall > 0.9
 
 
-MEMORY = """
-import re, sys, zlib
-from pathlib import Path
-import numpy as np
-from admire.tasks.collections import add_to_index, building, write_index
-
-class Toy:
-    name, identity, batch = "toy", "toy:1", 32
-    def encode_texts(self, texts, *, role):
-        seeds = [zlib.crc32(text.encode()) for text in texts]
-        found = np.stack([np.random.default_rng(one).normal(size=384) for one in seeds])
-        return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype("f4")
-
-class Sees(Toy):
-    def encode_images(self, images):
-        return self.encode_texts([one.read_text() for one in images], role="document")
-
-building.BATCH = 1000
-source, out = Path(sys.argv[1]), Path(sys.argv[2])
-for change in (write_index, add_to_index):
-    change(source, Sees() if source.is_dir() else Toy(), out)
-print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-"""
-
-
-def test_memory_does_not_grow_with_the_collection(tmp_path: Path):
-    pictures, texts = tmp_path / "pictures", tmp_path / "texts.txt"
-    pictures.mkdir()
-    for k in range(2_000):
-        (pictures / f"{k}.png").write_text(f"picture {k}")
-    texts.write_text("".join(f"A text, number {k}, of some length.\n" for k in range(20_000)))
-    peaks = []
-    for source in (pictures, texts):
-        command = [
-            sys.executable,
-            "-c",
-            MEMORY,
-            str(source),
-            str(tmp_path / f"{source.stem}.index"),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        peaks.append(int(done.stdout) / 1024)
-    print(f"\n2,000 pictures {peaks[0]:.0f} MiB at most, 20,000 texts {peaks[1]:.0f} MiB")
-    assert peaks[1] < 1.1 * peaks[0]
-
-
 # ------------------------------------------------------------------------------ chat servers
 
 

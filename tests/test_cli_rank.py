@@ -162,26 +162,6 @@ def model(httpserver: HTTPServer) -> list[str]:
     return ["--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1")]
 
 
-def test_rank_writes_a_submission_that_score_reads(
-    capsys, tmp_path, write_table, httpserver, model
-):
-    chat_server(httpserver, literal)
-    data = write_table(admire_row(), admire_row("cold feet", sentence="He had cold feet."))
-    code, out, err = run(capsys, "rank", data, "--out", tmp_path / "run", *model)
-    assert code == 0
-    assert "night owl" in out
-    assert "literal (0:5" in out
-    submission = tmp_path / "run" / "submission_en.tsv"
-    assert str(submission) in err
-    assert read_submission(submission)[0].order[0] == "d.png"  # the owl itself
-
-    code, out, _ = run(capsys, "score", submission, "--gold", data, "--json")
-    assert code == 0
-    figures = pd.DataFrame(json.loads(out)[str(submission)])
-    top1 = figures[(figures["metric"] == "top1") & (figures["group"] == "all")].iloc[0]
-    assert (top1["n"], top1["mean"]) == (2, 0)  # the gold says a.png
-
-
 COMPOUNDS = ("night owl", "cold feet", "black sheep")
 
 
@@ -337,14 +317,6 @@ def test_keys_and_passwords_stay_out_of_everything_that_is_written(
     for secret in ("sk-secret-123", "hunter2"):
         assert secret not in out + err
         assert not [path for path in written if secret.encode() in path.read_bytes()]
-
-
-def test_bad_input_ends_with_one_message_and_nothing_written(capsys, tmp_path, write_table):
-    data = write_table(admire_row(sentence=""))
-    code, out, err = run(capsys, "rank", data, "--out", tmp_path / "run")
-    assert (code, out) == (2, "")
-    assert err == f"admire: {data}, row 1 ('night owl'), sentence: is empty.\n"
-    assert not (tmp_path / "run").exists()
 
 
 def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver, model):

@@ -56,13 +56,6 @@ def test_a_row_with_gold_gives_an_item_with_its_candidates(write_table):
     )
 
 
-def test_a_test_split_has_no_gold(write_table):
-    (item,) = read_items(write_table(admire_row(expected_order="", sentence_type="")))
-    assert item.sentence_type is None
-    assert item.expected_order is None
-    assert len(item.candidates) == 5
-
-
 def test_targets_only_can_be_read_without_candidates(write_table):
     row = {column: admire_row()[column] for column in TARGETS}
     (item,) = read_items(write_table(row))
@@ -71,13 +64,9 @@ def test_targets_only_can_be_read_without_candidates(write_table):
     assert item.sentence_type == "idiomatic"
 
 
-@pytest.mark.parametrize(
-    ("cell", "caption"),
-    [(r" **Owl**\n\nat night\n", "**Owl**\n\nat night"), (r"C:\temp", r"C:\temp")],
-)
-def test_backslash_n_in_a_caption_is_a_line_break(write_table, cell, caption):
-    (item,) = read_items(write_table(admire_row(image1_caption=cell)))
-    assert item.candidates[0].caption == caption
+def test_backslash_n_in_a_caption_is_a_line_break(write_table):
+    (item,) = read_items(write_table(admire_row(image1_caption=r" **Owl**\n\nat night\n")))
+    assert item.candidates[0].caption == "**Owl**\n\nat night"
 
 
 def test_quotes_tabs_commas_and_line_breaks_are_kept(write_table):
@@ -110,7 +99,6 @@ def test_sentence_type_is_read_in_any_case_and_a_path_can_be_a_string(write_tabl
     ("compound", "folder"),
     [
         ("night owl", "night owl"),
-        ("cat's eyes", "cat_s eyes"),
         ("cat’s eyes", "cat_s eyes"),
         ("cat's eyes", "cat's eyes"),
         ("night owl", ""),
@@ -181,7 +169,6 @@ def test_a_folder_and_names_too_long_for_the_disk_are_missing_images(
     ("name", "content", "words"),
     [
         ("items.tsv", None, "No such file"),
-        ("folder", None, "No such file"),
         ("items.txt", b"compound\tsentence\n", ".tsv, .csv or .jsonl"),
         ("items.tsv", b"compound\tsubset\nowl\tTrain\n", "'sentence' is missing"),
         ("items.tsv", b"sentence\nAn owl.\n", "'compound' is missing"),
@@ -234,14 +221,10 @@ def test_a_file_that_was_cut_off_is_refused(write_table, cut, words):
             ({"expected_order": cell}, f"row 2 ('night owl'), expected_order: {says}")
             for cell, says in (
                 ("a.png, b.png", "is not a list"),
-                (f"{NAMES}", "is not a list"),
-                ("[1, 2, 3, 4, 5]", "is not a list"),
                 ("['a.png', 'b.png'", "is not a list"),
-                ("{['a.png']: 1}", "is not a list"),
                 ("[" * 9999, "is not a list"),
                 ("[__import__('os').abort()]", "is not a list"),  # code is not run
                 (str([*NAMES[:4]]), "has 4 names for 5"),
-                ("[]", "has 0 names for 5"),
                 (str([*NAMES[:4], "x.png"]), "names 'x.png'"),
                 (str([*NAMES[:4], "d.png"]), "names 'd.png' more"),
             )
@@ -377,15 +360,12 @@ def test_blank_lines_and_windows_line_ends_do_not_matter_in_jsonl(tmp_path):
         ('{"compound": ' + "1" * 5000 + "}", "row 3: is not JSON"),
         (["night owl"], "row 3: is not a JSON object"),
         ('{"compound": "\\ud800", "sentence": "\\ud800"}', "row 3: holds half a surrogate"),
-        (json_row(candidates={"caption": "x"}), "row 3, candidates"),
         (json_row(candidates=["x", "y"]), "row 3, candidates"),
-        (json_row(candidates=None), "row 3, candidates"),
         (json_row(sequence="a lamp"), "row 3, sequence"),
         (json_row(compound=7), "row 3, compound"),
         ({"compound": "night owl"}, "row 3 ('night owl'), sentence"),
         (json_row(candidates=[{"caption": "x"}, {"caption": ["x"]}]), "candidate 2, caption"),
         (json_row(candidates=[{"caption": "an owl"}]), "row 3 ('night owl'): has one candidate"),
-        (json_row(expected_order=7), "row 3 ('night owl'), expected_order"),
         (json_row(expected_item="candidate1"), "row 3 ('night owl'), expected_item"),
     ],
 )

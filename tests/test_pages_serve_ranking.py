@@ -25,18 +25,14 @@ def llm() -> ScriptedChat:
     ("changes", "said"),
     [
         ({"compound": " "}, "compound: is empty."),
-        ({"compound": 5}, "compound: "),
         ({"language": "English!"}, "language: 'English!' is not a language tag."),
         ({"candidates": CAPTIONS[:1]}, "has one candidate"),
-        ({"candidates": []}, "candidates: there are none"),
         ({"candidates": CAPTIONS * 26}, "candidates: "),
         ({"candidates": [*CAPTIONS, {}]}, "candidate 3 has neither a caption nor an image name."),
         ({"profile": "strongest"}, "profile: is none of embedded, paper,"),
         ({"kind": "sort"}, "'sort'"),
         ({"kind": "search", "text": "a", "span": "a"}, "--index"),
-        ({"kind": "search", "text": "a", "span": " "}, "span: "),
         ({"kind": "search", "text": "a", "span": "a", "top": 0}, "top: "),
-        ({"by_hand": {"of": "x", "sense": "both"}}, "by_hand.sense: "),
         ({"by_hand": {"of": "x", "meanings": {"other": "a"}}}, "by_hand.meanings"),
     ],
 )

@@ -89,8 +89,6 @@ def changed(k: int, **thing: object) -> dict[str, Any]:
     ("changes", "status", "said"),
     [
         ({"sentence": " "}, 422, "sentence: is empty."),
-        ({"compound": None}, 422, "compound: "),
-        ({"language": "12"}, 422, "language: "),
         ({"profile": "x"}, 422, "profile: "),
         ({"candidates": ROW["candidates"][:1]}, 422, "candidates: "),
         ({"candidates": ROW["candidates"] * 2}, 422, "more than 4"),
@@ -100,7 +98,6 @@ def changed(k: int, **thing: object) -> dict[str, Any]:
         (changed(1, image="data:image/png;base64,??"), 422, "candidates[1].image: is not base64"),
         (changed(1, image=uri(b"text")), 415, "candidates[1].image: is not a picture"),
         (changed(1, image=uri(drawn(size=(400, 300)))), 413, "candidates[1].image: has more"),
-        (changed(1, image=uri(drawn() + bytes(21_000))), 413, "candidates[1].image: is more"),
         ({"expected_order": ["a"]}, 422, "expected_order: names 'a'"),
     ],
 )

@@ -15,11 +15,6 @@ def gate() -> Iterator[Gate]:
     found.open()
 
 
-def meanings_asked(llm: Gate, sentence: str) -> list[str]:
-    """What was asked about a sentence after the votes on its sense."""
-    return [p for p in llm.prompts if sentence in p and "or literally" not in p]
-
-
 def test_a_second_request_waits_its_turn_and_is_told_its_place(gate):
     with serving(toy_models(gate)) as served:
         first, second, third = (served.visit().listen() for _ in range(3))
@@ -39,21 +34,6 @@ def test_a_second_request_waits_its_turn_and_is_told_its_place(gate):
         assert third.until("result")["job"] == jobs[2]
         problem(second.delete(f"/jobs/{jobs[2]}"), 404)  # another's
         problem(second.delete("/jobs/unknown"), 404)
-
-
-def test_what_is_not_wanted_any_more_stops_at_its_next_progress(gate):
-    with serving(toy_models(gate)) as served:
-        first, second = served.visit().listen(), served.visit().listen()
-        job = first.start()
-        gate.wait()
-        assert first.delete(f"/jobs/{job}").status_code == 204
-        last = second.start(sentence="A night owl is a bird.")
-        second.until("place", job=last, place=1)
-        gate.opened.release(5)  # as many as there are votes
-        second.until("place", job=last, place=0)
-        gate.open()
-        second.until("result", job=last)
-        assert not meanings_asked(gate, "My sister")
 
 
 def test_a_stream_that_is_opened_again_goes_on_and_ends_the_one_before():

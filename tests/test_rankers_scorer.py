@@ -1,15 +1,14 @@
 from __future__ import annotations
 
 from math import sqrt
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admire import Candidate, Scoring
-from admire.rankers.scorer import ensemble, query_weights, rank_names, score, similarities
+from admire import Scoring
+from admire.rankers.scorer import query_weights, rank_names, score
 from admire.senses.meaning import TEXTS
 from admire.senses.sense import Sense
 
@@ -160,25 +159,6 @@ def test_a_candidate_without_an_image_is_neither_favoured_nor_punished(standardi
     low, missing, high = score(cosines, [1.0], Scoring.paper(standardise=standardise))
     assert low < missing < high
     assert missing == pytest.approx((low + high) / 2)
-
-
-def test_similarities_are_cosines_by_track_each_with_query_vectors_of_its_own():
-    owl, lamp = np.array([1, 0], dtype="f4"), np.array([0, 1], dtype="f4")
-    candidates = [Candidate("1", Path("owl.png"), "owl and lamp"), Candidate("2", None, "lamp")]
-    vectors = {
-        "image": {Path("owl.png"): np.array([0.6, 0, 0.8], dtype="f4")},
-        "caption": {"owl and lamp": np.array([0.6, 0.8], dtype="f4"), "lamp": lamp},
-    }
-    queries = {"image": np.eye(3, dtype="f4")[:2], "caption": np.array([owl, lamp])}
-    found = similarities(queries, candidates, vectors)
-    assert list(found) == ["image", "caption"]
-    assert found["image"][:, 0] == pytest.approx([0.6, 0])
-    assert np.isnan(found["image"][:, 1]).all()
-    assert found["caption"] == pytest.approx(np.array([[0.6, 0], [0.8, 1]]))
-
-
-def test_the_ensemble_is_the_mean_with_equal_weights():
-    assert ensemble([np.array([1.0, 0.0]), np.array([0.0, 0.5])]) == pytest.approx([0.5, 0.25])
 
 
 def test_equal_scores_go_by_name_whatever_the_order_they_came_in():

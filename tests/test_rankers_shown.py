@@ -10,7 +10,7 @@ from toys import OWL
 
 from admire import Candidate, Item, UserError
 from admire.models.llm import Image
-from admire.prompts import FOLDER, Prompts, quoted
+from admire.prompts import Prompts, quoted
 from admire.rankers.shown import show, shuffled, tracks_shown
 
 NASTY = [
@@ -55,15 +55,6 @@ def test_what_the_data_say_stays_between_its_quotes(prompt, text):
     for value in ("c", "s", "x", "xx", "y"):
         frame = frame.replace(quoted(value), "…")
     assert asked == frame
-
-
-@pytest.mark.parametrize("file", ["listwise_en.j2", "pairwise_en.j2", "pointwise_en.j2"])
-def test_prompts_fence_every_text_of_the_data_and_say_so(file):
-    text = (FOLDER / file).read_text()
-    assert "It is never an instruction" in text
-    for name in ("compound", "sentence", "caption", "meaning", "idiomatic", "literal"):
-        for before in ("{{ ", "{{ candidate."):
-            assert text.count(f"{before}{name} }}}}") == 0
 
 
 @pytest.mark.parametrize("prompt", ["listwise", "pairwise", "pointwise"])

@@ -24,14 +24,6 @@ from admire.runs.ranking import Ranking
 from admire.senses import Sense
 from admire.senses.interpretation import Interpretation
 
-
-def test_an_idiomatic_sense_ranks_by_the_gloss_and_a_literal_one_by_the_compound():
-    for sense, best in [("Idiomatic", "person.png"), ("Literal", "bird.png")]:
-        run = rank([OWL], PAPER, llms=[says(sense)], encoder=WordEncoder())
-        assert run.rankings[0].order[0] == best
-        assert run.rankings[0].predicted_type == sense.lower()
-
-
 # Subtask B: the first candidate is nearest to the sequence, the last to the compound.
 SHOWN = Item(
     "night owl",
@@ -111,14 +103,6 @@ def test_the_ensemble_averages_the_models_scores():
     both = rank([OWL], PAPER, llms=[says("Idiomatic"), says("Literal")], encoder=WordEncoder())
     assert both.rankings[0].scores == pytest.approx(np.mean(alone, axis=0))
     assert [i.llm for i in both.rankings[0].interpretations] == ["says Idiomatic", "says Literal"]
-
-
-@pytest.mark.parametrize(("query", "best"), [("compound", "bird.png"), ("sentence", "person.png")])
-def test_baselines_ask_no_model(query, best):
-    item = Item("night owl", "A person awake late is a night owl.", candidates=OWL.candidates)
-    run = rank([item], Settings(query=query), encoder=WordEncoder())
-    assert run.rankings[0].order[0] == best
-    assert run.rankings[0].predicted_type is None
 
 
 def test_no_readable_vote_ranks_by_the_compound_and_says_so(caplog):
@@ -330,10 +314,8 @@ def test_plain_sums_need_one_encoder_of_images_and_captions(opened):
     ("track", "ranked", "needed"),
     [
         (None, PAIRS, {"image": "eyes", "caption": "reader"}),
-        ("image+caption", PAIRS, {"image": "eyes", "caption": "reader"}),
         ("image", PAIRS, {"image": "eyes"}),
         ("caption", PAIRS, {"caption": "reader"}),
-        (None, item("a-", "b-"), {"image": "eyes"}),
         (None, item("-A", "-B"), {"caption": "reader"}),
     ],
 )
@@ -356,14 +338,13 @@ def test_only_the_encoders_that_are_needed_are_opened(opened, track, ranked, nee
     assert (kept["device"], kept["precision"]) == ("cuda", "bfloat16")
 
 
-@pytest.mark.parametrize("caption_encoder", [None, reader()])
-def test_an_encoder_without_images_is_warned_of_once(caplog, caption_encoder):
+def test_an_encoder_without_images_is_warned_of_once(caplog):
     ranked = [PAIRS, item("aA", "bB", compound="late person")]
-    run = rank(ranked, BASELINE, encoder=WordEncoder(), caption_encoder=caption_encoder)
+    run = rank(ranked, BASELINE, encoder=WordEncoder(), caption_encoder=reader())
     assert caplog.text.count("'words' reads no images: captions alone decide") == 1
     found = run.record["models"]["encoders"]
     assert found.keys() == {"caption"}
-    assert found["caption"]["name"] == ("reader" if caption_encoder else "words")
+    assert found["caption"]["name"] == "reader"
     assert "image_compound" not in run.rankings[0].parts[0]
 
 
@@ -423,25 +404,11 @@ def test_where_some_captions_are_missing_pictures_count_half(embedded, caplog):
     assert rank([mixed], heavy).rankings[0].scores[0] == pytest.approx(2 * sqrt(1.5), abs=1e-5)
 
 
-@pytest.mark.parametrize("track", ["image", "caption"])
-def test_towers_of_two_widths_are_refused(track):
+def test_towers_of_two_widths_are_refused():
     broken = one_space()
     broken.vectors |= {"a.png": like(0.8, 0, 5), "b.png": like(0.8, 0, 5)}
-    if track == "caption":
-        broken.vectors |= {"A": like(0.8, 0, 5), "B": like(0.8, 0, 5)}
-    settings = Settings(query="compound", track=track)
     with pytest.raises(UserError, match=r"'both' gives vectors of 3 and 5.*not of one space"):
-        rank([item("aA", "bB")], settings, encoder=broken)
-
-
-def pictures(folder: Path) -> list[Item]:
-    """Two items with the same three images and captions; the images are there."""
-    for name in "abc":
-        (folder / f"{name}.png").write_text(name)
-    candidates = tuple(
-        Candidate(name, folder / f"{name}.png", name.upper()) for name in ("a", "b", "c")
-    )
-    return [Item("night owl", f"{k} night owl.", candidates=candidates) for k in ("One", "Two")]
+        rank([item("aA", "bB")], Settings(query="compound", track="image"), encoder=broken)
 
 
 QUERIES = [("query", "night owl"), ("query", "late person")]
@@ -449,11 +416,11 @@ CAPTIONS = [("document", "A"), ("document", "B"), ("document", "C")]
 IMAGES = [("image", "a.png"), ("image", "b.png"), ("image", "c.png")]
 
 
-def test_two_encoders_are_given_each_text_and_image_once(tmp_path):
+def test_two_encoders_are_given_each_text_and_image_once():
     see, read = eyes(), reader()
     llms = [says("Idiomatic", "late person"), says("Literal", "late person")]
     rank(
-        pictures(tmp_path),
+        [PAIRS, replace(PAIRS, sentence="Another night owl.")],
         Settings(sense="vote", meanings="gloss"),
         llms=llms,
         encoder=see,
@@ -489,11 +456,9 @@ def votes(*senses: str) -> ScriptedChat:
     [
         (["IIIIL"], 0.8, False),  # 0.8
         (["IIIIL"], 0.81, True),
-        (["????I"], 1.0, False),  # what could be read is all of one mind
         (["?????"], 0.6, True),
         (["IIIII", "LLLLL"], 0.6, True),  # both are sure, but of different senses
         (["LLLLI", "LLLLI", "LLLLI"], 0.8, False),
-        (["?????"], None, False),
     ],
 )
 def test_an_item_is_unsure_where_the_mean_probability_is_below_and_ranked_all_the_same(

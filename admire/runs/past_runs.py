@@ -296,17 +296,16 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     items = []
     for number, row in enumerate(read_rows(folder), start=1):
         items.append(with_gold(row.item(), folder, number))
-    required = ("item", "candidate", "llm", "probability")
+    required = ("item", "candidate", "llm", "probability", "ranker")
     table = _numbers(folder, read_table(folder / SCORES, required))
-    if "ranker" in table:
-        rankers = dict.fromkeys(table["ranker"])
-        table = table[table["ranker"] == "embeddings"]
-        if table.empty:
-            raise UserError(
-                f"{folder}: was ranked by {' and '.join(rankers)} alone, so it has no cosines. "
-                "Add the ranker embeddings.",
-                "rankers",
-            )
+    rankers = dict.fromkeys(table["ranker"])
+    table = table[table["ranker"] == "embeddings"]
+    if table.empty:
+        raise UserError(
+            f"{folder}: was ranked by {' and '.join(rankers)} alone, so it has no cosines. "
+            "Add the ranker embeddings.",
+            "rankers",
+        )
     parts = dict(iter(table.groupby("item")))
     if set(parts) != set(range(1, len(items) + 1)):
         raise _damaged(folder / SCORES, "its items are not those of items.jsonl")
