@@ -70,14 +70,6 @@ def test_an_exception_leaves_the_old_file_and_nothing_else(tmp_path, failure):
     assert content(tmp_path) == {"out.txt": "old"}
 
 
-def test_a_full_disk_is_reported_and_leaves_the_old_file(tmp_path):
-    path = tmp_path / "out.txt"
-    path.write_text("old")
-    with full_disk(), pytest.raises(UserError, match=r"out\.txt: .*too large.* Free space"):
-        write(path, "new" * 100_000)
-    assert content(tmp_path) == {"out.txt": "old"}
-
-
 def test_what_a_killed_process_left_is_written_over(tmp_path):
     killed = f"""
 import os, signal

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from conftest import admire_row, manifest_row
+from conftest import admire_row
 from served import COMPOUNDS, answer
 from strict_server import Body, StrictServer
 
@@ -128,32 +128,6 @@ def test_a_run_that_asks_a_server_survives_kills(strict: StrictServer, write_tab
     assert left(folder) == wanted
     assert asked.total() <= count + 2 * len(moments)
     assert strict.problems == []
-
-
-@pytest.fixture
-def many(tmp_path: Path) -> list[object]:
-    """Seven items in two languages, and replies that bring new columns in later blocks."""
-    compounds = (*COMPOUNDS, "hot air", "big fish", "owl")
-    rows, replies = [], []
-    for k, compound in enumerate(compounds):
-        row = manifest_row(compound, f"A {compound} again, no. {k}.")
-        rows.append(row | {"language": "pt" if k % 3 == 2 else "en"})
-        said = {"compound": compound, "sense": "idiomatic", "meaning": f"someone at {compound}"}
-        replies.append(said)
-    replies.append({"compound": "black sheep", "sense": "literal", "meaning": "a bird"})
-    replies.append({"compound": "hot air", "sense": "idiomatic", "scene": 'a "lamp",\nat night'})
-    for name, lines in (("manifest.jsonl", rows), ("replies.jsonl", replies)):
-        (tmp_path / name).write_text("\n".join(map(json.dumps, lines)))
-    llm = f"recorded:{tmp_path / 'replies.jsonl'}"
-    return ["rank", tmp_path / "manifest.jsonl", "--sense", "given", "--llm", llm]
-
-
-@slow
-def test_a_run_of_several_blocks_survives_kills_with_its_report(tmp_path: Path, many):
-    def command(folder: Path) -> list[object]:
-        return [*many, "--out", folder / "run", "--report"]
-
-    killed_and_ended(tmp_path / "here", "words", command, "run")
 
 
 @slow

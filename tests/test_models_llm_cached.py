@@ -81,6 +81,22 @@ def test_after_an_error_a_rerun_asks_only_what_is_missing(httpserver: HTTPServer
     assert asked(httpserver) == ["a", "b", "b", "c"]
 
 
+def test_threads_that_ask_the_same_question_ask_once():
+    begun = threading.Event()
+
+    def answer(prompt: str) -> str:
+        begun.wait(10)
+        return prompt.upper()
+
+    model = ScriptedChat(answer, parallel=4)
+    llm = CachedChat(model)
+    with ThreadPoolExecutor(4) as threads:
+        replies = [threads.submit(said, llm, "hi") for _ in range(4)]
+        begun.set()
+        assert [reply.result() for reply in replies] == ["HI"] * 4
+    assert model.prompts == ["hi"]
+
+
 def test_threads_ask_at_once_and_each_gets_its_own_reply():
     # Nobody passes the barrier unless all eight are asking: the cache must not let them queue.
     together = threading.Barrier(8)

@@ -192,13 +192,6 @@ def test_all_that_a_reply_tells_is_kept():
     assert len(llm.questions) == 1
 
 
-def test_what_it_is_asked_for_makes_no_other_question(tmp_path: Path):
-    llm = ScriptedChat(str.upper)
-    for purpose in ("senses", "ranking"):
-        CachedChat(llm).ask(Question("hi", purpose=purpose))
-    assert len(llm.questions) == 1
-
-
 @pytest.mark.parametrize(
     "change",
     [

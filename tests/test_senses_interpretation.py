@@ -130,18 +130,3 @@ def test_what_the_words_of_a_compound_say_is_asked_once_for_all_its_sentences():
     found = read(OWL, LITERAL_USE, OWL, chat=chat, meanings="both")
     assert asked(chat) == ["sense"] * 3 + ["idiomatic"] * 2 + ["literal"]
     assert [one.literal for one in found] == [BIRD] * 3
-
-
-@pytest.mark.parametrize("silent", ["idiomatic", "literal"])
-def test_a_model_that_describes_one_sense_only_is_ranked_by_that_and_the_compound(silent, caplog):
-    chat = explains("Idiomatic", **{silent: "I'm sorry."})
-    settings = Settings(sense="vote", votes=1)
-    (ranking,) = rank([OWL], settings, llms=[chat], encoder=WordEncoder()).rankings
-    assert f"no {'literal ' if silent == 'literal' else ''}meaning of 'night owl'" in caplog.text
-    assert caplog.text.count("meaning of") == 1
-    (found,) = ranking.interpretations
-    assert (found.idiomatic, found.literal) == (
-        (Meaning(), BIRD) if silent == "idiomatic" else (LATE, Meaning())
-    )
-    # Without words for the idiomatic sense the compound decides, which names the bird.
-    assert ranking.order[0] == ("bird.png" if silent == "idiomatic" else "person.png")

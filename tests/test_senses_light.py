@@ -95,20 +95,6 @@ def test_a_compound_is_found_as_the_sentence_has_it(sentence, compound, found):
     assert sentence[slice(*find_compound(sentence, compound))] == found
 
 
-@learning
-def test_what_was_saved_decides_the_same(tmp_path):
-    detector = train_detector(items(), MarkedEncoder())
-    detector.save(tmp_path / "detector.json")
-    loaded = open_detector(tmp_path / "detector.json")
-    assert loaded.identity == detector.identity
-    before = detector.classify(uses(items()), MarkedEncoder())
-    after = loaded.classify(uses(items()), MarkedEncoder())
-    assert [s.label for s in before] == [s.label for s in after]
-    assert [s.probability for s in before] == pytest.approx(
-        [s.probability for s in after], abs=1e-3
-    )
-
-
 class Blind(MarkedEncoder):
     """Sees nothing: noise alone."""
 

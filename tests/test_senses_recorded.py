@@ -97,7 +97,7 @@ def test_votes_are_the_probability_and_the_majority_is_the_sense(write):
 
 def test_what_is_said_of_a_sentence_goes_before_what_is_said_of_the_compound(write):
     row = SENSE | {"meaning": "someone who works late", "scene": "a lamp"}
-    model = open_replies(write(*MEANINGS, row))
+    model = open_replies(write(*MEANINGS, row, row))
     other = replace(OWL, sentence="Night owls sleep late.")
     assert model.meanings([OWL, other], "idiomatic") == {
         OWL: Meaning(("someone who works late",), "a lamp"),

@@ -7,14 +7,6 @@ from admire.data.items import Item
 from admire.senses import Sense, given, known_senses, read_senses, sense_table, write_senses
 
 
-@pytest.mark.parametrize(
-    ("label", "expected"),
-    [("idiomatic", Sense("idiomatic", 1.0, 1, 0)), ("literal", Sense("literal", 0.0, 0, 1))],
-)
-def test_the_sense_of_the_data_is_taken_as_it_is(label, expected: Sense):
-    assert given(Item("night owl", "…", sentence_type=label)) == expected
-
-
 def test_data_without_a_sense_is_named():
     with pytest.raises(UserError, match="'night owl'") as caught:
         given(Item("night owl", "…"))

@@ -134,23 +134,3 @@ def test_edge_cases_are_ranked_as_by_ir_measures(scores, ids, name):
     documents = (passage(first, "A night owl.", "literal"), passage(second, "A night owl."))
     split = Split((passage("q", "A night owl."),), documents)
     assert_agrees(split, np.array([scores], dtype=float), name)
-
-
-def test_files_are_in_trecs_format(tmp_path):
-    scores = np.array([[0.5, 0.25, 0.5, -1, 0, 0.1], [1, 2, 3, 4, 5, 6.0]])
-    split = replace(OWLS, queries=(replace(OWLS.queries[0], id="q 1"), OWLS.queries[1]))
-    write_trec(tmp_path / "new", split, scores, "words-sentence")
-    lines = (tmp_path / "new/run.trec").read_text().splitlines()
-    assert lines[:3] == [
-        "q%201 Q0 d3 1 0.500000 words-sentence",
-        "q%201 Q0 d1 2 0.500000 words-sentence",
-        "q%201 Q0 d2 3 0.250000 words-sentence",
-    ]
-    assert lines[5] == "q%201 Q0 d4 6 -1.000000 words-sentence"
-    assert lines[6] == "q2 Q0 d6 1 6.000000 words-sentence"
-    assert (tmp_path / "new/qrels.trec").read_text().splitlines() == [
-        "q%201 0 d1 1",
-        "q%201 0 d3 1",
-        "q%201 0 d4 1",
-        "q2 0 d2 1",
-    ]

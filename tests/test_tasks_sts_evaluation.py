@@ -196,13 +196,6 @@ def test_a_reply_without_a_rating_is_asked_for_again_with_another_seed_and_tempe
     assert prompt.index('"An owl."') < prompt.index('"A bird."')
 
 
-def test_references_are_rated_too_and_equal_pairs_once():
-    llm = Replies("0.1", "0.2", "0.3")
-    pairs = [pair("a", "b"), pair("c", "d", reference=("e", "d")), pair("a", "b")]
-    assert rate(pairs, llm, Prompts()) == {("a", "b"): 0.1, ("c", "d"): 0.2, ("e", "d"): 0.3}
-    assert len(llm.questions) == 3
-
-
 def test_the_real_dev_file_is_scored_on_the_pairs_that_the_organisers_score(shared):
     task = shared / "semeval2022_task2" / "subtask_b"
     pairs = read_pairs(task / "dev.csv", task / "dev.gold.csv")

@@ -84,9 +84,6 @@ def ids(model: Any, text: str) -> list[int]:
     return list(model.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-OTHERS = ["a big bird in the tree", "my sister writes at midnight", "night", "the owl, the lamp"]
-
-
 def test_each_expression_becomes_one_token_that_begins_as_the_mean_of_its_parts(tiny):
     before, size = embeddings(tiny), len(tiny.tokenizer)
     mwes.extend(tiny, ["night owl", "big red bird", "night owl"])
@@ -102,16 +99,3 @@ def test_each_expression_becomes_one_token_that_begins_as_the_mean_of_its_parts(
         assert np.allclose(after[one], before[parts].mean(axis=0), atol=1e-7)
     marked = mwes.mark("a night owl writes", "night owl")
     assert len(ids(tiny, marked)) == len(ids(tiny, "a night owl writes")) - 1
-
-
-def test_a_model_that_is_saved_and_opened_again_has_its_tokens(tiny, tmp_path):
-    from admire.models.encoders import open_encoder
-
-    mwes.extend(tiny, ["night owl"])
-    texts = [*OTHERS, "a IDnightowlID"]
-    wanted = tiny.encode(texts, normalize_embeddings=True)
-    tiny.save(str(tmp_path / "out"), create_model_card=False)
-    again = open_encoder(f"sbert:{tmp_path / 'out'}", device="cpu")
-    assert np.allclose(again.encode_texts(texts, role="query"), wanted, atol=1e-6)
-    read = mwes.reader(again.encoder.model, ["night owl", "red lamp"])
-    assert read("a night owl, a red lamp") == "a IDnightowlID, a red lamp"
