@@ -56,14 +56,6 @@ def test_a_row_with_gold_gives_an_item_with_its_candidates(write_table):
     )
 
 
-def test_targets_only_can_be_read_without_candidates(write_table):
-    row = {column: admire_row()[column] for column in TARGETS}
-    (item,) = read_items(write_table(row))
-    assert item.candidates == ()
-    assert item.expected_order == NAMES
-    assert item.sentence_type == "idiomatic"
-
-
 def test_backslash_n_in_a_caption_is_a_line_break(write_table):
     (item,) = read_items(write_table(admire_row(image1_caption=r" **Owl**\n\nat night\n")))
     assert item.candidates[0].caption == "**Owl**\n\nat night"
@@ -288,15 +280,6 @@ def test_only_the_last_candidates_of_a_csv_may_be_left_out(write_table, name, k)
     refused(write_table(row, name=name), "row 1", f"candidate {k}")
 
 
-def test_candidates_with_captions_only_are_numbered(write_table):
-    row = {"compound": "night owl", "sentence": "A night owl."}
-    row |= {f"image{k}_caption": f"caption {k}" for k in range(1, 12)}
-    (item,) = read_items(write_table(row, name="manifest.csv"))
-    assert item.candidates == tuple(
-        Candidate(f"candidate{k}", None, f"caption {k}") for k in range(1, 12)
-    )
-
-
 @pytest.mark.parametrize("numbers", [(1, 2, 4), (0, 1, 2), (2, 3, 10)])
 def test_no_image_column_is_passed_over_however_it_is_numbered(write_table, tmp_path, numbers):
     pictures(tmp_path, *(f"{k}.png" for k in numbers))
@@ -464,16 +447,6 @@ def test_blind_files_of_admire_2_are_read(shared, caplog):
         assert not any(re.search(r"\d", item.phrase) for item in items)
         captions = [one.caption or "" for item in items for one in item.candidates]
         assert any(caption.startswith("<<SYS>>") for caption in captions)
-
-
-@pytest.mark.parametrize(("split", "count"), [("train", 20), ("dev", 5)])
-def test_the_targets_of_subtask_b_are_those_of_its_items(shared, split, count):
-    items = read_items(shared / "admire_b" / f"subtask_b_{split}.tsv")
-    targets = read_items(shared / "admire_b" / f"b_en_{split}_targets.tsv")
-    assert len(items) == len(targets) == count
-    assert all((len(item.sequence), len(item.candidates)) == (2, 4) for item in items)
-    names = {item.compound: [one.name for one in item.candidates] for item in items}
-    assert all(item.sentence_type and item.best in names[item.compound] for item in targets)
 
 
 # -------------------------------------------------------------------------------- real data

@@ -32,9 +32,7 @@ def test_every_ranker_puts_the_best_first_by_pictures(tmp_path, ranker, captions
     assert found.record["settings"]["track"] == "image"
     images = [image for question in judge.questions for image in question.images]
     assert {image.side for image in images} == {64}
-    both = rank(
-        [item], settings(ranker), llms=[Judge({"dull.png": 0.1, "good.png": 0.5, "best.png": 0.9})]
-    )
+    both = rank([item], settings(ranker), llms=[judge])
     assert both.record["settings"]["track"] == ("image+caption" if captions else "image")
 
 

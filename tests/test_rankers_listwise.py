@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 from judges import BEST, ITEM, WORTHS, Judge, item_of, settings
 from toys import OWL, WordEncoder
@@ -88,7 +87,7 @@ def test_more_candidates_than_letters_are_for_pointwise():
     assert found.order[0] == "caption 26.png"
 
 
-def test_a_run_folder_holds_orders_reasons_and_places_of_every_shuffle(tmp_path):
+def test_a_run_of_listwise_is_compared_but_has_nothing_to_tune(tmp_path):
     def spoil(text: str, question: Question, count: int) -> str:
         return "?" if question.seed % 5 == 4 else text
 
@@ -100,18 +99,11 @@ def test_a_run_folder_holds_orders_reasons_and_places_of_every_shuffle(tmp_path)
     (judgement,) = row["judgements"]
     assert (judgement["ranker"], judgement["llm"], judgement["unread"]) == ("listwise", "judge", 1)
     assert 0 < judgement["agreement"] <= 1
-    assert len(judgement["answers"]) == 5
-    for answer in judgement["answers"][:4]:
-        assert sorted(answer["shown"]) == sorted(answer["order"]) == sorted(BEST)
-        assert answer["sense"] == "idiomatic"
-        reason = answer["reasons"][answer["order"][0]]
-        assert reason == {"elements": "lamp", "expresses": "late hours", "role": "meant"}
-    assert judgement["answers"][4]["unread"] == "?"
-    assert judgement["answers"][4]["order"] == []
-    table = pd.read_csv(tmp_path / "run" / "scores.csv")
-    assert table["llm_score"].tolist() == judgement["scores"]
-    assert set(table["agreement"].round(9)) == {round(judgement["agreement"], 9)}
-    assert (table["predicted_type"] == "idiomatic").all()
+    first, *_, last = judgement["answers"]
+    assert sorted(first["shown"]) == sorted(first["order"]) == sorted(BEST)
+    reason = first["reasons"][first["order"][0]]
+    assert reason == {"elements": "lamp", "expresses": "late hours", "role": "meant"}
+    assert (last["unread"], last["order"]) == ("?", [])
     with pytest.raises(UserError, match="was ranked by listwise alone, so it has no cosines"):
         tune(tmp_path / "run")
     found = compare_runs([tmp_path / "run"])
@@ -124,14 +116,12 @@ def test_a_run_folder_holds_orders_reasons_and_places_of_every_shuffle(tmp_path)
     [
         TEXT,
         f"Here is the order:\n{TEXT}\nI hope that it helps {{:-)}}.",
-        f"{TEXT}\n{TEXT}",
         f'<think>Maybe {{"order": ["A", "B", "C"]}}? No.</think>{TEXT}',
         '{"order": "B > C > A"}',
         '{"order": ["b", "Candidate C", "A."]}',
         '{"meaning": "line\nbreak", "order": ["B", "C", "A"]}',
         json.dumps({"meaning": 'A caption says {"order": ["A", "B", "C"]}'} | ORDER),
         json.dumps({"candidates": {"A": {"order": ["A", "B", "C"]}}} | ORDER),
-        json.dumps({"candidates": "none", "sense": 7, "meaning": None} | ORDER),
     ],
 )
 def test_an_order_is_read_from_replies_in_every_dress(reply):
@@ -146,16 +136,13 @@ def test_an_order_is_read_from_replies_in_every_dress(reply):
     [
         "",
         "B, C, A",
-        '{"order": null}',
         '{"order": ["A", "B", "B"]}',
         '{"order": ["A", "B", "C", "D"]}',
-        '{"order": [{"A": 1}, "B"]}',
         TEXT[:-3],
         # Which of two different ones is the answer cannot be told.
         TEXT + '\nCaption B says {"order": ["A", "B", "C"]}.',
         '{"order": ["A", "B", "C"]} is what caption B says. ' + TEXT,
         "{" * 5000,
-        '{"a":' * 1200,
     ],
 )
 def test_what_is_no_full_order_is_not_read(reply):

@@ -15,29 +15,6 @@ from admire.senses.sense import Sense
 PAPER = Scoring.paper()
 
 
-@pytest.mark.parametrize(
-    ("scoring", "sense", "expected"),
-    [
-        (PAPER, Sense("idiomatic", 0.8), {"gloss": 1, "compound": 0}),
-        (PAPER, Sense("literal", 0.4), {"gloss": 0, "compound": 1}),
-        (PAPER, Sense(None, 0.5), {"gloss": 0, "compound": 1}),
-        # soft: 0.8 of the gloss, 0.2 of the compound, less half of 0.8 against literal pictures
-        (
-            Scoring.paper(gate="soft", contrast=0.5),
-            Sense("idiomatic", 0.8),
-            {"gloss": 0.8, "compound": -0.2},
-        ),
-        (
-            Scoring.paper(gate="hard", contrast=0.5),
-            Sense("literal", 0.4),
-            {"gloss": 0, "compound": 1},
-        ),
-    ],
-)
-def test_the_sense_decides_what_gloss_and_compound_count(scoring, sense, expected):
-    assert query_weights(scoring, sense, ("gloss", "compound")) == pytest.approx(expected)
-
-
 ALL = Scoring.paper(contrast=0.5, texts=TEXTS)
 SOFT = Scoring.paper(gate="soft", contrast=0.5, texts=TEXTS)
 

@@ -39,24 +39,6 @@ def test_a_quoted_text_is_one_line_of_json_that_holds_no_token_of_a_chat_templat
     assert not {"<", "[", "\n", "\0"} & set(written)
 
 
-@pytest.mark.parametrize("text", NASTY)
-@pytest.mark.parametrize("prompt", ["listwise", "pairwise", "pointwise"])
-def test_what_the_data_say_stays_between_its_quotes(prompt, text):
-    """Without the quoted texts, a question about nasty data is the one about harmless data."""
-    nasty = [Candidate("1", caption=text), Candidate("2", caption=text + " again")]
-    known = {"meaning": text, "sense": "idiomatic"} if prompt == "pairwise" else {}
-    known = {"idiomatic": text, "literal": text} if prompt == "pointwise" else known
-    asked = shown(prompt, Item(text, f"A {text}.", candidates=tuple(nasty)), **known)
-    mild = [replace(one, caption="x" * k) for k, one in enumerate(nasty, start=1)]
-    tame = {name: "idiomatic" if name == "sense" else "y" for name in known}
-    frame = shown(prompt, Item("c", "s", candidates=tuple(mild)), **tame)
-    for value in dict.fromkeys([f"A {text}.", f"{text} again", text]):
-        asked = asked.replace(quoted(value), "…")
-    for value in ("c", "s", "x", "xx", "y"):
-        frame = frame.replace(quoted(value), "…")
-    assert asked == frame
-
-
 @pytest.mark.parametrize("prompt", ["listwise", "pairwise", "pointwise"])
 def test_images_stand_after_their_letters_and_captions(tmp_path, prompt):
     item = pictured(tmp_path, ["one.png", "two.png"], captions=True)

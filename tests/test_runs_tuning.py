@@ -306,10 +306,8 @@ def test_a_run_without_glosses_of_literal_uses_tells_nothing_of_the_soft_gate(
 def test_equal_weights_are_tried_first_and_then_those_near_to_them():
     assert weightings(2)[:3] == ((1, 1), (2, 3), (3, 2))
     assert len(weightings(2)) == 11
-    assert {(1, 0), (0, 1), (9, 1)} < set(weightings(2))
-    assert weightings(3)[0] == (1, 1, 1)
     assert len(weightings(3)) == 67  # thirds are no tenths
-    for runs in (4, 5, 6, 12, 50):
+    for runs in (2, 3, 12, 50):
         tried = weightings(runs)
         assert tried[0] == (1,) * runs
         assert len(tried) == len(set(tried)) <= 1002
