@@ -67,12 +67,6 @@ def test_quotes_tabs_commas_and_line_breaks_are_kept(write_table):
     assert item.sentence == sentence
 
 
-@pytest.mark.parametrize("word", ["NA", "7"])
-def test_words_that_pandas_takes_for_missing_or_numbers_stay_words(write_table, word):
-    (item,) = read_items(write_table(admire_row(word, image2_caption=word)))
-    assert (item.compound, item.candidates[1].caption) == (word, word)
-
-
 def test_a_byte_order_mark_is_no_part_of_the_first_column(write_table):
     path = write_table(admire_row())
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
@@ -140,18 +134,6 @@ def test_a_compound_does_not_lead_to_images_outside_the_folder(write_table, tmp_
     row = admire_row(compound.format(outside=tmp_path))
     (item,) = read_items(write_table(row, name="data/subtask_a_train.tsv"))
     assert [c.image for c in item.candidates] == [None] * 5
-
-
-@pytest.mark.parametrize(
-    "changes", [{}, {"image1_name": "n" * 300}, {"compound": "owl " * 100}], ids=len
-)
-def test_a_folder_and_names_too_long_for_the_disk_are_missing_images(
-    write_table, tmp_path, changes, caplog
-):
-    (tmp_path / "a.png").mkdir()
-    path = write_table(admire_row() | {"expected_order": ""} | changes)
-    assert read_items(path)[0].candidates[0].image is None
-    assert "missing" in caplog.text
 
 
 # -------------------------------------------------------------------------------- bad tables
@@ -468,13 +450,6 @@ def test_admires_own_files_are_read_without_a_warning(shared, name, count, langu
     assert {item.sentence_type for item in items} == {"idiomatic", "literal"}
     assert all(len(set(item.expected_order)) == 5 for item in items)
     assert not caplog.messages
-
-
-@pytest.mark.parametrize("split", ["train", "dev"])
-def test_every_item_of_admires_english_files_has_its_five_images(shared, split):
-    for item in read_items(shared / "admire_en" / split):
-        assert all(c.image and c.image.is_file() and c.caption for c in item.candidates)
-        assert sorted(item.expected_order) == sorted(c.name for c in item.candidates)
 
 
 def test_the_samples_are_whole_and_of_both_senses_and_languages():

@@ -13,7 +13,7 @@ from judges import BEST, ITEM, WORTHS, Judge, item_of, pictured, settings
 from test_rankers_shown import NASTY
 from toys import OWL, WordEncoder
 
-from admire import Candidate, Scoring, UserError, compare_runs, rank, write_run
+from admire import Scoring, UserError, compare_runs, rank, write_run
 from admire.base.choices import Ranker
 from admire.models.llm import Question, Reply
 from admire.runs.past_runs import read_cosines
@@ -49,31 +49,6 @@ def test_the_order_in_which_the_data_list_candidates_does_not_matter(ranker, noi
     assert found[0][0] == found[1][0] == found[2][0]
     assert [name for name, _ in found[0][1]] == [name for name, _ in found[1][1]]
     assert [s for _, s in found[0][1]] == pytest.approx([s for _, s in found[1][1]], abs=1e-5)
-
-
-@pytest.mark.parametrize("ranker", REASONING)
-def test_questions_are_asked_of_each_candidate_as_often_as_said_and_for_ranking(ranker):
-    judge = Judge(WORTHS)
-    rank([ITEM], settings(ranker, sense="vote", shuffles=3), llms=[judge])
-    asked = [one for one in judge.questions if one.purpose == "ranking"]
-    assert len(asked) == {"listwise": 3, "pointwise": 5, "pairwise": 20}[ranker]
-    assert all(one.schema is not None or one.logprobs for one in asked)
-    assert {one.temperature for one in asked} == {0}
-
-
-@pytest.mark.parametrize("ranker", REASONING)
-def test_of_subtask_b_the_best_completes_the_sequence(ranker):
-    sequence = (Candidate("s1", caption="a yawn"), Candidate("s2", caption="a dark house"))
-    item = replace(ITEM, sentence="", sequence=sequence, expected_item=BEST[0])
-    judge = Judge(WORTHS)
-    found = rank([item], settings(ranker), llms=[judge])
-    (prediction,) = found.predictions()
-    assert (prediction.expected_item, prediction.sentence_type) == (BEST[0], "idiomatic")
-    for question in judge.questions:
-        if question.purpose == "ranking":
-            assert question.text.index('"a yawn"') < question.text.index('"a dark house"')
-            assert "sentence below" not in question.text
-            assert 'Sentence: ""' not in question.text
 
 
 # ------------------------------------------------------------------------------ recorded orders

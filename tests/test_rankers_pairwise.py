@@ -12,11 +12,3 @@ def test_comparisons_that_a_liking_for_the_first_decides_are_a_draw():
     (judgement,) = ranking.judgements
     assert judgement.scores[0] == judgement.scores[1] > judgement.scores[2]
     assert judgement.agreement == pytest.approx(2 / 3)
-
-
-def test_ties_are_half_a_win_for_both():
-    judge = Judge({"a": 0.5, "b": 0.5, "c": 0.1})
-    (ranking,) = rank([item_of(["a", "b", "c"])], settings("pairwise"), llms=[judge]).rankings
-    (judgement,) = ranking.judgements
-    assert judgement.scores[0] == judgement.scores[1] > judgement.scores[2]
-    assert judgement.agreement == 1

@@ -55,13 +55,6 @@ def test_what_depends_on_replies_is_counted_at_most(served: StrictServer):
     assert (meanings.questions, meanings.at_most) == (1, True)  # the others are literal
 
 
-def test_the_batch_halves_the_price_where_that_is_documented(served: StrictServer):
-    by_one = plan(ITEMS, SETTINGS)
-    by_batch = plan(ITEMS, SETTINGS, batch=True)
-    for one, other in zip(by_one, by_batch, strict=True):
-        assert other.price == Price(pytest.approx(one.price.dollars / 2))
-
-
 def test_a_dry_run_of_the_embedded_profile_loads_nothing_and_costs_nothing(
     capsys, tmp_path: Path, monkeypatch, write_table
 ):
