@@ -64,21 +64,6 @@ def test_no_example_in_a_prompt_is_a_compound_that_is_measured_on(file: str):
     assert [compound for compound in named if compound in text] == []
 
 
-def test_the_detector_reads_the_state_after_the_last_word():
-    # Its weights were fitted to this text: another last token has another state.
-    text = Prompts().render("detect", "en", **VALUES)
-    assert text == (
-        'Sentence: "My sister is a night owl."\nIn this sentence, the phrase "night owl" is used'
-    )
-
-
-def test_values_are_text_and_neither_markup_nor_template():
-    # Escapes like &amp; or {{ }} run as code would change what the model is asked.
-    text = Prompts().render("sense", "en", compound="<b> & 'x'", sentence="{{ 1 + 1 }} {% if %}")
-    assert "\\u003cb> & 'x'" in text  # as all texts are written, see test_rankers_shown.py
-    assert "{{ 1 + 1 }} {% if %}" in text
-
-
 @pytest.mark.parametrize("language", ["pt", "ka", "zz"])
 def test_a_language_without_a_template_is_asked_in_english(language: str):
     prompts = Prompts()

@@ -123,16 +123,6 @@ def test_a_submission_has_the_setting_that_is_given_or_else_the_detectors(tmp_pa
         assert out.read_text().splitlines()[1:] == [f"5,EN,{written},0", f"8,PT-BR,{written},0"]
 
 
-def test_a_detectors_columns_and_the_ids_of_a_submission_are_needed(tmp_path):
-    data, _ = dev(tmp_path, [])
-    table = pd.read_csv(data, dtype=str, keep_default_na=False)
-    for column in ("Previous", "ID"):
-        table.drop(columns=column).to_csv(data, index=False)
-        with pytest.raises(UserError, match=f"the column '{column}' is missing"):
-            detect_uses(data, Fixed(), out=tmp_path / "mine.csv")
-    assert not (tmp_path / "mine.csv").exists()
-
-
 def test_compounds_are_read_from_every_kind_of_file(tmp_path, write_table):
     data, _ = dev(tmp_path, [])
     assert read_compounds(data) == ["big fish", "pé frio"]
