@@ -43,6 +43,11 @@ __all__ = [
 # The hub's package reads it when it is imported, whichever part of admire does that.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
+# In a clone, prompts and augment lie beside this package; installed, they lie in it.
+_clone = os.path.dirname(os.path.dirname(__file__))
+if os.path.isfile(os.path.join(_clone, "pyproject.toml")):
+    __path__.append(_clone)
+
 # pandas and the rest are imported when they are used, so that `import admire` is instant.
 _public, _, _ = lazy_loader.attach(
     __name__,
