@@ -1,0 +1,1 @@
+"""One run, to disk and back."""
