@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 Track = Literal["image", "caption", "image+caption"]
 """What of the candidates is compared: their images (the paper's CI), captions, or both (CIC)."""
@@ -40,7 +40,6 @@ Fusion = Literal["scores", "borda", "rrf"]
 EngineName = Literal["exact", "lance"]
 """What searches an index: every vector is compared, or LanceDB, which is nearly exact and faster in
 large collections."""
-ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 
 PublishedSet = Literal[
     "en-dev",

@@ -100,17 +100,24 @@ def card(
         agreements = [agreement(np.argsort(orders, axis=1))]
     known = [value for value in agreements if value is not None]
     return {
+        **card_head(number, item),
+        "gold": [names.index(name) for name in gold] if gold else None,
+        "candidates": [_thing(one, shown) for one in item.candidates],
+        "sequence": [_thing(one, shown) for one in item.sequence],
+        "agreement": float(np.mean(known)) if known else None,
+        "runs": list(results),
+    }
+
+
+def card_head(number: int, item: Item) -> dict[str, Any]:
+    """What a card of candidates or of senses says of its item first."""
+    return {
         "number": number,
         "compound": item.compound,
         "sentence": marked(item.sentence, item.phrase),
         "language": item.language,
         "lang": base_language(item.language),
         "sense": item.sentence_type,
-        "gold": [names.index(name) for name in gold] if gold else None,
-        "candidates": [_thing(one, shown) for one in item.candidates],
-        "sequence": [_thing(one, shown) for one in item.sequence],
-        "agreement": float(np.mean(known)) if known else None,
-        "runs": list(results),
     }
 
 

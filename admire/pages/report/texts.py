@@ -10,7 +10,7 @@ import pandas as pd
 
 from admire.data.items import Item, item_keys
 from admire.data.languages import base_language, guess_language
-from admire.pages.report.gallery import card_data, decided, marked, pieces
+from admire.pages.report.gallery import card_data, card_head, decided, pieces
 from admire.pages.report.names import file_name, plain_name, run_names
 from admire.pages.report.plots import retrieval_plots, senses_plots
 from admire.pages.report.report import Report
@@ -176,12 +176,7 @@ def senses_report(paths: Sequence[Path]) -> Report:
 def _sense_card(number: int, item: Item, senses: Sequence[Sense | None]) -> dict[str, Any]:
     labels = [sense.label for sense in senses if sense]
     return {
-        "number": number,
-        "compound": item.compound,
-        "sentence": marked(item.sentence, item.phrase),
-        "language": item.language,
-        "lang": base_language(item.language),
-        "sense": item.sentence_type,
+        **card_head(number, item),
         "agreement": float(len(set(labels)) == 1) if len(labels) > 1 else None,
         "runs": [_sense_result(item, sense) if sense else None for sense in senses],
     }

@@ -18,10 +18,8 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 Compared = Literal["sentence", "span", "instruction+sentence", "instruction+span", "meaning"]
 """What of a query is compared with documents: one of the modes, or its sense and gloss."""
-COMPARED: tuple[Compared, ...] = get_args(Compared)
 
 Format = Literal["auto", "instruct", "prompt", "plain"]
 """How an instruction is given: ``instruct`` as "Instruct: … Query: …"; ``prompt`` as the prompt
 argument of sentence-transformers, which models like INSTRUCTOR leave out of the pooling; ``plain``
 in front of the query; ``auto`` goes by the model's name."""
-FORMATS: tuple[Format, ...] = get_args(Format)

@@ -28,7 +28,6 @@ TRIPLET_LOSSES: tuple[Objective, ...] = ("adaptive", "multi-negative")
 """He et al.'s objectives, whose rows are single sentences with labels."""
 
 TrainingSetting = Literal["pre_train", "fine_tune"]
-TRAINING_SETTINGS: tuple[TrainingSetting, ...] = get_args(TrainingSetting)
 """The two settings of Task 2B, by which a submission says whether its training data was used."""
 
 
