@@ -108,6 +108,7 @@ def test_without_units_nothing_is_started():
     assert list(over_workers([], open_nothing, Workers(2, "nowhere:1"))) == []
 
 
+@pytest.mark.ci
 def test_unit_of_a_killed_worker_is_done_by_another(tmp_path: Path, caplog, capfd):
     found = list(over_workers(range(8), partial(open_squares, tmp_path), TWO))
     assert (tmp_path / "killed").exists()
@@ -116,6 +117,7 @@ def test_unit_of_a_killed_worker_is_done_by_another(tmp_path: Path, caplog, capf
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.ci
 def test_unit_that_kills_every_worker_ends_the_work():
     found = over_workers([1, 13, 2], open_squares, TWO)
     assert next(found) == 1
@@ -124,6 +126,7 @@ def test_unit_that_kills_every_worker_ends_the_work():
     assert error.value.settings == ("workers",)
 
 
+@pytest.mark.ci
 def test_error_comes_after_the_units_before_it():
     found = over_workers([1, 2, 3, -4, 5, -6], open_squares, TWO)
     assert [next(found) for _ in range(3)] == [1, 4, 9]
@@ -136,6 +139,7 @@ def test_error_comes_after_the_units_before_it():
         list(over_workers([1], open_nothing, TWO))
 
 
+@pytest.mark.ci
 def test_surroundings_of_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.chdir(tmp_path)
     usage = "RAY_USAGE_STATS_ENABLED"
@@ -173,6 +177,7 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.ci
 def test_index_by_workers_is_that_of_one_process(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ):

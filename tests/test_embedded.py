@@ -18,7 +18,8 @@ from admire.senses.uses import Use
 ROOT = Path(__file__).parents[1]
 FORMATS = (ROOT / "admire/data/README.md").read_text(encoding="utf-8")
 READMES = [path for path in sorted(ROOT.glob("**/README.md")) if "```python" in path.read_text()]
-ROOMS = [pytest.param(path, marks=pytest.mark.notebook) for path in READMES if path.parent != ROOT]
+
+pytestmark = pytest.mark.ci
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_the_detector_finds_the_idiomatic_use_of_two_of_the_same_compound():
 
 @pytest.mark.usefixtures("embedded")
 @pytest.mark.parametrize(
-    "path", [ROOT / "README.md", *ROOMS], ids=lambda path: str(path.relative_to(ROOT))
+    "path", READMES, ids=lambda path: str(path.relative_to(ROOT))
 )
 def test_the_python_of_every_readme_runs_as_it_stands(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -30,7 +30,7 @@ def execute(path: Path, folder: Path) -> None:
     assert pictures(notebook) == committed
 
 
-@pytest.mark.notebook
+@pytest.mark.ci
 @every
 def test_a_notebook_runs_top_to_bottom_on_the_samples(monkeypatch, tmp_path, demo: Demo, path):
     monkeypatch.setenv("ADMIRE_DATA", str(tmp_path))

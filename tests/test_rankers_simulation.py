@@ -18,6 +18,7 @@ def error(share: float, count: int) -> float:
     return 4 * sqrt(share * (1 - share) / count)
 
 
+@pytest.mark.ci
 def test_the_ranker_gains_by_shuffles_as_much_as_its_aggregation():
     # Names are drawn by lot, because equal scores go by name.
     count = 300

@@ -57,6 +57,7 @@ def orders(run: Path) -> list[list[str]]:
     return [json.loads(line)["order"] for line in (run / "items.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.ci
 def test_the_right_picture_of_a_combination_never_seen_comes_first(
     openclip_folder: Path, image_set: Path, tmp_path: Path
 ):
