@@ -64,9 +64,7 @@ def test_the_detector_finds_the_idiomatic_use_of_two_of_the_same_compound():
 
 
 @pytest.mark.usefixtures("embedded")
-@pytest.mark.parametrize(
-    "path", READMES, ids=lambda path: str(path.relative_to(ROOT))
-)
+@pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_python_of_every_readme_runs_as_it_stands(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (code,) = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
