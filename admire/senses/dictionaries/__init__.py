@@ -1,0 +1,1 @@
+"""Dictionaries beside the chat models: what an expression means, by sense."""
