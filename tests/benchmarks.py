@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from toys import WordEncoder
+import pytest
+from toys import PictureEncoder, ScriptedChat, WordEncoder
 
 from admire.models.encoders import Query
 from admire.tasks.retrieval.passages import Passage, Split
@@ -95,6 +96,26 @@ def told(prompt: str) -> str:
     if "or literally" in prompt:
         return "Idiomatic" if "codes" in prompt else "Literal"
     return "someone who works late"
+
+
+def toys_opened(monkeypatch: pytest.MonkeyPatch, room: str) -> list[Any]:
+    """Toys in place of the models that a task's command opens; what was asked for."""
+    opened: list[Any] = []
+
+    def open_encoder(name: str, **options: Any) -> WordEncoder:
+        opened.append((name, options.get("device")))
+        encoder = PictureEncoder() if name in ("sight", "pictures") else WordEncoder()
+        encoder.name, encoder.identity = name, f"{name}:1"
+        return encoder
+
+    def open_llm(name: str, *, url: str | None = None) -> ScriptedChat:
+        opened.append((name, url))
+        return ScriptedChat(told)
+
+    monkeypatch.setattr("admire.models.encoders.open_encoder", open_encoder)
+    monkeypatch.setattr(f"admire.tasks.{room}.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.tasks.retrieval.queries.open_source", open_llm)
+    return opened
 
 
 # -------------------------------------------------------------- the files of SemEval-2022 Task 2

@@ -25,6 +25,14 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
     return int(stopped.value.code or 0), output.out, output.err
 
 
+def ended(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The one message that a command ends with, and exit code 2."""
+    code, out, err = run(capsys, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("admire: ")
+    return err.strip()
+
+
 def chat_server(httpserver: HTTPServer, answer: Callable[[str], str]) -> list[str]:
     """Make the server answer chat completions; returns the list of prompts that it fills."""
     prompts: list[str] = []

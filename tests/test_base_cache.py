@@ -40,16 +40,10 @@ for k in range(int(sys.argv[2])):
 """
 
 
-def putting(path: Path, count: int) -> subprocess.Popen[str]:
-    """A process that puts entries and says the number of each that it has put."""
-    return subprocess.Popen(
-        [sys.executable, "-c", PUT_MANY, str(path), str(count)], stdout=subprocess.PIPE, text=True
-    )
-
-
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_killed_process_leaves_every_entry_that_it_had_put(path):
-    with putting(path, 1_000_000) as other:
+    command = [sys.executable, "-c", PUT_MANY, str(path), "1_000_000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         for _ in range(30):
             other.stdout.readline()

@@ -66,15 +66,6 @@ def test_a_shell_can_complete(capsys):
     assert "--install-completion" in run(capsys, "--help")[1]
 
 
-def test_models_are_listed_and_the_embedded_one_is_pulled_by_name(capsys):
-    code, out, _ = run(capsys, "models")
-    assert code == 0
-    assert all(name in out for name in ("embedded", "openai:MODEL", "gguf:PATH", "e5"))
-    code, _, err = run(capsys, "models", "pull", "embeded")
-    assert code == 2
-    assert "Did you mean 'embedded'?" in err
-
-
 # ------------------------------------------------------------------------- options and settings
 
 

@@ -6,39 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import told
-from commands import hide, run
-from toys import PictureEncoder, ScriptedChat, WordEncoder
+from benchmarks import toys_opened
+from commands import ended, hide, run
+from toys import PictureEncoder
 
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Toys in place of the models of index and search; what was asked for."""
-    opened: list[Any] = []
-
-    def open_encoder(name: str, **options: Any) -> WordEncoder:
-        opened.append((name, options.get("device")))
-        encoder = PictureEncoder() if name in ("sight", "pictures") else WordEncoder()
-        encoder.name, encoder.identity = name, f"{name}:1"
-        return encoder
-
-    def open_llm(name: str, *, url: str | None = None) -> ScriptedChat:
-        opened.append((name, url))
-        return ScriptedChat(told)
-
-    monkeypatch.setattr("admire.models.encoders.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.tasks.collections.search.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.tasks.retrieval.queries.open_source", open_llm)
-    return opened
-
-
-def ended(capsys, *arguments: object) -> str:
-    """The one message that the command ends with, and exit code 2."""
-    code, out, err = run(capsys, *arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("admire: ")
-    assert err.count("\n") == 1
-    return err.strip()
+    return toys_opened(monkeypatch, "collections.search")
 
 
 @pytest.fixture
@@ -72,18 +48,6 @@ def test_search_prints_the_best_as_a_table_or_json(capsys, tmp_path, texts, open
     assert json.loads(printed)["query"] == "sentence"
     code, printed, _ = run(capsys, *shared, "--index", out, "--query", "compound")
     assert "Night Owl, compound" in printed
-
-
-def test_search_and_index_name_what_they_cannot_do(capsys, tmp_path, texts, opened):
-    shared = ("search", "An owl.", "--index", texts, "--span")
-    assert ended(capsys, *shared, "bat") == "admire: span: 'bat' is not in it: “An owl.”. (--span)"
-    assert ended(capsys, *shared, "owl", "--top", 0).endswith("equal to 1. (--top)")
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work/thesis.txt").write_text("years of work")
-    assert "thesis.txt" in ended(capsys, "index", texts, "--out", tmp_path / "work")
-    assert (tmp_path / "work/thesis.txt").exists()
-    message = ended(capsys, "index", texts, "--out", tmp_path / "i", "--engine", "lanse")
-    assert "Did you mean 'lance'? There are: exact, lance. (--engine)" in message
 
 
 SHOWN = {"late.png": "someone who works late", "owl.png": "a night owl", "red.png": "a bicycle"}

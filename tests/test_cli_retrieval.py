@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import OWLS, PIES, both_senses, pies, scattered, semeval, told
-from commands import run
-from toys import ScriptedChat, WordEncoder
+from benchmarks import OWLS, PIES, both_senses, pies, scattered, semeval, toys_opened
+from commands import ended, run
 
 from admire.tasks.retrieval.evaluation import score_queries, summarise_queries
 from admire.tasks.retrieval.passages import write_split
@@ -18,22 +17,7 @@ from admire.tasks.retrieval.retrievers import bm25
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Toys in place of the models of retrieve; what was asked for."""
-    opened: list[Any] = []
-
-    def open_encoder(name: str, **options: Any) -> WordEncoder:
-        opened.append((name, options.get("device")))
-        encoder = WordEncoder()
-        encoder.name, encoder.identity = name, f"{name}:1"
-        return encoder
-
-    def open_llm(name: str, *, url: str | None = None) -> ScriptedChat:
-        opened.append((name, url))
-        return ScriptedChat(told)
-
-    monkeypatch.setattr("admire.models.encoders.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.tasks.retrieval.retrieve.open_encoder", open_encoder)
-    monkeypatch.setattr("admire.tasks.retrieval.queries.open_source", open_llm)
-    return opened
+    return toys_opened(monkeypatch, "retrieval.retrieve")
 
 
 @pytest.fixture
@@ -41,15 +25,6 @@ def data(tmp_path: Path) -> Path:
     write_split(tmp_path / "data", "test", OWLS)
     write_split(tmp_path / "data", "val", scattered(1))
     return tmp_path / "data"
-
-
-def ended(capsys, *arguments: object) -> str:
-    """The one message that the command ends with, and exit code 2."""
-    code, out, err = run(capsys, *arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("admire: ")
-    assert err.count("\n") == 1
-    return err.strip()
 
 
 def test_retrieve_writes_files_and_prints_figures(capsys, tmp_path, data):
@@ -107,19 +82,15 @@ def test_benchmark_writes_splits_that_retrieve_takes(capsys, tmp_path):
 # --------------------------------------------------------------------------- training a retriever
 
 
-@pytest.fixture
-def train(tmp_path: Path) -> list[object]:
-    for name, names in (("train", PIES), ("val", PIES[:4]), ("test", PIES[2:])):
-        write_split(tmp_path / "data", name, pies(names))
-    return ["train", "retriever", tmp_path / "data", "--out", tmp_path / "out"]
-
-
 @pytest.mark.usefixtures("one_thread", "no_card", "tried")
-def test_train_retriever_writes_models_and_prints_mean_and_deviation(capsys, tmp_path, train):
+def test_train_retriever_writes_models_and_prints_mean_and_deviation(capsys, tmp_path):
     for package in ("torch", "sentence_transformers", "datasets", "accelerate"):
         pytest.importorskip(package, reason="needs the extra 'finetune'")
     from towers import save_sentence_transformer
 
+    for name, names in (("train", PIES), ("val", PIES[:4]), ("test", PIES[2:])):
+        write_split(tmp_path / "data", name, pies(names))
+    train = ["train", "retriever", tmp_path / "data", "--out", tmp_path / "out"]
     encoder = save_sentence_transformer(tmp_path / "models" / "plain")
     options = ["--encoder", f"sbert:{encoder}", "--device", "cpu", "--epochs", 1]
     options += ["--soft-negatives", 2, "--hard-negatives", 2]
@@ -132,15 +103,3 @@ def test_train_retriever_writes_models_and_prints_mean_and_deviation(capsys, tmp
     code, printed, err = run(capsys, *train, *options, "--json")
     assert code == 0, err
     assert [row["group"] for row in json.loads(printed)[:3]] == ["all", "idiomatic", "literal"]
-
-
-def test_train_retriever_refuses_what_means_nothing(capsys, tmp_path, train):
-    for package in ("torch", "sentence_transformers", "datasets", "accelerate"):
-        pytest.importorskip(package, reason="needs the extra 'finetune'")
-    for options, message in (
-        (["--epochs", 0], "epochs cannot be 0: it should be greater than"),
-        (["--seeds", 0], "seeds cannot be 0: it should be greater than or equal to 1. (--seeds)"),
-        (["--query", "meaning"], "query cannot be 'meaning'. "),
-    ):
-        assert message in ended(capsys, *train, "--encoder", "e5", *options)
-    assert not (tmp_path / "out").exists()

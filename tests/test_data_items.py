@@ -172,16 +172,6 @@ def test_a_file_that_cannot_be_read_is_named_with_the_place(tmp_path, name, cont
 
 
 @pytest.mark.parametrize(
-    ("cut", "words"), [("bicycle", "row 2"), ("\td.png", "row 2 ('night owl'): candidate 4")]
-)
-def test_a_file_that_was_cut_off_is_refused(write_table, cut, words):
-    path = write_table(admire_row(), admire_row(image5_caption='a "red" bicycle'))
-    text = path.read_text()
-    path.write_text(text[: text.rindex(cut)])
-    refused(path, words)
-
-
-@pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"compound": ""}, "row 2 (''), compound"),

@@ -79,7 +79,3 @@ def test_a_submission_to_subtask_b_is_its_three_columns_and_comes_back(tmp_path)
 )
 def test_a_bad_submission_is_named_with_row_and_column(write_table, rows, words):
     refused(write_table(*rows), words, read=read_submission)
-
-
-def test_a_missing_submission_is_refused(tmp_path):
-    refused(tmp_path / "submission_en.tsv", "No such file", read=read_submission)

@@ -23,9 +23,6 @@ def test_the_rows_name_what_the_options_take():
     assert {f"mclip:{name}" for name in mclip.NAMES} <= rows
 
 
-# ----------------------------------------------------------------------------------- status
-
-
 # ------------------------------------------------------------------- encoders from the hub
 
 ABSENT = "no: fetched at first use"

@@ -200,14 +200,6 @@ OUT_OF_MEMORY = [
 ]
 
 
-def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [
-        record.getMessage()
-        for record in caplog.records
-        if (record.name, record.levelno) == ("admire", logging.WARNING)
-    ]
-
-
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=repr)
 def test_where_images_do_not_fit_batches_are_halved(tmp_path, caplog, error):
     towers = Colours(batch=8, memory=2, error=error)
@@ -217,7 +209,7 @@ def test_where_images_do_not_fit_batches_are_halved(tmp_path, caplog, error):
     assert towers.tried == [8, 4, 2, 2, 2, 2, 2, 2, 1]
     assert towers.encoded == names(*range(13))
     assert (cached.batch, cached.encoded, len(towers.prepared)) == (2, 13, 13)
-    four, two = warned(caplog)
+    four, two = (one.getMessage() for one in caplog.records if one.levelno == logging.WARNING)
     assert "colours: out of memory" in four
     assert "batches of 4" in four
     assert "batches of 2" in two

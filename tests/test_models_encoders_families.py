@@ -20,6 +20,7 @@ for package in ("open_clip", "multilingual_clip", "sentence_transformers"):
 
 from clips import (  # noqa: E402
     COMMIT,
+    FAMILIES,
     LONG,
     MODELS,
     OTHER_COMMIT,
@@ -39,7 +40,6 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "network")
-FAMILIES = pytest.mark.parametrize("family", ["mclip", "openclip", "dual", "sbert"])
 
 
 @pytest.mark.parametrize("kind", MODELS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -31,7 +29,7 @@ from tokenizers import (  # noqa: E402
     pre_tokenizers,
     processors,
 )
-from towers import TEXT  # noqa: E402
+from towers import TEXT, reconfigured  # noqa: E402
 
 pytest_plugins = ("clip_fixtures",)
 pytestmark = pytest.mark.usefixtures("one_thread", "network")
@@ -155,19 +153,6 @@ def encoder(model_of: Callable[[str], SentenceEncoder]) -> SentenceEncoder:
     return model_of("wordpiece")
 
 
-@pytest.fixture
-def with_config(folder: Path, tmp_path: Path) -> Callable[..., Path]:
-    """A copy of the model with other settings in its config_sentence_transformers.json."""
-
-    def copy(name: str = "model", **changes: object) -> Path:
-        copied = Path(shutil.copytree(folder, tmp_path / name))
-        path = copied / "config_sentence_transformers.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-        return copied
-
-    return copy
-
-
 # ------------------------------------------------------------------------------------ by hand
 
 
@@ -273,9 +258,9 @@ def test_a_span_is_the_mean_of_its_tokens_in_context(folder_of, model_of, kind: 
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["in its config", "by its name"])
-def test_the_models_own_prompt_moves_the_span(with_config, named: bool):
+def test_the_models_own_prompt_moves_the_span(folder, tmp_path, named: bool):
     prompts = {} if named else {"prompts": {"query": "query : ", "document": "passage : "}}
-    folder = with_config("e5-small" if named else "model", **prompts)
+    folder = reconfigured(folder, tmp_path / ("e5-small" if named else "model"), **prompts)
     text = "query: a night owl is" if named else "query : a night owl is"
     wanted = by_hand(folder, text, "[CLS] query : a { night ow ##l } is [SEP]")
     encoder = SentenceEncoder(str(folder), None, CPU)

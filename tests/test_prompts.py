@@ -64,12 +64,6 @@ def test_no_example_in_a_prompt_is_a_compound_that_is_measured_on(file: str):
     assert [compound for compound in named if compound in text] == []
 
 
-@pytest.mark.parametrize("language", ["pt", "ka", "zz"])
-def test_a_language_without_a_template_is_asked_in_english(language: str):
-    prompts = Prompts()
-    assert prompts.render("sense", language, **VALUES) == prompts.render("sense", "en", **VALUES)
-
-
 def test_a_folder_of_ones_own_lies_over_the_shipped_one(tmp_path: Path):
     (tmp_path / "sense_en.j2").write_text("Mine: {{ compound }}\n")
     (tmp_path / "gloss_pt.j2").write_text("O que é {{ compound }}?\n")

@@ -57,24 +57,6 @@ def test_the_meant_sense_counts_for_a_candidate_and_the_literal_one_against(
     assert [weights.get(role, 0.0) for role in roles] == pytest.approx(expected)
 
 
-def test_both_sides_of_a_score_worked_out_by_hand():
-    # Over two candidates each query standardises to (1, -1) or (-1, 1).
-    likes = {
-        "gloss": 1,
-        "gloss2": 1,
-        "scene": -1,
-        "literal": -1,
-        "literal_scene": 1,
-        "compound": -1,
-    }
-    cosines = {"caption": np.array([[0.5 + 0.1 * way, 0.5 - 0.1 * way] for way in likes.values()])}
-    scoring = Scoring.paper(gate="soft", contrast=1, standardise=True, texts=TEXTS)
-    weights = query_weights(scoring, Sense("idiomatic", 0.75), likes)
-    found = score(cosines, [weights[role] for role in likes], scoring)
-    # I = (1 + 1 - 1) / 3, L = (-1 + 1 - 1) / 3, C = -1: 3/4 (1/3 + 1/3) - 1/4 = 1/4
-    assert found == pytest.approx([0.25, -0.25])
-
-
 @pytest.mark.parametrize(
     ("weights", "expected"),
     [

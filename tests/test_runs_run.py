@@ -17,7 +17,6 @@ from admire import (
     Settings,
     UserError,
     rank,
-    write_run,
 )
 from admire.models.encoders import Role, TextEncoder, Vectors
 from admire.runs.ranking import Ranking
@@ -93,16 +92,6 @@ def test_pictures_of_a_sequence_are_compared_with_those_of_the_candidates(tmp_pa
     )
     run = rank([item], Settings(query="sequence"), encoder=PictureEncoder())
     assert run.rankings[0].order == ("b.png", "a.png")
-
-
-def test_the_ensemble_averages_the_models_scores():
-    alone = [
-        rank([OWL], PAPER, llms=[says(s)], encoder=WordEncoder()).rankings[0].scores
-        for s in ("Idiomatic", "Literal")
-    ]
-    both = rank([OWL], PAPER, llms=[says("Idiomatic"), says("Literal")], encoder=WordEncoder())
-    assert both.rankings[0].scores == pytest.approx(np.mean(alone, axis=0))
-    assert [i.llm for i in both.rankings[0].interpretations] == ["says Idiomatic", "says Literal"]
 
 
 def test_no_readable_vote_ranks_by_the_compound_and_says_so(caplog):
@@ -286,17 +275,6 @@ def test_images_and_captions_are_compared_by_encoders_of_their_own(opened):
     }
 
 
-def test_one_encoder_weighs_the_plain_cosines_of_images_and_captions():
-    scoring = Scoring.paper(image_weight=2, caption_weight=0.5)
-    settings = Settings(sense="vote", meanings="gloss", scoring=scoring)
-    run = rank([PAIRS], settings, llms=[says("Idiomatic", "late person")], encoder=one_space())
-    # gloss: 2 · (0, 0.8, 0.4) + 0.5 · (0.6, 0.6, 0)
-    assert run.rankings[0].scores == pytest.approx([0.3, 1.9, 0.8], abs=1e-6)
-    literal = rank([PAIRS], settings, llms=[says("Literal")], encoder=one_space())
-    # compound: 2 · (0.8, 0, 0.4) + 0.5 · (0, 0.6, 0.6)
-    assert literal.rankings[0].scores == pytest.approx([1.6, 0.3, 1.1], abs=1e-6)
-
-
 def test_plain_sums_need_one_encoder_of_images_and_captions(opened):
     plain = Settings(query="compound", encoder="eyes", scoring=Scoring.paper())
     with pytest.raises(UserError, match=r"encoders of their own.*Standardise them"):
@@ -346,22 +324,6 @@ def test_an_encoder_without_images_is_warned_of_once(caplog):
     assert found.keys() == {"caption"}
     assert found["caption"]["name"] == "reader"
     assert "image_compound" not in run.rankings[0].parts[0]
-
-
-def test_candidates_may_lack_an_image_or_a_caption(tmp_path):
-    ranked = [item("aA", "-B", "c-"), item("-A", "-C"), item("a-", "b-")]
-    scoring = Scoring.paper(image_weight=2, caption_weight=0.5, standardise=True)
-    settings = Settings(sense="vote", meanings="gloss", scoring=scoring)
-    run = rank(ranked, settings, llms=[says("Literal")], encoder=eyes(), caption_encoder=reader())
-    # Images a and c, captions A and B: 1 and -1 each; what is not there adds nothing.
-    assert run.rankings[0].scores == pytest.approx([2 - 0.5, 0.5, -2], abs=1e-5)
-    assert run.rankings[1].scores == pytest.approx([-0.5, 0.5], abs=1e-5)
-    assert run.rankings[2].scores == pytest.approx([2, -2], abs=1e-5)
-    assert [r.order[0] for r in run.rankings] == ["aA", "-C", "a-"]
-    write_run(run, tmp_path)
-    cells = pd.read_csv(tmp_path / "scores.csv", dtype=str, keep_default_na=False)
-    assert (cells["image_compound"] == "").tolist() == [c[0] == "-" for c in cells["candidate"]]
-    assert (cells["caption_compound"] == "").tolist() == [c[1] == "-" for c in cells["candidate"]]
 
 
 @pytest.fixture

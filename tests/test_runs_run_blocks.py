@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,23 +83,6 @@ def whole(data: Path, settings: Settings, tmp_path: Path) -> dict[str, object]:
     return files(tmp_path / "whole")
 
 
-class Killed(BaseException):
-    pass
-
-
-def dying(function: Callable[..., Any], turn: int) -> Callable[..., Any]:
-    """The function, of which the process dies when it is called that often."""
-    calls = [0]
-
-    def instead(*arguments: Any, **named: Any) -> Any:
-        calls[0] += 1
-        if calls[0] == turn:
-            raise Killed
-        return function(*arguments, **named)
-
-    return instead
-
-
 def test_blocks_leave_the_files_of_a_whole_run(tmp_path, data, settings, whole):
     written = rank_file(data, tmp_path / "run", settings)
     assert [path.name for path in written] == ["submission_en.tsv", "submission_pt.tsv"]
@@ -127,7 +109,7 @@ def test_a_bad_row_of_a_later_block_is_told_before_the_first(
     rows = [json.loads(line) for line in data.read_text().splitlines()]
     rows[5] |= change
     data.write_text("\n".join(map(json.dumps, rows)))
-    monkeypatch.setattr(run_blocks, "rank_block", dying(run_blocks.rank_block, 1))
+    monkeypatch.setattr(run_blocks, "rank_block", None)
     with pytest.raises(UserError) as caught:
         rank_file(data, tmp_path / "run", settings)
     assert message in str(caught.value)

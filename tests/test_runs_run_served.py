@@ -24,24 +24,19 @@ FAULTS: Sequence[Sequence[int]] = [(), (429,), (), (500, 503), (SLOW,), (429, SL
 
 
 def test_through_faults_each_question_is_asked_once_and_after_a_restart_none(
-    capsys, tmp_path: Path, monkeypatch, served: StrictServer, write_table
+    capsys, tmp_path: Path, served: StrictServer, write_table
 ):
     served.faults = FAULTS
-    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / "cache"))
     data = write_table(*(admire_row(compound) for compound in COMPOUNDS))
     for name in ("one", "two"):
         command = ["rank", data, "--out", tmp_path / name, "--llm", "openai:gpt-4o"]
-        code, out, err = run(capsys, *command)
+        code, _, err = run(capsys, *command)
         assert code == 0, err
-        assert "sk-secret-123" not in out + err
         assert len(served.requests) == CALLS
     assert served.problems == []
     assert set(served.answers.values()) == {1}
     again = [fault for k in range(CALLS) for fault in FAULTS[k % len(FAULTS)] if fault != SLOW]
     assert len(served.headers) == CALLS + len(again)
-    written = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {"run.json", "replies.sqlite"} <= {path.name for path in written}
-    assert not [path for path in written if b"sk-secret-123" in path.read_bytes()]
 
 
 # ---------------------------------------------------------------------------------- accounts

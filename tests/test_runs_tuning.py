@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from commands import ended, run
 from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
 
 from admire import SAMPLES, Candidate, Item, Run, Scoring, Settings, UserError, rank, write_run
 from admire.base.choices import Track
-from admire.cli import main
 from admire.runs.fusion import fuse
 from admire.runs.past_runs import read_cosines
 from admire.runs.tuning import (
@@ -223,12 +223,10 @@ def tune(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], str]:
     """The options that ``admire tune`` chooses for a run folder."""
 
     def tune(folder: Path) -> str:
-        with pytest.raises(SystemExit) as stopped:
-            main(["tune", str(folder)])
-        assert not stopped.value.code
-        output = capsys.readouterr()
-        assert "scored as other compounds choose" in " ".join(output.out.split())
-        found = re.search("All items together choose (.*)\n", output.err)
+        code, out, err = run(capsys, "tune", folder)
+        assert code == 0
+        assert "scored as other compounds choose" in " ".join(out.split())
+        found = re.search("All items together choose (.*)\n", err)
         assert found
         return found[1]
 
@@ -236,7 +234,9 @@ def tune(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], str]:
 
 
 @pytest.fixture
-def read_options(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Scoring]:
+def read_options(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Scoring]:
     """The scoring that ``admire rank`` is given with some options."""
     given: list[Settings] = []
 
@@ -247,8 +247,7 @@ def read_options(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Scoring]:
     monkeypatch.setattr("admire.runs.run_blocks.rank_file", stop)
 
     def read_options(options: str) -> Scoring:
-        with pytest.raises(SystemExit):
-            main(["rank", str(SAMPLES), *options.split()])
+        run(capsys, "rank", SAMPLES, *options.split())
         return given.pop().scoring
 
     return read_options
@@ -350,19 +349,15 @@ def test_runs_are_weighed_as_other_compounds_choose(two_runs):
 
 
 def test_tune_prints_the_command_that_fuses_with_the_weights(two_runs, capsys, tmp_path):
-    with pytest.raises(SystemExit) as stopped:
-        main(["tune", *map(str, two_runs), "--method", "borda", "--json"])
-    assert not stopped.value.code
-    output = capsys.readouterr()
-    figures = pd.DataFrame(json.loads(output.out))
+    code, out, err = run(capsys, "tune", *two_runs, "--method", "borda", "--json")
+    assert code == 0
+    figures = pd.DataFrame(json.loads(out))
     assert figures.loc[figures["metric"] == "top1", "mean"].iloc[0] == pytest.approx(1)
     found = re.search(
-        "All items together choose admire (fuse .* --method borda --weight .*)\n", output.err
+        "All items together choose admire (fuse .* --method borda --weight .*)\n", err
     )
     assert found
-    with pytest.raises(SystemExit) as stopped:
-        main([*found[1].split(), "--out", str(tmp_path / "fused")])
-    assert not stopped.value.code
+    assert run(capsys, *found[1].split(), "--out", tmp_path / "fused")[0] == 0
     record = json.loads((tmp_path / "fused" / "run.json").read_text())
     _, weights = tune_weights(two_runs, "borda")
     assert tuple(one["weight"] for one in record["fused"]) == weights
@@ -374,10 +369,8 @@ def test_runs_without_gold_or_of_few_compounds_cannot_be_weighed(two_runs, capsy
         path.write_text(path.read_text().replace('["person", "bird", "bike"]', "null", 1))
     with pytest.raises(UserError, match=r"half: item 1 \('owl0'\) has no gold order"):
         tune_weights(two_runs)
-    with pytest.raises(SystemExit) as stopped:
-        main(["tune", str(two_runs[0]), "--method", "rrf"])
-    assert stopped.value.code == 2
-    assert "there is one run. (--method)" in capsys.readouterr().err
+    refused = ended(capsys, "tune", two_runs[0], "--method", "rrf")
+    assert "there is one run. (--method)" in refused
 
 
 def test_a_fused_run_has_no_scoring_to_tune(two_runs, tmp_path):

@@ -159,17 +159,6 @@ def test_means_and_n_are_those_of_the_group():
 # -------------------------------------------------------------------------------- differences
 
 
-def test_the_difference_is_second_minus_first():
-    worse = scored_as(("idiomatic", WORST), ("literal", BEST))
-    better = scored_as(("idiomatic", BEST), ("literal", BEST))
-    difference = paired_difference(worse, better).set_index(["group", "metric"])
-    assert difference.loc[("idiomatic", "top1"), "mean"] == 1
-    assert difference.loc[("all", "top1"), "mean"] == 0.5
-    assert difference.loc[("literal", "top1"), "mean"] == 0
-    dcg = paired_difference(better, worse).set_index(["group", "metric"]).loc[("all", "dcg")]
-    assert dcg["mean"] == pytest.approx((GAIN[WORST] - GAIN[BEST]) / 2)
-
-
 def test_differences_are_paired_by_item():
     """Items differ widely, but every item gains the same: the paired interval has no width."""
     first = scored_as(("idiomatic", BEST), ("idiomatic", WORST), ("idiomatic", BEST))

@@ -4,10 +4,8 @@ What any training does (resuming, seeds, the best epoch) is tested with the shar
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +36,7 @@ from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
     Pooling,
     Transformer,
 )
-from towers import distance, save_sentence_transformer  # noqa: E402
+from towers import distance, reconfigured, save_sentence_transformer  # noqa: E402
 
 from admire.models.trainer import FitSettings  # noqa: E402
 from admire.tasks.retrieval import training as retrieval_training  # noqa: E402
@@ -77,19 +75,6 @@ def save(folder: Path, plain: Path, *after: torch.nn.Module, **pooling: Any) -> 
 def folder(plain: Path) -> Path:
     """A model whose vectors have unit length."""
     return save(plain.with_name("unit"), plain, Normalize())
-
-
-@pytest.fixture
-def with_config(folder: Path, tmp_path: Path) -> Callable[..., Path]:
-    """A copy of the model with other settings in its config_sentence_transformers.json."""
-
-    def copy(name: str = "model", **changes: object) -> Path:
-        copied = Path(shutil.copytree(folder, tmp_path / "models" / name))
-        path = copied / "config_sentence_transformers.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-        return copied
-
-    return copy
 
 
 def opened(folder: Path) -> SentenceEncoder:
@@ -275,9 +260,10 @@ def test_the_loss_sees_what_evaluation_compares(folder, tmp_path, monkeypatch, m
     ],
 )
 def test_models_with_prompts_are_trained_with_them(
-    with_config, tmp_path, monkeypatch, mode, prompts, default
+    folder, tmp_path, monkeypatch, mode, prompts, default
 ):
-    encoder = opened(with_config(prompts=prompts, default_prompt_name=default))
+    changes = {"prompts": prompts, "default_prompt_name": default}
+    encoder = opened(reconfigured(folder, tmp_path / "models" / "model", **changes))
     settings = replace(SMALL, query=mode)
     assert_trained_as_evaluated(encoder, settings, tmp_path / "out", monkeypatch)
 

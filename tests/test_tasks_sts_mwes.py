@@ -46,56 +46,42 @@ def test_letters_beyond_ascii_and_characters_with_a_meaning_in_patterns_are_mark
     assert mwes.mark("abd", "a.d") == "abd"
 
 
-def owning(*names: str) -> Any:
-    """A model that has these tokens."""
-    vocabulary = {mwes.token(name): k for k, name in enumerate(names)}
-    return SimpleNamespace(tokenizer=SimpleNamespace(get_added_vocab=lambda: vocabulary))
-
-
 @pytest.mark.parametrize("order", [1, -1])
 def test_the_longest_of_overlapping_expressions_is_marked_first(order):
     names = ("night", "big night owl", "night owl")[::order]
-    read = mwes.reader(owning(*names), names)
+    vocabulary = {mwes.token(name): k for k, name in enumerate(names)}
+    model: Any = SimpleNamespace(tokenizer=SimpleNamespace(get_added_vocab=lambda: vocabulary))
+    read = mwes.reader(model, names)
     found = read("a big night owl, a night owl, a night")
     assert found == "a IDbignightowlID, a IDnightowlID, a IDnightID"
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def test_each_expression_becomes_one_token_that_begins_as_the_mean_of_its_parts(tmp_path: Path):
     for package in ("torch", "sentence_transformers", "open_clip"):
         pytest.importorskip(package, reason="needs the extra 'clip'")
+    from sentence_transformers import SentenceTransformer
     from towers import save_sentence_transformer
 
-    return save_sentence_transformer(tmp_path_factory.mktemp("models") / "plain")
+    saved = save_sentence_transformer(tmp_path / "plain")
+    tiny: Any = SentenceTransformer(str(saved), device="cpu")
 
+    def embeddings() -> np.ndarray:
+        return tiny[0].model.get_input_embeddings().weight.detach().numpy().copy()
 
-@pytest.fixture
-def tiny(saved: Path) -> Any:
-    from sentence_transformers import SentenceTransformer
+    def ids(text: str) -> list[int]:
+        return list(tiny.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    return SentenceTransformer(str(saved), device="cpu")
-
-
-def embeddings(model: Any) -> np.ndarray:
-    return model[0].model.get_input_embeddings().weight.detach().numpy().copy()
-
-
-def ids(model: Any, text: str) -> list[int]:
-    return list(model.tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def test_each_expression_becomes_one_token_that_begins_as_the_mean_of_its_parts(tiny):
-    before, size = embeddings(tiny), len(tiny.tokenizer)
+    before, size = embeddings(), len(tiny.tokenizer)
     mwes.extend(tiny, ["night owl", "big red bird", "night owl"])
     assert len(tiny.tokenizer) == size + 2
-    after = embeddings(tiny)
+    after = embeddings()
     assert len(after) == size + 2
     assert np.array_equal(after[:size], before)
     for mwe in ("night owl", "big red bird"):
-        (one,) = ids(tiny, mwes.token(mwe))
-        parts = ids(tiny, mwe)
+        (one,) = ids(mwes.token(mwe))
+        parts = ids(mwe)
         assert one >= size
         assert len(parts) == len(mwe.split()), "the words alone are still read as words"
         assert np.allclose(after[one], before[parts].mean(axis=0), atol=1e-7)
     marked = mwes.mark("a night owl writes", "night owl")
-    assert len(ids(tiny, marked)) == len(ids(tiny, "a night owl writes")) - 1
+    assert len(ids(marked)) == len(ids("a night owl writes")) - 1

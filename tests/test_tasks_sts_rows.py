@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sentences import GROUPS, PAIRS, asked, benchmark, dev, gold, sentences, training_rows
+from sentences import GROUPS, PAIRS, asked, dev, gold, sentences, training_rows, write_benchmark
 
 from admire.base.errors import UserError
 from admire.tasks.sts.pairs import Group, Pair, read_groups, read_pairs
@@ -177,13 +177,7 @@ def data(write_table: Callable[..., Path]) -> Path:
 
 @pytest.fixture
 def stsb(tmp_path: Path) -> Path:
-    path = tmp_path / "sts.tsv"
-    rows = [
-        ("train" if k < 12 else "dev", f"{5 * (p.similarity or 0)}", p.first, p.second)
-        for k, p in enumerate(PAIRS)
-    ]
-    path.write_text(benchmark(*rows))
-    return path
+    return write_benchmark(tmp_path / "sts.tsv")
 
 
 def test_pairs_are_mixed_in_but_for_those_of_files_to_leave_out(data, stsb, write_table):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -143,6 +144,14 @@ def save_sentence_transformer(
     module = Transformer(str(parts), max_seq_length=64)
     SentenceTransformer(modules=[module, Pooling(32)]).save(str(folder))
     return folder
+
+
+def reconfigured(folder: Path, copy: Path, **changes: object) -> Path:
+    """A copy of a sentence encoder, with other settings in config_sentence_transformers.json."""
+    shutil.copytree(folder, copy)
+    path = copy / "config_sentence_transformers.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return copy
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
