@@ -83,9 +83,11 @@ def open_llm(
     raise misnamed(name, {family: one.written for family, one in FAMILIES.items()})
 
 
-def misnamed(name: str, forms: Mapping[str, str]) -> UserError:
+def misnamed(
+    name: str, forms: Mapping[str, str], what: str = "chat model", setting: str = "llms"
+) -> UserError:
     """What is said of a name that is none of these forms, which stand by their first words."""
     close = nearest(name.partition(":")[0], list(forms))
     return UserError(
-        f"'{name}' names no chat model.{close} There are: {', '.join(forms.values())}.", "llms"
+        f"'{name}' names no {what}.{close} There are: {', '.join(forms.values())}.", setting
     )

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from functools import cache
+from itertools import combinations, product
 from typing import Protocol
 
 from admire.data.items import SenseLabel
 from admire.data.languages import base_language
 
+log = logging.getLogger("admire")
+
 GLOSS = 300
-"""How many characters of a gloss are kept."""
+"""How many characters of a gloss or an example are kept."""
+
+LONGEST = 8
+"""How many words an expression may have for its other spellings to be looked up, too."""
 
 IDIOMATIC_TAGS = frozenset({"figurative", "figuratively", "idiom", "idiomatic", "metaphoric"})
 LITERAL_TAGS = frozenset({"literal", "literally"})
@@ -51,7 +58,7 @@ class Dictionary(Protocol):
     Attributes:
         name: as the user calls it.
         identity: everything that it says depends on.
-        languages: the codes of those that it has entries in.
+        languages: those that it has entries in, as :func:`code_of` gives them.
     """
 
     @property
@@ -83,17 +90,25 @@ UNKNOWN = Known()
 def look_up(dictionaries: Iterable[Dictionary], expression: str, language: str) -> Known:
     """What the first of the dictionaries that has the expression says of it, by sense.
 
-    The spelling that comes first in :func:`spellings` counts.
+    The spelling that comes first in :func:`spellings` counts. A language that none of them has is
+    logged once.
     """
-    language = base_language(language)
-    for dictionary in dictionaries:
-        if language not in dictionary.languages:
-            continue
+    language = code_of(language)
+    asked = list(dictionaries)
+    able = [dictionary for dictionary in asked if language in dictionary.languages]
+    if asked and not able:
+        _say_lacking(language, ", ".join(dictionary.name for dictionary in asked))
+    for dictionary in able:
         for key in spellings(expression, language):
             found = dictionary.entries(key, language)
             if found:
                 return by_sense(found, expression, language)
     return UNKNOWN
+
+
+@cache
+def _say_lacking(language: str, names: str) -> None:
+    log.warning("No entries in the language '%s': %s.", language, names)
 
 
 def by_sense(entries: Sequence[Entry], expression: str, language: str) -> Known:
@@ -105,7 +120,8 @@ def by_sense(entries: Sequence[Entry], expression: str, language: str) -> Known:
     without it. So the only entry of *flea market*, "an open-air market", is idiomatic. Where an
     entry is of an abstract thing or a person, one of an animal, a plant or food is literal.
     """
-    *others, last = [_forms(word, language) for word in _words(expression)] or [set()]
+    written = max((_words(one) for one in (*(e.expression for e in entries), expression)), key=len)
+    *others, last = [_forms(word, language) for word in written] or [set()]
     kept = list({entry.gloss: entry for entry in reversed(entries)}.values())[::-1]
     glosses = [{f for w in _words(entry.gloss) for f in _forms(w, language)} for entry in kept]
     with_last = [bool(gloss & last) for gloss in glosses]
@@ -124,40 +140,83 @@ def by_sense(entries: Sequence[Entry], expression: str, language: str) -> Known:
     return Known(tuple(found["idiomatic"]), tuple(found["literal"]))
 
 
+_ELSE = re.compile(r"[\W_]+")
+
+
 def key_of(expression: str) -> str:
     """The expression's letters and digits alone: case, spaces, hyphens and apostrophes are folded.
 
     ``Cat's-Eye`` and ``cat_s eye`` are both ``catseye``.
     """
-    folded = unicodedata.normalize("NFKC", expression).casefold()
-    return re.sub(r"[\W_]+", "", folded)
+    if expression.isascii():
+        return _ELSE.sub("", expression.lower())
+    return unicodedata.normalize("NFC", "".join(_words(expression)))
 
 
 def spellings(expression: str, language: str) -> Iterator[str]:
     """The keys under which a dictionary may have an expression, the likeliest first.
 
-    As it is; in English also its lemmas and the other side's spelling; and without one of the
-    words inside, if there are three or more ("spill the secret beans").
+    As it is; in English also with one or two words as their lemmas or in the other side's
+    spelling; and without one of the words inside, if there are three or more ("spill the secret
+    beans").
     """
     words = _words(expression)
-    seen: set[str] = set()
-    shorter = [words[:k] + words[k + 1 :] for k in range(1, len(words) - 1)]
-    for kept in (words, *shorter):
-        forms = [(word, *_lemmas(word, language)) for word in kept]
-        for chosen in product(*forms):
-            key = key_of("".join(chosen))
-            if key and key not in seen:
+    variants = [words]
+    if len(words) > LONGEST:
+        language = ""
+    else:
+        variants += [words[:k] + words[k + 1 :] for k in range(1, len(words) - 1)]
+    seen = {""}
+    for variant in variants:
+        for changed in _changed(variant, language):
+            key = key_of("".join(changed))
+            if key not in seen:
                 seen.add(key)
                 yield key
 
 
+def _changed(words: list[str], language: str) -> Iterator[list[str]]:
+    """The words as they are, then with one of them changed, the last one first, then with two."""
+    lemmas = [_lemmas(word, language) for word in words]
+    for count in range(3):
+        for places in combinations(reversed(range(len(words))), count):
+            for chosen in product(*(lemmas[place] for place in places)):
+                changed = words.copy()
+                for place, lemma in zip(places, chosen, strict=True):
+                    changed[place] = lemma
+                yield changed
+
+
+_SAME = {"arb": "ar", "cmn": "zh", "nb": "no", "zsm": "ms", "bs": "sh", "hr": "sh", "sr": "sh"}
+
+
+def code_of(tag: str) -> str:
+    """A language's code, the same for what dictionaries and data call differently: cmn and zh."""
+    code = base_language(tag)
+    return _SAME.get(code, code)
+
+
 def _words(text: str) -> list[str]:
-    return re.findall(r"[^\W_]+", re.sub(r"(?<=\w)(?:['’]|_(?=s\b))", "", text.casefold()))
+    """Words in lower case, decomposed; ``'s`` and ``_s`` belong to the word before."""
+    if text.isascii():
+        return re.findall(r"[^\W_]+", re.sub(r"(?<=\w)(?:'|_(?=s\b))", "", text.lower()))
+    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    kept = re.sub(r"(?<=\w)(?:['’]|_(?=s\b))", "", folded)
+    return "".join(map(_letter, kept)).split()
+
+
+def _letter(character: str) -> str:
+    """Itself, with vowel signs and accents; nothing for a joiner; a space for anything else."""
+    kind = unicodedata.category(character)
+    if kind == "Cf":
+        return ""
+    return character if character.isalnum() or kind[0] == "M" else " "
 
 
 _ENDINGS = (
     ("ies", "y"),
     ("ves", "f"),
+    ("ves", "fe"),
     ("es", ""),
     ("s", ""),
     ("ied", "y"),
@@ -195,4 +254,6 @@ def _lemmas(word: str, language: str) -> list[str]:
             if len(stem) > 3 and stem[-1] == stem[-2]:
                 found.append(stem[:-1])  # stopped
     spelt = [*_SPELT, *((b, a) for a, b in _SPELT)]
-    return found + [word.replace(a, b) for a, b in spelt if a in word and len(word) > len(a)]
+    return found + [
+        word.replace(a, b) for a, b in spelt if a in word and (len(word) > 4 or word == a)
+    ]

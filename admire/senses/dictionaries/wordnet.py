@@ -54,58 +54,67 @@ class WordNet:
     def identity(self) -> str:
         digest = hashlib.sha256()
         for part in PARTS:
+            digest.update(_read(self.folder / f"index.{part}"))
             digest.update(self._data[part])
         return f"wordnet:{digest.hexdigest()}"
 
     @cached_property
     def _data(self) -> dict[str, bytes]:
-        """Each part's synsets. Offsets count a line's end as one byte, whatever the file has."""
+        """Each part's synsets."""
         return {part: _read(self.folder / f"data.{part}") for part in PARTS}
 
     @cached_property
-    def _index(self) -> dict[str, list[tuple[str, int]]]:
-        """Key → part of speech and offset of each synset, in the order of their frequency."""
-        found: dict[str, list[tuple[str, int]]] = {}
+    def _index(self) -> dict[str, list[tuple[str, bytes]]]:
+        """Key → parts of speech and their index's lines."""
+        found: dict[str, list[tuple[str, bytes]]] = {}
         for part in PARTS:
-            for line in _read(self.folder / f"index.{part}").decode("utf-8").splitlines():
-                if line.startswith("  "):
-                    continue  # the licence
-                cells = line.split()
-                offsets = cells[-int(cells[2]) :]
-                found.setdefault(key_of(cells[0]), []).extend((part, int(at)) for at in offsets)
+            for line in _read(self.folder / f"index.{part}").splitlines():
+                if not line.startswith(b"  "):  # no line of the licence
+                    key = key_of(line.partition(b" ")[0].decode("utf-8", "replace"))
+                    found.setdefault(key, []).append((part, line))
         return found
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
-        """See :class:`admire.senses.dictionaries.entries.Dictionary`.
+        """See :class:`admire.senses.dictionaries.entries.Dictionary`; the commonest come first.
 
         Raises:
             UserError: a file is damaged.
         """
-        return [self._entry(part, at, key) for part, at in self._index.get(key, ())]
+        found = []
+        for part, line in self._index.get(key, ()):
+            try:
+                cells = line.split()
+                found += [self._entry(part, int(at), key) for at in cells[-int(cells[2]) :]]
+            except (ValueError, IndexError):
+                raise UserError(
+                    f"{self.folder}: index.{part} or data.{part} is damaged at "
+                    f"'{line.partition(b' ')[0].decode('utf-8', 'replace')}'. "
+                    "Install WordNet again.",
+                    "dictionaries",
+                ) from None
+        return found
 
     def _entry(self, part: str, at: int, key: str) -> Entry:
-        data = self._data[part]
-        line = data[at : data.find(b"\n", at)].decode("utf-8", "replace")
+        """A synset by its number: in some releases it does not begin at that byte."""
+        data, number = self._data[part], b"%08d " % at
+        start = at if data.startswith(number, at) else data.find(b"\n" + number) + 1
+        line = data[start : data.find(b"\n", start)].decode("utf-8", "replace")
         cells, _, told = line.partition(" | ")
-        if not cells.startswith(f"{at:08d} "):
-            raise UserError(
-                f"{self.folder / f'data.{part}'}: is damaged, synset {at:08d} is not where the "
-                "index says. Install WordNet again.",
-                "dictionaries",
-            )
-        written = [
-            word.replace("_", " ") for word in cells.split()[4 : 4 + 2 * int(cells[14:16], 16) : 2]
-        ]
-        examples = tuple(re.findall(r'"([^"]+)"', told))
-        gloss = re.sub(r'[;,\s]*"[^"]*"', "", told).strip(" ;")
+        if not line.startswith(number.decode()):
+            raise ValueError(number)
+        words = cells.split()[4 : 4 + 2 * int(cells[14:16], 16) : 2]
+        written = [re.sub(r"\(\w+\)$", "", word).replace("_", " ") for word in words]
         own = next((word for word in written if key_of(word) == key), written[0])
         tags = (FILES[int(cells[9:11])],)
-        return Entry(own, gloss[:GLOSS], self.name, part, tags, examples)
+        gloss, *quoted = re.split('[;:] "', told, maxsplit=1)
+        examples = re.findall(r'"([^"]+)"', "".join(f'"{rest}' for rest in quoted))
+        shown = tuple(example[:GLOSS] for example in examples)
+        return Entry(own, gloss.strip(" ;")[:GLOSS], self.name, part, tags, shown)
 
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes().replace(b"\r\n", b"\n")
+        return path.read_bytes().replace(b"\r\n", b"\n") + b"\n"
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).", "dictionaries") from None
 

@@ -1,0 +1,54 @@
+"""A glossary: a table of one's own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from admire.base.errors import UserError
+from admire.base.files import read_table
+from admire.base.schema import Text, read_as
+from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
+from admire.senses.sense import LanguageTag
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    expression: Text
+    language: LanguageTag
+    sense: Literal["idiomatic", "literal", ""]
+    gloss: Text
+
+
+class Glossary:
+    """A CSV or TSV with the columns expression, language, sense and gloss; other columns are kept
+    out. The sense is idiomatic, literal or empty.
+
+    Raises:
+        UserError: the file, row and column that cannot be used, and why.
+    """
+
+    def __init__(self, path: Path):
+        self.name = f"glossary:{path}"
+        self._entries: dict[tuple[str, str], list[Entry]] = {}
+        table = read_table(path, _Row.model_fields)
+        for number, cells in enumerate(table.to_dict("records"), start=1):
+            where = f"{path}, row {number}"
+            row = read_as(_Row, cells, where)
+            key = key_of(row.expression)
+            if not key:
+                raise UserError(f"{where}, expression: has no letters.")
+            tags = (row.sense,) if row.sense else ()
+            entry = Entry(row.expression.strip(), row.gloss.strip()[:GLOSS], self.name, tags=tags)
+            self._entries.setdefault((code_of(row.language), key), []).append(entry)
+        self.languages = frozenset(language for language, _ in self._entries)
+        self.identity = f"glossary:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+    def entries(self, key: str, language: str) -> Sequence[Entry]:
+        """See :class:`admire.senses.dictionaries.entries.Dictionary`."""
+        return self._entries.get((language, key), ())

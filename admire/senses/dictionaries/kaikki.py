@@ -1,0 +1,220 @@
+"""Wiktionary, from a file of wiktextract, as kaikki.org offers them: read once into an index."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from admire.base.errors import UserError
+from admire.base.progress import show_progress
+from admire.base.schema import read_as
+from admire.base.storage import cache_dir, only_writer, partial_of, unwritable
+from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
+
+VERSION = 1
+"""Of what is kept of a file; an index of another version is made again."""
+
+EXAMPLES = 3
+"""How many examples of a sense are kept."""
+
+LINE = 64 * 2**20
+"""How many bytes a line may have: what is larger is no line of wiktextract."""
+
+PATIENCE = 3600.0
+"""How many seconds to wait for another process that makes the same index."""
+
+POINTERS = frozenset({"alt-of", "form-of", "no-gloss"})
+"""Tags of senses that only point to another word."""
+
+POINTING = "used other than figuratively or idiomatically"
+"""What a gloss begins with that only points to the expression's own words."""
+
+
+class _Example(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    text: str = ""
+
+
+class _Sense(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    glosses: list[str] = []
+    tags: list[str] = []
+    examples: list[_Example] = []
+    alt_of: object = None
+    form_of: object = None
+
+
+class _Word(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    word: str = ""
+    lang_code: str = ""
+    pos: str = ""
+    senses: list[_Sense] = []
+
+
+class Kaikki:
+    """A file of JSON lines with word, lang_code, pos and senses; ``.gz`` if it is compressed.
+
+    It is read when it is first opened, into an index in the cache directory, and again when its
+    size or time have changed.
+
+    Raises:
+        UserError: the file and row that cannot be used, and why; or the index cannot be written.
+    """
+
+    def __init__(self, path: Path):
+        self.name = f"kaikki:{path}"
+        name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]
+        self._index = cache_dir().resolve() / "dictionaries" / f"{name}.sqlite"
+        try:
+            stat = path.stat()
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror}).", "dictionaries") from None
+        stamp = f"{VERSION} {stat.st_size} {stat.st_mtime_ns}"
+        about = self._about(stamp)
+        if about is None:
+            with only_writer(self._index, wait=PATIENCE):
+                about = self._about(stamp)
+                if about is None:
+                    _make_index(path, self._index, stamp)
+                    about = self._about(stamp)
+        if about is None:
+            raise self._damaged("it vanished")
+        self.identity = f"kaikki:{about[0]}"
+        self.languages = frozenset(about[1].split())
+        self._database = _connect(self._index)
+        self._lock = threading.Lock()
+
+    def _about(self, stamp: str) -> tuple[str, str] | None:
+        """The digest of what the index holds and its languages; None without an index of this."""
+        try:
+            with closing(_connect(self._index)) as database:
+                query = "SELECT digest, languages FROM about WHERE stamp = ?"
+                row: tuple[str, str] | None = database.execute(query, (stamp,)).fetchone()
+                return row
+        except sqlite3.Error:
+            return None
+
+    def entries(self, key: str, language: str) -> Sequence[Entry]:
+        """See :class:`admire.senses.dictionaries.entries.Dictionary`.
+
+        Raises:
+            UserError: the index is damaged.
+        """
+        query = "SELECT word, part, senses FROM words WHERE key = ? AND language = ? ORDER BY rowid"
+        try:
+            with self._lock:
+                rows = self._database.execute(query, (key, language)).fetchall()
+            return [
+                Entry(word, gloss, self.name, part, tuple(tags), tuple(examples))
+                for word, part, senses in rows
+                for gloss, tags, examples in json.loads(senses)
+            ]
+        except (sqlite3.Error, ValueError) as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, why: object) -> UserError:
+        return UserError(f"{self._index}: cannot be used ({why}). Remove it.", "dictionaries")
+
+
+def _connect(index: Path) -> sqlite3.Connection:
+    # immutable: an index is never written again, only replaced
+    return sqlite3.connect(f"{index.as_uri()}?immutable=1", uri=True, check_same_thread=False)
+
+
+def _make_index(path: Path, index: Path, stamp: str) -> None:
+    partial = partial_of(index)
+    try:
+        index.parent.mkdir(parents=True, exist_ok=True)
+        partial.unlink(missing_ok=True)
+        with closing(sqlite3.connect(partial, isolation_level=None)) as database:
+            _fill(database, path, stamp)
+        os.replace(partial, index)
+    except sqlite3.Error as error:
+        raise unwritable(index, OSError(str(error))) from error
+    except OSError as error:
+        raise unwritable(index, error) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> None:
+    digest, languages = hashlib.sha256(), set()
+    for command in (
+        "PRAGMA journal_mode = OFF",  # the file counts once it is renamed
+        "PRAGMA synchronous = OFF",
+        "CREATE TABLE about (stamp TEXT, digest TEXT, languages TEXT)",
+        "CREATE TABLE words (key TEXT, language TEXT, word TEXT, part TEXT, senses TEXT)",
+        "BEGIN",
+    ):
+        database.execute(command)
+    for row, line in _lines(path):
+        digest.update(line)
+        word = read_as(_Word, line, f"{path}, row {row}") if line.strip() else _Word()
+        key, language = key_of(word.word), code_of(word.lang_code)
+        senses = [told for sense in word.senses if (told := _told(sense))]
+        if key and language and senses:
+            languages.add(language)
+            told = json.dumps(senses, ensure_ascii=False)
+            database.execute(
+                "INSERT INTO words VALUES (?, ?, ?, ?, ?)",
+                (key, language, word.word, word.pos, told),
+            )
+    if not languages:
+        raise UserError(
+            f"{path}: holds no words with glosses. Give the JSON lines of wiktextract, from "
+            "kaikki.org.",
+            "dictionaries",
+        )
+    database.execute("CREATE INDEX by_key ON words (key, language)")
+    about = stamp, digest.hexdigest(), " ".join(sorted(languages))
+    database.execute("INSERT INTO about VALUES (?, ?, ?)", about)
+    database.execute("COMMIT")
+
+
+def _told(sense: _Sense) -> tuple[str, list[str], list[str]] | None:
+    """A sense's gloss, tags and examples, cut; None if it only points to other words."""
+    tags = [tag.lower() for tag in sense.tags]
+    gloss = sense.glosses[-1].strip() if sense.glosses else ""  # the narrowest
+    if not gloss or sense.alt_of or sense.form_of or POINTERS & set(tags):
+        return None
+    if gloss.lower().startswith(POINTING):
+        return None
+    examples = [one.text[:GLOSS] for one in sense.examples if one.text][:EXAMPLES]
+    return gloss[:GLOSS], tags, examples
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file with their numbers; progress is shown.
+
+    Raises:
+        UserError: it cannot be read, or is not compressed as its name says.
+    """
+    row = 0
+    try:
+        with path.open("rb") as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:
+            size = os.fstat(raw.fileno()).st_size
+            ends = [*(size * hundredth // 100 for hundredth in range(1, 100)), size + 1]
+            for end in show_progress(ends, f"Indexing {path.name}"):
+                while raw.tell() < end and (line := file.readline(LINE)):
+                    row += 1
+                    if len(line) == LINE:
+                        raise UserError(f"{path}, row {row}: is too long.", "dictionaries")
+                    yield row, line.removeprefix(b"\xef\xbb\xbf") if row == 1 else line
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path}, row {row + 1}: is damaged ({error}).", "dictionaries") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).", "dictionaries") from None

@@ -1,0 +1,143 @@
+"""Wordnets of the package ``wn`` from 1.0 on, in many languages."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from admire.base.errors import UserError
+from admire.base.progress import log
+from admire.senses.dictionaries.entries import GLOSS, Entry, code_of, key_of
+
+GET_ONE = "python -m wn download oewn:2024"
+
+
+class Lexicon:
+    """A lexicon that ``wn`` has in its database, by its name with or without a version.
+
+    The forms are read at the first look-up, which takes a second. Where it has no gloss for a
+    meaning, that of the lexicon that it builds on is taken, which is English.
+
+    Raises:
+        UserError: the package is not installed or is the older one of that name, or has no such
+            lexicon.
+    """
+
+    def __init__(self, specifier: str):
+        wn = _package(f"wn:{specifier}")
+        wn.config.allow_multithreading = True  # of connections, which the lock keeps apart
+        self._lock = threading.Lock()
+        self.name = f"wn:{specifier}"
+        with self._reading():
+            there = {one.specifier(): one for one in wn.lexicons()}
+            found = [one for one in there if specifier in (one, one.rpartition(":")[0])]
+            if len(found) != 1:
+                has = ", ".join(sorted(there)) or f"none; get one with: {GET_ONE}"
+                raise UserError(
+                    f"'{self.name}' names {len(found) or 'no'} lexicon{'s' * bool(found)} of wn's. "
+                    f"wn has: {has}.",
+                    "dictionaries",
+                )
+            self.name = f"wn:{found[0]}"
+            self.languages = frozenset({code_of(there[found[0]].language)})
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                self._wordnet = wn.Wordnet(found[0], normalizer=None, search_all_forms=False)
+            for warning in said:
+                log.warning("%s: %s", self.name, warning.message)
+            base = " ".join(one.specifier() for one in self._wordnet.expanded_lexicons())
+            self._base = wn.Wordnet(base, expand="") if base else None
+            self._built_on = base
+
+    @cached_property
+    def identity(self) -> str:
+        """Names, versions and forms; to read all glosses would take many seconds."""
+        digest = sha256(repr((self._built_on, sorted(self._forms.items()))).encode())
+        return f"{self.name}:{digest.hexdigest()}"
+
+    @cached_property
+    def _forms(self) -> dict[str, list[str]]:
+        """The lexicon's forms by their keys; ``wn`` itself does not fold what joins words."""
+        forms: dict[str, list[str]] = {}
+        with self._reading():
+            for form in self._wordnet.lemmas():
+                forms.setdefault(key_of(form), []).append(form)
+        return forms
+
+    def entries(self, key: str, language: str) -> Sequence[Entry]:
+        """See :class:`admire.senses.dictionaries.entries.Dictionary`.
+
+        Raises:
+            UserError: the database cannot be read.
+        """
+        forms = self._forms.get(key, ())
+        with self._reading():
+            return [
+                entry
+                for form in forms
+                for sense in self._wordnet.senses(form)
+                if (entry := self._entry(form, sense))
+            ]
+
+    def _entry(self, form: str, sense: Any) -> Entry | None:
+        own = sense.synset()
+        same = self._base.synsets(ili=own.ili) if self._base and own.ili else []
+        told = next((synset for synset in (own, *same) if synset.definition()), None)
+        if told is None:
+            return None
+        examples = tuple(one[:GLOSS] for one in (*sense.examples(), *own.examples()))
+        tags = (told.lexfile(),) if told.lexfile() else ()
+        gloss = told.definition()[:GLOSS]
+        return Entry(form, gloss, self.name, own.pos or "", tags, examples)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        import wn
+
+        try:
+            with self._lock:
+                yield
+        except (wn.Error, sqlite3.Error) as error:
+            raise UserError(
+                f"{self.name}: wn's database cannot be read ({error}).", "dictionaries"
+            ) from error
+
+
+def english_lexicon() -> str | None:
+    """Today's English wordnet in the database of ``wn``, if there is any."""
+    try:
+        wn = _package("wordnet")
+        if not wn.config.database_path.is_file():
+            return None
+        names = [one.specifier() for one in wn.lexicons(lang="en")]
+    except (UserError, sqlite3.Error):
+        return None
+    known = [name for name in names if re.match("(oewn|ewn|omw-en):", name)]
+    return max(known, key=lambda name: (name.startswith("oewn"), name), default=None)
+
+
+def _package(what: str) -> Any:
+    install = "pip install 'wn>=1,<2'"
+    try:
+        found = version("wn")
+    except PackageNotFoundError:
+        raise UserError(
+            f"'{what}' needs the package wn, from 1.0 on: {install}", "dictionaries"
+        ) from None
+    if found.startswith("0."):
+        raise UserError(
+            f"'{what}' needs the package wn from 1.0 on; {found} is installed, an older one of "
+            f"that name, whose place it takes: {install}",
+            "dictionaries",
+        )
+    import wn  # not before: the older one takes seconds and changes builtins
+
+    return wn

@@ -1,0 +1,121 @@
+"""Small made-up dictionaries, in each format."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+SYNSETS = [
+    (
+        "noun",
+        "noun.person",
+        ["spring_chicken", "youth"],
+        'someone of few years; "no spring chicken"',
+    ),
+    ("noun", "noun.food", ["spring_chicken"], "a tender chicken for the pan"),
+    ("noun", "noun.group", ["flea_market"], "a market of used things, out of doors"),
+    ("noun", "noun.person", ["black_sheep"], "who brings shame on a family"),
+    ("noun", "noun.animal", ["black_sheep"], "a sheep whose wool is black"),
+    ("noun", "noun.animal", ["guinea_pig", "cavy"], "a small plump rodent kept as a pet"),
+    ("noun", "noun.person", ["guinea_pig"], "who is tried something out on"),
+    ("noun", "noun.person", ["night_owl"], 'who stays up late; "she\'s a night owl"; "owls, all"'),
+    ("noun", "noun.artifact", ["cat's_eye"], "a small reflector in the road"),
+    ("adj", "adj.all", ["colour-blind(a)"], "not able to tell red from green"),
+    ("verb", "verb.communication", ["spill_the_beans"], "tell what was secret"),
+]
+"""Part of speech, lexicographers' file, words and gloss with examples."""
+
+
+def wordnet(folder: Path, end: str = "\n", shift: int = 0) -> Path:
+    """A WordNet in Princeton's format; ``shift`` moves its synsets away from their numbers."""
+    from admire.senses.dictionaries.wordnet import FILES, PARTS
+
+    folder.mkdir(parents=True, exist_ok=True)
+    licence = f"  1 Made up for a test.{end}"
+    for part in PARTS:
+        data, index = licence, {}
+        for kind, file, words, told in SYNSETS:
+            if kind == part:
+                at = len(data.replace("\r", ""))
+                cells = " ".join(f"{word} 0" for word in words)
+                data += f"{at:08d} {FILES.index(file):02d} n {len(words):02x} {cells} 000 | {told}  {end}"
+                for word in words:
+                    index.setdefault(word.partition("(")[0], []).append(f"{at:08d}")
+        lines = [
+            f"{word} n {len(at)} 0 {len(at)} 0 {' '.join(at)}  {end}" for word, at in index.items()
+        ]
+        (folder / f"data.{part}").write_bytes(b" " * shift + data.encode())
+        (folder / f"index.{part}").write_bytes((licence + "".join(lines)).encode())
+    return folder
+
+
+def sense(gloss: str, *tags: str, **more: Any) -> dict[str, Any]:
+    return {"glosses": [gloss], "tags": list(tags), **more}
+
+
+WIKTIONARY = [
+    {"title": "nite owl", "redirect": "night owl"},
+    {
+        "word": "night owl",
+        "lang_code": "en",
+        "lang": "English",
+        "pos": "noun",
+        "senses": [
+            sense(
+                "Who is awake at night.",
+                "Idiomatic",
+                examples=[{"text": "Owls!"}, {"type": "quote"}],
+            ),
+            sense("Used other than figuratively or idiomatically: see night, owl."),
+            sense("An owl of the night.", "literally"),
+            {"tags": ["no-gloss"]},
+        ],
+    },
+    {
+        "word": "night owls",
+        "lang_code": "en",
+        "pos": "noun",
+        "senses": [sense("plural of night owl", "form-of", form_of=[{"word": "night owl"}])],
+    },
+    {"word": "pé frio", "lang_code": "pt", "pos": "noun", "senses": [sense("Quem traz azar.")]},
+    {"word": "画蛇添足", "lang_code": "cmn", "pos": "verb", "senses": [sense("多此一举" * 30_000)]},
+]
+
+
+def wiktionary(path: Path, words: list[dict[str, Any]] = WIKTIONARY) -> Path:
+    text = "".join(json.dumps(word, ensure_ascii=False) + "\n" for word in words).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
+def lexical_markup(path: Path) -> Path:
+    """Two lexicons that ``wn`` reads: ``oewn:1`` in English, ``omw-pt:1`` without glosses."""
+    path.write_text(
+        """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE LexicalResource SYSTEM "http://globalwordnet.github.io/schemas/WN-LMF-1.1.dtd">
+<LexicalResource xmlns:dc="https://globalwordnet.github.io/schemas/dc/">
+<Lexicon id="oewn" label="x" language="en" email="a@b.c" license="made up" version="1">
+<LexicalEntry id="oewn-1"><Lemma writtenForm="black sheep" partOfSpeech="n"/>
+<Sense id="oewn-1-1" synset="oewn-a"/><Sense id="oewn-1-2" synset="oewn-b"/></LexicalEntry>
+<LexicalEntry id="oewn-2"><Lemma writtenForm="Night-owl" partOfSpeech="n"/>
+<Sense id="oewn-2-1" synset="oewn-c"/></LexicalEntry>
+<Synset id="oewn-a" ili="i1" partOfSpeech="n" lexfile="noun.animal">
+<Definition>a dark one of the flock</Definition></Synset>
+<Synset id="oewn-b" ili="i2" partOfSpeech="n" lexfile="noun.person">
+<Definition>who brings shame on a family</Definition><Example>our black sheep</Example></Synset>
+<Synset id="oewn-c" ili="i3" partOfSpeech="n"><Definition>who stays up late</Definition></Synset>
+</Lexicon>
+<Lexicon id="omw-pt" label="x" language="pt" email="a@b.c" license="made up" version="1">
+<Requires id="oewn" version="1"/>
+<LexicalEntry id="omw-pt-1"><Lemma writtenForm="ovelha negra" partOfSpeech="n"/>
+<Sense id="omw-pt-1-1" synset="omw-pt-b"/><Sense id="omw-pt-1-2" synset="omw-pt-z"/></LexicalEntry>
+<Synset id="omw-pt-b" ili="i2" partOfSpeech="n"/>
+<Synset id="omw-pt-z" ili="i9" partOfSpeech="n"/>
+</Lexicon>
+</LexicalResource>
+""",
+        encoding="utf-8",
+    )
+    return path

@@ -1,0 +1,131 @@
+"""Keys and spellings, which entry is of which sense, and looking up in several dictionaries."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admire.senses.dictionaries import Entry, by_sense, key_of, look_up, spellings
+from admire.senses.dictionaries.entries import LONGEST
+
+TEXTS = st.text(max_size=40) | st.text("ab’'-_ S ÉéßİΐΣς½ﬁ가क्षि\u200d\u0301", max_size=12)
+
+
+@given(TEXTS)
+def test_a_key_is_its_own_key_and_the_first_spelling(text: str):
+    key = key_of(text)
+    assert key_of(key) == key
+    assert key_of(text.swapcase().swapcase()) == key_of(text.swapcase().swapcase().lower())
+    for language in ("en", "pt"):
+        found = list(spellings(text, language))
+        assert found[:1] == ([key] if key else [])
+        assert len(found) == len(set(found))
+
+
+@given(st.lists(st.sampled_from(["our", "feet", "stopped", "greys", "knives"]), max_size=30))
+def test_spellings_are_few(words: list[str]):
+    assert len(list(spellings(" ".join(words), "en"))) < 300 * LONGEST
+
+
+@pytest.mark.parametrize(
+    ("written", "entry"),
+    [
+        ("night-owl", "night owl"),
+        ("nightowl", "night owl"),
+        ("Night Owls", "night owl"),
+        ("cat_s eyes", "cat’s-eye"),
+        ("CAT'S EYE", "cats' eye"),
+        ("color blind", "colour-blind"),
+        ("colour-blind", "color blind"),
+        ("gray matter", "grey matter"),
+        ("spilled the beans", "spill the beans"),
+        ("spilling the secret bean", "spill the beans"),
+        ("long knives", "long knife"),
+        ("cold feet", "cold foot"),
+    ],
+)
+def test_a_spelling_is_found(written: str, entry: str):
+    assert {key_of(entry), *spellings(entry, "en")} & set(spellings(written, "en"))
+
+
+def test_what_differs_is_not_folded():
+    assert key_of("काला") != key_of("कल")  # vowel signs
+    assert key_of("maçã") != key_of("maca")
+    assert list(spellings("gatos", "pt")) == ["gatos"]
+    assert "foreyes" not in spellings("four eyes", "en")
+
+
+def entry(gloss: str, *tags: str) -> Entry:
+    return Entry("", gloss, "made up", tags=tags)
+
+
+@pytest.mark.parametrize(
+    ("expression", "idiomatic", "literal"),
+    [
+        ("spring chicken", [entry("someone of few years")], [entry("a tender chicken")]),
+        ("spring chicken", [], [entry("a chicken hatched in spring")]),
+        ("flea market", [entry("an open-air market for used things", "noun.group")], []),
+        (
+            "black sheep",
+            [entry("who brings shame on a family", "noun.person")],
+            [entry("sheep whose wool is dark", "noun.animal")],
+        ),
+        (
+            "guinea pigs",
+            [entry("who is tried something out on", "noun.person")],
+            [entry("a plump rodent", "noun.animal"), entry("the pig of Guinea")],
+        ),
+        ("big fish", [entry("a fish that is big", "figuratively")], [entry("a star", "literally")]),
+        ("画蛇添足", [entry("多此一举")], []),
+        ("—", [entry("a dash")], []),
+    ],
+)
+def test_which_entry_is_of_which_sense(
+    expression: str, idiomatic: list[Entry], literal: list[Entry]
+):
+    known = by_sense([*literal, *idiomatic, *idiomatic, *literal], expression, "en")
+    assert (list(known.idiomatic), list(known.literal)) == (idiomatic, literal)
+    assert (known.of("idiomatic"), known.of("literal")) == (known.idiomatic, known.literal)
+
+
+def test_an_entrys_own_words_tell_the_sense_of_a_joined_spelling():
+    bird = Entry("night owl", "an owl of the night", "made up")
+    assert by_sense([bird], "nightowl", "en").literal == (bird,)
+
+
+class Toy:
+    identity = "toy"
+
+    def __init__(self, name: str, language: str, *expressions: str):
+        self.name, self.languages, self.expressions = name, frozenset({language}), expressions
+
+    def entries(self, key: str, language: str) -> Sequence[Entry]:
+        return [Entry(one, self.name, self.name) for one in self.expressions if key_of(one) == key]
+
+
+def test_the_first_dictionary_that_has_it_tells(caplog: pytest.LogCaptureFixture):
+    first, second = Toy("first", "en", "big fish"), Toy("second", "en", "big fish", "cold foot")
+    pt, zh = Toy("pt", "pt", "big fish"), Toy("zh", "zh", "画蛇添足")
+    told = [
+        look_up([pt, first, second, zh], *asked).idiomatic[0].gloss
+        for asked in (("Big Fish", "en"), ("cold feet", "xe"), ("big fish", "pt-br"))
+    ]
+    assert told == ["first", "second", "pt"]
+    assert look_up([zh], "画蛇添足", "cmn").idiomatic
+    assert not look_up([first, pt], "cold feet", "en").idiomatic
+    assert not caplog.records
+
+
+def test_a_language_that_no_dictionary_has_is_said_once(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.WARNING, "admire")
+    for expression in "ab":
+        known = look_up([Toy("this", "en"), Toy("that", "pt")], expression, "ka")
+        assert known.idiomatic == known.literal == ()
+    look_up([], "c", "ka")
+    (said,) = caplog.messages
+    assert "'ka'" in said
+    assert "this, that" in said

@@ -1,0 +1,56 @@
+"""Glossaries: tables of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from admire.base.errors import UserError
+from admire.senses.dictionaries import Glossary, look_up
+
+HEAD = "expression,language,sense,gloss"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(("suffix", "mark"), [("csv", ","), ("tsv", "\t")])
+def test_what_it_says(tmp_path: Path, end: str, suffix: str, mark: str):
+    rows = [
+        HEAD + ",note",
+        "Night-Owl,en,idiomatic,an owl at night,x",
+        "night owl,en,literal,a bird,",
+        "null,en,,nothing,",
+        f"pé frio,pt-BR,,{'x' * 100_000},",
+    ]
+    path = tmp_path / f"mine.{suffix}"
+    path.write_bytes(end.join(rows).replace(",", mark).encode())
+    dictionary = Glossary(path)
+
+    known = look_up([dictionary], "night owls", "xe")
+    assert [one.gloss for one in known.idiomatic] == ["an owl at night"]
+    assert [one.gloss for one in known.literal] == ["a bird"]
+    assert known.idiomatic[0].tags == ("idiomatic",)
+    assert look_up([dictionary], "null", "en").idiomatic[0].tags == ()
+    assert len(look_up([dictionary], "Pé-frio", "pt").idiomatic[0].gloss) == 300
+    assert dictionary.languages == {"en", "pt"}
+    assert dictionary.identity.startswith("glossary:")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("expression,language,gloss\na,en,b", "the column 'sense' is missing"),
+        (f"{HEAD}\na,en,,b\na,en,figurative,b", "row 2, sense: cannot be 'figurative'"),
+        (f"{HEAD}\na,en,,", "row 1, gloss: is empty"),
+        (f"{HEAD}\n,en,,b", "row 1, expression: is empty"),
+        (f"{HEAD}\n…,en,,b", "row 1, expression: has no letters"),
+        (f"{HEAD}\na,English,,b", "row 1, language: 'English' is not a language tag"),
+        ("", "is empty"),
+    ],
+)
+def test_a_wrong_cell_is_named(tmp_path: Path, text: str, said: str):
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+    with pytest.raises(UserError, match=said) as caught:
+        Glossary(path)
+    assert str(path) in str(caught.value)

@@ -1,0 +1,133 @@
+"""Wiktionary's index: what is kept, when it is made again, and what damage leaves behind."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+from lexica import WIKTIONARY, sense, wiktionary
+
+from admire.base.errors import UserError
+from admire.base.progress import progress_told_to
+from admire.base.storage import cache_dir
+from admire.senses.dictionaries import Kaikki, look_up
+from admire.senses.dictionaries.entries import GLOSS
+
+
+def indexes() -> list[str]:
+    return sorted(path.name for path in (cache_dir() / "dictionaries").glob("*"))
+
+
+@pytest.mark.parametrize("name", ["words.jsonl", "words.jsonl.gz"])
+def test_what_it_says(tmp_path: Path, name: str):
+    path = wiktionary(tmp_path / name)
+    told: list[tuple[int, int]] = []
+    with progress_told_to(lambda what, done, total: told.append((done, total))):
+        dictionary = Kaikki(path)
+
+    assert told[-1] == (100, 100)
+    assert dictionary.languages == {"en", "pt", "zh"}
+    known = look_up([dictionary], "Nightowls", "en")
+    (person,), (bird,) = known.idiomatic, known.literal
+    assert (person.expression, person.gloss) == ("night owl", "Who is awake at night.")
+    assert (person.tags, person.examples, person.part) == (("idiomatic",), ("Owls!",), "noun")
+    assert bird.gloss == "An owl of the night."
+    assert look_up([dictionary], "pé-frio", "pt-br").idiomatic[0].source == f"kaikki:{path}"
+    (snake,) = look_up([dictionary], "画蛇添足", "zh").idiomatic
+    assert len(snake.gloss) == GLOSS
+    assert dictionary.entries("nightowl", "pt") == []
+
+
+def test_it_is_read_once_and_again_when_it_has_changed(tmp_path: Path):
+    path = wiktionary(tmp_path / "words.jsonl")
+    first = Kaikki(path)
+    made = indexes()
+
+    def surprise(what: str, done: int, total: int) -> None:
+        raise AssertionError(what)
+
+    with progress_told_to(surprise):
+        assert Kaikki(path).identity == first.identity
+    compressed = wiktionary(tmp_path / "same.jsonl.gz")
+    assert Kaikki(compressed).identity == first.identity
+
+    wiktionary(path, [*WIKTIONARY, {**WIKTIONARY[1], "word": "early bird"}])
+    second = Kaikki(path)
+    assert second.identity != first.identity
+    assert second.entries("earlybird", "en")
+    assert made[0] in indexes()
+    assert len(indexes()) == 2  # a file has one index
+
+
+def test_a_damaged_index_is_made_again(tmp_path: Path):
+    path = wiktionary(tmp_path / "words.jsonl")
+    identity = Kaikki(path).identity
+    (name,) = indexes()
+    (cache_dir() / "dictionaries" / name).write_bytes(b"no database at all" * 99)
+    assert Kaikki(path).identity == identity
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"word": "night owl", "senses": [', "row 3"),
+        (b"word,gloss", "row 3"),
+        (b"[1, 2]", "row 3"),
+        (b'{"word": "a", "senses": [{"glosses": "b"}]}', r"row 3, senses\[0\]\.glosses"),
+        (b'{"word": 1}', "row 3, word"),
+        (b'{"word": "\xff"}', "row 3"),
+        (b'{"word": "\\ud800"}', "row 3"),
+        (b"[" * 100_000, "row 3"),
+    ],
+)
+def test_a_damaged_line_is_named_and_leaves_nothing(tmp_path: Path, line: bytes, said: str):
+    path = wiktionary(tmp_path / "words.jsonl", WIKTIONARY[:1])
+    path.write_bytes(path.read_bytes() + b"\n" + line + b"\n")
+    with pytest.raises(UserError, match=rf"words\.jsonl, {said}"):
+        Kaikki(path)
+    assert indexes() == []
+
+
+@pytest.mark.parametrize("cut", [-20, -4])
+def test_a_cut_archive_is_damaged(tmp_path: Path, cut: int):
+    path = wiktionary(tmp_path / "words.jsonl.gz")
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(UserError, match=r"words\.jsonl\.gz, row \d+: is damaged"):
+        Kaikki(path)
+    path.write_bytes(b"no archive")
+    with pytest.raises(UserError, match="row 1: is damaged"):
+        Kaikki(path)
+    assert indexes() == []
+
+
+def test_other_files_hold_no_words(tmp_path: Path):
+    path = tmp_path / "words.jsonl"
+    with pytest.raises(UserError, match=r"words\.jsonl: cannot be read"):
+        Kaikki(path)
+    with pytest.raises(UserError, match="cannot be read"):
+        Kaikki(tmp_path)
+    for text in ("", "\n\n", json.dumps({"compound": "night owl"}), json.dumps(WIKTIONARY[2])):
+        path.write_text(text)
+        with pytest.raises(UserError, match="holds no words"):
+            Kaikki(path)
+
+
+def test_a_killed_indexing_leaves_nothing_half_written(tmp_path: Path):
+    path = wiktionary(tmp_path / "words.jsonl", WIKTIONARY * 50)
+    if not (child := os.fork()):
+        with progress_told_to(lambda what, done, total: os.kill(os.getpid(), 9)):
+            Kaikki(path)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
+    assert [name for name in indexes() if not name.startswith(".")] == []
+    assert len(Kaikki(path).entries("nightowl", "en")) == 100
+    assert len(indexes()) == 1
+
+
+def test_a_line_may_be_longer_than_what_is_read_at_once(tmp_path: Path):
+    words = [{**WIKTIONARY[1], "senses": [sense("x" * 10**6)]}] * 30
+    path = tmp_path / "words.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, words)).encode()))
+    assert len(Kaikki(path).entries("nightowl", "en")) == 30

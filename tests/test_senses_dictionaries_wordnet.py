@@ -1,0 +1,94 @@
+"""Princeton's WordNet, from small made-up files in its format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lexica import wordnet
+
+from admire.base.errors import UserError
+from admire.senses.dictionaries import WordNet, find_wordnet, look_up
+
+
+@pytest.mark.parametrize(("end", "shift"), [("\n", 0), ("\r\n", 0), ("\n", 3)])
+def test_what_it_says(tmp_path: Path, end: str, shift: int):
+    dictionary = WordNet(wordnet(tmp_path, end, shift))
+    assert dictionary.identity.startswith("wordnet:")
+
+    def told(expression: str) -> tuple[list[str], list[str]]:
+        known = look_up([dictionary], expression, "en")
+        return [e.gloss for e in known.idiomatic], [e.gloss for e in known.literal]
+
+    assert told("Spring chickens") == (["someone of few years"], ["a tender chicken for the pan"])
+    assert told("flea market") == (["a market of used things, out of doors"], [])
+    assert told("black-sheep") == (
+        ["who brings shame on a family"],
+        ["a sheep whose wool is black"],
+    )
+    assert told("guinea pig") == (
+        ["who is tried something out on"],
+        ["a small plump rodent kept as a pet"],
+    )
+    assert told("cat_s eyes")[0] == ["a small reflector in the road"]
+    assert told("spilled the secret beans")[0] == ["tell what was secret"]
+    assert told("elbow grease") == ([], [])
+    owl = look_up([dictionary], "nightowls", "en").idiomatic[0]
+    assert (owl.expression, owl.source, owl.part) == ("night owl", "wordnet", "noun")
+    assert (owl.tags, owl.examples) == (("noun.person",), ("she's a night owl", "owls, all"))
+    assert look_up([dictionary], "color-blind", "en").idiomatic[0].expression == "colour-blind"
+
+
+def test_line_ends_do_not_change_its_identity_but_words_do(tmp_path: Path):
+    unix, windows = wordnet(tmp_path / "a"), wordnet(tmp_path / "b", "\r\n")
+    assert WordNet(unix).identity == WordNet(windows).identity
+    index = windows / "index.noun"
+    index.write_bytes(index.read_bytes().replace(b"flea", b"free"))
+    assert WordNet(unix).identity != WordNet(windows).identity
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("data.noun", b" | who brings", b" who brings"),
+        ("data.noun", b" 01 black_sheep", b" zz black_sheep"),
+        ("data.noun", b"\n0", b"\n9"),
+        ("index.noun", b"black_sheep n 2", b"black_sheep n many"),
+        ("index.noun", b"black_sheep n 2", b"black_sheep"),
+        ("data.noun", b"black", b"\xff"),
+    ],
+)
+def test_a_damaged_file_is_named_or_what_is_left_is_told(
+    tmp_path: Path, file: str, old: bytes, new: bytes
+):
+    path = wordnet(tmp_path) / file
+    assert old in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(old, new))
+    try:
+        look_up([WordNet(tmp_path)], "black sheep", "en")
+    except UserError as error:
+        assert str(tmp_path) in str(error)
+        assert "'black_sheep'" in str(error)
+    else:
+        assert new in (b" who brings", b"\xff")
+
+
+def test_a_folder_without_a_file_is_no_wordnet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (wordnet(tmp_path) / "data.adv").unlink()
+    monkeypatch.setenv("ADMIRE_WORDNET", str(tmp_path))
+    assert find_wordnet() == tmp_path
+    with pytest.raises(UserError, match=r"data\.adv") as caught:
+        WordNet(tmp_path)
+    assert caught.value.settings == ("dictionaries",)
+
+
+def test_it_is_found_where_packages_put_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("ADMIRE_WORDNET", raising=False)
+    nltk = wordnet(tmp_path / "nltk" / "corpora" / "wordnet")
+    monkeypatch.setenv("NLTK_DATA", str(tmp_path / "nltk"))
+    found = find_wordnet()
+    assert found
+    assert found == nltk or (found / "index.noun").is_file()  # others come before
+    monkeypatch.setenv("ADMIRE_WORDNET", str(tmp_path / "nowhere"))
+    with pytest.raises(UserError, match="ADMIRE_WORDNET.*nowhere"):
+        find_wordnet()
