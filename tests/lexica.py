@@ -12,7 +12,7 @@ SYNSETS = [
         "noun",
         "noun.person",
         ["spring_chicken", "youth"],
-        'someone of few years; "no spring chicken"',
+        'someone of few years; "no chicken"',
     ),
     ("noun", "noun.food", ["spring_chicken"], "a tender chicken for the pan"),
     ("noun", "noun.group", ["flea_market"], "a market of used things, out of doors"),
@@ -20,7 +20,7 @@ SYNSETS = [
     ("noun", "noun.animal", ["black_sheep"], "a sheep whose wool is black"),
     ("noun", "noun.animal", ["guinea_pig", "cavy"], "a small plump rodent kept as a pet"),
     ("noun", "noun.person", ["guinea_pig"], "who is tried something out on"),
-    ("noun", "noun.person", ["night_owl"], 'who stays up late; "she\'s a night owl"; "owls, all"'),
+    ("noun", "noun.person", ["night_owl"], 'who stays up late; "she\'s an owl"; "owls, all"'),
     ("noun", "noun.artifact", ["cat's_eye"], "a small reflector in the road"),
     ("adj", "adj.all", ["colour-blind(a)"], "not able to tell red from green"),
     ("verb", "verb.communication", ["spill_the_beans"], "tell what was secret"),
@@ -35,12 +35,13 @@ def wordnet(folder: Path, end: str = "\n", shift: int = 0) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     licence = f"  1 Made up for a test.{end}"
     for part in PARTS:
-        data, index = licence, {}
+        data = licence
+        index: dict[str, list[str]] = {}
         for kind, file, words, told in SYNSETS:
             if kind == part:
                 at = len(data.replace("\r", ""))
-                cells = " ".join(f"{word} 0" for word in words)
-                data += f"{at:08d} {FILES.index(file):02d} n {len(words):02x} {cells} 000 | {told}  {end}"
+                cells = f"{FILES.index(file):02d} n {len(words):02x} {' 0 '.join(words)} 0 000"
+                data += f"{at:08d} {cells} | {told}  {end}"
                 for word in words:
                     index.setdefault(word.partition("(")[0], []).append(f"{at:08d}")
         lines = [
@@ -64,7 +65,7 @@ WIKTIONARY = [
         "pos": "noun",
         "senses": [
             sense(
-                "Who is awake at night.",
+                "Awake at night.",
                 "Idiomatic",
                 examples=[{"text": "Owls!"}, {"type": "quote"}],
             ),

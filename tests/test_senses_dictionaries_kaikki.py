@@ -32,7 +32,7 @@ def test_what_it_says(tmp_path: Path, name: str):
     assert dictionary.languages == {"en", "pt", "zh"}
     known = look_up([dictionary], "Nightowls", "en")
     (person,), (bird,) = known.idiomatic, known.literal
-    assert (person.expression, person.gloss) == ("night owl", "Who is awake at night.")
+    assert (person.expression, person.gloss) == ("night owl", "Awake at night.")
     assert (person.tags, person.examples, person.part) == (("idiomatic",), ("Owls!",), "noun")
     assert bird.gloss == "An owl of the night."
     assert look_up([dictionary], "pé-frio", "pt-br").idiomatic[0].source == f"kaikki:{path}"
