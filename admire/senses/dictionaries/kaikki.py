@@ -131,8 +131,10 @@ class Kaikki:
 
 
 def _connect(index: Path) -> sqlite3.Connection:
-    # immutable: an index is never written again, only replaced
-    return sqlite3.connect(f"{index.as_uri()}?immutable=1", uri=True, check_same_thread=False)
+    # An index is never written again, only replaced.
+    return sqlite3.connect(
+        f"{index.as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
+    )
 
 
 def _make_index(path: Path, index: Path, stamp: str) -> None:
@@ -168,11 +170,8 @@ def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> None:
         senses = [told for sense in word.senses if (told := _told(sense))]
         if key and language and senses:
             languages.add(language)
-            told = json.dumps(senses, ensure_ascii=False)
-            database.execute(
-                "INSERT INTO words VALUES (?, ?, ?, ?, ?)",
-                (key, language, word.word, word.pos, told),
-            )
+            kept = key, language, word.word, word.pos, json.dumps(senses, ensure_ascii=False)
+            database.execute("INSERT INTO words VALUES (?, ?, ?, ?, ?)", kept)
     if not languages:
         raise UserError(
             f"{path}: holds no words with glosses. Give the JSON lines of wiktextract, from "
