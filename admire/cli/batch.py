@@ -26,6 +26,7 @@ def batch(
     sense: Annotated[SenseMethod | None, opt.SENSE_OPTION] = None,
     votes: Annotated[int | None, opt.VOTES_OPTION] = None,
     meanings: opt.MeaningsWanted = None,
+    dictionary: opt.Dictionaries = None,
     track: opt.TrackWanted = None,
     gate: opt.GateWanted = None,
     prompts: opt.PromptFolder = None,

@@ -126,6 +126,13 @@ StartEncoder = Annotated[str, option("The model to begin with: sbert:…")]
 AdamRate = Annotated[float, option("Of AdamW, at its highest.")]
 VOTES_OPTION = option("Votes asked of each chat model (the paper's T, 5).")
 Seed = Annotated[int, option("Seed of sampled replies and of resampling.")]
+Dictionaries = Annotated[
+    list[str] | None,
+    option(
+        "Dictionary beside the chat model: wordnet, wn:LEXICON, kaikki:FILE, glossary:FILE, or "
+        "none. Repeat for several."
+    ),
+]
 PromptFolder = Annotated[Path | None, option("Folder of templates that replace the built-in ones.")]
 DetectorFile = Annotated[
     Path | None,
@@ -172,7 +179,7 @@ RayAddress = Annotated[
 Json = Annotated[bool, option("Print JSON for programs.", "--json")]
 
 
-FIELDS = {"llm": "llms", "ranker": "rankers"}
+FIELDS = {"llm": "llms", "ranker": "rankers", "dictionary": "dictionaries"}
 """Settings that are not called as the options that set them."""
 
 FLAGS = {field: f"--{option}" for option, field in FIELDS.items()}

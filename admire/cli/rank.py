@@ -114,6 +114,7 @@ def rank(
         ),
     ] = None,
     meanings: opt.MeaningsWanted = None,
+    dictionary: opt.Dictionaries = None,
     track: opt.TrackWanted = None,
     gate: opt.GateWanted = None,
     contrast: Annotated[
@@ -130,7 +131,7 @@ def rank(
     texts: Annotated[
         Any,
         opt.commas(
-            "Which texts count, with commas: gloss, gloss2, scene, literal, literal2, "
+            "Which texts count, with commas: gloss, gloss2, scene, scene2, literal, literal2, "
             "literal_scene, compound (the paper's: gloss,compound)."
         ),
     ] = None,

@@ -44,6 +44,8 @@ class Settings:
         abstain_below: items of which the sense is less sure than this, from 0.5 to 1, are marked as
             unsure; they are ranked all the same. None marks none.
         meanings: what the chat models say of each compound, see :data:`Meanings`.
+        dictionaries: names of dictionaries; what they say of a compound is a hint for the chat
+            models, see :func:`admire.senses.dictionaries.open_dictionaries`. ``none`` is none.
         track: what of the candidates is compared and shown; None takes all of their images and
             captions that the encoder can read and the chat model can see.
         scoring: how similarities become scores.
@@ -68,6 +70,7 @@ class Settings:
     votes: Count = 5
     abstain_below: Annotated[float, Field(gt=0.5, le=1)] | None = None
     meanings: Meanings = "both"
+    dictionaries: tuple[str, ...] = ("wordnet",)
     track: Track | None = None
     scoring: Scoring = Scoring()
     head: str | Path | None = None
@@ -114,6 +117,7 @@ PROFILES: dict[ProfileName, Settings] = {
         llms=("openai:gpt-3.5-turbo", "openai:gpt-4", "openai:gpt-4o"),
         encoder="mclip:XLM-Roberta-Large-Vit-B-32",
         meanings="gloss",
+        dictionaries=("none",),
         track="image",
         scoring=Scoring.paper(),
     ),

@@ -18,6 +18,7 @@ from admire.rankers.settings import Settings
 from admire.runs.forecast import CacheOnly, check_questions, put_questions
 from admire.runs.run import chat_models
 from admire.senses import open_detector
+from admire.senses.dictionaries import open_dictionaries
 from admire.senses.interpretation import sense_method
 from admire.senses.source import Asked, Source
 
@@ -96,7 +97,9 @@ def _missing(
 
     detects = sense_method(settings.sense, Asked(llm), settings.rankers) == "detector"
     detector = open_detector(settings.detector) if detects else None
-    put_questions(items, CacheOnly(llm, note), prompts, settings, detector)
+    dictionaries = open_dictionaries(settings.dictionaries)
+    model = CacheOnly(llm, note)
+    put_questions(items, model, prompts, settings, detector, dictionaries=dictionaries)
     return found
 
 

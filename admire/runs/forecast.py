@@ -19,10 +19,11 @@ from admire.rankers.set_summary import check_items, summarise_set
 from admire.rankers.settings import Settings
 from admire.runs.run import chat_models
 from admire.senses import Detector
-from admire.senses.interpretation import Interpretation, interpret, sense_method
-from admire.senses.meaning import Meaning, gloss, meaning
+from admire.senses.dictionaries import Dictionary, look_up, open_dictionaries
+from admire.senses.interpretation import Interpretation, defined, interpret, sense_method
+from admire.senses.meaning import UNSAID, Meaning, gloss, meaning, scene_of
 from admire.senses.sense import Sense
-from admire.senses.source import Asked, Source
+from admire.senses.source import Asked, Source, hints
 
 
 class CacheOnly:
@@ -69,6 +70,7 @@ def put_questions(
     settings: Settings,
     detector: Detector | None = None,
     *,
+    dictionaries: Sequence[Dictionary] = (),
     guess: bool = False,
 ) -> bool:
     """Put to a model all that a run asks it about some items, as far as the cache allows.
@@ -82,7 +84,9 @@ def put_questions(
         Whether the senses of all items are known.
     """
     with hidden_progress():
-        senses_known = [_put(item, llm, prompts, settings, detector, guess) for item in items]
+        senses_known = [
+            _put(item, llm, prompts, settings, detector, dictionaries, guess) for item in items
+        ]
     return all(senses_known)
 
 
@@ -92,6 +96,7 @@ def _put(
     prompts: Prompts,
     settings: Settings,
     detector: Detector | None,
+    dictionaries: Sequence[Dictionary],
     guess: bool,
 ) -> bool:
     """As :func:`put_questions`, for one item."""
@@ -112,15 +117,24 @@ def _put(
                 glosses="none",
             )[0][0].sense
     meanings: list[Meaning] = []
+    known = look_up(dictionaries, item.phrase, item.language)
     asks = list(_meanings(settings, sense, guess))
     for what in asks:
         with suppress(Unanswered):
             if what == "gloss":
                 meanings.append(gloss(item, llm, prompts, seed=settings.seed))
             else:
-                meanings.append(meaning(item, what, llm, prompts, seed=settings.seed))
+                meanings.append(
+                    meaning(item, what, llm, prompts, seed=settings.seed, hint=hints(known, what))
+                )
+    if "idiomatic" in asks and _shows_idiom(settings, sense, guess):
+        definition = defined(meanings[0] if meanings else UNSAID, known)
+        with suppress(Unanswered):
+            if definition:
+                scene_of(item, definition, llm, prompts, seed=settings.seed)
     if guess or (sense and len(meanings) == len(asks)):
-        reading = Interpretation(llm.name, sense or Sense(None, 0.5), *meanings)
+        idiomatic, literal = (*meanings, UNSAID, UNSAID)[:2]
+        reading = Interpretation(llm.name, sense or Sense(None, 0.5), idiomatic, literal, known)
         for ranker in settings.rankers:
             if ranker in JUDGES and ranker != method:
                 with suppress(Unanswered):
@@ -136,8 +150,13 @@ def _meanings(
         return
     if settings.meanings == "both":
         yield from ("idiomatic", "literal")
-    elif settings.scoring.gate == "soft" or (sense.label == "idiomatic" if sense else guess):
+    elif _shows_idiom(settings, sense, guess):
         yield "gloss"
+
+
+def _shows_idiom(settings: Settings, sense: Sense | None, guess: bool) -> bool:
+    """Whether a run asks what only items that count as idiomatic need."""
+    return settings.scoring.gate == "soft" or (sense.label == "idiomatic" if sense else guess)
 
 
 @dataclass
@@ -193,12 +212,18 @@ def plan(
     models = chat_models(settings, llms)
     check_questions(items, models, settings)
     prompts = Prompts(settings.prompts)
+    dictionaries = open_dictionaries(settings.dictionaries)
     waits = settings.meanings == "gloss" and settings.scoring.gate == "hard"
     found = []
     for llm in [source.llm for source in models if source.llm]:
         counts = _Counts(llm)
         senses_known = put_questions(
-            items, CacheOnly(llm, counts.note), prompts, settings, guess=True
+            items,
+            CacheOnly(llm, counts.note),
+            prompts,
+            settings,
+            dictionaries=dictionaries,
+            guess=True,
         )
         for stage in counts.stages:
             at_most = stage == "meanings" and waits and not senses_known

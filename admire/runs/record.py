@@ -17,6 +17,7 @@ from admire.models.encoders import TextEncoder
 from admire.models.llm.openai import without_secrets
 from admire.prompts import Prompts
 from admire.rankers.settings import Settings
+from admire.senses.dictionaries import Dictionary
 from admire.senses.interpretation import sense_method
 from admire.senses.source import Source
 
@@ -58,6 +59,7 @@ def take_record(
     detector: Detector | None,
     head: Projection | None,
     prompts: Prompts,
+    dictionaries: Iterable[Dictionary] = (),
 ) -> dict[str, Any]:
     """What a run is made with: settings, model identities, prompts' hashes and versions.
 
@@ -97,6 +99,7 @@ def take_record(
             },
             "detector": detector.identity if detector else None,
             "head": head.identity if head else None,
+            "dictionaries": [{"name": one.name, "identity": one.identity} for one in dictionaries],
         },
         "prompts": prompts.fingerprints(),
         "versions": versions(),

@@ -42,6 +42,7 @@ from admire.runs.sources import open_sources
 from admire.scores.cards import seen_by, what_it_saw
 from admire.scores.metrics import confidence
 from admire.senses import Detector, open_detector
+from admire.senses.dictionaries import Dictionary, open_dictionaries
 from admire.senses.interpretation import (
     Glosses,
     Interpretation,
@@ -104,6 +105,7 @@ class Opened:
         models: the chat models and other sources; the ledger records what they are asked.
         encoders: by track.
         record: see :func:`admire.runs.record.take_record`.
+        dictionaries: what knows compounds beside the models.
         saw: what the head and the detector saw in training, as far as their cards list it.
         timings: the seconds of each stage so far.
     """
@@ -116,6 +118,7 @@ class Opened:
     encoders: dict[str, TextEncoder]
     head: Projection | None
     record: dict[str, Any]
+    dictionaries: Sequence[Dictionary] = ()
     saw: Mapping[str, Digests] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
 
@@ -158,6 +161,7 @@ def open_run(
     prompts = Prompts(settings.prompts)
     # Before the encoders, which may have gigabytes to fetch.
     models = chat_models(settings, llms, parallel=asking.parallel)
+    dictionaries = open_dictionaries(settings.dictionaries) if models else ()
     ledger = Ledger(asking.budget)
     watched = [Asked(ledger.watch(one.llm)) if one.llm else one for one in models]
     tracks = check_candidates(summary, models, settings) if settings.looks else ()
@@ -178,6 +182,7 @@ def open_run(
         detector=detector,
         head=head,
         prompts=prompts,
+        dictionaries=dictionaries,
     )
     saw = {who: what_it_saw(made) for who, made in (("head", head), ("detector", detector)) if made}
     return Opened(
@@ -189,6 +194,7 @@ def open_run(
         encoders,
         head,
         record,
+        dictionaries,
         {who: listed for who, listed in saw.items() if listed is not None},
     )
 
@@ -241,6 +247,7 @@ def rank_block(items: Sequence[Item], opened: Opened, *, first: bool = True) -> 
         detector=opened.detector,
         timings=timings,
         first=first,
+        dictionaries=opened.dictionaries,
     )
     started = time.perf_counter()
     compared: Sequence[Sequence[Comparison]] = [()] * len(items)
@@ -298,7 +305,9 @@ def chat_models(
     models = llms or [
         model
         for name in settings.llms
-        for model in open_sources(name, url=settings.llm_url, parallel=parallel)
+        for model in open_sources(
+            name, url=settings.llm_url, parallel=parallel, dictionaries=settings.dictionaries
+        )
     ]
     if not models:
         raise UserError("There is no chat model to ask for meanings.", "llms")
@@ -314,6 +323,7 @@ def ask_models(
     detector: Detector | None,
     timings: dict[str, float],
     first: bool,
+    dictionaries: Sequence[Dictionary] = (),
 ) -> tuple[list[list[Interpretation]], list[list[tuple[Judgement, ...]]]]:
     """All that a run asks its chat models: senses and meanings, and then about the candidates.
 
@@ -348,6 +358,7 @@ def ask_models(
         meanings=settings.meanings,
         glosses="none" if settings.rankers == ("listwise",) else glosses,
         known={name: [one.sense for one in said if one.sense] for name, said in listed.items()},
+        dictionaries=dictionaries,
     )
     _add_time(timings, "senses and meanings", started)
     if settings.looks:

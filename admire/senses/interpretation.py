@@ -12,7 +12,8 @@ from admire.data.items import Item
 from admire.models.llm import ChatModel
 from admire.prompts import Prompts
 from admire.senses import Detector, open_detector
-from admire.senses.meaning import DEFINITIONS, TEXTS, UNSAID, Meaning
+from admire.senses.dictionaries.entries import UNKNOWN, Dictionary, Known, look_up
+from admire.senses.meaning import DEFINITIONS, UNSAID, Meaning
 from admire.senses.sense import Sense, given
 from admire.senses.source import Source, as_source, check_contexts
 from admire.senses.uses import Use
@@ -26,12 +27,17 @@ Glosses = Literal["all", "idiomatic", "none"]
 
 @dataclass(frozen=True)
 class Interpretation:
-    """How one chat model understands one item: which sense is meant, and what each one means."""
+    """How one chat model understands one item: which sense is meant, and what each one means.
+
+    Attributes:
+        known: what dictionaries say of the compound.
+    """
 
     llm: str
     sense: Sense
     idiomatic: Meaning = UNSAID
     literal: Meaning = UNSAID
+    known: Known = UNKNOWN
 
     @property
     def gloss(self) -> str | None:
@@ -46,12 +52,15 @@ class Interpretation:
 
     def texts(self) -> dict[str, str]:
         """What there is to compare candidates with, by role; see :data:`TEXTS`."""
-        said: list[str | None] = []
-        for one in (self.idiomatic, self.literal):
-            said += [*one.definitions, None, None][:DEFINITIONS]
-            said.append(one.scene)
-        roles = zip(TEXTS, said, strict=False)  # the compound is the last role
-        return {role: text for role, text in roles if text}
+        found: dict[str, str | None] = {}
+        for one, first, scene in (
+            (self.idiomatic, "gloss", "scene"),
+            (self.literal, "literal", "literal_scene"),
+        ):
+            names = [first, *(f"{first}{k}" for k in range(2, DEFINITIONS + 1))]
+            found |= dict(zip(names, one.definitions, strict=False)) | {scene: one.scene}
+        found["scene2"] = self.idiomatic.scene2
+        return {role: text for role, text in found.items() if text}
 
 
 def sense_method(
@@ -64,7 +73,7 @@ def sense_method(
     """
     if wanted != "auto":
         return wanted
-    if source.name == "embedded":
+    if source.name in ("embedded", "dictionary"):
         return "detector"
     return "listwise" if "listwise" in rankers and source.llm else "vote"
 
@@ -81,6 +90,7 @@ def interpret(
     meanings: Meanings = "both",
     glosses: Glosses = "idiomatic",
     known: Mapping[str, Sequence[Sense]] | None = None,
+    dictionaries: Sequence[Dictionary] = (),
 ) -> list[list[Interpretation]]:
     """How each source understands each item: a list for each source, in the items' order.
 
@@ -92,9 +102,10 @@ def interpret(
         votes: how often a model is asked for a sense, with the method ``vote``.
         detector: what the method ``detector`` asks; None is the built-in one.
         meanings: what is asked for; see :data:`admire.base.choices.Meanings`.
-        glosses: the items whose gloss is asked for; ``both`` meanings are asked for of all items,
-            unless this is ``none``.
+        glosses: the items whose gloss, or with ``both`` meanings whose second scene, is asked for;
+            ``both`` meanings are asked for of all items, unless this is ``none``.
         known: senses that are decided already, by the chat model's name.
+        dictionaries: what they say is a hint in the prompts for meanings.
 
     Raises:
         UserError: a model cannot be asked, or nothing tells an item's sense; the message names
@@ -103,6 +114,10 @@ def interpret(
     sources = [as_source(llm) for llm in llms]
     for source in sources:
         source.check(items)  # before a detector reads all of them
+    entries = {
+        item: look_up(dictionaries, item.phrase, item.language) if dictionaries else UNKNOWN
+        for item in items
+    }
     common: dict[str, Sequence[Sense]] = {}
     found = []
     for source in sources:
@@ -119,27 +134,40 @@ def interpret(
             if method not in common:
                 common[method] = _without_asking(items, method, detector, prompts)
             senses = common[method]
+        wanted = [
+            item
+            for item, one in zip(items, senses, strict=True)
+            if glosses == "all" or one.label == "idiomatic"
+        ]
         if glosses == "none":
             idiomatic, literal = {}, {}
         elif meanings == "both":
-            idiomatic = source.meanings(items, "idiomatic", prompts, seed=seed)
-            literal = source.meanings(items, "literal", prompts, seed=seed)
+            idiomatic = source.meanings(items, "idiomatic", prompts, seed=seed, known=entries)
+            literal = source.meanings(items, "literal", prompts, seed=seed, known=entries)
+            shown = {item: defined(idiomatic[item], entries[item]) for item in wanted}
+            for item, scene in source.scenes(shown, prompts, seed=seed).items():
+                idiomatic[item] = replace(idiomatic[item], scene2=scene)
         else:
-            wanted = [
-                item
-                for item, one in zip(items, senses, strict=True)
-                if glosses == "all" or one.label == "idiomatic"
-            ]
-            idiomatic, literal = source.meanings(wanted, "gloss", prompts, seed=seed), {}
+            idiomatic = source.meanings(wanted, "gloss", prompts, seed=seed, known=entries)
+            literal = {}
         found.append(
             [
                 Interpretation(
-                    source.name, one, idiomatic.get(item, UNSAID), literal.get(item, UNSAID)
+                    source.name,
+                    one,
+                    idiomatic.get(item, UNSAID),
+                    literal.get(item, UNSAID),
+                    entries[item],
                 )
                 for item, one in zip(items, senses, strict=True)
             ]
         )
     return found
+
+
+def defined(meaning: Meaning, known: Known) -> str | None:
+    """The idiomatic sense in a dictionary's words, or else in the chat model's."""
+    return next(iter((*(entry.gloss for entry in known.idiomatic), *meaning.definitions)), None)
 
 
 def true_queries(

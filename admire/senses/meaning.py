@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, get_args
@@ -16,15 +16,20 @@ from admire.prompts import Prompts, quoted
 
 GLOSS_TOKENS = 60
 MEANING_TOKENS = 90
+SCENE_TOKENS = 70
+HINTS = 2
+"""How many glosses of a dictionary a prompt shows."""
 ATTEMPTS = 3
 """How often a model is asked, each time with another seed, until a reply can be used."""
 DEFINITIONS = 2
 """How many definitions of a sense are kept."""
 
-TextRole = Literal["gloss", "gloss2", "scene", "literal", "literal2", "literal_scene", "compound"]
+TextRole = Literal[
+    "gloss", "gloss2", "scene", "scene2", "literal", "literal2", "literal_scene", "compound"
+]
 TEXTS: tuple[TextRole, ...] = get_args(TextRole)
-"""What candidates are compared with, by role: definitions and scene of each sense, the compound."""
-IDIOMATIC, LITERAL = TEXTS[:3], TEXTS[3:]
+"""What candidates are compared with, by role: definitions and scenes of a sense, the compound."""
+IDIOMATIC, LITERAL = TEXTS[:4], TEXTS[4:]
 
 
 @dataclass(frozen=True)
@@ -32,10 +37,14 @@ class Meaning:
     """A sense in a chat model's words: short definitions, and what a picture of it would show.
 
     Empty where the model was not asked, or gave nothing that can be used.
+
+    Attributes:
+        scene2: another scene, asked for by a definition; see :func:`scene_of`.
     """
 
     definitions: tuple[str, ...] = ()
     scene: str | None = None
+    scene2: str | None = None
 
     def __bool__(self) -> bool:
         return bool(self.definitions or self.scene)
@@ -63,21 +72,49 @@ def gloss(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) -> Mea
 
 
 def meaning(
-    item: Item, sense: SenseLabel, llm: ChatModel, prompts: Prompts, *, seed: int = 0
+    item: Item,
+    sense: SenseLabel,
+    llm: ChatModel,
+    prompts: Prompts,
+    *,
+    seed: int = 0,
+    hint: Sequence[str] = (),
 ) -> Meaning:
     """One sense of the compound in short definitions and a scene, all in one reply.
 
     The prompt is the template of the sense's name. It is asked again as for :func:`gloss`.
 
+    Args:
+        hint: what dictionaries say of that sense; the model may repeat it.
+
     Raises:
         UserError: the model cannot be asked.
     """
-    prompt = prompts.about(item, sense)
+    prompt = prompts.about(item, sense, hint=hint)
+    examples = prompts.about(item, sense, hint=())
 
     def read(reply: str) -> Meaning:
-        return read_meaning(reply, item, prompt)
+        return read_meaning(reply, item, examples)
 
     return _ask(prompt, read, llm, MEANING_TOKENS, seed)
+
+
+def scene_of(
+    item: Item, definition: str, llm: ChatModel, prompts: Prompts, *, seed: int = 0
+) -> str | None:
+    """What a photo of a definition would show; None where the reply cannot be used.
+
+    Raises:
+        UserError: the model cannot be asked.
+    """
+    prompt = prompts.about(item, "scene", definition=definition)
+    question = Question(
+        prompt, temperature=0.0, max_tokens=SCENE_TOKENS, seed=seed, purpose="meanings"
+    )
+    reply = without_objects(llm.ask(question).text, data_of(item))
+    named = re.search(rf'"scene"\s*:\s*"({_INSIDE})', reply)
+    text = _plain(_unescaped(named[1]) if named else next(iter(reply.strip().splitlines()), ""))
+    return text if re.search(r"\w", text) and not _echoed(text, item, prompt) else None
 
 
 def _ask(

@@ -111,7 +111,13 @@ class Recorded:
         return found
 
     def meanings(
-        self, items: Sequence[Item], what: Wanted, prompts: Prompts | None = None, *, seed: int = 0
+        self,
+        items: Sequence[Item],
+        what: Wanted,
+        prompts: Prompts | None = None,
+        *,
+        seed: int = 0,
+        known: object = None,
     ) -> dict[Item, Meaning]:
         """What each item's compound means in a sense; a gloss is the first idiomatic definition.
 
@@ -125,6 +131,12 @@ class Recorded:
         if missing:
             log.warning("%s lacks the %s meaning of %s.", self.name, label, _named(missing))
         return found
+
+    def scenes(
+        self, definitions: object, prompts: Prompts | None = None, *, seed: int = 0
+    ) -> dict[Item, str]:
+        """None but those of the meanings."""
+        return {}
 
     def order(self, item: Item) -> tuple[str, ...] | None:
         """The recorded order of an item's candidates, from best to worst; None without one.

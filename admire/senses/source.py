@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal, Protocol, runtime_checkable
@@ -12,7 +12,8 @@ from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.models.llm import ChatModel, ask_each
 from admire.prompts import Prompts
-from admire.senses.meaning import UNSAID, Meaning, gloss, meaning
+from admire.senses.dictionaries.entries import UNKNOWN, Known
+from admire.senses.meaning import HINTS, UNSAID, Meaning, gloss, meaning, scene_of
 from admire.senses.sense import Sense
 from admire.senses.votes import vote
 
@@ -58,9 +59,28 @@ class Source(Protocol):
         ...
 
     def meanings(
-        self, items: Sequence[Item], what: Wanted, prompts: Prompts, *, seed: int
+        self,
+        items: Sequence[Item],
+        what: Wanted,
+        prompts: Prompts,
+        *,
+        seed: int,
+        known: Mapping[Item, Known],
     ) -> dict[Item, Meaning]:
         """What each item's compound means in a sense.
+
+        Args:
+            known: what dictionaries say.
+
+        Raises:
+            UserError: a chat model cannot be asked.
+        """
+        ...
+
+    def scenes(
+        self, definitions: Mapping[Item, str | None], prompts: Prompts, *, seed: int
+    ) -> dict[Item, str]:
+        """What photos of these definitions would show, as far as it can say.
 
         Raises:
             UserError: a chat model cannot be asked.
@@ -97,16 +117,27 @@ class Asked:
         return vote(items, self.llm, prompts, votes=votes, seed=seed)
 
     def meanings(
-        self, items: Sequence[Item], what: Wanted, prompts: Prompts, *, seed: int
+        self,
+        items: Sequence[Item],
+        what: Wanted,
+        prompts: Prompts,
+        *,
+        seed: int,
+        known: Mapping[Item, Known] | None = None,
     ) -> dict[Item, Meaning]:
         """Items with the same prompt are asked about once."""
+        known = known or {}
 
         def ask(item: Item) -> Meaning:
             if what == "gloss":
                 return gloss(item, self.llm, prompts, seed=seed)
-            return meaning(item, what, self.llm, prompts, seed=seed)
+            hint = hints(known.get(item, UNKNOWN), what)
+            return meaning(item, what, self.llm, prompts, seed=seed, hint=hint)
 
-        prompt_of = {item: prompts.about(item, what) for item in items}
+        prompt_of = {
+            item: prompts.about(item, what, hint=hints(known.get(item, UNKNOWN), what))
+            for item in items
+        }
         first = {prompt: item for item, prompt in reversed(prompt_of.items())}
         noun = "literal meaning" if what == "literal" else "meaning"
         answers = ask_each(
@@ -118,8 +149,27 @@ class Asked:
                 log.warning("%s gave no %s of '%s'.", self.name, noun, item.compound)
         return {item: said[prompt] for item, prompt in prompt_of.items()}
 
+    def scenes(
+        self, definitions: Mapping[Item, str | None], prompts: Prompts, *, seed: int
+    ) -> dict[Item, str]:
+        """Items of which no definition is known are left out."""
+        told = {item: text for item, text in definitions.items() if text}
+
+        def ask(item: Item) -> str | None:
+            return scene_of(item, told[item], self.llm, prompts, seed=seed)
+
+        answers = ask_each(ask, list(told), self.llm, "scenes", called=attrgetter("compound"))
+        return {item: text for item, text in zip(told, answers, strict=True) if text}
+
     def order(self, item: Item) -> None:
         """None: its rankers ask it."""
+
+
+def hints(known: Known, what: Wanted) -> tuple[str, ...]:
+    """What a prompt shows of what dictionaries say; the paper's gloss is asked for without."""
+    if what == "gloss":
+        return ()
+    return tuple(entry.gloss for entry in known.of(what)[:HINTS])
 
 
 def as_source(llm: ChatModel | Source) -> Source:

@@ -13,6 +13,7 @@ from admire.prompts import Prompts
 from admire.rankers.scorer import Scoring
 from admire.runs.sources import open_source
 from admire.senses import Detector
+from admire.senses.dictionaries import open_dictionaries
 from admire.senses.interpretation import Interpretation, interpret
 from admire.senses.source import Source
 
@@ -29,6 +30,8 @@ class QuerySettings:
             idiomatic; None is 0 for texts, and what :func:`admire.rank` takes for pictures.
         lang: the language of the queries, for the prompts.
         prompts: a folder of templates that replace the built-in ones of the same name.
+        dictionaries: as in :class:`admire.Settings`; they are no hint where glosses alone are
+            asked for.
         device: where encoders that run on torch do so.
         seed: of the sampled replies.
     """
@@ -39,6 +42,7 @@ class QuerySettings:
     contrast: Weight | None = None
     lang: str = "en"
     prompts: str | Path | None = None
+    dictionaries: tuple[str, ...] = ("wordnet",)
     device: Device = "auto"
     seed: Seed = 0
 
@@ -66,7 +70,9 @@ def understand(
     Raises:
         UserError: the model cannot be opened or asked.
     """
-    source = llm or open_source(settings.llm, url=settings.llm_url)
+    source = llm or open_source(
+        settings.llm, url=settings.llm_url, dictionaries=settings.dictionaries
+    )
     (found,) = interpret(
         items,
         [source],
@@ -76,5 +82,6 @@ def understand(
         detector=detector,
         meanings=meanings,
         glosses="all",
+        dictionaries=open_dictionaries(settings.dictionaries),
     )
     return found
