@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from math import exp, sqrt
 
+import numpy as np
 import pytest
 from toys import OWL, ScriptedChat, WordEncoder, explains, says
 
@@ -10,6 +13,7 @@ from admire.prompts import Prompts
 from admire.senses.interpretation import Interpretation, interpret
 from admire.senses.meaning import Meaning
 from admire.senses.sense import Sense
+from admire.senses.sequence import OFFSET, SLOPE
 
 
 class Counted:
@@ -59,6 +63,78 @@ def test_what_tells_the_sense_of_subtask_b_are_the_captions_of_the_sequence():
     for blind in (target, replace(item, sequence=sequence[1:])):
         with pytest.raises(UserError, match="nothing tells its sense"):
             interpret([blind], [says("Literal")], Prompts(), sense="vote")
+
+
+class Angles:
+    """A text is the direction of the degrees that it names; as a query, twice as many."""
+
+    name = "angles"
+    identity = "angles:1"
+    batch = 2
+
+    def encode_texts(self, texts, *, role):
+        degrees = np.radians([int(re.sub(r"\D", "", text)) for text in texts])
+        degrees *= 2 if role == "query" else 1
+        return np.stack([np.cos(degrees), np.sin(degrees)], axis=1)
+
+
+def shown(compound: str, sequence: list[int], candidates: list[int]) -> Item:
+    things = [
+        tuple(Candidate(f"{k}.png", caption=f"{angle} degrees") for k, angle in enumerate(angles))
+        for angles in (sequence, candidates)
+    ]
+    return Item(compound, "", sequence=things[0], candidates=things[1])
+
+
+def decided(*items: Item, **options) -> list[Sense]:
+    options = {"sense": "detector", "encoder": Angles(), "glosses": "none"} | options
+    (found,) = interpret(items, [says("")], Prompts(), **options)
+    return [reading.sense for reading in found]
+
+
+def test_a_sequence_is_literal_if_the_compound_is_nearer_to_it_than_to_the_candidates():
+    # The compound lies at 90. Half of the captions lie there and half at 0: their mean is
+    # (1/2, 1/2), and each is sqrt(1/2) away from it.
+    detector = Counted()
+    near, mixed, far, alike = decided(
+        shown("owl 45", [90], [90, 0, 0]),
+        shown("owl 45", [90, 90, 0], [90, 0, 0]),
+        shown("owl 45", [0, 0], [90, 90]),
+        shown("owl 45", [90], [90, 90]),
+        detector=detector,
+    )
+    assert detector.asked == []
+    for sense, nearness in (
+        (near, (1 - 1 / 3) / sqrt(1 / 2)),
+        (mixed, (2 / sqrt(5) - 1 / 3) / sqrt(1 / 2)),  # (1/3, 2/3), brought to unit length
+        (far, (0 - 1) / sqrt(1 / 2)),
+        (alike, 0),
+    ):
+        probability = 1 / (1 + exp(SLOPE * (nearness - OFFSET)))
+        assert sense.probability == pytest.approx(probability)
+    assert [(one.label, one.idiomatic, one.literal) for one in (near, mixed, far, alike)] == [
+        ("literal", 0, 1),
+        ("literal", 0, 1),
+        ("idiomatic", 1, 0),
+        ("idiomatic", 1, 0),
+    ]
+
+
+def test_what_has_no_captions_to_compare_is_left_to_the_detector():
+    sequence = shown("owl 45", [90], [0, 90])
+    pictures = replace(sequence, candidates=(Candidate("a.png"), Candidate("b.png")))
+    detector = Counted()
+    found = decided(OWL, sequence, pictures, sequence, OWL, detector=detector)
+    assert [sense.probability == 0.2 for sense in found] == [True, False, True, False, True]
+    assert detector.asked == [3]
+
+
+def test_a_run_compares_a_sequence_with_its_own_encoder_of_captions():
+    item = shown("owl 45", [90], [0, 90])
+    settings = Settings(sense="detector", meanings="gloss")
+    run = rank([item], settings, llms=[says("")], caption_encoder=Angles(), detector=Counted())
+    assert [one.sense for one in run.rankings[0].interpretations] == decided(item)
+    assert run.rankings[0].predicted_type == "literal"
 
 
 # ------------------------------------------------------------------------------ what is asked

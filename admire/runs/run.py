@@ -245,6 +245,7 @@ def rank_block(items: Sequence[Item], opened: Opened, *, first: bool = True) -> 
         opened.prompts,
         settings,
         detector=opened.detector,
+        encoder=opened.encoders.get("caption"),
         timings=timings,
         first=first,
         dictionaries=opened.dictionaries,
@@ -321,6 +322,7 @@ def ask_models(
     settings: Settings,
     *,
     detector: Detector | None,
+    encoder: TextEncoder | None = None,
     timings: dict[str, float],
     first: bool,
     dictionaries: Sequence[Dictionary] = (),
@@ -328,6 +330,7 @@ def ask_models(
     """All that a run asks its chat models: senses and meanings, and then about the candidates.
 
     Args:
+        encoder: of captions, see :func:`admire.senses.interpretation.interpret`.
         timings: takes the seconds of each stage, which are added to those that are there.
         first: see :func:`admire.rankers.judgement.check_answers`.
 
@@ -355,6 +358,7 @@ def ask_models(
         votes=settings.votes,
         seed=settings.seed,
         detector=detector,
+        encoder=encoder,
         meanings=settings.meanings,
         glosses="none" if settings.rankers == ("listwise",) else glosses,
         known={name: [one.sense for one in said if one.sense] for name, said in listed.items()},

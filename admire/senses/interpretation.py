@@ -9,12 +9,14 @@ from typing import Literal
 
 from admire.base.choices import Meanings, Ranker, SenseMethod
 from admire.data.items import Item
+from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
 from admire.prompts import Prompts
 from admire.senses import Detector, open_detector
 from admire.senses.dictionaries.entries import UNKNOWN, Dictionary, Known, look_up
 from admire.senses.meaning import DEFINITIONS, UNSAID, Meaning
 from admire.senses.sense import Sense, given
+from admire.senses.sequence import read_sequences, shows_captions
 from admire.senses.source import Source, as_source, check_contexts
 from admire.senses.uses import Use
 
@@ -87,6 +89,7 @@ def interpret(
     votes: int = 5,
     seed: int = 0,
     detector: Detector | None = None,
+    encoder: TextEncoder | None = None,
     meanings: Meanings = "both",
     glosses: Glosses = "idiomatic",
     known: Mapping[str, Sequence[Sense]] | None = None,
@@ -101,6 +104,8 @@ def interpret(
         sense: how the sense is decided.
         votes: how often a model is asked for a sense, with the method ``vote``.
         detector: what the method ``detector`` asks; None is the built-in one.
+        encoder: what that method compares captions with, where there are sequences; None is
+            ``e5``.
         meanings: what is asked for; see :data:`admire.base.choices.Meanings`.
         glosses: the items whose gloss, or with ``both`` meanings whose second scene, is asked for;
             ``both`` meanings are asked for of all items, unless this is ``none``.
@@ -132,7 +137,7 @@ def interpret(
                     log.warning("%s: no vote on '%s' could be read.", source.name, item.compound)
         else:
             if method not in common:
-                common[method] = _without_asking(items, method, detector, prompts)
+                common[method] = _without_asking(items, method, detector, encoder, prompts)
             senses = common[method]
         wanted = [
             item
@@ -183,14 +188,22 @@ def true_queries(
 
 
 def _without_asking(
-    items: Sequence[Item], method: str, detector: Detector | None, prompts: Prompts
+    items: Sequence[Item],
+    method: str,
+    detector: Detector | None,
+    encoder: TextEncoder | None,
+    prompts: Prompts,
 ) -> list[Sense]:
     if method == "given":
         return [given(item) for item in items]
     check_contexts(items)
+    compared = [item for item in items if shows_captions(item)]
     uses = [
-        # Of Subtask B, what the sequence shows is read as if it were the sentence.
+        # Nothing to compare: what the sequence shows is read as if it were the sentence.
         Use(replace(item, sentence=prompts.about(item, "sequence")) if item.sequence else item)
         for item in items
+        if not shows_captions(item)
     ]
-    return (detector or open_detector()).classify(uses)
+    shown = iter(read_sequences(compared, encoder or open_encoder("e5")) if compared else ())
+    read = iter((detector or open_detector()).classify(uses) if uses else ())
+    return [next(shown if shows_captions(item) else read) for item in items]
