@@ -38,9 +38,20 @@ SHARED = Path(__file__).parents[2] / "shared" / "data"
 """Real data, where it lies beside the checkout; tests that need it skip where it does not."""
 
 
+@pytest.fixture(scope="session")
+def no_words(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A WordNet without words."""
+    from lexica import wordnet
+
+    return str(wordnet(tmp_path_factory.mktemp("wordnet"), synsets=[]))
+
+
 @pytest.fixture(autouse=True)
-def clean_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
-    """Every test has a cache of its own and no key or server of the user's."""
+def clean_surroundings(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, no_words: str
+):
+    """Every test has a cache of its own and no key, server or dictionary of the user's."""
+    monkeypatch.setenv("ADMIRE_WORDNET", no_words)
     monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path_factory.mktemp("cache")))
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ADMIRE_EMBEDDED_GGUF"):
         monkeypatch.delenv(name, raising=False)
@@ -132,7 +143,7 @@ def run_demo(folder: Path, cache: Path) -> Demo:
         capture_output=True,
         text=True,
         cwd=folder.parent,
-        env=os.environ | {"ADMIRE_CACHE": str(cache)},
+        env={**os.environ, "ADMIRE_CACHE": str(cache), "ADMIRE_WORDNET": ""},
     )
     assert done.returncode == 0, done.stderr
     took = time.monotonic() - started

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-SYNSETS = [
+Synset = tuple[str, str, list[str], str]
+SYNSETS: list[Synset] = [
     (
         "noun",
         "noun.person",
@@ -28,7 +30,9 @@ SYNSETS = [
 """Part of speech, lexicographers' file, words and gloss with examples."""
 
 
-def wordnet(folder: Path, end: str = "\n", shift: int = 0) -> Path:
+def wordnet(
+    folder: Path, end: str = "\n", shift: int = 0, synsets: Sequence[Synset] = SYNSETS
+) -> Path:
     """A WordNet in Princeton's format; ``shift`` moves its synsets away from their numbers."""
     from admire.senses.dictionaries.wordnet import FILES, PARTS
 
@@ -37,7 +41,7 @@ def wordnet(folder: Path, end: str = "\n", shift: int = 0) -> Path:
     for part in PARTS:
         data = licence
         index: dict[str, list[str]] = {}
-        for kind, file, words, told in SYNSETS:
+        for kind, file, words, told in synsets:
             if kind == part:
                 at = len(data.replace("\r", ""))
                 cells = f"{FILES.index(file):02d} n {len(words):02x} {' 0 '.join(words)} 0 000"

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.ci
 def embedded(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache that the demo filled."""
     monkeypatch.setenv("ADMIRE_CACHE", demo.cache)
+    monkeypatch.delenv("ADMIRE_WORDNET")
 
 
 def test_the_demo_ranks_the_samples_and_a_second_run_takes_seconds(demo, tmp_path):

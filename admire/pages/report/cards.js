@@ -31,6 +31,7 @@ const Cards = (() => {
     gloss: "idiomatic",
     gloss2: "idiomatic",
     scene: "idiomatic",
+    scene2: "idiomatic",
     literal: "literal",
     literal2: "literal",
     literal_scene: "literal",
@@ -43,6 +44,7 @@ const Cards = (() => {
     gloss: "definition",
     gloss2: "second definition",
     scene: "scene",
+    scene2: "second scene",
     literal: "definition",
     literal2: "second definition",
     literal_scene: "scene",
@@ -326,8 +328,10 @@ const Cards = (() => {
     const shown = told(reading, meant, "meaning");
     const rest = [
       ...told(reading, meant, "scene"),
+      ...told(reading, meant, "dictionary"),
       ...told(reading, other, "meaning"),
       ...told(reading, other, "scene"),
+      ...told(reading, other, "dictionary"),
     ];
     const lines = shown.length ? [make("dl", {}, ...shown)] : [];
     if (rest.length) {
@@ -335,6 +339,7 @@ const Cards = (() => {
       const what = [
         has("scene") && "scene",
         told(reading, other, "meaning").length && "other meaning",
+        has("dictionary") && "dictionary",
       ];
       const summary = make("summary", { text: `The ${listed(what.filter(Boolean))}` });
       lines.push(make("details", {}, summary, make("dl", {}, ...rest)));
@@ -342,11 +347,15 @@ const Cards = (() => {
     return lines;
   }
 
-  /** A row that tells the meaning or the scene of a sense; none where there is nothing to tell. */
+  /** A row with the meaning, the scenes or a dictionary's glosses of a sense; none without any. */
   function told(reading, sense, what) {
-    const said = reading[sense] ?? {};
-    const texts = what === "meaning" ? (said.definitions ?? []) : [said.scene];
-    const text = texts.filter(Boolean).join("; ");
+    const entries = reading.dictionary?.[sense] ?? [];
+    const texts = {
+      meaning: reading[sense]?.definitions,
+      scene: reading[sense]?.scenes,
+      dictionary: entries.map(({ gloss, source }) => `${gloss} (${source})`),
+    };
+    const text = (texts[what] ?? []).join("; ");
     if (!text) return [];
     const term = make("dt", {}, senseWord(sense), ` ${what}: `);
     return [make("div", {}, term, make("dd", { text, dir: "auto" }))];

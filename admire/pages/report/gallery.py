@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from admire.base.choices import TRACKS
-from admire.data.items import Candidate, Item, item_keys
+from admire.data.items import Candidate, Item, SenseLabel, item_keys
 from admire.data.languages import base_language
 from admire.pages.report.names import file_name, plain_name
 from admire.pages.report.report import Kind
@@ -22,6 +22,7 @@ from admire.rankers.scorer import Scores, Scoring, comparable, contributions, qu
 from admire.runs.ranking import Ranking, Run
 from admire.scores import metrics
 from admire.scores.metrics import confidence
+from admire.senses.dictionaries import Entry
 from admire.senses.interpretation import Interpretation
 from admire.senses.light import find_compound
 from admire.senses.meaning import TEXTS, Meaning
@@ -198,6 +199,7 @@ def _reading(one: Interpretation) -> dict[str, Any]:
         **decided(one.sense),
         "idiomatic": _meaning(one.idiomatic),
         "literal": _meaning(one.literal),
+        "dictionary": {sense: _entries(one.known.of(sense)) for sense in get_args(SenseLabel)},
     }
 
 
@@ -208,7 +210,12 @@ def decided(sense: Sense) -> dict[str, Any]:
 
 
 def _meaning(one: Meaning) -> dict[str, Any]:
-    return {"definitions": list(one.definitions), "scene": one.scene}
+    scenes = filter(None, (one.scene, one.scene2))
+    return {"definitions": list(one.definitions), "scenes": list(scenes)}
+
+
+def _entries(entries: Iterable[Entry]) -> list[dict[str, str]]:
+    return [{"gloss": entry.gloss, "source": entry.source} for entry in entries]
 
 
 def _judgement(one: Judgement, names: Sequence[str]) -> dict[str, Any]:

@@ -253,7 +253,7 @@
       for (const reading of one.readings ?? []) {
         for (const said of [reading.idiomatic, reading.literal]) {
           yield* said?.definitions ?? [];
-          yield said?.scene;
+          yield* said?.scenes ?? [];
         }
       }
       for (const judgement of one.judgements ?? []) yield judgement.meaning;

@@ -110,7 +110,14 @@ class Meaning(BaseModel):
     """What a chat model says of one sense."""
 
     definitions: list[str]
-    scene: str | None
+    scenes: list[str]
+
+
+class Entry(BaseModel):
+    """What a dictionary says of one sense."""
+
+    gloss: str
+    source: str = Field(description="The dictionary.")
 
 
 class Reading(BaseModel):
@@ -122,6 +129,7 @@ class Reading(BaseModel):
     votes: Votes
     idiomatic: Meaning
     literal: Meaning
+    dictionary: dict[Sense, list[Entry]]
 
 
 class Part(BaseModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from admire.base.errors import UserError
@@ -56,10 +57,13 @@ def _open(name: str) -> Dictionary | None:
     raise misnamed(name, FORMS, what="dictionary", setting="dictionaries")
 
 
+_read_once = cache(WordNet)  # a server opens it for each item
+
+
 def _wordnet() -> Dictionary | None:
     folder = find_wordnet()
     if folder:
-        return WordNet(folder)
+        return _read_once(folder)
     lexicon = english_lexicon()
     if lexicon:
         return Lexicon(lexicon)
