@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from conftest import admire_row
 from judges import ITEM, WORTHS, Judge, settings
+from lexica import SYNSETS, wordnet
 from PIL import Image
 from toys import OWL, WordEncoder, explains
 
@@ -14,6 +15,7 @@ from admire import SAMPLES, Candidate, Item, Settings, UserError, rank, read_ite
 from admire.audit.audit import Audit, audit
 from admire.audit.candidate_order import check_order
 from admire.data.items import iter_items
+from admire.senses.dictionaries import WordNet
 
 # ------------------------------------------------------------------------------- other sets
 
@@ -151,6 +153,23 @@ def test_senses_are_counted_by_language_and_lengths_in_words():
         ("words of a caption", 2, 2, 2),
         ("candidates of an item", 2, 2, 2),
     ]
+
+
+def test_compounds_are_told_apart_by_the_senses_of_their_entries(tmp_path):
+    words = [*SYNSETS, ("noun", "noun.act", ["fat_cat"], "a cat that is fat")]
+    asked = [WordNet(wordnet(tmp_path, synsets=words))]
+    compounds = ["Night-owl", "black sheep", "red tape", "night owls", "fat cats"]
+    found = items(*((compound, "", None, "") for compound in compounds))
+    found.append(replace(found[1], compound="flea market", language="pt"))
+    known = audit(found, dictionaries=asked).known
+    assert known == {
+        "dictionaries": ["wordnet"],
+        "idiomatic": ["Night-owl"],
+        "literal": ["fat cats"],
+        "both": ["black sheep"],
+        "neither": ["red tape", "flea market"],
+    }
+    assert audit(found).known is None
 
 
 def test_the_place_of_the_best_candidate_is_compared_with_chance():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import hide, run
+from lexica import wordnet
 from toys import WordEncoder, explains
 
 from admire import SAMPLES, Settings, rank, read_items, write_run
@@ -129,12 +130,47 @@ def test_an_audit_of_a_run_stands_in_its_folder_and_in_its_report(capsys, other,
     page = write_report([folder], tmp_path / "report.html").read_text()
     assert "<h2>Audit: 2 of 3 items share something with other sets</h2>" in page
     assert "<summary>Audit: the set</summary>" in page
+    assert "<summary>Audit: 0 of 2 compounds are in a dictionary</summary>" in page
     assert str(tmp_path) not in page.split('<section id="gallery"')[0]
+    earlier = json.loads((folder / "audit.json").read_text())
+    earlier.pop("known")  # an earlier version wrote none
+    (folder / "audit.json").write_text(json.dumps(earlier))
+    page = write_report([folder], tmp_path / "earlier.html").read_text()
+    assert ("Audit: the set" in page, "in a dictionary" in page) == (True, False)
     (folder / "audit.json").write_text("{")
     code, _, err = run(capsys, "report", folder, "--out", tmp_path / "page.html")
     assert (code, "audit.json: is damaged" in err) == (2, True)
     write_run(made, folder)  # a folder that holds an audit is still admire's own
     assert not (folder / "audit.json").exists()
+
+
+def test_what_a_dictionary_has_is_knowledge_beside_the_findings(
+    capsys, other, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("ADMIRE_WORDNET", str(wordnet(tmp_path / "words")))
+    code, out, _ = run(capsys, "audit", other, "--json")
+    told = json.loads(out)
+    known = told.pop("known")
+    assert (code, known["dictionaries"], known["idiomatic"]) == (0, ["wordnet"], ["night owl"])
+    _, out, _ = run(capsys, "audit", other, "--json", "--dictionary", "none")
+    assert json.loads(out) == {**told, "known": None}
+
+    glossary = tmp_path / "words.csv"
+    names = [f"saw {k}" for k in range(7)]
+    rows = [f"{name},en,literal,It cuts.\n" for name in names]
+    glossary.write_text("expression,language,sense,gloss\n" + "".join(rows))
+    path = tmp_path / "saws" / "manifest.jsonl"
+    path.parent.mkdir()
+    lines = [json.dumps({"compound": name, "sentence": f"A {name}."}) for name in names]
+    path.write_text("\n".join(lines))
+    code, out, _ = run(capsys, "audit", path, "--dictionary", f"glossary:{glossary}")
+    assert code == 0
+    title, table = out.split("Audit: ")[-1].split("\n", 1)
+    assert title.strip() == "7 of 7 compounds are in a dictionary"
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in table.splitlines()]
+    assert ["Literal only", "7", "saw 0, saw 1, saw 2, saw 3, saw 4 and 2 more"] in cells
+    assert "glossary:words.csv" in table  # without its folder
+    assert "not leakage" in table
 
 
 def test_without_extras_the_rest_of_the_audit_stands(capsys, other, monkeypatch):

@@ -9,17 +9,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
 
 from admire.base.errors import UserError
 from admire.base.files import read_text
-from admire.data.items import Candidate, Item
+from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.overlap import KINDS, Digests, alike, parts_of, picture_hashes
 from admire.scores.cards import SAW, check_saw
 from admire.scores.metrics import Evenness, evenness
+from admire.senses.dictionaries import Dictionary, look_up
 
 if TYPE_CHECKING:
     from admire.audit.candidate_order import OrderCheck
@@ -63,6 +64,8 @@ class Audit:
         lengths: ``least``, ``median`` and ``most`` words or candidates; ``what`` says of what.
         best: on which places in the file the best candidates by gold stand; None without gold.
         order: whether the order of the candidates matters; None if that was left out.
+        known: the ``dictionaries`` that were asked, and which compounds have an ``idiomatic`` entry
+            alone, a ``literal`` one alone, ``both`` or ``neither``; None without dictionaries.
     """
 
     items: int
@@ -75,6 +78,7 @@ class Audit:
     lengths: list[dict[str, Any]]
     best: Evenness | None
     order: OrderCheck | None = None
+    known: dict[str, list[str]] | None = None
 
     def as_json(self, data: str = "") -> dict[str, Any]:
         """The audit as ``audit.json`` has it; ``data`` names the set's file or folder."""
@@ -91,6 +95,7 @@ def audit(
     against: Mapping[str, Sequence[Item] | Digests] | None = None,
     *,
     order: OrderCheck | None = None,
+    dictionaries: Sequence[Dictionary] = (),
     seed: int = 0,
 ) -> Audit:
     """Compare a set of items with others and with itself, and count what it lacks.
@@ -100,10 +105,11 @@ def audit(
     Args:
         against: by name other sets, or digests of what a head or detector was trained on.
         order: see :func:`admire.audit.candidate_order.check_order`.
+        dictionaries: those in which the compounds are looked up.
         seed: of the simulation that judges places.
 
     Raises:
-        UserError: the seed is negative.
+        UserError: the seed is negative, or a dictionary's file is damaged.
     """
     parts, unread = _parts(items)
     sets, matches = [], [_match(parts, parts[:0])]
@@ -138,6 +144,7 @@ def audit(
         lengths=list(_lengths(items)),
         best=evenness(places, seed=seed) if places else None,
         order=order,
+        known=_known(items, parts, dictionaries) if dictionaries else None,
     )
 
 
@@ -322,3 +329,20 @@ def _lengths(items: Sequence[Item]) -> Iterator[dict[str, Any]]:
                 "median": float(np.median(counts)),
                 "most": max(counts),
             }
+
+
+def _known(
+    items: Sequence[Item], parts: pd.DataFrame, dictionaries: Sequence[Dictionary]
+) -> dict[str, list[str]]:
+    """See :attr:`Audit.known`. Compounds that count as the same are looked up once."""
+    found: dict[str, list[str]] = {
+        "dictionaries": [dictionary.name for dictionary in dictionaries],
+        **{entries: [] for entries in ("idiomatic", "literal", "both", "neither")},
+    }
+    compounds = parts[parts["kind"] == "compound"].drop_duplicates("digest")
+    for number in compounds["item"]:
+        item = items[number - 1]
+        known = look_up(dictionaries, item.phrase, item.language)
+        senses = [sense for sense in get_args(SenseLabel) if known.of(sense)]
+        found["both" if len(senses) > 1 else senses[0] if senses else "neither"].append(item.phrase)
+    return found

@@ -40,6 +40,13 @@ def audit(
             "Rank twice, once with the candidates shuffled, to see whether their order matters."
         ),
     ] = True,
+    dictionary: Annotated[
+        list[str] | None,
+        opt.option(
+            "Dictionary in which the compounds are looked up, as for rank (wordnet), or none. "
+            "Can be repeated."
+        ),
+    ] = None,
     lang: opt.Lang = None,
     seed: Annotated[int, opt.option("Seed of shuffling and of simulated chance.")] = 0,
     json: opt.Json = False,
@@ -47,7 +54,8 @@ def audit(
     """Check what a set shares with other sets, what it repeats, and what it lacks.
 
     Compares compounds, sentences, captions and pictures; pictures may have other names, and may
-    have been scaled, saved again or recoloured. Asks no chat model.
+    have been scaled, saved again or recoloured. Also tells which compounds a dictionary has.
+    Asks no chat model.
     """
     from admire.audit.audit import AUDIT, read_saw
     from admire.audit.audit import audit as audit_items
@@ -56,6 +64,7 @@ def audit(
     from admire.data.items import Item, iter_items
     from admire.data.overlap import Digests
     from admire.pages.report.audited import audit_tables
+    from admire.senses.dictionaries import open_dictionaries
 
     if out and out.is_dir():
         raise UserError(
@@ -71,12 +80,14 @@ def audit(
 
     items = read(data, lang)
     others = {str(path): other(path) for path in against or ()}
+    dictionaries = open_dictionaries(dictionary or ["wordnet"])
     checked = check_order(items, run, seed=seed) if order else None
-    found = audit_items(items, others, order=checked, seed=seed).as_json(str(data))
+    found = audit_items(items, others, order=checked, dictionaries=dictionaries, seed=seed)
+    told = found.as_json(str(data))
     if json:
-        print(jsonlib.dumps(found, indent=2))
+        print(jsonlib.dumps(told, indent=2))
     else:
-        for table in audit_tables(found, items=SHOWN):
+        for table in audit_tables(told, items=SHOWN):
             print_rows(table.headings, table.rows, table.title)
             if table.note:
                 print(table.note)
@@ -84,5 +95,5 @@ def audit(
         if path:
             note_addition(path)  # first: a kill after it leaves no file that admire does not know
             with write_whole(path) as file:
-                jsonlib.dump(found, file, indent=2, ensure_ascii=False)
+                jsonlib.dump(told, file, indent=2, ensure_ascii=False)
             log.info("Wrote %s", path)

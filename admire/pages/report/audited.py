@@ -46,7 +46,8 @@ def run_audits(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
 
 
 def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") -> list[Table]:
-    """Tables of an audit: what is shared with other sets, by which items, and the set itself.
+    """Tables of an audit: what is shared with other sets, by which items, the set itself, and which
+    compounds dictionaries have.
 
     Args:
         audit: see :meth:`admire.audit.audit.Audit.as_json`.
@@ -56,8 +57,9 @@ def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") ->
     audited = f"Audit of {of}" if of else "Audit"
     headings = ("Finding", "How many", "Which")
     the_set = Table(f"{audited}: the set", headings, (*_findings(audit),), folded=True)
+    end = [the_set, *_known_tables(audited, audit.get("known"))]
     if not audit["against"]:
-        return [the_set]
+        return end
     touched: dict[tuple[str, int], list[Match]] = {}  # by other set and item
     others: dict[tuple[str, str, str], set[int]] = {}  # the other set's items, by what they share
     for match in audit["matches"]:
@@ -76,7 +78,7 @@ def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") ->
         "are the same if they look alike.",
     )
     if not touched:
-        return [shares, the_set]
+        return [shares, *end]
     more = len(touched) - items
     which = Table(
         f"{audited}: items that share something",
@@ -85,7 +87,29 @@ def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") ->
         f"And {more} more; the JSON has them all." if more > 0 else "",
         folded=True,
     )
-    return [shares, which, the_set]
+    return [shares, which, *end]
+
+
+def _known_tables(audited: str, known: Mapping[str, Sequence[str]] | None) -> Iterator[Table]:
+    """Which compounds dictionaries have, where any were asked; earlier audits asked none."""
+    if not known:
+        return
+    rows = {
+        "Idiomatic only": known["idiomatic"],
+        "Literal only": known["literal"],
+        "Of both senses": known["both"],
+        "None": known["neither"],
+    }
+    count = sum(map(len, rows.values()))
+    names = ", ".join(map(plain_name, known["dictionaries"]))
+    yield Table(
+        f"{audited}: {count - len(known['neither'])} of {count} compounds are in a dictionary",
+        (f"Entries in {names}", "Compounds", "Which"),
+        tuple((entries, str(len(which)), _first(which)) for entries, which in rows.items()),
+        "This is knowledge from outside, not leakage: a dictionary tells what a compound means, "
+        "not which candidate is best.",
+        folded=True,
+    )
 
 
 def _set_name(path: str) -> str:
@@ -137,10 +161,13 @@ def _item_row(
 
 def _numbered(items: Sequence[int]) -> str:
     """The numbers of items, at most :data:`NAMED`."""
-    if not items:
-        return ""
-    more = f" and {len(items) - NAMED} more" if len(items) > NAMED else ""
-    return f"item{'s' * (len(items) > 1)} {', '.join(map(str, items[:NAMED]))}{more}"
+    return f"item{'s' * (len(items) > 1)} {_first(items)}" if items else ""
+
+
+def _first(things: Sequence[object]) -> str:
+    """At most :data:`NAMED` of the things."""
+    more = f" and {len(things) - NAMED} more" if len(things) > NAMED else ""
+    return f"{', '.join(map(str, things[:NAMED]))}{more}"
 
 
 def _findings(audit: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

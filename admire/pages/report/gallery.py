@@ -215,7 +215,7 @@ def _meaning(one: Meaning) -> dict[str, Any]:
 
 
 def _entries(entries: Iterable[Entry]) -> list[dict[str, str]]:
-    return [{"gloss": entry.gloss, "source": entry.source} for entry in entries]
+    return [{"gloss": entry.gloss, "source": plain_name(entry.source)} for entry in entries]
 
 
 def _judgement(one: Judgement, names: Sequence[str]) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from pathlib import Path, PurePath
 
 
 def plain_name(name: str) -> str:
-    """The name of a chat model or encoder, of a path the last part alone.
+    """The name of a chat model, encoder or dictionary, of a path the last part alone.
 
     ``gguf:/home/me/model.gguf`` → ``gguf:model.gguf``. Names of repositories stay:
     ``sbert:intfloat/multilingual-e5-small``.
     """
     family, colon, source = name.partition(":")
-    of_files = ("gguf", "recorded", "run")
+    of_files = ("gguf", "recorded", "run", "kaikki", "glossary")
     model, slash, path = source.partition("/")
     if family in of_files or source.startswith(("/", ".", "~")) or "\\" in source:
         return family + colon + file_name(source)
