@@ -56,11 +56,12 @@ class Prompts:
         """The prompt about an item, in the item's language. See :meth:`render`.
 
         The template is given the ``compound``, the ``sentence``, the captions of the ``sequence``,
-        a list, and these values.
+        a list, and these values; ``hint``, what dictionaries say, is an empty list without one.
         """
         known: dict[str, object] = {
             "compound": item.phrase,
             "sentence": item.sentence,
+            "hint": (),
             "sequence": [" ".join(one.caption.split()) for one in item.sequence if one.caption],
         }
         return self.render(prompt, base_language(item.language), **known | values)

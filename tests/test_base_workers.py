@@ -32,12 +32,13 @@ TWO = Workers(2, gpus=False)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def cache(tmp_path_factory: pytest.TempPathFactory, no_words: str) -> Iterator[Path]:
     """The workers' cache. All tests use one Ray, which takes seconds to start."""
     cache = tmp_path_factory.mktemp("workers")
     with pytest.MonkeyPatch.context() as surroundings:
         surroundings.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for this file's functions
         surroundings.setenv("ADMIRE_CACHE", str(cache))
+        surroundings.setenv("ADMIRE_WORDNET", no_words)
         options = {"log_to_driver": False, "logging_level": logging.ERROR}
         ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=STORE, **options)
         yield cache

@@ -77,6 +77,9 @@ def parameters(command: str) -> dict[str, typer.core.TyperOption]:
     return {parameter.name: parameter for parameter in found.params}
 
 
+LOOKED = {"dictionaries"}
+"""``None`` on the command line, as the other options that may be repeated."""
+
 FIT = {"weight_decay", "warmup", "batch_size"}
 """Settings of the trainer that have no option, or whose default goes by another setting."""
 
@@ -92,8 +95,12 @@ FIT = {"weight_decay", "warmup", "batch_size"}
         ("train sentences", "models.head_settings.FitSettings", FIT),
         ("train retriever", "tasks.retrieval.training.RetrieverTraining", {"fit"}),
         ("train retriever", "models.head_settings.FitSettings", FIT - {"batch_size"}),
-        ("retrieve", "tasks.retrieval.retrieve.RetrieveSettings", {"contrast", "usage"}),
-        ("search", "tasks.collections.search.SearchSettings", set()),
+        (
+            "retrieve",
+            "tasks.retrieval.retrieve.RetrieveSettings",
+            {"contrast", "usage", "dictionaries"},
+        ),
+        ("search", "tasks.collections.search.SearchSettings", {"dictionaries"}),
         ("sts", "tasks.sts.similarity.SimilaritySettings", set()),
     ],
 )
@@ -102,7 +109,9 @@ def test_each_setting_has_an_option_of_its_name_and_default(command, kind, other
         pytest.importorskip("sentence_transformers", reason="needs the extra 'finetune'")
     module, _, name = f"admire.{kind}".rpartition(".")
     settings = fields(getattr(import_module(module), name))
-    assert other - {"weight_decay", "warmup", "fit", "patience"} <= parameters(command).keys()
+    assert other - {"weight_decay", "warmup", "fit", "patience"} <= {
+        FIELDS.get(name, name) for name in parameters(command)
+    }
     for field in settings:
         if field.name not in other:
             assert parameters(command)[field.name].default == field.default, field.name

@@ -86,7 +86,10 @@ test_llm_local.py."""
 ASKED = sorted(
     file.name for file in FOLDER.glob("*.j2") if file.name.rpartition("_")[0] not in FOR_ENCODERS
 )
-ROLES = ("compound", "sentence", "caption", "first", "second", "meaning", "idiomatic", "literal")
+ROLES = (
+    *("compound", "sentence", "caption", "first", "second", "meaning", "idiomatic", "literal"),
+    *("definition", "hint"),
+)
 
 
 def values(said: dict[str, str], name: str, *, sequence: bool) -> dict[str, Any]:
@@ -98,7 +101,7 @@ def values(said: dict[str, str], name: str, *, sequence: bool) -> dict[str, Any]
     of_things = name.startswith(("listwise", "pairwise", "pointwise"))
     things = shown if of_things else [said["caption"]] * 2
     sequence = sequence or name.startswith("sequence")
-    told = {"sense": "idiomatic", "letters": True, "candidates": shown}
+    told = {"sense": "idiomatic", "letters": True, "candidates": shown, "hint": [said["hint"]]}
     return said | told | {"sequence": things if sequence else []}
 
 

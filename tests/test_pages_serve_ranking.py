@@ -69,7 +69,7 @@ def test_what_people_say_by_hand_is_ranked_without_a_question(llm):
         third, changed = by_hand(second, sense="idiomatic", meanings=edited)
         said = changed["readings"][0]
         given = ["bird with wings", "an owl"]  # a definition a line, and nothing of the model's
-        assert said["idiomatic"] == {"definitions": given, "scene": None}
+        assert said["idiomatic"] == {"definitions": given, "scenes": []}
         assert said["literal"] == before["runs"][0]["readings"][0]["literal"]
 
         _, kept = by_hand(third)

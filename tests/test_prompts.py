@@ -11,7 +11,13 @@ from admire.data.items import Item
 from admire.prompts import FOLDER, Prompts
 
 SHOWN = ["A lamp is lit.", "An owl sleeps."]
-VALUES = {"compound": "night owl", "sentence": "My sister is a night owl.", "sequence": SHOWN}
+VALUES = {
+    "compound": "night owl",
+    "sentence": "My sister is a night owl.",
+    "sequence": SHOWN,
+    "hint": ["who stays up late"],
+    "definition": "who stays up late",
+}
 SHIPPED = sorted(file.name for file in FOLDER.glob("*.j2"))
 
 
@@ -31,6 +37,7 @@ def test_a_shipped_prompt_holds_what_it_asks_about(file: str):
     assert ('"My sister is a night owl."' in text) == needs
     shows = prompt in ("sequence", "sequence-sense")
     assert all(caption in text for caption in SHOWN) == shows
+    assert ('"who stays up late"' in text) == (prompt in ("idiomatic", "literal", "scene"))
     assert "{{" not in text
     assert "{%" not in text
     assert text == text.strip()

@@ -27,7 +27,7 @@ from admire.senses.meaning import TEXTS
             lambda: Scoring(texts=("gloss", "sceen")),
             ("--texts", "gloss,sceen"),
             "texts cannot be 'sceen'. Did you mean 'scene'? "
-            "There are: gloss, gloss2, scene, literal, literal2, literal_scene, compound.",
+            "There are: gloss, gloss2, scene, scene2, literal, literal2, literal_scene, compound.",
         ),
     ],
 )
@@ -83,6 +83,7 @@ def test_paper_is_the_papers_stack():
         query="meaning",
         votes=5,
         meanings="gloss",
+        dictionaries=("none",),
         track="image",
         scoring=Scoring(
             image_weight=1.0,

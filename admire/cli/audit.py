@@ -80,7 +80,7 @@ def audit(
 
     items = read(data, lang)
     others = {str(path): other(path) for path in against or ()}
-    dictionaries = open_dictionaries(dictionary or ["wordnet"])
+    dictionaries = open_dictionaries(opt.looked_up(dictionary))
     checked = check_order(items, run, seed=seed) if order else None
     found = audit_items(items, others, order=checked, dictionaries=dictionaries, seed=seed)
     told = found.as_json(str(data))

@@ -54,6 +54,7 @@ def search(
     caption_weight: Annotated[float | None, opt.option("Weight of captions.")] = None,
     lang: opt.QueryLanguage = "en",
     device: opt.EncoderDevice = "auto",
+    dictionary: opt.Dictionaries = None,
     prompts: opt.PromptFolder = None,
     seed: opt.Seed = 0,
     json: opt.Json = False,
@@ -61,7 +62,7 @@ def search(
     """Find the pictures and texts that show or mean what the compound means here."""
     from admire.tasks.collections.search import SearchSettings, search_index
 
-    settings = opt.call_with(SearchSettings, locals())
+    settings = opt.call_with(SearchSettings, locals(), dictionaries=opt.looked_up(dictionary))
     found = search_index(text, span, index, settings)
     reading = found.reading
     if json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
@@ -189,6 +189,11 @@ def flags(error: UserError) -> str:
     """The options that set what an error speaks of, in brackets."""
     named = [FLAGS.get(name, "--" + name.replace("_", "-")) for name in error.settings]
     return f" ({', '.join(named)})" if named else ""
+
+
+def looked_up(names: Sequence[str] | None) -> tuple[str, ...]:
+    """The dictionaries that were asked for, or the one that is looked into otherwise."""
+    return tuple(names or ("wordnet",))
 
 
 def crew(count: int | None, address: str | None, device: str | None) -> Workers | None:

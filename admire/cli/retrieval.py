@@ -80,6 +80,7 @@ def retrieve(
         float, opt.option("Weight of the PIE against documents, with --query meaning.")
     ] = 0.0,
     lang: opt.QueryLanguage = "en",
+    dictionary: opt.Dictionaries = None,
     prompts: opt.PromptFolder = None,
     device: opt.EncoderDevice = "auto",
     seed: opt.Seed = 0,
@@ -90,7 +91,8 @@ def retrieve(
     from admire.tasks.retrieval.retrieve import RetrieveSettings, retrieve_split
     from admire.tasks.retrieval.run_folder import write_retrieval
 
-    settings = opt.call_with(RetrieveSettings, locals(), usage=tuple(usage or ()))
+    more = {"usage": tuple(usage or ()), "dictionaries": opt.looked_up(dictionary)}
+    settings = opt.call_with(RetrieveSettings, locals(), **more)
     check_folder(out, "retrieval run")
     found = retrieve_split(data, settings)
     write_retrieval(found, out)

@@ -20,7 +20,7 @@ from admire.rankers.settings import Settings
 from admire.runs.run import chat_models
 from admire.senses import Detector
 from admire.senses.dictionaries import Dictionary, look_up, open_dictionaries
-from admire.senses.interpretation import Interpretation, defined, interpret, sense_method
+from admire.senses.interpretation import Interpretation, interpret, sense_method
 from admire.senses.meaning import UNSAID, Meaning, gloss, meaning, scene_of
 from admire.senses.sense import Sense
 from admire.senses.source import Asked, Source, hints
@@ -128,10 +128,9 @@ def _put(
                     meaning(item, what, llm, prompts, seed=settings.seed, hint=hints(known, what))
                 )
     if "idiomatic" in asks and _shows_idiom(settings, sense, guess):
-        definition = defined(meanings[0] if meanings else UNSAID, known)
         with suppress(Unanswered):
-            if definition:
-                scene_of(item, definition, llm, prompts, seed=settings.seed)
+            for entry in known.idiomatic[:1]:
+                scene_of(item, entry.gloss, llm, prompts, seed=settings.seed)
     if guess or (sense and len(meanings) == len(asks)):
         idiomatic, literal = (*meanings, UNSAID, UNSAID)[:2]
         reading = Interpretation(llm.name, sense or Sense(None, 0.5), idiomatic, literal, known)

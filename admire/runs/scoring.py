@@ -84,6 +84,7 @@ def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     scores = defaults["scoring"] | settings["scoring"]
     scoring = {f"scoring.{name}": value for name, value in scores.items()}
     scoring["scoring.texts"] = ",".join(scoring["scoring.texts"])
+    settings["dictionaries"] = ",".join(settings["dictionaries"])
     flat = settings | scoring
     left_out = ("llms", "rankers", "scoring")
     return what, {name: value for name, value in flat.items() if name not in left_out}

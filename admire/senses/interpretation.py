@@ -107,8 +107,9 @@ def interpret(
         encoder: what that method compares captions with, where there are sequences; None is
             ``e5``.
         meanings: what is asked for; see :data:`admire.base.choices.Meanings`.
-        glosses: the items whose gloss, or with ``both`` meanings whose second scene, is asked for;
-            ``both`` meanings are asked for of all items, unless this is ``none``.
+        glosses: the items whose gloss is asked for, or with ``both`` meanings the scene of the
+            dictionaries' definition; ``both`` meanings are asked for of all items, unless this is
+            ``none``.
         known: senses that are decided already, by the chat model's name.
         dictionaries: what they say is a hint in the prompts for meanings.
 
@@ -149,7 +150,9 @@ def interpret(
         elif meanings == "both":
             idiomatic = source.meanings(items, "idiomatic", prompts, seed=seed, known=entries)
             literal = source.meanings(items, "literal", prompts, seed=seed, known=entries)
-            shown = {item: defined(idiomatic[item], entries[item]) for item in wanted}
+            shown = {
+                item: entries[item].idiomatic[0].gloss for item in wanted if entries[item].idiomatic
+            }
             for item, scene in source.scenes(shown, prompts, seed=seed).items():
                 idiomatic[item] = replace(idiomatic[item], scene2=scene)
         else:
@@ -168,11 +171,6 @@ def interpret(
             ]
         )
     return found
-
-
-def defined(meaning: Meaning, known: Known) -> str | None:
-    """The idiomatic sense in a dictionary's words, or else in the chat model's."""
-    return next(iter((*(entry.gloss for entry in known.idiomatic), *meaning.definitions)), None)
 
 
 def true_queries(

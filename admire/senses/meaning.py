@@ -39,7 +39,7 @@ class Meaning:
     Empty where the model was not asked, or gave nothing that can be used.
 
     Attributes:
-        scene2: another scene, asked for by a definition; see :func:`scene_of`.
+        scene2: another scene, of a dictionary's definition; see :func:`scene_of`.
     """
 
     definitions: tuple[str, ...] = ()
@@ -82,7 +82,8 @@ def meaning(
 ) -> Meaning:
     """One sense of the compound in short definitions and a scene, all in one reply.
 
-    The prompt is the template of the sense's name. It is asked again as for :func:`gloss`.
+    The prompt is the template of the sense's name. It is asked again as for :func:`gloss`, unless
+    dictionaries define the sense: then their words stand in for a reply that cannot be used.
 
     Args:
         hint: what dictionaries say of that sense; the model may repeat it.
@@ -96,6 +97,9 @@ def meaning(
     def read(reply: str) -> Meaning:
         return read_meaning(reply, item, examples)
 
+    if hint:
+        found = _ask(prompt, read, llm, MEANING_TOKENS, seed, attempts=1)
+        return found or Meaning(tuple(hint)[:DEFINITIONS])
     return _ask(prompt, read, llm, MEANING_TOKENS, seed)
 
 
@@ -118,9 +122,14 @@ def scene_of(
 
 
 def _ask(
-    prompt: str, read: Callable[[str], Meaning], llm: ChatModel, max_tokens: int, seed: int
+    prompt: str,
+    read: Callable[[str], Meaning],
+    llm: ChatModel,
+    max_tokens: int,
+    seed: int,
+    attempts: int = ATTEMPTS,
 ) -> Meaning:
-    for attempt in range(ATTEMPTS):
+    for attempt in range(attempts):
         question = Question(
             prompt,
             temperature=0.0 if attempt == 0 else 1.0,

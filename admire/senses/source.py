@@ -78,7 +78,7 @@ class Source(Protocol):
         ...
 
     def scenes(
-        self, definitions: Mapping[Item, str | None], prompts: Prompts, *, seed: int
+        self, definitions: Mapping[Item, str], prompts: Prompts, *, seed: int
     ) -> dict[Item, str]:
         """What photos of these definitions would show, as far as it can say.
 
@@ -150,16 +150,14 @@ class Asked:
         return {item: said[prompt] for item, prompt in prompt_of.items()}
 
     def scenes(
-        self, definitions: Mapping[Item, str | None], prompts: Prompts, *, seed: int
+        self, definitions: Mapping[Item, str], prompts: Prompts, *, seed: int
     ) -> dict[Item, str]:
-        """Items of which no definition is known are left out."""
-        told = {item: text for item, text in definitions.items() if text}
-
         def ask(item: Item) -> str | None:
-            return scene_of(item, told[item], self.llm, prompts, seed=seed)
+            return scene_of(item, definitions[item], self.llm, prompts, seed=seed)
 
-        answers = ask_each(ask, list(told), self.llm, "scenes", called=attrgetter("compound"))
-        return {item: text for item, text in zip(told, answers, strict=True) if text}
+        items = list(definitions)
+        answers = ask_each(ask, items, self.llm, "scenes", called=attrgetter("compound"))
+        return {item: text for item, text in zip(items, answers, strict=True) if text}
 
     def order(self, item: Item) -> None:
         """None: its rankers ask it."""
