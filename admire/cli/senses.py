@@ -26,6 +26,7 @@ def sense(
     lang: opt.Lang = None,
     sense: Annotated[SenseMethod, opt.SENSE_OPTION] = "auto",
     votes: Annotated[int, opt.VOTES_OPTION] = 5,
+    dictionary: opt.Dictionaries = None,
     prompts: opt.PromptFolder = None,
     detector: opt.DetectorFile = None,
     seed: opt.Seed = 0,
@@ -39,10 +40,11 @@ def sense(
     from admire.scores.evaluation import summarise
     from admire.scores.metrics import calibration_error
     from admire.senses import known_senses, open_detector, write_senses
+    from admire.senses.dictionaries import open_dictionaries
     from admire.senses.interpretation import interpret, sense_method
 
     items = read_items(data, lang)
-    opened = open_source(llm, url=llm_url)
+    opened = open_source(llm, url=llm_url, dictionaries=opt.looked_up(dictionary))
     asked = sense_method(sense, opened) == "detector"
     used = open_detector(detector) if detector or asked else None
     (readings,) = interpret(
@@ -54,6 +56,7 @@ def sense(
         seed=seed,
         detector=used,
         glosses="none",
+        dictionaries=open_dictionaries(opt.looked_up(dictionary)),
     )
     table = write_senses(out, items, [reading.sense for reading in readings])
     log.info("Wrote %s", out)

@@ -19,6 +19,7 @@ from admire.senses.sense import Sense, given
 from admire.senses.sequence import read_sequences, shows_captions
 from admire.senses.source import Source, as_source, check_contexts
 from admire.senses.uses import Use
+from admire.senses.witness import heed
 
 log = logging.getLogger("admire")
 
@@ -111,7 +112,8 @@ def interpret(
             dictionaries' definition; ``both`` meanings are asked for of all items, unless this is
             ``none``.
         known: senses that are decided already, by the chat model's name.
-        dictionaries: what they say is a hint in the prompts for meanings.
+        dictionaries: what they say is a hint in the prompts for meanings, and a witness beside the
+            detector.
 
     Raises:
         UserError: a model cannot be asked, or nothing tells an item's sense; the message names
@@ -138,7 +140,7 @@ def interpret(
                     log.warning("%s: no vote on '%s' could be read.", source.name, item.compound)
         else:
             if method not in common:
-                common[method] = _without_asking(items, method, detector, encoder, prompts)
+                common[method] = _without_asking(items, method, detector, encoder, prompts, entries)
             senses = common[method]
         wanted = [
             item
@@ -191,6 +193,7 @@ def _without_asking(
     detector: Detector | None,
     encoder: TextEncoder | None,
     prompts: Prompts,
+    known: Mapping[Item, Known],
 ) -> list[Sense]:
     if method == "given":
         return [given(item) for item in items]
@@ -204,4 +207,12 @@ def _without_asking(
     ]
     shown = iter(read_sequences(compared, encoder or open_encoder("e5")) if compared else ())
     read = iter((detector or open_detector()).classify(uses) if uses else ())
-    return [next(shown if shows_captions(item) else read) for item in items]
+    senses = [next(shown if shows_captions(item) else read) for item in items]
+    heard = [k for k, item in enumerate(items) if item.sentence and known[item].idiomatic]
+    if heard:
+        told = heed(
+            [items[k] for k in heard], [senses[k] for k in heard], known, open_encoder("e5")
+        )
+        for k, one in zip(heard, told, strict=True):
+            senses[k] = one
+    return senses
