@@ -208,11 +208,4 @@ def _without_asking(
     shown = iter(read_sequences(compared, encoder or open_encoder("e5")) if compared else ())
     read = iter((detector or open_detector()).classify(uses) if uses else ())
     senses = [next(shown if shows_captions(item) else read) for item in items]
-    heard = [k for k, item in enumerate(items) if item.sentence and known[item].idiomatic]
-    if heard:
-        told = heed(
-            [items[k] for k in heard], [senses[k] for k in heard], known, open_encoder("e5")
-        )
-        for k, one in zip(heard, told, strict=True):
-            senses[k] = one
-    return senses
+    return heed(items, senses, known)

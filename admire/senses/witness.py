@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from admire.data.items import Item
+from admire.data.items import Item, SenseLabel
 from admire.data.languages import base_language
-from admire.models.encoders import TextEncoder
+from admire.models.encoders import TextEncoder, open_encoder
 from admire.senses.dictionaries import Known
 from admire.senses.light import find_compound
 from admire.senses.meaning import DEFINITIONS
@@ -28,7 +28,7 @@ def heed(
     items: Sequence[Item],
     senses: Sequence[Sense],
     known: Mapping[Item, Known],
-    encoder: TextEncoder,
+    encoder: TextEncoder | None = None,
 ) -> list[Sense]:
     """A detector's senses, moved by what dictionaries say of each compound.
 
@@ -36,7 +36,10 @@ def heed(
     without an idiomatic entry, and those in which the compound is not found.
 
     Args:
-        encoder: ``e5``, whose scale the constants are on.
+        encoder: None is ``e5``, whose scale the constants are on.
+
+    Raises:
+        UserError: ``e5`` is needed and not installed.
     """
     places = [
         k
@@ -46,11 +49,13 @@ def heed(
     found = list(senses)
     if not places:
         return found
-    gains = SLOPE * (likeness([items[k] for k in places], known, encoder) - OFFSET)
+    gains = SLOPE * (
+        likeness([items[k] for k in places], known, encoder or open_encoder("e5")) - OFFSET
+    )
     for k, gain in zip(places, gains, strict=True):
         p = np.clip(senses[k].probability, 1e-9, 1 - 1e-9)
         moved = float(1 / (1 + np.exp(-(np.log(p / (1 - p)) + gain))))
-        label = "idiomatic" if moved > 0.5 else "literal"
+        label: SenseLabel = "idiomatic" if moved > 0.5 else "literal"
         found[k] = replace(senses[k], probability=moved, label=label)
     return found
 
