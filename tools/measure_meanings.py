@@ -1,0 +1,83 @@
+"""How good the meanings of a run are: do they find a strong chat model's, and the best captions?
+
+    python tools/measure_meanings.py runs/train ../shared/data/recorded/meanings_en.csv
+
+Less noisy than top-1 of five candidates: each definition is looked for among the recorded ones of
+all compounds, and each scene of an idiomatic use among all captions of the run. By e5.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from admire.models.encoders import TextEncoder, open_encoder
+from admire.runs.past_runs import read_rows
+from admire.senses.recorded import key_of, open_replies
+
+
+def ranks(texts: Sequence[str], right: Sequence[str], encoder: TextEncoder) -> list[int]:
+    """The place of each text's right one among all distinct ones."""
+    among = list(dict.fromkeys(right))
+    cosines = encoder.encode_texts(texts, role="query") @ (
+        encoder.encode_texts(among, role="query").T
+    )
+    own = [cosines[k, among.index(one)] for k, one in enumerate(right)]
+    return [1 + int((row > mine).sum()) for row, mine in zip(cosines, own, strict=True)]
+
+
+def report(what: str, found: Sequence[int]) -> None:
+    if not found:
+        return
+    places = np.array(found)
+    first, mean = (places == 1).mean(), (1 / places).mean()
+    print(f"{what}: {len(places)}, right one first {first:.3f}, MRR {mean:.3f}")
+
+
+def main(run: Path, replies: Path) -> None:
+    encoder = open_encoder("e5")
+    said = open_replies(replies).said
+    rows = {row.compound: row for row in read_rows(run)}
+    captions = [one.caption for row in rows.values() for one in row.candidates if one.caption]
+    known = {
+        name: said[key_of(name)].meanings["idiomatic"].definitions[0]
+        for name in rows
+        if key_of(name) in said
+    }
+    readings = {name: row.interpretations[0] for name, row in rows.items()}
+    texts = {
+        "definitions": {n: r.gloss for n, r in readings.items()},
+        "dictionary": {
+            n: r.known.idiomatic[0].gloss for n, r in readings.items() if r.known.idiomatic
+        },
+        "definitions, where a dictionary has one": {
+            n: r.gloss for n, r in readings.items() if r.known.idiomatic
+        },
+    }
+    among = list(known.values())
+    for what, told in texts.items():
+        names = [name for name, text in told.items() if text and name in known]
+        given = [str(told[name]) for name in names] + among
+        report(what, ranks(given, [known[name] for name in names] + among, encoder)[: len(names)])
+    scenes = {
+        "scenes": {n: r.idiomatic.scene for n, r in readings.items()},
+        "scenes of definitions": {n: r.idiomatic.scene2 for n, r in readings.items()},
+    }
+    for what, told in scenes.items():
+        found = []
+        vectors = encoder.encode_texts(captions, role="document")
+        for name, text in told.items():
+            row = rows[name]
+            if not text or row.sentence_type != "idiomatic" or not row.expected_order:
+                continue
+            best = next(c.caption for c in row.candidates if c.name == row.expected_order[0])
+            cosines = vectors @ encoder.encode_texts([text], role="query")[0]
+            found.append(1 + int((cosines > cosines[captions.index(best)]).sum()))
+        report(what, found)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
