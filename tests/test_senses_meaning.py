@@ -17,6 +17,7 @@ from admire.senses.meaning import (
     gloss,
     meaning,
     read_meaning,
+    scene_of,
 )
 
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
@@ -120,6 +121,7 @@ WHOLE = Meaning(("awake late", "up at night"), "a lamp")
         (f"```json\n{OBJECT}\n```", WHOLE),
         (f"Sure! Here is the line:\n{OBJECT}\nI hope this helps.", WHOLE),
         (OBJECT.replace("idiom", "phrase").replace("night owl", "Night Owl"), WHOLE),
+        (OBJECT[OBJECT.index('"definitions"') :], WHOLE),  # the prompt has its beginning
         (OBJECT.replace("], ", "}, "), WHOLE),  # seen: the list closed by a brace
         # The examples written once more before the line that was asked for.
         (f'{{"phrase": "red tape", "definitions": ["forms"], "scene": "a desk"}}\n{OBJECT}', WHOLE),
@@ -239,6 +241,44 @@ def test_the_prompt_of_a_sense_is_asked_until_a_reply_can_be_used(sense):
     chat = ScriptedChat(lambda _: "")
     assert meaning(ITEM, sense, chat, Prompts()) == UNSAID
     assert chat.prompts == [Prompts().about(ITEM, sense)] * ATTEMPTS
+
+
+HINT = ("who stays up late", "an owl")
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ('"definitions": ["who stays up late"], "scene": "a lamp"}', Meaning(HINT[:1], "a lamp")),
+        ("", Meaning(HINT)),
+        ("I'm sorry.", Meaning(HINT)),
+        ('"definitions": ["a reckless person whom nobody can control"]}', Meaning(HINT)),
+    ],
+)
+def test_a_dictionary_may_be_repeated_and_stands_in_for_what_cannot_be_used(reply, expected):
+    chat = Replies(reply)  # asked again, it has no reply
+    assert meaning(ITEM, "idiomatic", chat, Prompts(), hint=HINT) == expected
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (' "a woman works by a lamp"}', "a woman works by a lamp"),
+        ('"a \\"lamp\\" by a desk"},\n// "Next."', "a lamp by a desk"),
+        ('```json\n"a lamp"}\n```', "a lamp"),
+        ('{"idiom": "night owl", "meaning": "x", "scene": "a lamp"}', "a lamp"),
+        ("a woman and a lamp\nThat is all.", "a woman and a lamp"),
+        (' "a woman works by a la', "a woman works by a la"),
+        ("", None),
+        ('""}', None),
+        ('"who stays up late"}', None),
+        ('"my sister, who writes at midnight"}', None),
+        ('"a roll of tape"}', "a roll of tape"),
+        ('"an old singer bows on a stage while the audience stands and claps"}', None),
+    ],
+)
+def test_the_scene_of_a_definition_is_read(reply: str, expected: str | None):
+    assert scene_of(ITEM, "who stays up late", Replies(reply), Prompts()) == expected
 
 
 # -------------------------------------------------------------------------------------- gloss

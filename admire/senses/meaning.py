@@ -116,7 +116,9 @@ def scene_of(
         prompt, temperature=0.0, max_tokens=SCENE_TOKENS, seed=seed, purpose="meanings"
     )
     reply = without_objects(llm.ask(question).text, data_of(item))
-    named = re.search(rf'"scene"\s*:\s*"({_INSIDE})', reply)
+    named = re.search(rf'"scene"\s*:\s*"({_INSIDE})', reply) or re.match(
+        rf'\s*(?:```\w*\s*)?"({_INSIDE})"?\s*(?:[}},]|$)', reply
+    )
     text = _plain(_unescaped(named[1]) if named else next(iter(reply.strip().splitlines()), ""))
     return text if re.search(r"\w", text) and not _echoed(text, item, prompt) else None
 
@@ -153,7 +155,8 @@ def read_meaning(reply: str, item: Item, prompt: str = "") -> Meaning:
     reply = without_objects(reply, data_of(item))
     own = quoted(item.phrase).casefold()
     examples = "\n".join(line for line in prompt.splitlines() if own not in line.casefold())
-    definitions, scene = _of_json(reply, item.phrase) if "{" in reply else _of_lines(reply)
+    is_json = "{" in reply or '"definitions"' in reply
+    definitions, scene = _of_json(reply, item.phrase) if is_json else _of_lines(reply)
     kept: dict[str, str] = {}
     for text in definitions:
         cleaned = clean_gloss(text, item.phrase)
