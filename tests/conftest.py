@@ -57,6 +57,15 @@ def clean_surroundings(
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture
+def owls(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A WordNet that knows night owls: who stay up late, and birds."""
+    from lexica import OWLS, wordnet
+
+    folder = wordnet(tmp_path_factory.mktemp("owls"), synsets=OWLS)
+    monkeypatch.setenv("ADMIRE_WORDNET", str(folder))
+
+
 @pytest.fixture(autouse=True)
 def no_leaks(
     clean_surroundings: None, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

@@ -28,6 +28,12 @@ SYNSETS: list[Synset] = [
     ("verb", "verb.communication", ["spill_the_beans"], "tell what was secret"),
 ]
 """Part of speech, lexicographers' file, words and gloss with examples."""
+OWLS: list[Synset] = [
+    *SYNSETS,
+    ("noun", "noun.animal", ["night_owl"], "an owl of the night"),
+    ("noun", "noun.animal", ["white_owl"], "an owl with white feathers"),
+]
+"""The night owl in both senses, the white one in the literal sense alone."""
 
 
 def wordnet(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from commands import hide, run
 from conftest import admire_row
-from served import ITEMS, SETTINGS, ranked
-from strict_server import StrictServer
+from served import ITEMS, SETTINGS, ranked, sums
+from strict_server import Body, StrictServer, prompt_of
 from toys import WordEncoder
 
 from admire import Scoring, Settings, plan, rank
@@ -31,6 +32,25 @@ def test_a_dry_run_counts_what_the_run_then_asks_and_touches_nothing(served: Str
     assert [(one.questions, one.kept, one.price) for one in again] == [
         (20, 20, Price(0.0)),
         (8, 8, Price(0.0)),
+    ]
+
+
+def test_scenes_are_counted_at_most_until_the_senses_are_known(served: StrictServer, owls):
+    """A dictionary has two of the four idioms, and one is taken literally."""
+
+    def answer(body: Body) -> str:
+        literal = "black sheep" in (prompt := prompt_of(body)) and "or literally" in prompt
+        return "Literal" if literal else plain(body)
+
+    plain, served.answer = served.answer, answer
+    soft = replace(SETTINGS, scoring=Scoring(gate="soft"))
+    told = [plan(ITEMS, settings)[1] for settings in (SETTINGS, soft)]
+    assert [(one.questions, one.at_most) for one in told] == [(10, True), (10, False)]
+    assert sums(ranked(), "calls") == [20, 9]
+    told = [plan(ITEMS, settings)[1] for settings in (SETTINGS, soft)]
+    assert [(one.questions, one.kept, one.at_most) for one in told] == [
+        (9, 9, False),
+        (10, 9, False),
     ]
 
 

@@ -212,7 +212,10 @@ def plan(
     check_questions(items, models, settings)
     prompts = Prompts(settings.prompts)
     dictionaries = open_dictionaries(settings.dictionaries)
-    waits = settings.meanings == "gloss" and settings.scoring.gate == "hard"
+    waits = settings.scoring.gate == "hard" and (
+        settings.meanings == "gloss"
+        or any(look_up(dictionaries, one.phrase, one.language).idiomatic for one in items)
+    )
     found = []
     for llm in [source.llm for source in models if source.llm]:
         counts = _Counts(llm)
