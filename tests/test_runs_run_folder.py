@@ -22,9 +22,10 @@ from admire import (
     read_submission,
     write_run,
 )
-from admire.runs.past_runs import read_run
+from admire.runs.past_runs import open_run_replies, read_run
 from admire.runs.tuning import tune
 from admire.scores.evaluation import score_items
+from admire.senses.dictionaries import UNKNOWN, open_dictionaries
 
 
 def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
@@ -102,6 +103,37 @@ def test_a_run_read_again_is_the_run_that_was_written(tmp_path):
         )
         for back, said in zip(read.judgements, made.judgements, strict=True):
             assert back.row() == said.row()
+
+
+def test_what_dictionaries_said_is_kept_and_an_older_run_has_none(tmp_path, owls):
+    settings, folder = Settings(sense="vote", track="caption"), tmp_path / "run"
+    run = rank([OWL], settings, llms=[explains("Idiomatic")], encoder=WordEncoder())
+    write_run(run, folder)
+    (made,) = run.rankings[0].interpretations
+    assert made.idiomatic.scene2
+    (known,) = made.known.idiomatic
+    assert (known.gloss, known.source) == ("who stays up late", "wordnet")
+    assert read_run(folder).rankings[0].interpretations == (made,)
+    (replay,) = open_run_replies(folder)
+    again = rank([OWL], settings, llms=[replay], encoder=WordEncoder()).rankings[0]
+    assert again.scores.tolist() == run.rankings[0].scores.tolist()
+
+    items, record = (
+        json.loads((folder / name).read_text()) for name in ("items.jsonl", "run.json")
+    )
+    (opened,) = open_dictionaries(settings.dictionaries)
+    named = [{"name": "wordnet", "identity": opened.identity}]
+    assert record["models"].pop("dictionaries") == named
+    del record["settings"]["dictionaries"]
+    (row,) = items["interpretations"]
+    assert row.pop("known")["literal"][0]["gloss"] == "an owl of the night"
+    for sense in ("idiomatic", "literal"):
+        del row[sense]["scene2"]
+    (folder / "items.jsonl").write_text(json.dumps(items))
+    (folder / "run.json").write_text(json.dumps(record))
+    old = replace(made, known=UNKNOWN, idiomatic=replace(made.idiomatic, scene2=None))
+    assert read_run(folder).rankings[0].interpretations == (old,)
+    assert set(compare_runs([folder])["dictionaries"]) == {"none"}
 
 
 # ------------------------------------------------------------------------------ Subtask B

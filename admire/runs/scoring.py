@@ -74,7 +74,7 @@ def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
 def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     """What a run is called by its method and models, and its settings."""
     defaults = asdict(Settings())
-    settings = defaults | record["settings"]
+    settings = defaults | {"dictionaries": ["none"]} | record["settings"]  # once there were none
     encoders = [one["name"] for one in record["models"]["encoders"].values()]
     what = {
         "method": _method(settings),
