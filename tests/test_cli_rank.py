@@ -376,6 +376,24 @@ def test_recorded_replies_rank_without_asking_and_so_does_their_run(
     assert read_submission(two)[0].order[0] == "d.png"
 
 
+def test_a_dictionary_ranks_without_a_chat_model_but_tells_no_sense(
+    capsys, monkeypatch, tmp_path, write_table, opened, owls
+):
+    hide(monkeypatch, "openai", "xllamacpp")
+    data, out = write_table(admire_row(image5_caption="who stays up late")), tmp_path / "run"
+    arguments = ["rank", data, "--llm", "dictionary", "--out", out, "--sense"]
+    code, printed, err = run(capsys, *arguments, "vote")
+    assert (code, printed, err.count("admire: ")) == (2, "", 1)
+    assert err.splitlines()[-1].startswith("admire: dictionary decides no sense.")
+    assert err.endswith("(--sense)\n")
+    assert not out.exists()
+    code, printed, err = run(capsys, *arguments, "given")
+    assert code == 0, err
+    assert "who stays up late" in printed
+    assert read_submission(out / "submission_en.tsv")[0].order[0] == "e.png"
+    assert json.loads((out / "run.json").read_text())["asked"] == []
+
+
 def test_runs_are_fused_into_a_run(capsys, tmp_path, write_table):
     data = write_table(admire_row(), admire_row("cold feet"))
     folders = [tmp_path / query for query in ("compound", "sentence")]

@@ -131,3 +131,15 @@ def test_runs_stand_side_by_side_on_the_same_item():
     assert scores == dict(zip([c.name for c in own.item.candidates], own.scores, strict=True))
     assert sums(both, 1) == pytest.approx(both["runs"][1]["scores"])
     assert both["agreement"] == 0  # person, bird, bike against bike, bird, person or the like
+
+
+def test_a_reading_has_what_a_dictionary_says_and_its_scene(owls):
+    meaning = explains("Idiomatic").answer
+    chat = ScriptedChat(lambda p: "a desk" if p.endswith('"scene":') else meaning(p))
+    (reading,) = only(rank([OWL], BOTH, llms=[chat], encoder=WordEncoder()))["runs"][0]["readings"]
+    assert reading["idiomatic"]["scenes"] == ["a lamp at night", "a desk"]
+    assert reading["literal"]["scenes"] == ["an owl in a tree"]
+    assert reading["dictionary"] == {
+        "idiomatic": [{"gloss": "who stays up late", "source": "wordnet"}],
+        "literal": [{"gloss": "an owl of the night", "source": "wordnet"}],
+    }

@@ -144,7 +144,9 @@ def first_place(page: Page) -> Locator:
     return page.locator("#result .candidate").first
 
 
-def test_from_an_empty_form_to_a_saved_set_that_rank_reads(site: Site, look: Look, tmp_path: Path):
+def test_from_an_empty_form_to_a_saved_set_that_rank_reads(
+    site: Site, look: Look, tmp_path: Path, owls: None
+):
     page = look(site.address)
     expect(page.locator("#models")).to_have_attribute("data-state", "ready", timeout=60_000)
     expect(page.locator("#rank")).to_have_attribute("aria-disabled", "true")
@@ -164,6 +166,7 @@ def test_from_an_empty_form_to_a_saved_set_that_rank_reads(site: Site, look: Loo
     assert len(shown) == 5
     assert all(shown)
     expect(page.locator("#meaning-idiomatic")).to_have_value(IDIOM)
+    expect(page.locator("#result .meanings")).to_contain_text("who stays up late (wordnet)")
 
     asked = len(site.chat.prompts)
     page.locator("#by-hand-literal").check()

@@ -52,7 +52,7 @@ def check(described: dict[str, Any], schema: str, value: object) -> None:
     Draft202012Validator(whole).validate(value)
 
 
-def test_a_row_is_ranked_as_the_description_says(served, described):
+def test_a_row_is_ranked_as_the_description_says(served, described, owls):
     check(described, "Row", ROW)
     answer = served.client.post("/v1/rank", json=ROW | {"profile": None, "other": 1})
     assert answer.status_code == 200
@@ -63,7 +63,12 @@ def test_a_row_is_ranked_as_the_description_says(served, described):
     for one in told["candidates"]:
         assert sum(part["value"] for part in one["parts"]) == pytest.approx(one["score"])
     assert {part["of"] for part in told["candidates"][1]["parts"]} == {"image", "caption"}
-    assert told["readings"][0]["llm"] == "explains idiomatic"
+    (reading,) = told["readings"]
+    assert reading["llm"] == "explains idiomatic"
+    assert reading["idiomatic"]["scenes"] == ["a lamp at night"] * 2  # of each definition
+    assert reading["dictionary"]["idiomatic"] == [
+        {"gloss": "who stays up late", "source": "wordnet"}
+    ]
     assert (told["sense"], told["language"]) == ("idiomatic", "en")
     assert not list(served.service.folder.iterdir())
 
