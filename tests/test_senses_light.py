@@ -67,6 +67,36 @@ def test_a_compound_is_read_in_its_sentence_where_it_is_repeated_and_once_in_neu
     assert all("It was about night owl." in text for _, text in encoder.asked[4:])
 
 
+def test_the_threshold_is_higher_in_languages_that_it_was_not_trained_on(caplog):
+    card = {"languages": ["en", "pt"]}
+    zeros = np.zeros((1, 4))
+    detector = LightDetector("marked", "marked:1", zeros, np.zeros(1), True, card, shift=0.7)
+    uses = [Use(Item("owl", "An owl.", language=tag)) for tag in ("en", "pt-br", "xp", "tr", "uk")]
+    for _ in range(2):
+        senses = detector.classify(uses, MarkedEncoder())
+    lower = 1 / (1 + np.exp(0.7))
+    assert [s.probability for s in senses] == pytest.approx([0.5, 0.5, 0.5, lower, lower])
+    assert caplog.text.count("not trained on Turkish, only on English and Portuguese") == 1
+    assert caplog.text.count("not trained on Ukrainian") == 1
+
+
+@pytest.mark.parametrize(
+    ("language", "compound", "neutral"),
+    [
+        ("ru", "закручивать гайки", "Речь зашла про закручивать гайки."),
+        ("sr-latn", "crna ovca", "Tema je bila crna ovca."),
+        ("sr", "црна овца", "Тема је била црна овца."),
+        ("zh", "黑箱", "谈的是黑箱。"),
+        ("de", "schwarzes Schaf", "It was about schwarzes Schaf."),
+    ],
+)
+def test_the_neutral_sentence_is_in_the_items_language(language, compound, neutral):
+    encoder = MarkedEncoder()
+    detector = LightDetector("marked", "marked:1", np.zeros((1, 4)), np.zeros(1), True, {})
+    detector.classify([Use(Item(compound, f"{compound}!", language=language))], encoder)
+    assert f'"{neutral}"' in encoder.asked[-1][1]
+
+
 def test_what_a_sequence_shows_is_compared_with_captions_that_say_nothing():
     encoder = MarkedEncoder()
     sequence = (Candidate("sequence1", caption="A lamp."),)
@@ -158,9 +188,7 @@ def test_a_damaged_detector_file_is_named(tmp_path: Path, content):
 def test_the_built_in_detector_was_fitted_with_todays_prompts():
     from admire.prompts import Prompts
 
-    known = Prompts().fingerprints()
-    used = {name: d for name, d in known.items() if name.startswith(("detect_", "neutral_"))}
-    assert open_detector().card["prompts"] == used
+    assert open_detector().card["prompts"].items() <= Prompts().fingerprints().items()
 
 
 def test_a_detectors_identity_is_of_the_file_as_it_was_opened(tmp_path: Path):

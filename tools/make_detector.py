@@ -40,6 +40,8 @@ SOURCES = {
     "MAGPIE": "Haagsma et al. 2020, CC-BY-4.0; English idioms that occur in both senses",
 }
 SETTINGS = DetectorTraining(per_compound=3)
+SHIFT = 0.7
+"""For languages that the detector does not learn, see the README of ``admire/senses``."""
 REACH = 100
 """Characters that are kept on either side of a compound in texts of several sentences."""
 
@@ -114,7 +116,9 @@ def main(data: Path) -> None:
         SETTINGS,
         leave_out=read_compounds(data / "leave_out_compounds.txt"),
     )
-    detector = replace(detector, card=detector.card | {"sources": SOURCES}, identity="")
+    detector = replace(
+        detector, shift=SHIFT, card=detector.card | {"sources": SOURCES}, identity=""
+    )
     detector.save(BUILT_IN)
     print(brief(detector.card))
 

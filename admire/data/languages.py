@@ -9,6 +9,7 @@ from pathlib import Path
 from admire.base.errors import UserError
 
 LANGUAGES = {
+    "ca": "Catalan",
     "de": "German",
     "el": "Greek",
     "en": "English",
@@ -41,13 +42,13 @@ LANGUAGES = {
 
 
 _CODES = {name.lower(): code for code, name in LANGUAGES.items()}  # Norwegian → no
-_EXTENDED = {"xe": "en", "xp": "pt"}  # AdMIRe's tags for its extended English and Portuguese sets
+_ALIASES = {"xe": "en", "xp": "pt", "nb": "no"}  # xe, xp: AdMIRe's extended English and Portuguese
 
 
 def base_language(tag: str) -> str:
     """The code that prompts and models use: ``pt-br`` → ``pt``, ``xe`` → ``en``."""
     code = re.split("[-_]", tag.lower())[0]
-    return _EXTENDED.get(code, code)
+    return _ALIASES.get(code, code)
 
 
 def check_language(tag: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from admire.base.errors import UserError, needs_extra
 from admire.base.files import read_text
 from admire.base.schema import Count, Positive, Seed, settings
 from admire.base.storage import write_whole
+from admire.data.languages import LANGUAGES, base_language
 from admire.data.overlap import digests
 from admire.models.encoders import Query, QueryEncoder, open_encoder
 from admire.prompts import Prompts
@@ -32,6 +34,8 @@ from admire.senses.sense import Sense
 if TYPE_CHECKING:
     from admire.data.items import Item, SenseLabel
     from admire.senses.uses import Use
+
+log = logging.getLogger("admire")
 
 HEADS = 5
 Features = npt.NDArray[np.float64]
@@ -48,6 +52,7 @@ class LightDetector:
             of the idiomatic sense.
         biases: shape (heads,), added to the log-odds.
         neutral: whether neutral contexts are subtracted, see :class:`DetectorTraining`.
+        shift: what is taken off the log-odds in languages that it was not trained on.
         card: how it was made; ``saw`` has the digests of the compounds and sentences that it was
             trained on.
         identity: SHA-256 of its file; of a new detector, of the file that :meth:`save` writes.
@@ -59,6 +64,7 @@ class LightDetector:
     biases: npt.NDArray[np.float64]
     neutral: bool
     card: dict[str, Any]
+    shift: float = 0.0
     identity: str = ""
 
     columns = ()
@@ -92,8 +98,18 @@ class LightDetector:
         contexts = read_contexts([use.item for use in uses], encoder, neutral=self.neutral)
         # A product of all at once would depend in its last bits on how many there are.
         products = np.stack([(self.weights * one).sum(axis=1) for one in contexts])
+        unknown = [self._unknown(base_language(use.item.language)) for use in uses]
+        products -= self.shift * np.array(unknown)[:, None]
         probabilities = 1 / (1 + np.exp(-(products + self.biases)))
         return [_sense(row) for row in probabilities]
+
+    def _unknown(self, language: str) -> bool:
+        """Whether it was not trained on this language, which is said once."""
+        trained = self.card.get("languages", [language])
+        if language in trained:
+            return False
+        _warn_of_language(language, tuple(trained))
+        return True
 
     @cached_property
     def reader(self) -> QueryEncoder:
@@ -120,9 +136,20 @@ class LightDetector:
             "weights": np.round(self.weights, 5).tolist(),
             "biases": np.round(self.biases, 5).tolist(),
             "neutral": self.neutral,
+            "shift": self.shift,
             "card": self.card,
         }
         return json.dumps(content, separators=(",", ":"))
+
+
+@cache
+def _warn_of_language(language: str, trained: tuple[str, ...]) -> None:
+    log.warning(
+        "The detector was not trained on %s, only on %s: trust its senses less. Votes of a strong "
+        "chat model are better there (--llm openai:MODEL --sense vote).",
+        LANGUAGES.get(language, f"the language '{language}'"),
+        " and ".join(LANGUAGES.get(one, one) for one in trained),
+    )
 
 
 def _sha256(content: bytes) -> str:
@@ -228,6 +255,7 @@ class _File(BaseModel):
     weights: list[list[float]] = Field(min_length=1)
     biases: list[float]
     neutral: bool
+    shift: float = 0.0
     card: dict[str, Any]
 
 
@@ -255,6 +283,7 @@ def open_light_detector(path: Path) -> LightDetector:
         biases,
         file.neutral,
         file.card,
+        file.shift,
         identity=_sha256(text.encode()),
     )
 
