@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from judges import Judge
+from PIL import Image
 from toys import OWL, PAPER, WordEncoder, explains, says
 
 from admire import (
@@ -22,7 +23,8 @@ from admire import (
     read_submission,
     write_run,
 )
-from admire.runs.past_runs import open_run_replies, read_run
+from admire.runs.past_runs import open_run_replies, read_record, read_run
+from admire.runs.scoring import judged_track, used_gold_sense
 from admire.runs.tuning import tune
 from admire.scores.evaluation import score_items
 from admire.senses.dictionaries import UNKNOWN, open_dictionaries
@@ -233,6 +235,32 @@ def test_a_method_has_the_papers_name(runs: list[Path], change: dict[str, str], 
     record["settings"].update(change)
     path.write_text(json.dumps(record))
     assert set(compare_runs(runs[1:])["method"]) == {method}
+
+
+def test_a_run_is_judged_in_the_track_of_all_that_it_saw(tmp_path, runs: list[Path]):
+    things = []
+    for one in OWL.candidates:
+        Image.new("RGB", (64, 64)).save(tmp_path / one.name)
+        things.append(replace(one, image=tmp_path / one.name))
+    settings = Settings(rankers=("embeddings", "listwise"), sense="given")
+    judge = Judge({one.name: 0.5 for one in things})
+    run = rank(
+        [replace(OWL, candidates=tuple(things), sentence_type="idiomatic")],
+        settings,
+        llms=[judge],
+        encoder=WordEncoder(),
+    )
+    assert run.record["settings"]["track"] == "caption"  # of the embeddings
+    assert run.record["saw"] == ["image", "caption"]
+    captions = read_record(runs[1])
+    fused = {"fused": [{"record": captions}, {"record": run.record}]}
+    found = [judged_track(record) for record in (captions, run.record, fused)]
+    assert found == ["caption", "image+caption", "image+caption"]
+    assert [used_gold_sense(one) for one in (captions, run.record, fused)] == [False, True, True]
+
+    del captions["saw"], run.record["saw"]  # as older runs are
+    assert judged_track(captions) == "caption"
+    assert judged_track(run.record) is None
 
 
 @pytest.mark.parametrize("name", ["run.json", "items.jsonl"])

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from admire.base.choices import TRACKS
 from admire.base.errors import DISTRIBUTION, UserError
 from admire.data.items import data_file
 from admire.models.encoders import TextEncoder
@@ -55,7 +56,7 @@ def take_record(
     source: Mapping[str, str] | None,
     llms: Sequence[Source],
     encoders: Mapping[str, TextEncoder],
-    tracks: Iterable[str],
+    shown: Sequence[str],
     detector: Detector | None,
     head: Projection | None,
     prompts: Prompts,
@@ -66,17 +67,18 @@ def take_record(
     Args:
         items: how many items there are.
         source: see :func:`source_record`.
-        encoders: by track.
-        tracks: what of the candidates is compared or shown.
+        encoders: by track of the candidates that they compare.
+        shown: what of the candidates chat models see.
         detector, head: as opened, None where the run uses none.
         prompts: as read; the hashes are of the templates that the run uses, whatever becomes of
             their files meanwhile.
     """
+    compared = tuple(encoders)
     chosen = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in asdict(settings).items()
     }
-    chosen["track"] = "+".join(tracks) or None
+    chosen["track"] = "+".join(compared or shown) or None
     chosen["llm_url"] = settings.llm_url and without_secrets(settings.llm_url)
     return {
         "version": VERSION,
@@ -84,6 +86,7 @@ def take_record(
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "items": items,
         "settings": chosen,
+        "saw": [track for track in TRACKS if track in {*compared, *shown}],
         "models": {
             "llms": [
                 {

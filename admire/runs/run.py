@@ -164,7 +164,7 @@ def open_run(
     dictionaries = open_dictionaries(settings.dictionaries) if models else ()
     ledger = Ledger(asking.budget)
     watched = [Asked(ledger.watch(one.llm)) if one.llm else one for one in models]
-    tracks = check_candidates(summary, models, settings) if settings.looks else ()
+    shown = check_candidates(summary, models, settings) if settings.looks else ()
     check_senses(summary, models, settings)
     if not any(sense_method(settings.sense, llm) == "detector" for llm in models):
         detector = None
@@ -178,7 +178,7 @@ def open_run(
         source=source,
         llms=models,
         encoders=encoders,
-        tracks=encoders or tracks,
+        shown=shown,
         detector=detector,
         head=head,
         prompts=prompts,

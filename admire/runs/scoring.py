@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import pandas as pd
 
+from admire.base.choices import BoardTrack
 from admire.base.errors import UserError
 from admire.data.items import SenseLabel
 from admire.data.submission import Prediction, read_submission
@@ -111,6 +112,29 @@ def _compared(settings: dict[str, Any]) -> str:
         return str(settings["query"])
     name = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]
     return name + "-F" * bool(settings["head"])
+
+
+def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
+    """The track of the task that a run is judged in: ``caption`` if it saw captions alone.
+
+    None where the record does not tell: of several rankers it did not once.
+    """
+    if "fused" in record:
+        tracks = {judged_track(one["record"]) for one in record["fused"]}
+        return next((one for one in ("image+caption", None, "caption") if one in tracks), None)
+    settings = record["settings"]
+    several = len(settings.get("rankers", ())) > 1
+    saw = record.get("saw", () if several else (settings["track"] or "").split("+"))
+    if "image" in saw:
+        return "image+caption"
+    return "caption" if "caption" in saw else None
+
+
+def used_gold_sense(record: Mapping[str, Any]) -> bool:
+    """Whether a run took the sense from the gold (``--sense given``), or a run fused into it."""
+    if "fused" in record:
+        return any(used_gold_sense(one["record"]) for one in record["fused"])
+    return any(one.get("sense") == "given" for one in record["models"]["llms"])
 
 
 def score_run(folder: Path) -> pd.DataFrame | None:
