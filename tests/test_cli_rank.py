@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -239,22 +240,65 @@ def test_a_figure_is_placed_among_published_ones(capsys, write_table):
     gold = write_table(*rows)
     last = {"expected_order": "['e.png', 'b.png', 'c.png', 'd.png', 'a.png']"}
     mine = write_table(*rows[:11], *(row | last for row in rows[11:]), name="mine.tsv")
-    command = ["score", mine, "--gold", gold, "--published", "en-dev"]
-    code, out, _ = run(capsys, *command, "--json")
+    command = ["score", mine, "--gold", gold, "--published"]
+    code, out, _ = run(capsys, *command, "en-dev", "--json")
     assert code == 0
-    told = json.loads(out)["published"][str(mine)]
+    (told,) = json.loads(out)["published"][str(mine)]
+    assert (told["set"], told["subtask"], told["track"]) == ("en-dev", "a", "image+caption")
     top1, dcg = told["places"]
-    assert (top1["place"], top1["of"], top1["mean"]) == (1, 31, 11 / 15)  # 0.733, as the best has
-    assert dcg["worst"] > dcg["place"]
+    # The best has 0.733 too, and its DCG is 3.219 where ours is (11 · 3.631 + 4 · 1.791) / 15.
+    assert (top1["place"], top1["of"], top1["mean"]) == (2, 31, 11 / 15)
+    assert (dcg["place"], dcg["mean"]) == (4, pytest.approx(3.1404, abs=1e-4))
     first = told["systems"][0]
     assert (first["system"], first["top1_within"]) == ("UoR-NCL CI GPT-3.5 XLM-32", True)
-    code, out, _ = run(capsys, *command)
+    code, out, _ = run(capsys, *command, "en-dev")
     assert code == 0
-    assert "top1 0.733" in out
-    assert "place 1 of 31" in out
-    assert "≈ 0.733 [0.480, 0.891]" in out
-    assert "15 items cannot tell these from ours" in out
-    assert "Source: Markchom et al. 2025" in out
+    for words in (
+        "Published on en-dev, Subtask A, image+caption",
+        "place 2 of 31",
+        "≈ 0.733 [0.480, 0.891]",
+        "15 items cannot tell these from ours",
+        "Source: Markchom et al. 2025",
+    ):
+        assert words in out
+    assert re.search(r"│ 1 +│ UoR-NCL CI GPT-3.5 XLM-32 [^\n]*\n│ 2 +│ → ", out)
+    code, _, err = run(capsys, *command, "en-tets")
+    assert (code, "Did you mean 'en-test'?" in err) == (2, True)
+
+
+def test_the_board_is_of_the_track_that_a_run_saw_and_of_both_for_a_file(
+    capsys, tmp_path, wavering
+):
+    data, folder = wavering
+    alone = tmp_path / "alone.tsv"
+    alone.write_bytes((folder / "submission_en.tsv").read_bytes())
+
+    def told(path: Path, *options: str) -> tuple[list[tuple[str, int]], str]:
+        command = ["score", path, "--gold", data, "--published", "en-test", "--json", *options]
+        _, out, err = run(capsys, *command)
+        found = json.loads(out)["published"][str(path)]
+        return [(one["track"], one["places"][0]["of"]) for one in found], err
+
+    captions, images = ("caption", 7), ("image+caption", 18)
+    of_run, err = told(folder)
+    assert of_run == [captions]
+    assert "The gold has 3 items, en-test has 15" in err
+    assert told(folder, "--track", "image+caption")[0] == [images]
+    assert told(alone)[0] == [images, captions]
+
+
+def test_with_the_gold_sense_there_is_no_place(capsys, tmp_path, wavering):
+    data, _ = wavering
+    settings = Settings(sense="given", meanings="gloss", track="caption")
+    chat = ScriptedChat(lambda _: "a bird asleep")
+    ranked = rank(read_items(data), settings, llms=[chat], encoder=WordEncoder(), source=data)
+    given = write_run(ranked, tmp_path / "given")[0].parent
+    command = ["score", given, "--gold", data, "--published", "en-test"]
+    (told,) = json.loads(run(capsys, *command, "--json")[1])["published"][str(given)]
+    assert (told["gold_sense"], told["places"]) == (True, [])
+    out = run(capsys, *command)[1]
+    assert "would be place" not in out
+    assert f"{given} has no place: it was ranked with the gold sense." in out
 
 
 def test_unsure_items_are_marked_and_stay_in_the_submission(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
 from commands import hide, run
+from conftest import admire_row
 from PIL import Image
 from toys import WordEncoder, explains
 
@@ -74,6 +77,7 @@ def test_a_report_is_one_file_with_each_picture_once(tmp_path, image_set):
     assert (first_picture["width"], first_picture["height"]) == (320, 200)
     for words in ("What was run", "Figures", "Against first", "explains Literal", "dcg"):
         assert words in text
+    assert "Among published figures" not in text
     assert str(tmp_path) not in text
 
 
@@ -120,6 +124,40 @@ def test_rank_writes_a_report_that_the_next_run_may_replace(tmp_path, image_set,
     code, _, said = run(capsys, "report", out, "--out", tmp_path / "again.html")
     assert (code, "again.html" in said) == (0, True)
     assert shown(tmp_path / "again.html") == shown(out / "report.html")
+
+
+def test_the_head_has_the_place_of_a_run_whose_set_is_known(tmp_path, write_table, capsys):
+    """Captions alone: the board is CTYUN-AI's 0.92 3.43. All ours are right: 1.00 3.63."""
+    rows = [admire_row(f"owl {k}", sentence=f"An owl {k}.") for k in range(13)]
+    data = write_table(*rows, name="admire_pt/test/subtask_a_pt.tsv")
+    told = {}
+    for sense in ("vote", "given"):
+        settings = replace(SETTINGS, sense=sense)
+        found = rank(
+            read_items(data),
+            settings,
+            llms=[explains("Idiomatic")],
+            encoder=WordEncoder(),
+            source=data,
+        )
+        right = [
+            replace(one, order=tuple(f"{name}.png" for name in "abcde")) for one in found.rankings
+        ]
+        write_run(replace(found, rankings=tuple(right)), tmp_path / sense)
+        told[sense] = tmp_path / sense
+    text = write_report([*told.values()], tmp_path / "r.html").read_text(encoding="utf-8")
+    words = " ".join(unescape(re.sub("<[^>]*>", " ", text)).split())
+    both = "pt-test, Subtask A, caption"
+    assert (
+        "Among published figures Run Board Place by top-1 Place by DCG "
+        f"vote {both} 1 of 2 (between 1 and 1) 1 of 2 (between 1 and 1) "
+        f"given {both} none, with the gold sense none, with the gold sense "
+        "The set is known by its language, size and name."
+    ) in words
+    named = write_report([told["vote"]], tmp_path / "r.html", published="en-test", track="caption")
+    assert "The gold has 13 items, en-test has 15" in named.read_text(encoding="utf-8")
+    code, _, said = run(capsys, "report", told["vote"], "--published", "pt-tset")
+    assert (code, "Did you mean 'pt-test'?" in said) == (2, True)
 
 
 def test_what_is_no_run_is_refused_and_nothing_is_written(tmp_path, image_set, capsys):

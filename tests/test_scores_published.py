@@ -2,41 +2,98 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import csv
+from pathlib import Path
 from typing import get_args
 
 import pandas as pd
 import pytest
 from conftest import admire_row, sequence_row
 
+import admire.scores.published
 from admire import UserError, read_items
-from admire.base.choices import PublishedSet
-from admire.scores.published import check_fits, published_systems, standings, within
+from admire.base.choices import BoardTrack, PublishedSet
+from admire.data.items import Item
+from admire.scores.published import (
+    MACRO,
+    Board,
+    boards,
+    misfit,
+    published_systems,
+    recognised,
+    standings,
+    within,
+)
 
-SETS = get_args(PublishedSet)
 SIZES = {"en-dev": 15, "en-test": 15, "en-extended": 100, "pt-dev": 10, "pt-test": 13}
+BOTH, CAPTIONS = get_args(BoardTrack)
 
 
-def named(name: str) -> pd.DataFrame:
-    return published_systems(name).set_index("system")
+def named(name: PublishedSet) -> pd.DataFrame:
+    return published_systems(Board(name, "a", BOTH)).set_index("system")
 
 
-def test_every_set_has_its_rows_the_best_first_and_their_sources():
-    rows = {name: published_systems(name) for name in SETS}
-    # UoR-NCL: 3 baselines, 24 without and 6 with a head; the overview: 5 systems and 3 kinds of
-    # people.
-    assert {name: len(table) for name, table in rows.items()} == {
-        "en-dev": 30, "en-test": 38, "en-extended": 41, "en-both": 33,
-        "pt-dev": 24, "pt-test": 27, "pt-extended": 27, "pt-both": 27,
-    }  # fmt: skip
-    for table in rows.values():
-        assert table["dcg"].is_monotonic_decreasing
-        assert table["system"].is_unique
-        assert table["top1"].between(0, 1).all()
-        assert table["dcg"].between(1.5, 3.631).all()
-    sources = Counter(rows["en-extended"]["source"].str.split(" ").str[0])
-    assert sources == {"Markchom": 33, "Pickard": 8}
-    assert rows["en-extended"].loc[rows["en-extended"]["people"], "low"].isna().all()
+def test_every_board_has_its_rows_the_best_first():
+    found = {
+        (str(board), len(table := published_systems(board)), int(table["placed"].sum()))
+        for name in get_args(PublishedSet)
+        for subtask in ("a", "b")
+        if subtask == "a" or name in ("en-test", "en-extended")
+        for board in boards(name, subtask, None)[0]
+    }
+    # UoR-NCL's paper has 33 systems in English, six of them with a head, and 27 in Portuguese, the
+    # three baselines of both not on dev. Its entry on a board is one of these.
+    assert found == {
+        ("en-dev, Subtask A, image+caption", 30, 30),
+        ("en-both, Subtask A, image+caption", 33, 33),
+        ("pt-dev, Subtask A, image+caption", 24, 24),
+        ("pt-both, Subtask A, image+caption", 27, 27),
+        ("en-test, Subtask A, image+caption", 33 + 17 - 1, 17),
+        ("en-extended, Subtask A, image+caption", 33 + 12 - 1 + 3, 12),
+        ("pt-test, Subtask A, image+caption", 27 + 11 - 1, 11),
+        ("pt-extended, Subtask A, image+caption", 27 + 8 - 1, 8),
+        ("en-test, Subtask A, caption", 6, 6),
+        ("en-extended, Subtask A, caption", 6, 6),
+        ("pt-test, Subtask A, caption", 1, 1),
+        ("pt-extended, Subtask A, caption", 1, 1),
+        ("en-test, Subtask B, image+caption", 3, 3),
+        ("en-extended, Subtask B, image+caption", 2, 2),
+        ("en-test, Subtask B, caption", 2, 2),
+        ("en-extended, Subtask B, caption", 2, 2),
+        ("admire2, Subtask A, image+caption", 3, 3),
+        ("admire2, Subtask A, caption", 2, 2),
+    }
+    table = named("en-extended")
+    assert table["top1"].is_monotonic_decreasing
+    assert table["dcg"].between(1.5, 3.631).all()
+    people = table[table.index.str.startswith("people: ")]
+    assert people["placed"].tolist() == [False] * 3
+    assert people["low"].isna().all()
+    entry = table.loc["UoR-NCL CI Ensemble XLM-32"]
+    assert (entry["placed"], entry["top1"], entry["dcg"]) == (True, 0.57, 2.957)
+    assert "UoR-NCL" not in table.index
+
+
+def test_the_boards_are_the_organisers(shared):
+    ours = Path(admire.scores.published.__file__).with_name("published.csv")
+    tables = [
+        list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+        for path in (ours, shared / "published.csv")
+    ]
+    assert tables[0] == tables[1]
+    assert len(tables[0]) == 40
+    for row in tables[0]:
+        for part in ("test", "extended"):
+            board = Board(f"{row['language']}-{part}", row["subtask"], row["track"])
+            systems = published_systems(board)
+            systems = systems[systems["placed"]].set_index("system")
+            found = systems[systems.index.str.match(rf"{row['team']}( CI .*)?$")]
+            wanted = [row[f"{part}_first"], row[f"{part}_second"]]
+            if not wanted[0]:
+                assert found.empty
+                continue
+            (figures,) = found[list(board.ranked)].to_numpy().tolist()
+            assert figures == pytest.approx([float(one) for one in wanted], abs=0.0051)
 
 
 def test_rows_of_uor_ncl_fit_each_other():
@@ -51,43 +108,104 @@ def test_rows_of_uor_ncl_fit_each_other():
         assert (right - right.round()).abs().max() < 0.001 * size
 
 
-def summary(top1: tuple[float, float, float], dcg: tuple[float, float, float]) -> pd.DataFrame:
-    rows = [("all", 15, "top1", *top1), ("all", 15, "dcg", *dcg)]
+def summary(group: str = "all", **figures: tuple[float, float, float]) -> pd.DataFrame:
+    rows = [(group, 15, metric, *found) for metric, found in figures.items()]
     return pd.DataFrame(rows, columns=["group", "n", "metric", "mean", "low", "high"])
 
 
-SYSTEMS = pd.DataFrame(
-    [
-        ("a", 0.93, 3.5, False, 2),
-        ("people", 0.95, 3.45, True, 2),
-        ("b", 0.733, 3.1, False, 3),
-        ("c", 0.4, 2.5, False, 3),
-    ],
-    columns=["system", "top1", "dcg", "people", "decimals"],
-)
+def places(found: pd.DataFrame, board: Board) -> dict[str, tuple[int, int, int, int]]:
+    return {
+        one.metric: (one.place, one.best, one.worst, one.of)
+        for one in standings(found, published_systems(board), board)
+    }
 
 
-def test_a_figure_stands_behind_better_systems_and_people_have_no_place():
-    top1, dcg = standings(summary((0.6, 0.4, 0.8), (3.2, 2.6, 3.3)), SYSTEMS)
-    assert (top1.place, top1.best, top1.worst, top1.of) == (3, 2, 3, 4)
-    assert (dcg.place, dcg.best, dcg.worst, dcg.of) == (2, 2, 3, 4)
+def test_of_equal_figures_the_other_one_decides():
+    # 0.87 3.51, 0.67 3.07 (twice), 0.67 3.04, 0.47 2.82, 0.40 2.89
+    board = Board("en-test", "a", CAPTIONS)
+    found = summary(top1=(10 / 15, 0.4, 13 / 15), dcg=(3.05, 2.85, 3.6))
+    assert places(found, board) == {"top1": (4, 1, 7, 7), "dcg": (4, 1, 6, 7)}
+    systems = published_systems(board)
+    top1, dcg = standings(found, systems, board)
     assert str(top1) == (
-        "top1 0.600 [0.400, 0.800] would be place 3 of 4; the interval reaches from place 2 to 3."
+        "top1 0.667 [0.400, 0.867] would be place 4 of 7; the interval reaches from place 1 to 7."
     )
-    assert str(dcg).endswith("place 2 of 4; the interval reaches from place 2 to 3.")
-    assert within(SYSTEMS, top1).tolist() == [False, False, True, True]
-    assert within(SYSTEMS, dcg).tolist() == [False, False, True, False]
+    assert within(systems, top1).tolist() == [True] * 6
+    assert within(systems, dcg).tolist() == [True] * 4 + [False, True]
 
 
-def test_gold_of_another_size_is_warned_of_and_of_another_task_refused(write_table, caplog):
+def test_in_subtask_b_items_are_placed_before_senses_and_equals_share_without():
+    board = Board("en-extended", "b", CAPTIONS)  # 0.60 0.90 and 0.60 0.77
+    found = summary(item_accuracy=(0.6, 0.5, 0.7), sense_accuracy=(0.8, 0.7, 0.9))
+    assert places(found, board) == {
+        "item_accuracy": (2, 1, 3, 3),
+        "sense_accuracy": (2, 1, 3, 3),
+    }
+    items = summary(item_accuracy=(0.6, 0.6, 0.6))
+    assert places(items, board) == {"item_accuracy": (1, 1, 1, 3)}
+
+
+def test_admire_2_compares_macro_averages_and_has_ndcg_in_place_of_dcg():
+    board = Board("admire2", "a", BOTH)  # 0.512, 0.35 (0.73), 0.28
+    others = summary(top1=(0.9, 0.9, 0.9))
+    macro = summary(MACRO, top1=(0.352, 0.27, 0.4), ndcg5=(0.72, 0.7, 0.74))
+    found = places(pd.concat([others, macro]), board)
+    assert found == {"top1": (3, 2, 4, 4), "ndcg5": (2, 1, 2, 2)}
+    assert places(others, board) == {"top1": (1, 1, 1, 4)}
+
+
+def test_people_and_a_teams_further_systems_have_no_place():
+    board = Board("en-extended", "a", BOTH)
+    found = places(summary(top1=(0.5, 0.5, 0.5), dcg=(2.9, 2.9, 2.9)), board)
+    # PALI-NLP, daalft, dutir914, PoliTo, AlexUNLP, Zhoumou, HiTZ-Ixa, UoR-NCL, JNLP
+    assert found["top1"] == (10, 10, 10, 13)
+
+
+def test_a_track_without_a_board_is_told_and_a_subtask_without_one_refused():
+    (board,), notes = boards("en-dev", "a", CAPTIONS)
+    assert board.track == BOTH
+    assert notes == [
+        "On en-dev nothing was published for captions alone; these systems saw images."
+    ]
+    (board,), notes = boards("pt-test", "a", CAPTIONS)
+    assert (board.track, notes) == (CAPTIONS, [])
+    assert "as 8 items" in boards("pt-both", "a", None)[1][0]
+    with pytest.raises(UserError, match=r"Subtask B, but on en-test, en-extended\.$"):
+        boards("pt-test", "b", None)
+    with pytest.raises(UserError, match="Did you mean 'en-test'"):
+        boards("en-tets", "a", None)
+
+
+def test_gold_of_another_size_is_told(write_table):
     gold = read_items(write_table(admire_row()))
-    check_fits("en-dev", gold)
-    assert "The gold has 1 items, en-dev has 15" in caplog.text
-    caplog.clear()
-    check_fits("en-dev", gold * 15)
-    assert not caplog.messages
-    check_fits("pt-both", gold * 68)
-    (note,) = caplog.messages
-    assert "as 8 items" in note
-    with pytest.raises(UserError, match="of Subtask A"):
-        check_fits("en-dev", read_items(write_table(sequence_row(), name="subtask_b_dev.tsv")))
+    assert "The gold has 1 items, en-dev has 15" in (misfit("en-dev", gold) or "")
+    assert misfit("en-dev", gold * 15) is None
+    gold = read_items(write_table(sequence_row(), name="subtask_b_test.tsv"))
+    assert "en-test has 5" in (misfit("en-test", gold) or "")
+
+
+@pytest.mark.parametrize(
+    ("path", "language", "items", "name"),
+    [
+        ("admire_en/dev/subtask_a_dev.tsv", "en", 15, "en-dev"),
+        ("test/subtask_a_dev.tsv", "en", 15, "en-dev"),
+        ("admire_pt/test/gold.tsv", "pt", 13, "pt-test"),
+        ("subtask_a_xe.tsv", "xe", 100, "en-extended"),
+        ("C:\\sets\\extended_pt.tsv", "pt-br", 55, "pt-extended"),
+        ("gold.tsv", "en", 15, None),
+        ("latest.tsv", "en", 15, None),
+        ("dev.tsv", "en", 14, None),
+        ("dev.tsv", "de", 15, None),
+        ("subtask_a_train.tsv", "en", 70, None),
+    ],
+)
+def test_a_set_is_known_by_its_language_size_and_name(path, language, items, name):
+    assert recognised([Item("night owl", "A night owl.", language)] * items, path) == name
+
+
+def test_a_set_of_subtask_b_or_of_two_languages_is_not_taken_for_another():
+    pictures = [Item("night owl", "", expected_item="a.png")] * 5
+    assert recognised(pictures, "subtask_b_test.tsv") == "en-test"
+    assert recognised(pictures, "subtask_b_dev.tsv") is None
+    mixed = [Item("a", "a", "en")] * 7 + [Item("b", "b", "pt")] * 8
+    assert recognised(mixed, "dev.tsv") is None

@@ -50,8 +50,13 @@ PublishedSet = Literal[
     "pt-test",
     "pt-extended",
     "pt-both",
+    "admire2",
 ]
-"""AdMIRe's sets on which figures were published; ``both`` is test and extended together."""
+"""Sets on which figures were published: AdMIRe's (``both`` is test and extended together), and
+AdMIRe 2's blind sets of fifteen languages."""
+
+BoardTrack = Literal["image+caption", "caption"]
+"""The tracks of AdMIRe's boards: systems that see images, and those with captions alone."""
 
 Images = Literal["embed", "link"]
 """Whether a report holds thumbnails of the pictures, or names their files."""

@@ -13,7 +13,8 @@ from admire.cli.output import print_rows, print_summaries, print_summary, print_
 if TYPE_CHECKING:
     import pandas as pd
 
-    from admire.base.choices import PublishedSet
+    from admire.base.choices import BoardTrack, PublishedSet
+    from admire.scores.published import Board, Subtask
 
 log = logging.getLogger("admire")
 
@@ -26,6 +27,7 @@ def print_scores(
     runs: Sequence[Path | None],
     tables: Mapping[str, pd.DataFrame],
     published: PublishedSet | None,
+    track: BoardTrack | None,
     *,
     json: bool,
     seed: int,
@@ -41,6 +43,7 @@ def print_scores(
         runs: of each, the run folder that knows the senses.
         tables: of each, and their difference; see :func:`admire.scores.evaluation.summarise`.
         published: the set to compare with.
+        track: the board's; None takes that in which the run is judged.
     """
     if not json:
         print_summaries(tables, json)
@@ -48,10 +51,13 @@ def print_scores(
         name: sense_figures(one, run, name, json=json, seed=seed)
         for name, one, run in zip(names, scored, runs, strict=True)
     }
-    more = {"reliability": {name: found for name, found in senses.items() if found}}
+    more: dict[str, dict[str, Any]] = {
+        "reliability": {name: found for name, found in senses.items() if found}
+    }
     if published:
         more["published"] = {
-            name: published_figures(tables[name], published, name, json=json) for name in names
+            name: published_figures(tables[name], published, track, run, name, json=json)
+            for name, run in zip(names, runs, strict=True)
         }
     if json:
         print_summaries(tables, json, {kind: found for kind, found in more.items() if found})
@@ -112,68 +118,106 @@ def sense_figures(
 
 
 def published_figures(
-    summary: pd.DataFrame, published: PublishedSet, name: str, *, json: bool
-) -> dict[str, Any]:
-    """Where figures stand among published ones, as JSON has it; printed unless it is JSON.
+    summary: pd.DataFrame,
+    published: PublishedSet,
+    track: BoardTrack | None,
+    run: Path | None,
+    name: str,
+    *,
+    json: bool,
+) -> list[dict[str, Any]]:
+    """Where figures stand on each board of a set, as JSON has it; printed unless it is JSON.
 
     Args:
         summary: see :func:`admire.scores.evaluation.summarise`.
         published: the set.
+        track: see :func:`print_scores`; for what is no run, None takes every track.
+        run: the folder that tells what was seen, and how the sense was decided.
         name: of the submission, in titles.
     """
+    from admire.runs.past_runs import read_record
+    from admire.runs.scoring import judged_track, used_gold_sense
+    from admire.scores.published import boards
+
+    record = read_record(run) if run else None
+    subtask: Subtask = "b" if "item_accuracy" in set(summary["metric"]) else "a"
+    found, notes = boards(published, subtask, track or (judged_track(record) if record else None))
+    for note in notes:
+        log.warning("%s: %s", published, note)
+    given = bool(record and used_gold_sense(record))
+    return [_on_board(summary, board, name, given=given, json=json) for board in found]
+
+
+def _on_board(
+    summary: pd.DataFrame, board: Board, name: str, *, given: bool, json: bool
+) -> dict[str, Any]:
+    """Where figures stand on a board. With the gold sense they have no place."""
     from dataclasses import asdict
 
-    from admire.scores.published import of_all_items, published_systems, standings, within
+    from admire.scores.published import better, our_figures, published_systems, standings, within
 
-    systems = published_systems(published)
-    found = standings(summary, systems)
+    systems = published_systems(board)
+    found = standings(summary, systems, board)
     inside = {f"{one.metric}_within": within(systems, one) for one in found}
     table = systems.assign(**inside).drop(columns="decimals")
     if not json:
-        ours = of_all_items(summary)
-        _print_published(table, ours, published, name)
-        for one in found:
+        ours = our_figures(summary, board)
+        ahead = better(systems, ours, *board.ranked)
+        _print_published(table[ahead], table[~ahead], ours, board, name, given=given)
+        for one in () if given else found:
             print(one)
-        print(f"≈: within our interval; {ours['dcg']['n']} items cannot tell these from ours.")
+        if given:
+            print(f"{name} has no place: it was ranked with the gold sense.")
+        n = ours[board.ranked[0]]["n"]
+        print(f"≈: within our interval; {n} items cannot tell these from ours.")
         for source in dict.fromkeys(table["source"]):
             print(f"Source: {source}.")
     return {
-        "set": published,
-        "places": [asdict(one) for one in found],
+        **asdict(board),
+        "gold_sense": given,
+        "places": [] if given else [asdict(one) for one in found],
         "systems": table.astype(object).where(table.notna(), None).to_dict("records"),
     }
 
 
 def _print_published(
-    table: pd.DataFrame, ours: Mapping[str, Mapping[str, Any]], published: str, name: str
+    ahead: pd.DataFrame,
+    behind: pd.DataFrame,
+    ours: Mapping[str, Mapping[str, Any]],
+    board: Board,
+    name: str,
+    *,
+    given: bool,
 ) -> None:
-    """The published systems by DCG, with ours where it would be.
+    """The published systems with ours where it would be. Some have no place.
 
     Args:
-        ours: see :func:`admire.scores.published.of_all_items`.
+        ahead, behind: the systems that are better than ours, and the others.
+        ours: see :func:`admire.scores.published.our_figures`.
     """
-    mine: dict[Any, Any] = {"system": f"→ {name}", "people": False}
-    mine |= {metric: ours[metric]["mean"] for metric in ("top1", "dcg", "corr_official")}
-    mine |= {end: ours["top1"][end] for end in ("low", "high")}
-    mine |= {f"dcg_{end}": ours["dcg"][end] for end in ("low", "high")}
-    systems = table.to_dict("records")
-    before = sum(one["dcg"] > mine["dcg"] for one in systems)
+    first, second = board.ranked
+    metrics = [first, second, *({"corr_official"} & set(ahead))]
+    mine: dict[Any, Any] = {metric: ours[metric]["mean"] for metric in metrics if metric in ours}
+    mine |= {end: ours[first][end] for end in ("low", "high")}
+    if second in ours:
+        mine |= {f"{second}_{end}": ours[second][end] for end in ("low", "high")}
+    mine |= {"system": f"→ {name}" + ", with the gold sense" * given, "placed": not given}
     rows: list[Sequence[object]] = []
     place = 0
-    for one in (*systems[:before], mine, *systems[before:]):
-        place += not one["people"]
-        told = "" if one["people"] else place
-        top1 = _cell(one, "top1", one["low"], one["high"])
-        dcg = _cell(one, "dcg", one.get("dcg_low", math.nan), one.get("dcg_high", math.nan))
-        rows.append((told, one["system"], top1, dcg, _cell(one, "corr_official")))
-    print_rows(("", "By DCG", "top1", "dcg", "corr_official"), rows, f"Published on {published}")
+    for one in (*ahead.to_dict("records"), mine, *behind.to_dict("records")):
+        place += one["placed"]
+        ends = {first: ("low", "high"), second: (f"{second}_low", f"{second}_high")}
+        cells = [_cell(one, metric, ends.get(metric, ())) for metric in metrics]
+        rows.append((place if one["placed"] else "", one["system"], *cells))
+    print_rows(("", f"By {first}", *metrics), rows, f"Published on {board}")
 
 
-def _cell(
-    row: Mapping[str, Any], metric: str, low: float = math.nan, high: float = math.nan
-) -> str:
+def _cell(row: Mapping[Any, Any], metric: str, ends: Sequence[str]) -> str:
     """A published figure, with its interval if there is one, and a sign if ours holds it."""
-    if math.isnan(row[metric]):
+    figure, *interval = (row.get(name, math.nan) for name in (metric, *ends))
+    if math.isnan(figure):
         return "–"
-    interval = "" if math.isnan(low) else f" [{low:.3f}, {high:.3f}]"
-    return "≈ " * bool(row.get(f"{metric}_within")) + f"{row[metric]:.3f}{interval}"
+    told = f"{figure:.3f}"
+    if interval and not math.isnan(interval[0]):
+        told += " [{:.3f}, {:.3f}]".format(*interval)
+    return "≈ " * bool(row.get(f"{metric}_within")) + told

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 import typer
 
 from admire.base.choices import (
+    BoardTrack,
     Device,
     Gate,
     Meanings,
     ProfileName,
+    PublishedSet,
     Ranker,
     SenseMethod,
     Track,
@@ -96,6 +98,18 @@ GateWanted = Annotated[
     choice(
         "gate", Gate, "Weigh the senses by their probability (soft), or follow the likelier one."
     ),
+]
+Published = Annotated[
+    PublishedSet | None,
+    choice(
+        "published",
+        PublishedSet,
+        "The set that the gold is: also tell where the figures stand among published ones.",
+    ),
+]
+PublishedTrack = Annotated[
+    BoardTrack | None,
+    choice("track", BoardTrack, "The board's track; else as the run saw images or captions alone."),
 ]
 DryRun = Annotated[
     bool, option("Only count what chat models would be asked, and estimate the price.", "--dry-run")

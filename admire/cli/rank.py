@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from admire.base.choices import Device, Fusion, Precision, PublishedSet, RankQuery, SenseMethod
+from admire.base.choices import Device, Fusion, Precision, RankQuery, SenseMethod
 from admire.base.errors import UserError
 from admire.cli import options as opt
 from admire.cli.figures import print_scores
@@ -186,14 +186,8 @@ def score(
         list[Path], opt.argument("One submission or run folder, or two to compare.")
     ],
     gold: Annotated[Path, opt.option("The file with the expected orders.")],
-    published: Annotated[
-        PublishedSet | None,
-        opt.choice(
-            "published",
-            PublishedSet,
-            "The set that the gold is: also tell where the figures stand among published ones.",
-        ),
-    ] = None,
+    published: opt.Published = None,
+    track: opt.PublishedTrack = None,
     seed: opt.Seed = 0,
     json: opt.Json = False,
 ) -> None:
@@ -206,20 +200,20 @@ def score(
     from admire.data.items import read_items
     from admire.runs.scoring import read_predictions
     from admire.scores.evaluation import paired_difference, score_items, summarise
-    from admire.scores.published import check_fits
+    from admire.scores.published import misfit
 
     if len(submissions) > 2:
         raise UserError("Give one submission, or two to compare.")
     items = read_items(gold)
-    if published:
-        check_fits(published, items)
+    if published and (note := misfit(published, items)):
+        log.warning("%s", note)
     names = [str(path) for path in submissions]
     predictions, runs = zip(*map(read_predictions, submissions), strict=True)
     scored = [score_items(items, *pair) for pair in zip(predictions, names, strict=True)]
     tables = {name: summarise(rows, seed=seed) for rows, name in zip(scored, names, strict=True)}
     if len(scored) == 2:
         tables["second minus first"] = paired_difference(*scored, seed=seed)
-    print_scores(names, scored, runs, tables, published, json=json, seed=seed)
+    print_scores(names, scored, runs, tables, published, track, json=json, seed=seed)
     for path, one in zip(submissions, scored, strict=True):
         warn_of_seen(one, path)
 

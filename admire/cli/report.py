@@ -28,12 +28,16 @@ def report(
             "later; else as ranked."
         ),
     ] = None,
+    published: opt.Published = None,
+    track: opt.PublishedTrack = None,
 ) -> None:
     """Show runs in one HTML file: figures, plots, and each item with its pictures.
 
-    Nothing is asked or encoded. Of several runs, each is compared with the first.
+    Nothing is asked or encoded. Of several runs, each is compared with the first. If the set is
+    one on which figures were published (told by its language, size and name, or by --published),
+    the page shows the run's place among them.
     """
     from admire.pages.report import write_report
 
-    written = write_report(runs, out, images=images, data=data)
+    written = write_report(runs, out, images=images, data=data, published=published, track=track)
     log.info("Wrote %s, %.1f MB", written, written.stat().st_size / 1e6)

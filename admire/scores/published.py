@@ -1,32 +1,58 @@
-"""Published figures on AdMIRe's Subtask A, and the place of ours among them.
+"""Published figures on AdMIRe and AdMIRe 2, and the place of ours among them.
 
-``published.json`` holds the figures with their sources: all rows of UoR-NCL's paper, and the first
-five systems of the task's overview.
+``published.csv`` is the organisers' results page, all 40 rows: one a team, subtask, track and
+language (https://semeval2025-task1.github.io/). ``published.json`` holds what was published
+elsewhere, with its sources: all rows of UoR-NCL's paper, the human figures of the task's overview,
+and figures on AdMIRe 2, of which there is no board.
 """
 
 from __future__ import annotations
 
+import csv
 import json
-import logging
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, Literal, get_args
 
 import pandas as pd
 
-from admire.base.choices import PublishedSet
+from admire.base.choices import BoardTrack, PublishedSet
 from admire.base.errors import UserError
 from admire.base.schema import check_setting
 from admire.data.items import Item
+from admire.data.languages import base_language
 from admire.scores.metrics import wilson_interval
 
-log = logging.getLogger("admire")
+Subtask = Literal["a", "b"]
 
-RANKED = ("top1", "dcg")
-"""The figures by which systems are placed."""
+COLUMNS = ("item_accuracy", "sense_accuracy", "top1", "dcg", "ndcg5", "corr_official")
+"""All figures that were published."""
+
+MACRO = "macro"
+"""The group of macro-averages over languages, which AdMIRe 2's figures are."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """What was published on a set, in a subtask and a track."""
+
+    set: PublishedSet
+    subtask: Subtask
+    track: BoardTrack
+
+    def __str__(self) -> str:
+        return f"{self.set}, Subtask {self.subtask.upper()}, {self.track}"
+
+    @property
+    def ranked(self) -> tuple[str, str]:
+        """The figures by which systems are placed; the second one decides ties of the first."""
+        if self.subtask == "b":
+            return "item_accuracy", "sense_accuracy"
+        return "top1", "ndcg5" if self.set == "admire2" else "dcg"
 
 
 @dataclass(frozen=True)
@@ -58,89 +84,197 @@ class Standing:
         )
 
 
-def published_systems(name: PublishedSet) -> pd.DataFrame:
-    """What was published on a set, sorted by DCG.
+def boards(
+    name: PublishedSet, subtask: Subtask, track: BoardTrack | None
+) -> tuple[list[Board], list[str]]:
+    """The boards of a set, and what is to be said of them.
 
-    Returns:
-        A row for each system: ``system``, ``source``, ``people`` (whether it is people), ``top1``,
-        ``low`` and ``high`` (its 95 % interval by Wilson; NaN for people), ``dcg``,
-        ``corr_official`` (NaN if not published) and ``decimals`` (of the published figures).
+    Args:
+        track: of the board; None takes every track. Where nothing was published in it, it is
+            ``image+caption``, and a note says so.
 
     Raises:
-        UserError: there is no such set.
+        UserError: nothing was published on that set in the subtask.
     """
     check_setting("published", name, PublishedSet)
     data = _data()
-    rows = []
-    for one in data["systems"]:
-        if name in one["sets"]:
-            figures = dict(zip(data["figures"], one["sets"][name], strict=True))
-            people = one.get("people", False)
-            interval = wilson_interval(figures["top1"], data["sets"][name])
-            low, high = (math.nan, math.nan) if people else interval
-            source = data["sources"][one["source"]]
-            rows.append(
-                {
-                    "system": one["system"],
-                    "source": source["told"],
-                    "people": people,
-                    **figures,
-                    "low": low,
-                    "high": high,
-                    "decimals": source["decimals"],
-                }
-            )
-    table = pd.DataFrame(rows).astype({"corr_official": float})
-    return table.sort_values(["dcg", "top1"], ascending=False, kind="stable", ignore_index=True)
-
-
-def check_fits(name: PublishedSet, gold: Sequence[Item]) -> None:
-    """Warn if the gold cannot be that of the published set.
-
-    Raises:
-        UserError: the gold is not of Subtask A.
-    """
-    if any(item.sequence or item.expected_item for item in gold):
-        raise UserError("The published figures are of Subtask A, the gold is not.", "published")
-    items = _data()["sets"][name]
-    if len(gold) != items:
-        log.warning(
-            "The gold has %d items, %s has %d: the published figures are for other items.",
-            len(gold),
-            name,
-            items,
+    if name not in data["items"][subtask]:
+        known = ", ".join(data["items"][subtask])
+        raise UserError(
+            f"On {name} nothing was published for Subtask {subtask.upper()}, but on {known}.",
+            "published",
         )
-    if note := _data()["notes"].get(name):
-        log.warning("%s: %s", name, note)
+    found = [Board(name, subtask, one) for one in get_args(BoardTrack)]
+    found = [board for board in found if not published_systems(board).empty]
+    notes = [data["notes"][name]] if name in data["notes"] else []
+    if track and all(board.track != track for board in found):
+        notes.append(
+            f"On {name} nothing was published for captions alone; these systems saw images."
+        )
+        return found, notes
+    return [board for board in found if track in (None, board.track)], notes
 
 
-def standings(summary: pd.DataFrame, systems: pd.DataFrame) -> list[Standing]:
-    """The places of our top-1 and DCG among systems; people have no place.
+def published_systems(board: Board) -> pd.DataFrame:
+    """What was published on a board, the best first, as the board's first figure has it.
+
+    Where the organisers list a team's entry, a row of the team's paper with the same figures stands
+    for it.
+
+    Returns:
+        A row for each system: ``system``, ``source``, ``placed`` (whether it has a place: an entry
+        of the organisers' board, or any system where there is no such board; people have none),
+        the published ones of :data:`COLUMNS` (NaN where a system lacks one), ``low`` and ``high``
+        (of the first figure, its 95 % interval by Wilson; NaN for people and macro-averages) and
+        ``decimals`` (of the published figures).
+    """
+    data, entries = _data(), _entries(board)
+    others = [] if board.subtask == "b" else _others(board)
+    for one in others:
+        entered = any(_same(one, entry, board.ranked) for entry in entries)
+        one["placed"] = entered or not (entries or one.get("people"))
+    doubled = [entry for entry in entries if any(_same(one, entry, board.ranked) for one in others)]
+    rows = [*others, *(entry for entry in entries if entry not in doubled)]
+    items = data["items"][board.subtask][board.set]
+    for row in rows:
+        source = data["sources"][row["source"]]
+        row |= {"source": source["told"], "decimals": source["decimals"]}
+        row["low"] = row["high"] = math.nan
+        if not row.get("people") and board.set != "admire2":
+            row["low"], row["high"] = wilson_interval(row[board.ranked[0]], items)
+    columns = [name for name in COLUMNS if any(row.get(name) is not None for row in rows)]
+    order = ["system", "source", "placed", *columns, "low", "high", "decimals"]
+    table = pd.DataFrame(rows, columns=order).astype(dict.fromkeys(columns, float))
+    by = [name for name in board.ranked if name in columns]
+    return table.sort_values(by, ascending=False, kind="stable", ignore_index=True)
+
+
+def _entries(board: Board) -> list[dict[str, Any]]:
+    """The rows of the organisers' board."""
+    language, _, part = board.set.partition("-")
+    return [
+        {
+            "system": row["team"],
+            "source": "board",
+            "placed": True,
+            board.ranked[0]: float(row[f"{part}_first"]),
+            board.ranked[1]: float(row[f"{part}_second"]),
+        }
+        for row in _rows()
+        if (row["subtask"], row["track"], row["language"]) == (board.subtask, board.track, language)
+        and row.get(f"{part}_first")
+    ]
+
+
+def _others(board: Board) -> list[dict[str, Any]]:
+    """What was published elsewhere, of Subtask A."""
+    figures = board.ranked if board.set == "admire2" else ("top1", "corr_official", "dcg")
+    return [
+        one | dict(zip(figures, one["sets"][board.set], strict=True))
+        for one in _data()["systems"]
+        if board.set in one["sets"] and board.track == one.get("track", "image+caption")
+    ]
+
+
+def _same(one: dict[str, Any], entry: dict[str, Any], ranked: Sequence[str]) -> bool:
+    """Whether a system of a team's paper has the figures of the team's entry, of two decimals."""
+    mine = one["system"].startswith(f"{entry['system']} ")
+    return mine and all(abs(one[name] - entry[name]) < 0.0051 for name in ranked)
+
+
+def misfit(name: PublishedSet, gold: Sequence[Item]) -> str | None:
+    """What is to be said where the gold cannot be that of the published set."""
+    items = _data()["items"][subtask_of(gold)].get(name, len(gold))
+    if len(gold) == items:
+        return None
+    return (
+        f"The gold has {len(gold)} items, {name} has {items}: the published figures are for other "
+        "items."
+    )
+
+
+def recognised(gold: Sequence[Item], path: str) -> PublishedSet | None:
+    """The published set that a file is, by its language, number of items and name; None if unsure.
+
+    The name of the file, or of its folder, must have the word ``dev``, ``test``, ``extended`` (or
+    the language tag ``xe`` or ``xp``) or ``both``.
+    """
+    (language, *others) = {item.language for item in gold}
+    where = PurePath(path.replace("\\", "/"))
+    for told in () if others else (f"{where.name} {language}", where.parent.name):
+        words = set(re.split(r"[^a-z]+", told.lower()))
+        words |= {"extended"} if words & {"xe", "xp"} else set()
+        for name, items in _data()["items"][subtask_of(gold)].items():
+            base, _, part = name.partition("-")
+            if (base, items) == (base_language(language), len(gold)) and part in words:
+                found: PublishedSet = name
+                return found
+    return None
+
+
+def subtask_of(gold: Sequence[Item]) -> Subtask:
+    return "b" if any(item.sequence or item.expected_item for item in gold) else "a"
+
+
+def standings(summary: pd.DataFrame, systems: pd.DataFrame, board: Board) -> list[Standing]:
+    """The places of our figures among the systems that have one.
+
+    Of two equal figures the board's other figure decides; without it, places are shared.
 
     Args:
-        summary: of :func:`admire.scores.evaluation.summarise`; the group ``all`` counts.
+        summary: of :func:`admire.scores.evaluation.summarise`; see :func:`our_figures`.
         systems: see :func:`published_systems`.
     """
-    others = systems[~systems["people"]]
-    ours = of_all_items(summary)
+    others, ours = systems[systems["placed"]], our_figures(summary, board)
+    first, second = board.ranked
     places = []
-    for metric in RANKED:
+    for metric, tie in ((first, second), (second, first)):
+        if metric not in ours or metric not in others:
+            continue
+        place, best, worst = (
+            1 + int(better(others, ours, metric, tie, end=end).sum())
+            for end in ("mean", "high", "low")
+        )
+        count = int(others[metric].notna().sum()) + 1
         mean, low, high = (ours[metric][name] for name in ("mean", "low", "high"))
-        place, best, worst = (_place(figure, metric, others) for figure in (mean, high, low))
-        places.append(Standing(metric, mean, low, high, place, best, worst, len(others) + 1))
+        places.append(Standing(metric, mean, low, high, place, best, worst, count))
     return places
 
 
-def of_all_items(summary: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """The rows of :func:`admire.scores.evaluation.summarise` on all items, by metric."""
-    rows = summary[summary["group"] == "all"].to_dict("records")
+def our_figures(summary: pd.DataFrame, board: Board) -> dict[str, dict[str, Any]]:
+    """The rows of :func:`admire.scores.evaluation.summarise` that are compared, by metric.
+
+    They are those on all items; for AdMIRe 2 the macro-averages, if there are any.
+    """
+    macro = board.set == "admire2" and (summary["group"] == MACRO).any()
+    rows = summary[summary["group"] == (MACRO if macro else "all")].to_dict("records")
     return {row["metric"]: {str(name): value for name, value in row.items()} for row in rows}
 
 
-def _place(figure: float, metric: str, systems: pd.DataFrame) -> int:
-    """One more than the number of better systems, at their number of decimals."""
-    rounded = [round(figure, decimals) for decimals in systems["decimals"]]
-    return 1 + int((systems[metric] > rounded).sum())
+def better(
+    systems: pd.DataFrame,
+    ours: Mapping[str, Mapping[str, Any]],
+    metric: str,
+    tie: str,
+    *,
+    end: Literal["mean", "low", "high"] = "mean",
+) -> pd.Series[bool]:
+    """Whether each system is better than we are, at its number of decimals.
+
+    Args:
+        ours: see :func:`our_figures`.
+        tie: the figure that decides where those of ``metric`` are equal.
+        end: of our intervals.
+    """
+
+    def rounded(name: str) -> list[float]:
+        figure = ours[name][end] if name in ours else math.nan
+        return [round(figure, decimals) for decimals in systems["decimals"]]
+
+    found = systems[metric] > rounded(metric)
+    if tie in systems:
+        found |= (systems[metric] == rounded(metric)) & (systems[tie] > rounded(tie))
+    return found
 
 
 def within(systems: pd.DataFrame, standing: Standing) -> pd.Series[bool]:
@@ -156,3 +290,9 @@ def _data() -> dict[str, Any]:
     path = Path(__file__).with_name("published.json")
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return data
+
+
+@cache
+def _rows() -> list[dict[str, str]]:
+    with Path(__file__).with_name("published.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))

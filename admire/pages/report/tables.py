@@ -8,20 +8,36 @@ from typing import Any
 
 import pandas as pd
 
+from admire.base.choices import BoardTrack, PublishedSet
 from admire.pages.report.names import file_name, plain_name
-from admire.pages.report.report import Table
+from admire.pages.report.report import FIGURES, Table
 from admire.runs.ranking import Run
+from admire.runs.scoring import judged_track, used_gold_sense
 from admire.scores.cards import told_of_seen
 from admire.scores.evaluation import paired_difference, score_items, summarise
+from admire.scores.published import (
+    boards,
+    misfit,
+    published_systems,
+    recognised,
+    standings,
+    subtask_of,
+)
 
 NOTHING = "–"
 
 
-def ranking_tables(runs: Sequence[Run], names: Sequence[str]) -> list[Table]:
+def ranking_tables(
+    runs: Sequence[Run],
+    names: Sequence[str],
+    published: PublishedSet | None = None,
+    track: BoardTrack | None = None,
+) -> list[Table]:
     """The head of a report on rankings.
 
     Args:
         names: what the runs are called.
+        published, track: see :func:`admire.pages.report.write_report`.
     """
     records = [run.record for run in runs]
     scored = [score_rankings(run) for run in runs]
@@ -35,6 +51,7 @@ def ranking_tables(runs: Sequence[Run], names: Sequence[str]) -> list[Table]:
         figures[0] = replace(figures[0], note=" ".join([figures[0].note, *said]))
     return [
         *figures,
+        *_published(runs, scored, names, published, track),
         *_without_unsure(records, scored, names),
         settings_table([_settings(record) for record in records], names),
         *_what_it_took(records, names),
@@ -181,6 +198,52 @@ def _figure_rows(
             for metric, *found in part[["metric", "mean", "low", "high"]].to_numpy()
         }
         yield str(group), str(n), *(cells.get(metric, NOTHING) for metric in metrics)
+
+
+def _published(
+    runs: Sequence[Run],
+    scored: Sequence[pd.DataFrame],
+    names: Sequence[str],
+    published: PublishedSet | None,
+    track: BoardTrack | None,
+) -> Iterable[Table]:
+    """The runs' places among published figures, where a run's set is known and all of it scored."""
+    rows: list[dict[str, str]] = []
+    notes: dict[str, None] = {}
+    for run, table, name in zip(runs, scored, names, strict=True):
+        items = [ranking.item for ranking in run.rankings]
+        if table.empty or len(table) < len(items):
+            continue
+        of = published or recognised(items, _source(run.record).get("path", ""))
+        if of is None:
+            continue
+        found, said = boards(of, subtask_of(items), track or judged_track(run.record))
+        notes |= dict.fromkeys(filter(None, [misfit(of, items), *said]))
+        summary = summarise(table)
+        for board in found:
+            systems = published_systems(board)
+            row = {"Run": name} if len(runs) > 1 else {}
+            row["Board"] = str(board)
+            for one in standings(summary, systems, board):
+                place = f"{one.place} of {one.of} (between {one.best} and {one.worst})"
+                given = used_gold_sense(run.record)
+                heading = f"Place by {FIGURES.get(one.metric, (one.metric,))[0]}"
+                row[heading] = "none, with the gold sense" if given else place
+            rows.append(row)
+            notes |= dict.fromkeys(f"Source: {source}." for source in systems["source"])
+    headings = tuple(dict.fromkeys(heading for row in rows for heading in row))
+    if rows:
+        cells = tuple(tuple(row.get(heading, NOTHING) for heading in headings) for row in rows)
+        known = "" if published else "The set is known by its language, size and name. "
+        between = "In brackets the places at the ends of the 95 % interval."
+        yield Table("Among published figures", headings, cells, " ".join([known + between, *notes]))
+
+
+def _source(record: Mapping[str, Any]) -> Mapping[str, str]:
+    """What the data file of a run was; of a fused run, the first run's."""
+    if "fused" in record:
+        return _source(record["fused"][0]["record"])
+    return record.get("source") or {}
 
 
 # ----------------------------------------------------------------------------------- what was run

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from admire.base.choices import Images
+from admire.base.choices import BoardTrack, Images, PublishedSet
 from admire.base.errors import UserError, check_extra
 from admire.base.schema import check_setting
 from admire.base.storage import note_addition, write_whole
@@ -36,6 +36,8 @@ def write_report(
     *,
     images: Images = "embed",
     data: str | Path | None = None,
+    published: PublishedSet | None = None,
+    track: BoardTrack | None = None,
 ) -> Path:
     """Write one HTML file that shows runs, and return its path. Nothing is asked or encoded.
 
@@ -46,18 +48,30 @@ def write_report(
         images: ``embed`` puts thumbnails into the file, so that it can be moved; ``link`` names
             the picture files, relative to it.
         data: where the data of the runs are, if not where run.json says.
+        published: the set that the data are, to show places among published figures; None takes the
+            one that :func:`admire.scores.published.recognised` finds, if any.
+        track: that of the board; None takes the one in which each run is judged.
 
     Raises:
         UserError: a run cannot be read, they are not of one kind, the file cannot be written, or a
             package is missing.
     """
     check_setting("images", images, Images)
+    check_setting("published", published, PublishedSet | None)
+    check_setting("track", track, BoardTrack | None)
     paths, out = [Path(run) for run in runs], Path(out)
     check_report(out)
     kinds = {_kind(path) for path in paths}
     if len(kinds) != 1:
         raise UserError("A report shows runs of one kind. Give run folders, or tables of senses.")
-    report = _MAKERS[kinds.pop()](paths, out, images, Path(data) if data else None)
+    (kind,) = kinds
+    if kind == "ranking":
+        where = Path(data) if data else None
+        report = _ranking_report(paths, out, images, where, published, track)
+    elif published or track:
+        raise UserError("The published figures are of rankings.", "published", "track")
+    else:
+        report = senses_report(paths) if kind == "senses" else retrieval_report(paths)
     page = render(report)
     note_addition(out)  # first: a kill after it leaves no file that admire does not know
     with write_whole(out) as file:
@@ -91,7 +105,12 @@ def _kind(path: Path) -> Kind:
 
 
 def _ranking_report(
-    folders: Sequence[Path], out: Path, images: Images, data: Path | None
+    folders: Sequence[Path],
+    out: Path,
+    images: Images,
+    data: Path | None,
+    published: PublishedSet | None,
+    track: BoardTrack | None,
 ) -> Report:
     names = run_names(folders)
     runs = [with_pictures(read_run(folder), str(folder), data) for folder in folders]
@@ -107,19 +126,12 @@ def _ranking_report(
     return Report(
         " · ".join(names),
         "ranking",
-        (*ranking_tables(runs, names), *run_audits(folders, names)),
+        (*ranking_tables(runs, names, published, track), *run_audits(folders, names)),
         tuple(ranking_plots(cards)),
         cards,
         pictures,
         linked=images == "link",
     )
-
-
-_MAKERS: dict[Kind, Callable[[Sequence[Path], Path, Images, Path | None], Report]] = {
-    "ranking": _ranking_report,
-    "retrieval": lambda folders, *_: retrieval_report(folders),
-    "senses": lambda files, *_: senses_report(files),
-}
 
 
 def _links(files: Sequence[Path], out: Path) -> dict[Path, Shown]:
