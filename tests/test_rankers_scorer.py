@@ -102,6 +102,15 @@ def test_equal_cosines_standardise_to_zero_and_not_to_a_division_by_it():
     assert score(cosines, [1.0], Scoring.paper(standardise=True)) == pytest.approx([0, 0, 0])
 
 
+def test_of_two_candidates_how_far_the_queries_see_them_apart_decides():
+    # The gloss sees them 0.4 apart and the compound 0.1: variances 0.04 and 0.0025 share a spread.
+    cosines = np.array([[0.2, 0.6], [0.5, 0.6]])
+    spread = sqrt((0.04 + 0.0025) / 2)
+    found = score({"caption": cosines}, [1.0, -1.0], Scoring())
+    assert found == pytest.approx([-0.15 / spread, 0.15 / spread])
+    assert score({"caption": cosines[:, ::-1]}, [1.0, -1.0], Scoring()) == pytest.approx(-found)
+
+
 @pytest.mark.parametrize("standardise", [False, True])
 def test_a_candidate_without_an_image_is_neither_favoured_nor_punished(standardise):
     cosines = {

@@ -45,7 +45,8 @@ class Scoring:
             idiomatic one is meant; 0 is the paper's.
         standardise: bring each query's cosines to mean 0 and deviation 1 over the item's
             candidates before they are added, so that no track or query outweighs another by its
-            spread alone. Where images and captions have encoders of their own, only this gives
+            spread alone. Of two candidates each query would have -1 and 1, and I − L would be 0, so
+            there all queries share one spread, the root of their mean variance. Where images and captions have encoders of their own, only this gives
             their sum a meaning: cosines of a CLIP lie about 0.2, those of an E5 about 0.8.
         texts: which of :data:`TEXTS` I and L are made of. What an item lacks is left out; I
             without any text is C, and nothing is subtracted.
@@ -147,6 +148,8 @@ def contributions(
         filled = np.where(there, values, mean)
         if scoring.standardise:
             spread = values[:, there].std(axis=1, keepdims=True)
+            if there.sum() == 2:
+                spread = np.sqrt((spread**2).mean(keepdims=True))
             filled = (filled - mean) / np.where(spread > 0, spread, 1.0)
         weight = scoring.image_weight if track == "image" else scoring.caption_weight
         found[track] = weight * np.asarray(weights)[:, None] * filled
