@@ -62,7 +62,11 @@ Images = Literal["embed", "link"]
 """Whether a report holds thumbnails of the pictures, or names their files."""
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
+"""Where torch runs; ``auto`` is a GPU where there is one."""
+
 Precision = Literal["float32", "bfloat16", "float16"]
+"""How finely encoders on torch compute; ``float16`` needs a GPU."""
+
 ProfileName = Literal["embedded", "paper", "vision", "vision-local", "best"]
 
 

@@ -47,6 +47,7 @@ FAMILIES = {
     "sbert": Family("sbert:REPOSITORY", "sentence.SentenceEncoder"),
     "sight": Family("sight", "sight.SightEncoder"),
 }
+"""The families of encoders by the names before the colon."""
 
 
 def open_encoder(

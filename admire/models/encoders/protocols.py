@@ -14,7 +14,9 @@ from admire.base.choices import Device as Device
 from admire.base.choices import Precision as Precision
 
 Vectors = npt.NDArray[np.float32]
+"""Unit vectors, one per row: shape (things, width)."""
 Role = Literal["query", "document"]
+"""What a text is to an encoder that treats queries and documents differently."""
 
 
 class TextEncoder(Protocol):
