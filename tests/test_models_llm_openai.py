@@ -30,7 +30,7 @@ from toys import said
 from werkzeug import Request, Response
 
 from admire.base.errors import UserError
-from admire.models.llm import open_llm
+from admire.models.llm import Question, open_llm
 from admire.models.llm.openai import OFFICIAL, RETRIES, THINKING_TOKENS, OpenAIChat
 
 pytestmark = pytest.mark.usefixtures("waits")
@@ -44,6 +44,19 @@ def chat(httpserver: HTTPServer) -> Callable[..., OpenAIChat]:
         return OpenAIChat(model, **({"url": httpserver.url_for("/v1")} | settings))
 
     return make
+
+
+def test_a_server_that_continues_a_reply_is_given_its_beginning(chat):
+    client = chat()
+    whole = [{"role": "user", "content": 'Go on.\n{"a": 1,'}]
+    assert client.request(Question('Go on.\n{"a": 1,'))["messages"] == whole
+    client.continues = True
+    assert client.request(Question('Go on.\n{"a": 1,'))["messages"] == [
+        {"role": "user", "content": "Go on."},
+        {"role": "assistant", "content": '{"a": 1,'},
+    ]
+    for text in ('{"a": 1,', "One.\nTwo."):
+        assert client.request(Question(text))["messages"] == [{"role": "user", "content": text}]
 
 
 def test_the_official_api_without_a_key_says_how_to_give_one(monkeypatch: pytest.MonkeyPatch):

@@ -181,6 +181,22 @@ def test_each_sense_is_described_and_the_meant_one_is_shown(sense, meant):
     }
 
 
+def test_a_sense_that_is_known_without_asking_has_only_the_meanings_that_count_asked():
+    items = [
+        replace(one, sentence_type=s) for one, s in ((OWL, "idiomatic"), (LITERAL_USE, "literal"))
+    ]
+    for glosses, questions in [
+        ("idiomatic", ["idiomatic", "literal"]),
+        ("all", ["idiomatic"] * 2 + ["literal"]),
+    ]:
+        chat = explains("")
+        found = interpret(
+            items, [chat], Prompts(), sense="given", meanings="both", glosses=glosses
+        )[0]
+        assert asked(chat) == questions
+        assert [one.meant for one in found] == ["person awake late", "bird with wings"]
+
+
 def test_the_paper_asks_for_one_gloss_of_idiomatic_uses_and_no_more():
     for sense, questions in [("Idiomatic", ["sense", "gloss"]), ("Literal", ["sense"])]:
         chat = says(sense)

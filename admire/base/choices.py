@@ -25,7 +25,8 @@ or, with the ranker ``listwise``, what the replies with the orders say."""
 
 Meanings = Literal["gloss", "both"]
 """What chat models say of a compound: ``gloss`` is one definition of the idiomatic sense, as in the
-paper; ``both`` is definitions and a scene of each sense."""
+paper; ``both`` is a definition and a scene of each sense. Where a detector decides, the idiomatic
+sense of literal uses is left out, unless the gate is soft."""
 
 Gate = Literal["hard", "soft"]
 """Whether one sense is followed, or both are weighed by their probability."""

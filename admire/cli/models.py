@@ -34,20 +34,12 @@ def list_models(context: typer.Context) -> None:
 
 def pull(name: Annotated[str, opt.argument("A name from the list.")]) -> None:
     """Fetch or assemble a model now, before its first use."""
-    from rich.console import Console
-    from rich.progress import DownloadColumn, Progress
-
     from admire.models.catalogue import find_model
 
     model = find_model(name)
     if model.pull is None:
         raise UserError(f"There is nothing to fetch for {model.name} (here: {model.status()}).")
-    with Progress(
-        *Progress.get_default_columns(), DownloadColumn(), console=Console(stderr=True)
-    ) as bar:
-        task = bar.add_task(f"Getting {name}", total=model.bytes)
-        place = model.pull(name, lambda count: bar.advance(task, count))
-    print(place)
+    print(model.pull(name))
 
 
 def check(

@@ -11,7 +11,7 @@ from pathlib import Path
 from admire.base.choices import nearest
 from admire.base.errors import UserError, pip_install
 from admire.models.encoders import open_encoder, openclip
-from admire.models.llm.local import EMBEDDED_BYTES, Progress, embedded_source, embedded_weights
+from admire.models.llm.local import embedded_source, embedded_weights
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,8 @@ class Model:
         name: what the user calls it; a word in capitals is a placeholder.
         licence: of the weights. With NC in it, it forbids commercial use.
         status: says whether the model can be used now, or how to get it.
-        pull: fetches the model of the name that the user gave, reports its progress, and returns
-            where the model is; None if there is nothing to fetch.
-        bytes: how many bytes ``pull`` reports in all, if that is known.
+        pull: fetches the model of the name that the user gave and returns where it is; None if
+            there is nothing to fetch.
     """
 
     name: str
@@ -32,8 +31,7 @@ class Model:
     size: str
     licence: str
     status: Callable[[], str]
-    pull: Callable[[str, Progress | None], Path] | None = None
-    bytes: int | None = None
+    pull: Callable[[str], Path] | None = None
 
     @property
     def commercial(self) -> bool:
@@ -66,10 +64,6 @@ def _openai_status() -> str:
     return "yes (key set)" if os.environ.get("OPENAI_API_KEY") else "no: set OPENAI_API_KEY"
 
 
-def _pull_embedded(name: str, progress: Progress | None) -> Path:
-    return embedded_weights(progress)
-
-
 def _clip_status(repositories: Sequence[str]) -> str:
     """Whether the hub's cache holds weights of all these repositories."""
     if importlib.util.find_spec("open_clip") is None:
@@ -85,7 +79,7 @@ def _clip_status(repositories: Sequence[str]) -> str:
     return "yes" if all(map(cached, repositories)) else "no: fetched at first use"
 
 
-def _pull_encoder(name: str, progress: Progress | None) -> Path:
+def _pull_encoder(name: str) -> Path:
     """Encode a text, which fetches every file; the hub's client shows the progress."""
     from huggingface_hub import constants
 
@@ -117,8 +111,7 @@ MODELS = (
         "1.1 GB",
         "Apache-2.0",
         _embedded_status,
-        _pull_embedded,
-        EMBEDDED_BYTES,
+        lambda name: embedded_weights(),
     ),
     Model("gguf:PATH", "chat model: any GGUF file", OWN, OWN, lambda: "a file of your own"),
     Model(

@@ -46,8 +46,9 @@ class Scoring:
         standardise: bring each query's cosines to mean 0 and deviation 1 over the item's
             candidates before they are added, so that no track or query outweighs another by its
             spread alone. Of two candidates each query would have -1 and 1, and I − L would be 0, so
-            there all queries share one spread, the root of their mean variance. Where images and captions have encoders of their own, only this gives
-            their sum a meaning: cosines of a CLIP lie about 0.2, those of an E5 about 0.8.
+            there all queries share one spread, the root of their mean variance. Where images and
+            captions have encoders of their own, only this gives their sum a meaning: cosines of a
+            CLIP lie about 0.2, those of an E5 about 0.8.
         texts: which of :data:`TEXTS` I and L are made of. What an item lacks is left out; I
             without any text is C, and nothing is subtracted.
     """

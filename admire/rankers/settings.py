@@ -96,6 +96,11 @@ class Settings:
         """Whether chat models look at the candidates."""
         return any(ranker != "embeddings" for ranker in self.rankers)
 
+    @property
+    def weighs_both(self) -> bool:
+        """Whether the idiomatic meaning counts for literal uses, too."""
+        return self.scoring.gate == "soft" or "pointwise" in self.rankers
+
 
 @settings(frozen=True)
 class Asking:

@@ -20,7 +20,7 @@ from admire.rankers.settings import Settings
 from admire.runs.run import chat_models
 from admire.senses import Detector
 from admire.senses.dictionaries import Dictionary, look_up, open_dictionaries
-from admire.senses.interpretation import Interpretation, interpret, sense_method
+from admire.senses.interpretation import Interpretation, interpret, sense_method, unasked
 from admire.senses.meaning import UNSAID, Meaning, gloss, meaning, scene_of
 from admire.senses.sense import Sense
 from admire.senses.source import Asked, Source, hints
@@ -116,24 +116,24 @@ def _put(
                 detector=detector,
                 glosses="none",
             )[0][0].sense
-    meanings: list[Meaning] = []
+    meanings: dict[str, Meaning] = {}
     known = look_up(dictionaries, item.phrase, item.language)
-    asks = list(_meanings(settings, sense, guess))
+    asks = list(_meanings(settings, method, sense, guess))
     for what in asks:
         with suppress(Unanswered):
             if what == "gloss":
-                meanings.append(gloss(item, llm, prompts, seed=settings.seed))
+                meanings["idiomatic"] = gloss(item, llm, prompts, seed=settings.seed)
             else:
-                meanings.append(
-                    meaning(item, what, llm, prompts, seed=settings.seed, hint=hints(known, what))
+                meanings[what] = meaning(
+                    item, what, llm, prompts, seed=settings.seed, hint=hints(known, what)
                 )
     if "idiomatic" in asks and _shows_idiom(settings, sense, guess):
         with suppress(Unanswered):
             for entry in known.idiomatic[:1]:
                 scene_of(item, entry.gloss, llm, prompts, seed=settings.seed)
     if guess or (sense and len(meanings) == len(asks)):
-        idiomatic, literal = (*meanings, UNSAID, UNSAID)[:2]
-        reading = Interpretation(llm.name, sense or Sense(None, 0.5), idiomatic, literal, known)
+        said = (meanings.get(one, UNSAID) for one in ("idiomatic", "literal"))
+        reading = Interpretation(llm.name, sense or Sense(None, 0.5), *said, known=known)
         for ranker in settings.rankers:
             if ranker in JUDGES and ranker != method:
                 with suppress(Unanswered):
@@ -142,20 +142,23 @@ def _put(
 
 
 def _meanings(
-    settings: Settings, sense: Sense | None, guess: bool
+    settings: Settings, method: str, sense: Sense | None, guess: bool
 ) -> Iterator[Literal["gloss", "idiomatic", "literal"]]:
     """What a run asks about the meaning of an item of this sense; None is unknown."""
     if settings.rankers == ("listwise",):
         return
-    if settings.meanings == "both":
-        yield from ("idiomatic", "literal")
-    elif _shows_idiom(settings, sense, guess):
-        yield "gloss"
+    shows_idiom = _shows_idiom(settings, sense, guess)
+    if settings.meanings == "gloss":
+        yield from ["gloss"] if shows_idiom else []
+        return
+    if shows_idiom or not unasked(method):
+        yield "idiomatic"
+    yield "literal"
 
 
 def _shows_idiom(settings: Settings, sense: Sense | None, guess: bool) -> bool:
     """Whether a run asks what only items that count as idiomatic need."""
-    return settings.scoring.gate == "soft" or (sense.label == "idiomatic" if sense else guess)
+    return settings.weighs_both or (sense.label == "idiomatic" if sense else guess)
 
 
 @dataclass

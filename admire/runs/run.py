@@ -349,7 +349,7 @@ def ask_models(
         if llm.llm and sense_method(settings.sense, llm, settings.rankers) == "listwise":
             listed[llm.name] = judge_listwise(items, llm.llm, prompts, settings)
             check_answers(items, listed[llm.name], llm.llm, first=first)
-    glosses: Glosses = "all" if settings.scoring.gate == "soft" else "idiomatic"
+    glosses: Glosses = "all" if settings.weighs_both else "idiomatic"
     readings = interpret(
         items,
         llms,

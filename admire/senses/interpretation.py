@@ -81,6 +81,11 @@ def sense_method(
     return "listwise" if "listwise" in rankers and source.llm else "vote"
 
 
+def unasked(method: str) -> bool:
+    """Whether senses by this method are known before a chat model is asked anything."""
+    return method in ("detector", "given")
+
+
 def interpret(
     items: Sequence[Item],
     llms: Sequence[ChatModel | Source],
@@ -108,9 +113,9 @@ def interpret(
         encoder: what that method compares captions with, where there are sequences; None is
             ``e5``.
         meanings: what is asked for; see :data:`admire.base.choices.Meanings`.
-        glosses: the items whose gloss is asked for, or with ``both`` meanings the scene of the
-            dictionaries' definition; ``both`` meanings are asked for of all items, unless this is
-            ``none``.
+        glosses: the items whose gloss is asked for; with ``both`` meanings the scene of the
+            dictionaries' definition and, where the sense is known without asking, the idiomatic
+            sense. The literal one is then asked for of all items, unless this is ``none``.
         known: senses that are decided already, by the chat model's name.
         dictionaries: what they say is a hint in the prompts for meanings, and a witness beside the
             detector.
@@ -150,7 +155,9 @@ def interpret(
         if glosses == "none":
             idiomatic, literal = {}, {}
         elif meanings == "both":
-            idiomatic = source.meanings(items, "idiomatic", prompts, seed=seed, known=entries)
+            # After votes it is asked of all items, so that one batch can hold both questions.
+            described = wanted if unasked(method) else items
+            idiomatic = source.meanings(described, "idiomatic", prompts, seed=seed, known=entries)
             literal = source.meanings(items, "literal", prompts, seed=seed, known=entries)
             shown = {
                 item: entries[item].idiomatic[0].gloss for item in wanted if entries[item].idiomatic

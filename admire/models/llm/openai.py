@@ -85,6 +85,9 @@ class OpenAIChat:
             )
         self._timeout, self._retries = timeout, retries
         self.sees = True
+        self.continues = False
+        """Whether a prompt's last line, if it begins a JSON object, is given as the reply's start.
+        Few servers go on with such a start."""
         self._refused: set[str] = set()  # options that this model refuses
 
     @cached_property
@@ -159,8 +162,16 @@ class OpenAIChat:
                 else {"type": "image_url", "image_url": {"url": data_uri(part)}}
                 for part in parts
             ]
+        messages = [{"role": "user", "content": content}]
+        if self.continues and isinstance(content, str):
+            lead, _, last = content.rpartition("\n")
+            if lead and last.startswith("{"):
+                messages = [
+                    {"role": "user", "content": lead},
+                    {"role": "assistant", "content": last},
+                ]
         taken = {name: value for name, value in body.items() if name not in refused}
-        return {"model": self.model, "messages": [{"role": "user", "content": content}], **taken}
+        return {"model": self.model, "messages": messages, **taken}
 
     def most_tokens(self, question: Question) -> int:
         """The most tokens that a reply may take, reasoning included."""
