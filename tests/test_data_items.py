@@ -232,12 +232,21 @@ def test_a_folder_is_read_by_its_manifest(tmp_path, write_table, name):
 
 @pytest.mark.parametrize(
     "names",
-    [[], ["manifest.csv", "manifest.jsonl"], ["subtask_a_dev.tsv", "subtask_a_xe.tsv"]],
+    [[], ["manifest.csv", "manifest.jsonl"]],
 )
 def test_a_folder_without_exactly_one_manifest_is_refused(tmp_path, names):
     for name in names:
         (tmp_path / name).write_text("compound\tsentence\n")
     refused(tmp_path, "manifest.csv", "manifest.jsonl", f"found {len(names)}")
+
+
+def test_a_folder_of_files_has_one_for_each_language(write_table, tmp_path):
+    for name in ("submission_Turkish.tsv", "submission_Serbian-Latin.tsv", "._set_uz.tsv"):
+        write_table(admire_row(), admire_row("owl"), name=name)
+    assert [item.language for item in read_items(tmp_path)] == ["sr-latn"] * 2 + ["tr"] * 2
+    write_table(admire_row(), name="set_sr.tsv")
+    names = ("submission_Serbian-Latin.tsv", "set_sr.tsv")
+    refused(tmp_path, "two files of one language (SR)", *names)
 
 
 def test_rows_of_a_csv_may_have_fewer_candidates_than_columns(write_table):

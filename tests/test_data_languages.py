@@ -22,7 +22,12 @@ from admire.data.languages import LANGUAGES, base_language, check_language, gues
         ("pt/data/train.tsv", "pt"),
         ("submission_zz.tsv", "en"),  # not a language that we know
         ("script.tsv", "en"),  # ends in pt, but as part of a word
-        ("submission_Spanish-Ecuador.tsv", "es"),
+        ("submission_Spanish-Ecuador.tsv", "es-ec"),
+        ("submission_Portuguese-Brazil.tsv", "pt-br"),
+        ("submission_Portuguese-Portugal.tsv", "pt-pt"),
+        ("submission_Serbian-Cyrillic.tsv", "sr-cyrl"),
+        ("submission_sr-latn.tsv", "sr-latn"),
+        ("submission_Igbo-Test.tsv", "ig"),
         ("german/data/train.tsv", "en"),  # a name counts in the file's own name alone
     ],
 )
@@ -45,7 +50,11 @@ def test_the_rows_own_language_goes_before_the_callers_and_that_before_the_names
 
 
 @pytest.mark.parametrize(
-    ("tag", "base"), [("en", "en"), ("xe", "en"), ("xp", "pt"), ("pt-br", "pt"), ("ES_ec", "es")]
+    ("tag", "base"),
+    [
+        *(("en", "en"), ("xe", "en"), ("xp", "pt"), ("pt-br", "pt"), ("ES_ec", "es")),
+        ("sr-cyrl", "sr"),
+    ],
 )
 def test_base_language_drops_regions_and_admires_own_tags(tag, base):
     assert base_language(tag) == base

@@ -11,7 +11,14 @@ import pytest
 from admire.base.errors import UserError
 from admire.data.items import Candidate, Item
 from admire.data.submission import Prediction
-from admire.scores.evaluation import paired_difference, score_items, summarise
+from admire.scores.evaluation import (
+    MACRO,
+    paired_difference,
+    score_items,
+    summarise,
+    summarise_languages,
+    with_ndcg,
+)
 
 BEST = tuple("abcde")
 WORST = tuple("edcba")
@@ -62,6 +69,15 @@ def test_predictions_are_joined_by_compound_and_sentence_or_by_the_compound_alon
     assert top1(gold, predictions) == [0.0, 1.0, 1.0]
     predictions = [predicted(BIRD, WORST, sentence=False), predicted(OWL, sentence=False)]
     assert top1([OWL, BIRD], predictions) == [1.0, 0.0]
+
+
+def test_of_a_run_a_row_that_two_languages_have_is_joined_within_each():
+    gold = [replace(OWL, language="pt-br"), replace(OWL, language="pt-pt")]
+    predictions = [
+        replace(predicted(OWL, order), language=language)
+        for order, language in ((WORST, "pt-pt"), (BEST, "pt-br"))
+    ]
+    assert top1(gold, predictions) == [1.0, 0.0]
 
 
 SEVERAL = [item("night owl", "He is a night owl."), BIRD, item("night owl", "A night owl hoots.")]
@@ -154,6 +170,15 @@ def test_means_and_n_are_those_of_the_group():
         assert summary.loc[(group, "top1"), "mean"] == pytest.approx(hits / n)
         dcg = (hits * GAIN[BEST] + (n - hits) * GAIN[WORST]) / n
         assert summary.loc[(group, "dcg"), "mean"] == pytest.approx(dcg)
+
+
+def test_languages_come_by_top_1_and_count_alike_in_their_mean():
+    table = with_ndcg(summarise_languages(MIXED, ["kk", "kk", "kk", "tr", "tr"]))
+    assert table["group"].drop_duplicates().tolist() == ["tr", "kk", MACRO]
+    means = table.set_index(["group", "metric"])["mean"]
+    assert means[MACRO, "top1"] == pytest.approx((1 + 1 / 3) / 2)
+    assert means["tr", "ndcg5"] == pytest.approx(1)
+    assert means["kk", "ndcg5"] == pytest.approx((1 + 2 * GAIN[WORST] / GAIN[BEST]) / 3)
 
 
 # -------------------------------------------------------------------------------- differences

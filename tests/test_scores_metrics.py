@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from admire.scores.metrics import (
+    BEST_DCG,
     bootstrap_intervals,
     brier,
     calibration,
@@ -20,6 +21,7 @@ from admire.scores.metrics import (
     corr_rank,
     dcg,
     evenness,
+    macro_intervals,
     mean,
     of_all,
     risk_area,
@@ -57,6 +59,26 @@ def test_dcg_over_all_orders_has_the_published_best_mean_and_worst():
     assert max(values) == pytest.approx(3.631, abs=5e-4)
     assert np.mean(values) == pytest.approx(2.359, abs=5e-4)
     assert min(values) == pytest.approx(1.591, abs=5e-4)
+
+
+def test_ndcg_is_worked_out_by_hand_and_at_random_0_650():
+    # As above: (3 / log2(3) + 1 / log2(4)) / (3 / log2(2) + 1 / log2(3)) = 2.3928 / 3.6309.
+    assert dcg("badce", "dbaec") / BEST_DCG == pytest.approx(0.6590, abs=5e-5)
+    # Each place is as likely: the mean discount times 4, divided by the best.
+    mean_discount = sum(1 / math.log2(2 + place) for place in range(5)) / 5
+    chance = np.mean([dcg("abcde", order) for order in ORDERS]) / BEST_DCG
+    assert chance == pytest.approx(4 * mean_discount / BEST_DCG)
+    assert chance == pytest.approx(0.650, abs=5e-4)
+
+
+@given(st.permutations("abcde"), st.permutations("abcde"))
+def test_ndcg_of_five_candidates_is_sklearns(expected, predicted):
+    reason = "needs the extra 'train'"
+    ndcg_score = pytest.importorskip("sklearn.metrics", reason=reason).ndcg_score
+    gains = [[3 * (name == expected[0]) + (name == expected[1]) for name in "abcde"]]
+    scores = [[-predicted.index(name) for name in "abcde"]]
+    found = dcg(expected, predicted) / BEST_DCG
+    assert found == pytest.approx(ndcg_score(gains, scores, k=5))
 
 
 @given(order_pairs())
@@ -120,6 +142,21 @@ def test_intervals_follow_the_seed_and_not_how_many_items_are_drawn_at_a_time(mo
     assert both[0] == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=1e-12)
     assert both == [interval(one, resamples=500, seed=3) for one in values]
     assert both[0] != interval(values[0], resamples=500, seed=4)
+
+
+def test_the_interval_of_a_macro_average_is_from_drawing_groups_and_their_items(monkeypatch):
+    rng = np.random.default_rng(5)
+    groups = [rng.normal(shift, 1.0, (size, 1)) for shift, size in ((0, 5), (1, 40), (3, 12))]
+
+    def drawn() -> float:
+        of = [groups[k][:, 0] for k in rng.integers(0, 3, size=3)]
+        return float(np.mean([rng.choice(one, len(one)).mean() for one in of]))
+
+    by_loops = np.quantile([drawn() for _ in range(4000)], [0.025, 0.975])
+    monkeypatch.setattr("admire.scores.metrics.DRAWN", 100)  # in many steps
+    (found,) = macro_intervals(groups, resamples=4000)
+    assert found == pytest.approx(by_loops, abs=0.1)  # the ends move by about 0.03
+    assert macro_intervals([np.zeros((4, 2)), np.ones((9, 2))]) == [(0, 1), (0, 1)]
 
 
 def test_the_calibration_error_and_briers_score_are_worked_out_by_hand():

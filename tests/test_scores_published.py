@@ -14,8 +14,8 @@ import admire.scores.published
 from admire import UserError, read_items
 from admire.base.choices import BoardTrack, PublishedSet
 from admire.data.items import Item
+from admire.scores.evaluation import MACRO
 from admire.scores.published import (
-    MACRO,
     Board,
     boards,
     misfit,

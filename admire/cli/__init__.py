@@ -24,6 +24,7 @@ from admire.cli import (
     senses,
     serve,
     sts,
+    submit,
 )
 from admire.cli import options as opt
 
@@ -42,6 +43,7 @@ for command, panel in (
     (rank.rank, RANK),
     (batch.batch, RANK),
     (rank.score, RANK),
+    (submit.submit, RANK),
     (rank.fuse, RANK),
     (audit.audit, RANK),
     (report.report, RANK),

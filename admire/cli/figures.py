@@ -26,6 +26,7 @@ def print_scores(
     scored: Sequence[pd.DataFrame],
     runs: Sequence[Path | None],
     tables: Mapping[str, pd.DataFrame],
+    languages: Mapping[str, pd.DataFrame],
     published: PublishedSet | None,
     track: BoardTrack | None,
     *,
@@ -34,33 +35,41 @@ def print_scores(
 ) -> None:
     """Print what ``admire score`` has found.
 
-    JSON has a list for each table, by its name, and an object ``reliability`` or ``published`` by
-    the names of the submissions where there is something to say.
+    JSON has a list for each table, by its name, and an object ``languages``, ``reliability`` or
+    ``published`` by the names of the submissions where there is something to say.
 
     Args:
         names: of the submissions.
         scored: of each, see :func:`admire.scores.evaluation.score_items`.
         runs: of each, the run folder that knows the senses.
         tables: of each, and their difference; see :func:`admire.scores.evaluation.summarise`.
+        languages: of each, see :func:`admire.scores.evaluation.summarise_languages`; empty if there
+            is one language.
         published: the set to compare with.
         track: the board's; None takes that in which the run is judged.
     """
     if not json:
         print_summaries(tables, json)
+        for name, table in languages.items():
+            print_summary(table, f"By language, {name}", json=False)
     senses = {
         name: sense_figures(one, run, name, json=json, seed=seed)
         for name, one, run in zip(names, scored, runs, strict=True)
     }
     more: dict[str, dict[str, Any]] = {
-        "reliability": {name: found for name, found in senses.items() if found}
+        "languages": {name: table.to_dict("records") for name, table in languages.items()},
+        "reliability": {name: found for name, found in senses.items() if found},
     }
     if published:
+        import pandas as pd
+
+        found = {name: pd.concat([tables[name], languages.get(name)]) for name in names}
         more["published"] = {
-            name: published_figures(tables[name], published, track, run, name, json=json)
+            name: published_figures(found[name], published, track, run, name, json=json)
             for name, run in zip(names, runs, strict=True)
         }
     if json:
-        print_summaries(tables, json, {kind: found for kind, found in more.items() if found})
+        print_summaries(tables, json, {kind: told for kind, told in more.items() if told})
 
 
 def sense_figures(
@@ -129,7 +138,7 @@ def published_figures(
     """Where figures stand on each board of a set, as JSON has it; printed unless it is JSON.
 
     Args:
-        summary: see :func:`admire.scores.evaluation.summarise`.
+        summary: see :func:`admire.scores.published.our_figures`.
         published: the set.
         track: see :func:`print_scores`; for what is no run, None takes every track.
         run: the folder that tells what was seen, and how the sense was decided.

@@ -61,7 +61,7 @@ def commas(help: str) -> Any:
     return option(help, metavar="<str>", parser=lambda words: tuple(words.split(",")))
 
 
-Data = Annotated[Path, argument("AdMIRe TSV, manifest (.csv, .jsonl), or its folder.")]
+Data = Annotated[Path, argument("AdMIRe TSV, manifest (.csv, .jsonl), or a folder.")]
 Profile = Annotated[
     ProfileName, choice("profile", ProfileName, "The stack that the other options change.")
 ]

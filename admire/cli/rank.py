@@ -167,13 +167,17 @@ def score(
     submissions: Annotated[
         list[Path], opt.argument("One submission or run folder, or two to compare.")
     ],
-    gold: Annotated[Path, opt.option("The file with the expected orders.")],
+    gold: Annotated[
+        Path, opt.option("The file with the expected orders, or a folder with one a language.")
+    ],
     published: opt.Published = None,
     track: opt.PublishedTrack = None,
     seed: opt.Seed = 0,
     json: opt.Json = False,
 ) -> None:
-    """Score submissions: top-1, DCG and both correlations, with 95 % bootstrap intervals.
+    """Score submissions: top-1, DCG, NDCG and both correlations, with 95 % bootstrap intervals.
+
+    Of several languages also the figures of each, and their macro-average.
 
     Of a run, also how far the probability of the sense can be trusted: its calibration error, and
     how often the run would err if it answered only where the sense is surest.
@@ -181,7 +185,13 @@ def score(
     from admire.audit.seen import warn_of_seen
     from admire.data.items import read_items
     from admire.runs.scoring import read_predictions
-    from admire.scores.evaluation import paired_difference, score_items, summarise
+    from admire.scores.evaluation import (
+        paired_difference,
+        score_items,
+        summarise,
+        summarise_languages,
+        with_ndcg,
+    )
     from admire.scores.published import misfit
 
     if len(submissions) > 2:
@@ -195,7 +205,14 @@ def score(
     tables = {name: summarise(rows, seed=seed) for rows, name in zip(scored, names, strict=True)}
     if len(scored) == 2:
         tables["second minus first"] = paired_difference(*scored, seed=seed)
-    print_scores(names, scored, runs, tables, published, track, json=json, seed=seed)
+    tables = {name: with_ndcg(table) for name, table in tables.items()}
+    tags = [item.language for item in items]
+    languages = {
+        name: with_ndcg(summarise_languages(rows, tags, seed=seed))
+        for rows, name in zip(scored, names, strict=True)
+        if len(set(tags)) > 1
+    }
+    print_scores(names, scored, runs, tables, languages, published, track, json=json, seed=seed)
     for path, one in zip(submissions, scored, strict=True):
         warn_of_seen(one, path)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from admire.base.errors import UserError
 from admire.base.files import check_columns, json_rows, table_parts
-from admire.data.languages import check_language, guess_language
+from admire.data.languages import check_language, guess_language, task_code
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +89,7 @@ def read_items(path: str | Path, language: str | None = None) -> list[Item]:
 def iter_items(
     path: str | Path, language: str | None = None, *, warn: bool = True, whole: bool = True
 ) -> Iterator[Item]:
-    """Read an AdMIRe TSV, an image set's manifest (CSV or JSONL), or the folder that holds one.
+    """Read an AdMIRe TSV, an image set's manifest (CSV or JSONL), or a folder; :func:`data_files`.
 
     Tables have the columns ``compound`` and ``sentence``, optionally ``language``,
     ``sentence_type`` and ``expected_order``, and for each candidate k = 1, 2, ... ``imagek_name``
@@ -110,15 +110,14 @@ def iter_items(
     Raises:
         UserError: the file, the row and the column that cannot be used, and why.
     """
-    path = data_file(Path(path))
-    tag = check_language(language) if language else guess_language(path)
-    rows = _item_rows(path) if path.suffix == ".jsonl" else _table_rows(path)
     notes: Notes = {}
-    number = 0
-    for number, row in rows:
-        yield _item(row, number, path, tag, notes, whole)
-    if not number:
-        raise UserError(f"{path}: holds no items.")
+    for file, tag in data_files(Path(path), language):
+        rows = _item_rows(file) if file.suffix == ".jsonl" else _table_rows(file)
+        number = 0
+        for number, row in rows:
+            yield _item(row, number, file, tag, notes, whole)
+        if not number:
+            raise UserError(f"{file}: holds no items.")
     for note, (first, count) in notes.items():
         if warn:
             log.warning("%s: %s%s", first, note, f" (and {count - 1} more)" if count > 1 else "")
@@ -133,23 +132,47 @@ def _note(notes: Notes, note: str, where: str) -> None:
     notes[note] = first, count + 1
 
 
-def data_file(path: Path) -> Path:
-    """The file with the items: the path itself, or the one file in the folder that holds items.
+def data_files(path: Path, language: str | None = None) -> list[tuple[Path, str]]:
+    """The files with the items, each with the language of rows without one of their own.
+
+    They are the path itself, or of a folder its manifest, its ``subtask_*.tsv`` or else all of its
+    TSVs, one for each language, by name.
+
+    Args:
+        language: see :func:`iter_items`.
 
     Raises:
-        UserError: the folder holds none or several, or the file is missing or of another kind.
+        UserError: the folder holds none, several manifests, or several files of one language; or
+            the file is missing or of another kind.
     """
-    if path.is_dir():
-        manifests = [path / "manifest.csv", path / "manifest.jsonl"]
-        files = [file for file in manifests if file.is_file()] or sorted(
-            path.glob("subtask_[ab]_*.tsv")
-        )
-        if len(files) != 1:
+    files = _files_in(path) if path.is_dir() else [_checked_file(path)]
+    tags = [check_language(language) if language else guess_language(file) for file in files]
+    first: dict[str, Path] = {}
+    for file, tag in zip(files, tags, strict=True):
+        code = task_code(tag)
+        other = first.setdefault(code, file)
+        if other != file:
             raise UserError(
-                f"{path}: expected one manifest.csv, manifest.jsonl or subtask_*.tsv in this "
-                f"folder, found {len(files)}. Name the file itself."
+                f"{path}: holds two files of one language ({code}), {other.name} and {file.name}. "
+                "Keep one of them there, or name the file itself."
             )
-        return files[0]
+    return list(zip(files, tags, strict=True))
+
+
+def _files_in(folder: Path) -> list[Path]:
+    named = (folder / "manifest.csv", folder / "manifest.jsonl")
+    manifests = [file for file in named if file.is_file()]
+    tables = (sorted(folder.glob(pattern)) for pattern in ("subtask_[ab]_*.tsv", "[!.]*.tsv"))
+    files = manifests or next(filter(None, tables), [])
+    if not files or len(manifests) > 1:
+        raise UserError(
+            f"{folder}: expected one manifest.csv or manifest.jsonl, or a TSV for each language, "
+            f"in this folder, found {len(files)}. Name the file itself."
+        )
+    return files
+
+
+def _checked_file(path: Path) -> Path:
     if not path.exists():
         raise UserError(f"{path}: cannot be read (No such file or folder).")
     if path.suffix not in (".tsv", ".csv", ".jsonl"):

@@ -1,4 +1,4 @@
-"""Language tags: checked, guessed from paths, and reduced to the codes that prompts use."""
+"""Language tags: checked, guessed from paths, and turned into the codes of prompts and tasks."""
 
 from __future__ import annotations
 
@@ -40,8 +40,21 @@ LANGUAGES = {
 }
 """Languages whose codes and names are recognised in file names."""
 
+ADMIRE_1 = ("EN", "PT", "XE", "XP")
+ADMIRE_2 = (
+    *("ZH", "KA", "EL", "IG", "KK", "NO", "PT-BR", "PT-PT", "RU", "SR", "SK", "SL", "ES-EC"),
+    *("TR", "UZ"),
+)
+"""The codes of the tasks' languages, by which submissions are called."""
 
 _CODES = {name.lower(): code for code, name in LANGUAGES.items()}  # Norwegian → no
+_VARIANTS = {
+    "brazil": "br",
+    "portugal": "pt",
+    "ecuador": "ec",
+    "cyrillic": "cyrl",
+    "latin": "latn",
+}
 _ALIASES = {"xe": "en", "xp": "pt", "nb": "no"}  # xe, xp: AdMIRe's extended English and Portuguese
 
 
@@ -49,6 +62,14 @@ def base_language(tag: str) -> str:
     """The code that prompts and models use: ``pt-br`` → ``pt``, ``xe`` → ``en``."""
     code = re.split("[-_]", tag.lower())[0]
     return _ALIASES.get(code, code)
+
+
+def task_code(tag: str) -> str:
+    """The code by which a task calls the language: ``pt-br`` → ``PT-BR``, ``sr-latn`` → ``SR``.
+
+    The tasks do not tell scripts apart.
+    """
+    return re.sub("-[A-Z]{4}$", "", tag.upper())
 
 
 def check_language(tag: str) -> str:
@@ -68,15 +89,18 @@ def guess_language(path: Path) -> str:
     Without either it is ``en``.
 
     ``subtask_a_xp.tsv`` → ``xp``; ``admire_pt/train.tsv`` → ``pt``; ``set.pt-br.csv`` → ``pt-br``;
-    ``submission_Turkish.tsv`` → ``tr``; ``submission_Spanish-Ecuador.tsv`` → ``es``.
+    ``submission_Turkish.tsv`` → ``tr``; ``submission_Spanish-Ecuador.tsv`` → ``es-ec``.
     """
     resolved = Path(os.path.abspath(path))
     # Names of languages count only in file names: a folder may be called German after a person.
-    named = re.search(rf"(?:^|[_.-])({'|'.join(_CODES)})(?:-[a-z]+)?$", resolved.stem.lower())
+    named = re.search(rf"(?:^|[_.-])({'|'.join(_CODES)})(?:-([a-z]+))?$", resolved.stem.lower())
     if named:
-        return _CODES[named[1]]
+        return "-".join(filter(None, (_CODES[named[1]], _VARIANTS.get(named[2]))))
     for name in (resolved.stem, *(folder.name for folder in resolved.parents[:2])):
-        for pattern in (r"(?:^|[_.-])([a-z]{2})[-_]([a-z]{2})$", r"(?:^|[_.-])([a-z]{2})$"):
+        for pattern in (
+            r"(?:^|[_.-])([a-z]{2})[-_]([a-z]{2}|cyrl|latn)$",
+            r"(?:^|[_.-])([a-z]{2})$",
+        ):
             match = re.search(pattern, name.lower())
             if match and base_language(match[1]) in LANGUAGES:
                 return "-".join(match.groups())

@@ -14,6 +14,9 @@ from admire.base.files import add_table, check_columns, read_table
 from admire.base.storage import write_whole
 from admire.data.items import SenseLabel, parse_order, parse_sentence_type
 
+HANDED_IN = ("compound", "sentence", "expected_order", "sentence_type")
+"""The columns of what a team hands in to Subtask A."""
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -22,8 +25,8 @@ class Prediction:
     ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
     has no orders.
 
-    ``probability`` (of the idiomatic sense) and ``unsure`` come from a run; submissions do not have
-    them.
+    ``probability`` (of the idiomatic sense), ``unsure`` and ``language`` come from a run;
+    submissions do not have them.
     """
 
     compound: str
@@ -33,6 +36,7 @@ class Prediction:
     expected_item: str | None = None
     probability: float | None = None
     unsure: bool = False
+    language: str | None = None
 
 
 def write_submission(path: Path, predictions: Sequence[Prediction]) -> None:
@@ -52,21 +56,31 @@ def write_submission(path: Path, predictions: Sequence[Prediction]) -> None:
 
 
 def add_predictions(
-    file: IO[str], predictions: Sequence[Prediction], *, header: bool = True
+    file: IO[str],
+    predictions: Sequence[Prediction],
+    *,
+    header: bool = True,
+    columns: Sequence[str] | None = None,
 ) -> None:
-    """Add predictions to a submission that is being written."""
-    columns = {
+    """Add predictions to a submission that is being written.
+
+    Args:
+        columns: those of :data:`HANDED_IN` that it has; None are those of :func:`write_submission`.
+    """
+    cells = {
         "compound": [p.compound for p in predictions],
         "expected_order": [str(list(p.order)) for p in predictions],
         "sentence": [p.sentence or "" for p in predictions],
         "sentence_type": [p.sentence_type or "" for p in predictions],
     }
     if any(p.expected_item for p in predictions):
-        del columns["expected_order"], columns["sentence"]
-        columns["expected_item"] = [p.expected_item or "" for p in predictions]
+        del cells["expected_order"], cells["sentence"]
+        cells["expected_item"] = [p.expected_item or "" for p in predictions]
     elif predictions and all(p.sentence is None for p in predictions):
-        del columns["sentence"]
-    add_table(file, pd.DataFrame(columns), separator="\t", header=header)
+        del cells["sentence"]
+    add_table(
+        file, pd.DataFrame(cells, columns=list(columns or cells)), separator="\t", header=header
+    )
 
 
 def read_submission(path: str | Path) -> list[Prediction]:

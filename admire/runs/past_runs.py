@@ -110,6 +110,7 @@ class Row(Strict):
             self.order[0] if self.sequence or self.expected_item else None,
             mean_probability(one.sense for one in self.interpretations),
             self.unsure,
+            self.language,
         )
 
 

@@ -85,6 +85,7 @@ class Ranking:
             self.order[0] if self.item.sequence else None,
             self.probability,
             self.unsure,
+            self.item.language,
         )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from admire.base.choices import TRACKS
 from admire.base.errors import DISTRIBUTION, UserError
-from admire.data.items import data_file
+from admire.data.items import data_files
 from admire.models.encoders import TextEncoder
 from admire.models.llm.openai import without_secrets
 from admire.prompts import Prompts
@@ -110,17 +110,19 @@ def take_record(
 
 
 def source_record(path: str | Path) -> dict[str, str]:
-    """The path of a data file or folder, and the SHA-256 of its content as it is now.
+    """The path of a data file or folder, and the SHA-256 of its files' content as it is now.
 
     Raises:
         UserError: it cannot be read.
     """
     try:
-        with data_file(Path(path)).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        for name, _ in data_files(Path(path)):
+            with name.open("rb") as file:
+                hashlib.file_digest(file, lambda: digest)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    return {"path": str(path), "sha256": digest}
+    return {"path": str(path), "sha256": digest.hexdigest()}
 
 
 def versions() -> dict[str, str | None]:

@@ -209,7 +209,8 @@ def _first_other(submitted: Sequence[Prediction], of_run: Sequence[Prediction]) 
 
 def _same_row(submitted: Prediction, of_run: Prediction) -> bool:
     """Whether a row of a submission says what the run says."""
-    row = replace(of_run, sentence=of_run.sentence or "", probability=None, unsure=False)
+    row = replace(of_run, probability=None, unsure=False, language=None)
+    row = replace(row, sentence=row.sentence or "")
     if submitted.expected_item:  # its rows have no orders and no sentences
         row = replace(row, order=(), sentence=submitted.sentence)
     return submitted == row

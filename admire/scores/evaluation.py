@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from admire.base.errors import UserError
@@ -25,7 +26,7 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
 
     Predictions are joined to items by compound and sentence. A submission without sentences is
     joined by compound, if no compound has several sentences. Rows with the same compound and
-    sentence are joined in their order.
+    sentence are joined in their order, those of a run within each language.
 
     Columns: ``compound``, ``sentence``, ``sentence_type``, ``top1``, ``dcg``, ``corr_official``,
     ``corr_rank``. For Subtask B, whose gold is ``expected_item``, the figures are ``item_accuracy``
@@ -62,13 +63,15 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
         if not of_item:
             where = f" in “{item.sentence}”" if item.sentence else ""
             raise UserError(f"{name}: has no row for '{item.compound}'{where}.")
+        own = next((one for one in of_item if one.language == item.language), of_item[0])
+        of_item.remove(own)
         rows.append(
             {
                 "compound": item.compound,
                 "sentence": item.sentence,
                 "sentence_type": item.sentence_type,
-                **item_figures(item, of_item[0], name),
-                **sense_columns(of_item.pop(0)),
+                **item_figures(item, own, name),
+                **sense_columns(own),
             }
         )
     left = sum(map(len, waiting.values()))
@@ -155,6 +158,48 @@ def summarise(
         for column, (low, high) in zip(names, intervals, strict=True):
             rows.append((group, len(chosen), column, float(chosen[column].mean()), low, high))
     return pd.DataFrame(rows, columns=["group", "n", "metric", "mean", "low", "high"])
+
+
+MACRO = "macro"
+"""The group of macro-averages over languages, which AdMIRe 2's figures are."""
+
+
+def summarise_languages(
+    scored: pd.DataFrame, languages: Sequence[str], *, seed: int = 0
+) -> pd.DataFrame:
+    """Means of each figure by language, and their mean over languages, with 95 % intervals.
+
+    Columns as for :func:`summarise`. The groups are the languages by their first figure, the best
+    first, and then :data:`MACRO`, whose intervals are from resampling languages, and items within
+    each.
+
+    Args:
+        languages: of each row of ``scored``.
+    """
+    names = _metrics(scored)
+    parts = {str(tag): part for tag, part in scored.groupby(list(languages))}
+    tables = []
+    for tag in sorted(parts, key=lambda tag: -parts[tag][names[0]].mean()):
+        tables.append(summarise(parts[tag].assign(sentence_type=None), seed=seed).assign(group=tag))
+    intervals = metrics.macro_intervals(
+        [part[names].to_numpy(float) for part in parts.values()], seed=seed
+    )
+    for metric, (low, high) in zip(names, intervals, strict=True):
+        mean = float(np.mean([part[metric].mean() for part in parts.values()]))
+        row = (MACRO, len(scored), metric, mean, low, high)
+        tables.append(pd.DataFrame([row], columns=list(tables[0])))
+    return pd.concat(tables, ignore_index=True)
+
+
+def with_ndcg(summary: pd.DataFrame) -> pd.DataFrame:
+    """A table of figures with the metric ``ndcg5`` after each ``dcg``: DCG divided by its best."""
+    rows = []
+    for row in summary.to_dict("records"):
+        rows.append(row)
+        if row["metric"] == "dcg":
+            means = {end: row[end] / metrics.BEST_DCG for end in ("mean", "low", "high")}
+            rows.append(row | {"metric": "ndcg5"} | means)
+    return pd.DataFrame(rows, columns=list(summary))
 
 
 def paired_difference(

@@ -19,6 +19,11 @@ SEQUENCE_METRICS = ("item_accuracy", "sense_accuracy")
 """Subtask B's: whether the predicted candidate and the predicted sense are right."""
 
 
+BEST_DCG = 3 + 1 / math.log2(3)
+"""The :func:`dcg` of the gold order. DCG divided by it is the NDCG@5 of AdMIRe 2, if there are five
+candidates; a random order has the mean 0.650."""
+
+
 def top1(expected: Sequence[str], predicted: Sequence[str]) -> float:
     """1.0 if the first predicted candidate is the first expected one, else 0.0."""
     return float(expected[0] == predicted[0])
@@ -118,6 +123,34 @@ def bootstrap_intervals(
         for k, statistic in enumerate(statistics):
             values[k, start : start + step] = statistic(drawn)
     quantiles = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=1)
+    return [(float(low), float(high)) for low, high in quantiles.T]
+
+
+def macro_intervals(
+    groups: Sequence[npt.NDArray[np.float64]],
+    *,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> list[tuple[float, float]]:
+    """The percentile interval of each figure's mean over groups, such as languages.
+
+    Groups are resampled, and the items of each group every time that it is drawn.
+
+    Args:
+        groups: the figures of each group's items, (items, figures).
+    """
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(0, len(groups), size=(resamples, len(groups)))
+    means = np.empty((*drawn.shape, groups[0].shape[1]))
+    for number, values in enumerate(groups):
+        places = np.argwhere(drawn == number)
+        step = max(1, DRAWN // len(values))
+        for some in (places[k : k + step] for k in range(0, len(places), step)):
+            items = rng.integers(0, len(values), size=(len(some), len(values)))
+            for figure, of_items in enumerate(values.T):
+                means[some[:, 0], some[:, 1], figure] = of_items.take(items).mean(axis=1)
+    quantiles = np.quantile(means.mean(axis=1), [(1 - level) / 2, (1 + level) / 2], axis=0)
     return [(float(low), float(high)) for low, high in quantiles.T]
 
 

@@ -25,15 +25,13 @@ from admire.base.errors import UserError
 from admire.base.schema import check_setting
 from admire.data.items import Item
 from admire.data.languages import base_language
+from admire.scores.evaluation import MACRO
 from admire.scores.metrics import wilson_interval
 
 Subtask = Literal["a", "b"]
 
 COLUMNS = ("item_accuracy", "sense_accuracy", "top1", "dcg", "ndcg5", "corr_official")
 """All figures that were published."""
-
-MACRO = "macro"
-"""The group of macro-averages over languages, which AdMIRe 2's figures are."""
 
 
 @dataclass(frozen=True)
@@ -242,9 +240,11 @@ def standings(summary: pd.DataFrame, systems: pd.DataFrame, board: Board) -> lis
 
 
 def our_figures(summary: pd.DataFrame, board: Board) -> dict[str, dict[str, Any]]:
-    """The rows of :func:`admire.scores.evaluation.summarise` that are compared, by metric.
+    """The rows that are compared, by metric: those on all items, or AdMIRe 2's macro-averages.
 
-    They are those on all items; for AdMIRe 2 the macro-averages, if there are any.
+    Args:
+        summary: of :func:`admire.scores.evaluation.summarise`, and of ``summarise_languages`` if
+            there are several languages.
     """
     macro = board.set == "admire2" and (summary["group"] == MACRO).any()
     rows = summary[summary["group"] == (MACRO if macro else "all")].to_dict("records")

@@ -1,0 +1,133 @@
+"""What a team hands in: a run's submissions, checked against the blind files, in one ZIP."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from admire.base.errors import UserError
+from admire.base.storage import note_addition, write_whole
+from admire.data.items import Item, iter_items
+from admire.data.languages import ADMIRE_1, ADMIRE_2, task_code
+from admire.data.submission import HANDED_IN, Prediction, add_predictions
+from admire.runs.past_runs import Row, read_record, read_rows
+
+log = logging.getLogger("admire")
+
+IMAGES = 5
+"""How many names an order of Subtask A has."""
+
+
+def hand_in(
+    run: str | Path, out: str | Path, *, data: str | Path | None = None, sense: bool = True
+) -> list[str]:
+    """Write the ZIP that a team uploads, and return the names of the files in it.
+
+    It is flat and holds ``submission_<CODE>.tsv`` for each language of the run, with the codes of
+    AdMIRe 2 or of AdMIRe 1. The columns are ``compound``, ``sentence``, ``expected_order`` and
+    ``sentence_type``; in Subtask B those of :func:`admire.data.submission.write_submission`. Logs
+    which languages of AdMIRe 2 are missing.
+
+    Args:
+        run: a run folder.
+        out: the ZIP, which appears when it is complete.
+        data: the blind files that the run ranked; None takes those that run.json names.
+        sense: whether to write the column ``sentence_type``.
+
+    Raises:
+        UserError: the run does not have the rows of the blind files in their order, an order does
+            not have five names, the languages are not those of one task, ``sense`` is False in
+            Subtask B, or the ZIP cannot be written.
+    """
+    run, out = Path(run), Path(out)
+    if out.suffix != ".zip":
+        raise UserError(f"{out}: the name of a ZIP file ends in .zip.", "out")
+    source = data or (read_record(run)["source"] or {}).get("path")
+    if not source:
+        raise UserError(f"{run}: names no data. Say where the blind files are.", "data")
+    rows = _checked_rows(run, Path(source))
+    by_code = _by_code(run, rows)
+    sequences = bool(rows[0].sequence)
+    if sequences and not sense:
+        raise UserError("Subtask B is scored by the sense, too.", "without_sense")
+    columns = None if sequences else HANDED_IN if sense else HANDED_IN[:-1]
+    unknown = sum(one.sentence_type is None for found in by_code.values() for one in found)
+    if sense and unknown:
+        log.warning(
+            "%s: %d of %d rows have no sense; their cells are empty.", run, unknown, len(rows)
+        )
+    note_addition(out)
+    with write_whole(out, "wb") as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
+        for code, predictions in by_code.items():
+            text = io.StringIO(newline="")
+            add_predictions(text, predictions, columns=columns)
+            archive.writestr(f"submission_{code}.tsv", text.getvalue())
+    missing = [code for code in ADMIRE_2 if code not in by_code]
+    if missing and not set(by_code) <= {*ADMIRE_1}:
+        log.warning("%s: has no file for %s.", out, ", ".join(missing))
+    return [f"submission_{code}.tsv" for code in by_code]
+
+
+def _checked_rows(run: Path, source: Path) -> list[Row]:
+    """The run's rows, if they are those of the blind files.
+
+    Raises:
+        UserError: they are not; the message names the first that differs.
+    """
+    rows = list(read_rows(run))
+    try:
+        items = list(iter_items(source, warn=False, whole=False))
+    except UserError as error:
+        raise UserError(f"{error} Say where the blind files are.", "data") from None
+    for number, (row, item) in enumerate(zip_longest(rows, items), start=1):
+        if row is None or item is None or _parts(row.item()) != _parts(item):
+            there = f"'{item.compound}'" if item else "no item"
+            here = f"'{row.compound}'" if row else "no item"
+            raise UserError(
+                f"{run}: does not have the rows of {source}. Item {number} is {here} here and "
+                f"{there} there; compound, sentence and candidates must be the same. Rank the "
+                "blind files again.",
+                "data",
+            )
+        if not row.sequence and len(row.order) != IMAGES:
+            raise UserError(
+                f"{run}: item {number} ('{row.compound}') has {len(row.order)} candidates, and "
+                f"the task wants an order of {IMAGES}."
+            )
+    return rows
+
+
+def _parts(item: Item) -> tuple[object, ...]:
+    """What has to be the same in the run and in the blind file."""
+    names = sorted(one.name for one in item.candidates)
+    return item.compound, item.sentence, names, len(item.sequence)
+
+
+def _by_code(run: Path, rows: Sequence[Row]) -> dict[str, list[Prediction]]:
+    """The predictions of each language, by the code of the task.
+
+    Raises:
+        UserError: the languages are not those of one task, or two have the same code.
+    """
+    found: dict[str, list[Prediction]] = {}
+    tags: dict[str, str] = {}
+    for row in rows:
+        code = task_code(row.language)
+        if tags.setdefault(code, row.language) != row.language:
+            raise UserError(
+                f"{run}: has two files of one language, {tags[code]} and {row.language}, and "
+                f"both would be submission_{code}.tsv. Rank one of them."
+            )
+        found.setdefault(code, []).append(row.prediction())
+    for codes in (ADMIRE_1, ADMIRE_2):
+        if set(found) <= {*codes}:
+            return found
+    raise UserError(
+        f"{run}: its languages ({', '.join(tags.values())}) are not all of AdMIRe 1 "
+        f"({', '.join(ADMIRE_1)}) or all of AdMIRe 2 ({', '.join(ADMIRE_2)}). Rank the files of "
+        "one task; a file's name, or --lang, tells its language."
+    )

@@ -1,0 +1,160 @@
+"""From the blind files of all languages to what a team hands in, by two commands."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+from pathlib import Path
+from zipfile import ZipFile
+
+import pandas as pd
+import pytest
+from commands import ended, run
+from conftest import admire_row
+from toys import WordEncoder
+
+CODES = {
+    "Chinese": "ZH",
+    "Georgian": "KA",
+    "Greek": "EL",
+    "Igbo": "IG",
+    "Kazakh": "KK",
+    "Norwegian": "NO",
+    "Portuguese-Brazil": "PT-BR",
+    "Portuguese-Portugal": "PT-PT",
+    "Russian": "RU",
+    "Serbian": "SR",
+    "Slovak": "SK",
+    "Slovenian": "SL",
+    "Spanish-Ecuador": "ES-EC",
+    "Turkish": "TR",
+    "Uzbek": "UZ",
+}
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A toy in place of all encoders: the names of those that were opened."""
+    opened: list[str] = []
+
+    def open_encoder(name: str, **_: str) -> WordEncoder:
+        opened.append(name)
+        return WordEncoder()
+
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
+    return opened
+
+
+def read(file) -> pd.DataFrame:
+    return pd.read_csv(file, sep="\t", dtype=str, keep_default_na=False)
+
+
+def test_fifteen_blind_files_become_one_zip(capsys, tmp_path, write_table, shared, opened):
+    for name in CODES:
+        rows = [admire_row(sentence=f"A night owl, {k}.", expected_order="") for k in (1, 2)]
+        write_table(*rows, name=f"blind/submission_{name}.tsv")
+    for real in (shared / "admire2").glob("*.tsv"):
+        shutil.copy(real, tmp_path / "blind")
+    out, archive = tmp_path / "run", tmp_path / "submission.zip"
+    code, _, err = run(capsys, "rank", tmp_path / "blind", "--query", "compound", "--out", out)
+    assert code == 0, err
+    assert opened == ["e5"]
+    code, _, err = run(capsys, "submit", out, "--out", archive, "--without-sense")
+    assert code == 0, err
+    assert "has no file for" not in err
+    with ZipFile(archive) as files:
+        found = {name: read(files.open(name)) for name in files.namelist()}
+    assert sorted(found) == sorted(f"submission_{code}.tsv" for code in CODES.values())
+    for name, code in CODES.items():
+        blind, handed = (
+            read(tmp_path / f"blind/submission_{name}.tsv"),
+            found[f"submission_{code}.tsv"],
+        )
+        assert list(handed) == ["compound", "sentence", "expected_order"]
+        assert handed[["compound", "sentence"]].equals(blind[["compound", "sentence"]])
+        for order, (_, row) in zip(handed["expected_order"], blind.iterrows(), strict=True):
+            names = [row[f"image{k}_name"] for k in range(1, 6)]
+            assert sorted(ast.literal_eval(order)) == sorted(names)
+    assert len(found["submission_TR.tsv"]) == 180
+
+
+def plain(folder: Path, name: str = "submission_Turkish.tsv") -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    row = {**admire_row("çürük elma"), **admire_row()}
+    pd.DataFrame([row]).to_csv(path, sep="\t", index=False)
+    return path
+
+
+def without(column: str):
+    return lambda path: read(path).drop(columns=column).to_csv(path, sep="\t", index=False)
+
+
+def four(path: Path) -> None:
+    path.write_text(path.read_text().replace(", 'e.png'", ""))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (without("compound"), ("submission_Turkish.tsv", "'compound' is missing")),
+        (without("sentence"), ("submission_Turkish.tsv", "'sentence' is missing")),
+        (four, ("row 1", "expected_order", "4 names for 5")),
+        (lambda path: plain(path.parent, "a_TR.tsv"), ("one language (TR)", "a_TR.tsv")),
+        (lambda path: path.write_bytes(b"\xff\xfe" + path.read_bytes()), ("is not UTF-8",)),
+    ],
+)
+def test_a_broken_file_ends_a_run_before_it_starts(capsys, tmp_path, damage, words):
+    plain(tmp_path / "blind", "submission_Uzbek.tsv")
+    damage(plain(tmp_path / "blind"))
+    message = ended(capsys, "rank", tmp_path / "blind", "--out", tmp_path / "run")
+    assert all(word in message for word in words)
+    assert not (tmp_path / "run").exists()
+    message = ended(capsys, "submit", tmp_path / "run", "--out", tmp_path / "mine.zip")
+    assert "run.json: cannot be read" in message
+    assert [path.name for path in tmp_path.iterdir()] == ["blind"]
+
+
+def test_a_byte_order_mark_and_crlf_change_nothing(capsys, tmp_path, opened):
+    found = []
+    for change in (lambda text: text, lambda text: b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n")):
+        path = plain(tmp_path / "blind")
+        path.write_bytes(change(path.read_bytes()))
+        out, archive = tmp_path / "run", tmp_path / "run" / "mine.zip"
+        command = ["rank", tmp_path / "blind", "--query", "compound", "--out", out]
+        assert run(capsys, *command)[0] == 0  # again, though the ZIP lies in the run
+        assert run(capsys, "submit", out, "--out", archive)[0] == 0
+        with ZipFile(archive) as files:
+            found.append(files.read("submission_TR.tsv"))
+    assert found[0] == found[1]
+
+
+def test_a_run_over_languages_is_scored_by_language_and_by_their_mean(
+    capsys, tmp_path, write_table, opened
+):
+    first, last = (
+        {"expected_order": str([f"{letter}.png" for letter in order])}
+        for order in ("dabce", "eabcd")  # the compound finds the owl, d
+    )
+    write_table(admire_row(**first), admire_row("big owl", **first), name="gold/a_tr.tsv")
+    write_table(admire_row(**last), name="gold/a_uz.tsv")  # what the Turkish file has, too
+    gold, out = tmp_path / "gold", tmp_path / "run"
+    assert run(capsys, "rank", gold, "--query", "compound", "--out", out)[0] == 0
+    code, printed, err = run(capsys, "score", out, "--gold", gold, "--json")
+    assert code == 0, err
+    table = pd.DataFrame(json.loads(printed)["languages"][str(out)])
+    shown = table[table["metric"] == "top1"].drop(columns="metric").to_numpy().tolist()
+    assert shown == [
+        ["tr", 2, 1.0, 1.0, 1.0],
+        ["uz", 1, 0.0, 0.0, 0.0],
+        ["macro", 3, 0.5, 0.0, 1.0],
+    ]
+    means = table[table["group"] == "macro"].set_index("metric")["mean"]
+    assert list(table["metric"].unique())[:3] == ["top1", "dcg", "ndcg5"]
+    published = ("--published", "admire2")
+    _, printed, _ = run(capsys, "score", out, "--gold", gold, *published, "--json")
+    (board,) = json.loads(printed)["published"][str(out)]
+    assert [one["mean"] for one in board["places"]] == [0.5, means["ndcg5"]]
+    _, printed, _ = run(capsys, "score", out, "--gold", gold)
+    assert f"By language, {out}" in printed
