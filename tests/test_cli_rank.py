@@ -10,6 +10,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -29,6 +30,7 @@ from admire import (
     read_submission,
     write_run,
 )
+from admire.cli.output import print_rankings
 from admire.rankers.settings import Asking
 
 # ------------------------------------------------------------------------------- the options
@@ -59,6 +61,14 @@ def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
     )
     told = {"language": None, "asking": Asking(budget=2.0), "workers": None}
     assert ranked == [data, out, settings, told]
+
+
+def test_a_score_that_rounds_to_nothing_has_no_minus(capsys, write_table):
+    (item,) = read_items(write_table(admire_row()))
+    names = tuple(candidate.name for candidate in item.candidates)
+    shown = {"interpretations": [], "unsure": False, "order": names, "scores": [-0.001] * 5}
+    print_rankings([SimpleNamespace(item=item, **shown)], 1)
+    assert capsys.readouterr().out.count("+0.00") == 5
 
 
 # ------------------------------------------------------------------------- whole runs by profile
@@ -309,6 +319,7 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver, model
     data = write_table(admire_row(), admire_row("cold feet"))
     out = tmp_path / "run"
     command = [sys.executable, "-m", "admire.cli", "rank", str(data), "--out", str(out), *model]
+    command += ["--parallel", "1"]
     environment = dict(os.environ, ADMIRE_CACHE=str(tmp_path / "cache"))
     process = subprocess.Popen(
         command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True
@@ -324,7 +335,7 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver, model
     assert not out.exists()
 
     owls = sum("night owl" in prompt for prompt in prompts)
-    assert owls == 3
+    assert owls == 5
     prompts.clear()
     subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True)
     assert (out / "submission_en.tsv").is_file()

@@ -151,6 +151,11 @@ def data_file(path: Path) -> Path:
             )
         return files[0]
     if not path.exists():
+        address = re.match("(https?:)/+(.+)", str(path))  # a Path has one slash for two
+        if address:
+            raise UserError(
+                f"{address[1]}//{address[2]}: is an address. Download the file, and name that."
+            )
         raise UserError(f"{path}: cannot be read (No such file or folder).")
     if path.suffix not in (".tsv", ".csv", ".jsonl"):
         raise UserError(

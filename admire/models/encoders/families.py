@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from admire.base.choices import Device, Precision
     from admire.models.encoders.cached import CachedEncoder
     from admire.models.encoders.sentence import SentenceEncoder
+
+log = logging.getLogger("admire")
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def open_encoder(
 
     Args:
         device, precision: for the encoders of the extra ``clip``; ``auto`` takes a GPU if there is
-            one.
+            one. The others run on the CPU, and warn where another device is named.
 
     Raises:
         UserError: no encoder has that name, or a package, a file or the device is missing.
@@ -84,7 +87,13 @@ def open_encoder(
     prefix, colon, source = name.partition(":")
     family = FAMILIES.get(prefix)
     if family and (source if ":" in family.written else not colon):
-        return with_cache(family.open(source, placement))
+        opened = family.open(source, placement)
+        if device not in ("auto", "cpu"):
+            if ":" in family.written:
+                placement.resolve()
+            else:
+                log.warning("The encoder '%s' runs on the CPU, not on '%s'.", name, device)
+        return with_cache(opened)
     forms = ", ".join(family.written for family in FAMILIES.values())
     raise UserError(
         f"'{name}' names no encoder.{nearest(prefix, list(FAMILIES))} There are: {forms}; those "
