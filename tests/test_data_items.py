@@ -76,8 +76,8 @@ def test_a_csv_may_have_semicolons(write_table, tmp_path):
 
 
 def test_an_address_is_no_file():
-    with pytest.raises(UserError, match="^https://a.b/items.csv: is an address"):
-        read_items(Path("https://a.b/items.csv"))
+    with pytest.raises(UserError, match="^https://here/items: is an address"):
+        read_items(Path("https://here/items"))
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_column(write_table):

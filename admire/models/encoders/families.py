@@ -35,8 +35,15 @@ class Family:
     def open(self, source: str, placement: Placement) -> Any:
         """The encoder with the name that stands after the colon, without a cache."""
         module, _, name = self.encoder.partition(".")
+        named = placement.device not in ("auto", "cpu")
         if ":" in self.written:
             _check_clip(f"{self.written.partition(':')[0]}:{source}")
+            if named:
+                placement.resolve()
+        elif named:
+            log.warning(
+                "The encoder '%s' runs on the CPU, not on '%s'.", self.written, placement.device
+            )
         encoder = getattr(import_module(f"admire.models.encoders.{module}"), name)
         return encoder(*_at_revision(source), placement) if ":" in self.written else encoder()
 
@@ -87,13 +94,7 @@ def open_encoder(
     prefix, colon, source = name.partition(":")
     family = FAMILIES.get(prefix)
     if family and (source if ":" in family.written else not colon):
-        opened = family.open(source, placement)
-        if device not in ("auto", "cpu"):
-            if ":" in family.written:
-                placement.resolve()
-            else:
-                log.warning("The encoder '%s' runs on the CPU, not on '%s'.", name, device)
-        return with_cache(opened)
+        return with_cache(family.open(source, placement))
     forms = ", ".join(family.written for family in FAMILIES.values())
     raise UserError(
         f"'{name}' names no encoder.{nearest(prefix, list(FAMILIES))} There are: {forms}; those "
