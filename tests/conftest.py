@@ -4,6 +4,7 @@ import gc
 import json
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -102,6 +103,14 @@ def no_leaks(
     if "ADMIRE_CACHE" in os.environ:  # a test may take back what it set
         folders.add(Path(os.environ["ADMIRE_CACHE"]))
     assert watch.leaks(folders) == []
+
+
+@pytest.fixture
+def listening() -> Iterator[None]:
+    """Programs that a test starts hear Ctrl-C; shells start background jobs that ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")

@@ -238,7 +238,7 @@ def test_a_command_tells_what_workers_need(tmp_path: Path, capsys, monkeypatch: 
     assert (code, err) == (
         2,
         "admire: Work by several workers needs ray, of the extra 'ray': "
-        "pip install 'admire-idioms[ray]'\n",
+        "pip install '.[ray]' in admire's clone\n",
     )
 
 

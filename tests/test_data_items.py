@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from conftest import admire_row, refused, sequence_row
 
@@ -65,6 +66,18 @@ def test_quotes_tabs_commas_and_line_breaks_are_kept(write_table):
     sentence = 'The "night owl",\tsaid: I\'m up\nagain – não é?'
     (item,) = read_items(write_table(admire_row(sentence=sentence)))
     assert item.sentence == sentence
+
+
+def test_a_csv_may_have_semicolons(write_table, tmp_path):
+    row = admire_row(image1_caption='a "desk", a lamp; night')
+    path = write_table(row, name="items.csv")
+    pd.read_csv(path).to_csv(tmp_path / "semicolons.csv", sep=";", index=False)
+    assert read_items(tmp_path / "semicolons.csv") == read_items(path)
+
+
+def test_an_address_is_no_file():
+    with pytest.raises(UserError, match="https://here/items: is an address"):
+        read_items(Path("https://here/items"))
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_column(write_table):

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +49,38 @@ def test_the_demo_ranks_the_samples_and_a_second_run_takes_seconds(demo, tmp_pat
     assert second.seconds < min(10, demo.seconds)
     for name in ("scores.csv", "items.jsonl", "submission_en.tsv", "submission_pt.tsv"):
         assert (first / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+@pytest.mark.usefixtures("listening")
+def test_ctrl_c_ends_a_run_in_every_phase_and_the_next_goes_on(demo, tmp_path):
+    """While Python imports, while models are loaded, while the chat model reads."""
+    cache, temporary = tmp_path / "cache", tmp_path / "temporary"
+    cache.mkdir()
+    temporary.mkdir()
+    (cache / "models").symlink_to(Path(demo.cache) / "models")
+    code = "import admire.cli; print(flush=True); admire.cli.main()"
+    command = [sys.executable, "-c", code, "rank", str(SAMPLES), "--out", str(tmp_path / "run")]
+    for seconds in (0.1, 1, 2, 3, 4, 10):
+        process = subprocess.Popen(
+            command,
+            env=os.environ | {"ADMIRE_CACHE": str(cache), "TMPDIR": str(temporary)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        process.stdout.readline()  # until then Python itself starts
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        pressed = time.monotonic()
+        _, said = process.communicate(timeout=60)
+        assert time.monotonic() - pressed < 4  # 2 s, and some for a busy machine
+        assert (process.returncode, said.count("Stopped. The same command goes on.")) == (130, 1)
+        assert "Traceback" not in said
+        assert not [path for path in tmp_path.rglob("*") if path.name.endswith("part")]
+        assert {path.name for path in tmp_path.iterdir()} == {"cache", "temporary"}
+        assert not [*temporary.iterdir()]
+        commands = [path.read_bytes() for path in Path("/proc").glob("[1-9]*/cmdline")]
+        assert not [one for one in commands if str(cache).encode() in one]  # llama.cpp's process
 
 
 @pytest.mark.usefixtures("embedded")

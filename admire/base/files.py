@@ -61,7 +61,7 @@ def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 
     """
     text = io.StringIO(read_text(path))
     with _well_formed(path):
-        table: pd.DataFrame = pd.read_csv(text, quoting=quoting, **_reading(path))
+        table: pd.DataFrame = pd.read_csv(text, quoting=quoting, **_reading(path, text))
     _check_cells(path, table, required)
     return table
 
@@ -73,13 +73,18 @@ def table_parts(path: Path, required: Iterable[str]) -> Iterator[pd.DataFrame]:
         UserError: as for :func:`read_table`.
     """
     with open_text(path) as text, _well_formed(path):
-        for part in pd.read_csv(text, chunksize=ROWS, **_reading(path)):
+        for part in pd.read_csv(text, chunksize=ROWS, **_reading(path, text)):
             _check_cells(path, part, required)
             yield part
 
 
-def _reading(path: Path) -> dict[str, Any]:
-    separator = "\t" if path.suffix == ".tsv" else ","
+def _reading(path: Path, text: IO[str]) -> dict[str, Any]:
+    header = text.readline()
+    text.seek(0)
+    if path.suffix == ".tsv":
+        separator = "\t"
+    else:  # where the comma is the decimal point, spreadsheets write semicolons
+        separator = ";" if header.count(";") > header.count(",") else ","
     return {"sep": separator, "dtype": str, "keep_default_na": False}  # "NA", "null" are words
 
 

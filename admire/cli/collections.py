@@ -85,7 +85,7 @@ def search(
     if found.pictures:
         rows = [
             (
-                f"{score:+.2f}",
+                f"{score:+z.2f}",
                 str(one.image or one.name),
                 shorten(one.caption or "", SHOWN, placeholder="…"),
             )
@@ -93,7 +93,7 @@ def search(
         ]
         print_rows(("Score", "Picture", "Caption"), rows, title)
     else:
-        rows = [(f"{score:+.2f}", one.name, one.caption or "") for one, score in found.things]
+        rows = [(f"{score:+z.2f}", one.name, one.caption or "") for one, score in found.things]
         print_rows(("Score", "Id", "Text"), rows, title)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from admire.base.errors import UserError
+from admire.base.terminal import cell
 from admire.cli import options as opt
 from admire.cli.output import print_rankings, print_rows, print_table
 
@@ -28,7 +29,8 @@ def list_models(context: typer.Context) -> None:
         table.add_column(heading, overflow="fold")
     for model in MODELS:
         licence = model.licence if model.commercial else f"{model.licence}\nnot commercially"
-        table.add_row(model.name, model.what, model.size, licence, model.status())
+        row = (model.name, model.what, model.size, licence, model.status())
+        table.add_row(*(cell(*text.split("\n")) for text in row))
     print_table(table)
 
 

@@ -191,7 +191,7 @@ def _candidate_lines(ranking: Ranking) -> list[str]:
         for candidate, score in zip(ranking.item.candidates, ranking.scores, strict=True)
     }
     return [
-        f"{found[name][0]:+.2f} {'★' if name == ranking.item.best else ' '} {_short(name)}  "
+        f"{found[name][0]:+z.2f} {'★' if name == ranking.item.best else ' '} {_short(name)}  "
         + textwrap.shorten(found[name][1], 40, placeholder="…")
         for name in ranking.order
     ]

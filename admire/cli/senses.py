@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from admire.base.choices import SenseMethod
 from admire.base.errors import UserError
 from admire.cli import options as opt
-from admire.cli.output import print_rows, print_summary
+from admire.cli.output import print_rows, print_summaries, print_summary
 
 log = logging.getLogger("admire")
 
@@ -61,8 +61,13 @@ def sense(
     table = write_senses(out, items, [reading.sense for reading in readings])
     log.info("Wrote %s", out)
     known = known_senses(table)
+    summary = summarise(known, columns=["accuracy"], seed=seed)
+    if json:
+        decided = table.astype(object).where(table.notna(), None).to_dict("records")
+        print_summaries({"figures": summary}, json, {"senses": decided})
+    elif not known.empty:
+        print_summary(summary, f"Sense, {llm}", json)
     if not known.empty:
-        print_summary(summarise(known, columns=["accuracy"], seed=seed), f"Sense, {llm}", json)
         error = calibration_error(
             [readings[k].sense.probability for k in known.index],
             known["sentence_type"] == "idiomatic",

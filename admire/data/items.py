@@ -174,6 +174,11 @@ def _files_in(folder: Path) -> list[Path]:
 
 def _checked_file(path: Path) -> Path:
     if not path.exists():
+        address = re.match("(https?:)/+(.+)", str(path))  # a Path has one slash for two
+        if address:
+            raise UserError(
+                f"{address[1]}//{address[2]}: is an address. Download the file, and name that."
+            )
         raise UserError(f"{path}: cannot be read (No such file or folder).")
     if path.suffix not in (".tsv", ".csv", ".jsonl"):
         raise UserError(

@@ -81,9 +81,9 @@ def _clip_status(repositories: Sequence[str]) -> str:
 
 def _pull_encoder(name: str) -> Path:
     """Encode a text, which fetches every file; the hub's client shows the progress."""
+    open_encoder(name, device="cpu").encoder.encode_texts(["a"], role="query")
     from huggingface_hub import constants
 
-    open_encoder(name, device="cpu").encoder.encode_texts(["a"], role="query")
     return Path(constants.HF_HUB_CACHE)
 
 

@@ -91,11 +91,7 @@ def rank_file(
         names = submission_names(opened.record, summary.languages)
         return write_blocks(counted(), out, names, opened.finished)
     except KeyboardInterrupt:
-        log.warning(
-            "%d of %d items are done. The same command goes on from the caches.",
-            done,
-            summary.items,
-        )
+        log.warning("%d of %d items are done.", done, summary.items)
         raise
 
 

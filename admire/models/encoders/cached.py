@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
+ONE = {"texts": "text", "queries": "query", "images": "image"}
+"""What is encoded, in the singular."""
+
 Thing = TypeVar("Thing")
 Ready = TypeVar("Ready")
 
@@ -69,7 +72,8 @@ class CachedEncoder:
         missing = {
             key: thing for key, thing in zip(keys, things, strict=True) if vectors[key] is None
         }
-        message = f"Encoding {len(missing)} {what} with {self.name}"
+        some = what if len(missing) != 1 else ONE[what]
+        message = f"Encoding {len(missing)} {some} with {self.name}"
         waiting: list[tuple[str, Any]] = []
         # The zip has no name, so that its threads end with an error, and not with the traceback.
         for done, pair in enumerate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from admire.base.choices import Device, Precision
     from admire.models.encoders.cached import CachedEncoder
     from admire.models.encoders.sentence import SentenceEncoder
+
+log = logging.getLogger("admire")
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,15 @@ class Family:
     def open(self, source: str, placement: Placement) -> Any:
         """The encoder with the name that stands after the colon, without a cache."""
         module, _, name = self.encoder.partition(".")
+        named = placement.device not in ("auto", "cpu")
         if ":" in self.written:
             _check_clip(f"{self.written.partition(':')[0]}:{source}")
+            if named:
+                placement.resolve()
+        elif named:
+            log.warning(
+                "The encoder '%s' runs on the CPU, not on '%s'.", self.written, placement.device
+            )
         encoder = getattr(import_module(f"admire.models.encoders.{module}"), name)
         return encoder(*_at_revision(source), placement) if ":" in self.written else encoder()
 
@@ -74,7 +84,7 @@ def open_encoder(
 
     Args:
         device, precision: for the encoders of the extra ``clip``; ``auto`` takes a GPU if there is
-            one.
+            one. The others run on the CPU, and warn where another device is named.
 
     Raises:
         UserError: no encoder has that name, or a package, a file or the device is missing.

@@ -187,14 +187,15 @@ def ask_each(
             ) from error
 
     pool = ThreadPoolExecutor(llm.parallel)
+    waits = True
     try:
         told = pool.map(named, things)
         answers = list(show_progress(told, f"Asking {llm.name} for {what}", len(things)))
     except KeyboardInterrupt:
-        log.warning("Stopping as soon as the questions under way are answered.")
+        waits = False  # replies under way are cached when they come
         raise
     finally:  # after an error or Ctrl-C, what has not begun is dropped
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(waits, cancel_futures=True)
     if missing:
         raise missing[0]
     return cast(list[Answer], answers)

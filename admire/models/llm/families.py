@@ -59,7 +59,7 @@ def open_llm(
     """Open the chat model of that name.
 
     - ``embedded``: the model that comes with the extra ``embedded``;
-    - ``gguf:PATH``: a file that llama.cpp reads, in this process;
+    - ``gguf:PATH``: a file that llama.cpp reads, on this machine;
     - ``openai:MODEL``: the official API, or the compatible server at ``url`` or
       ``OPENAI_BASE_URL``.
 

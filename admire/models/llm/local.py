@@ -1,4 +1,4 @@
-"""GGUF models, served inside this process by llama.cpp, and the files of the embedded model."""
+"""GGUF models, served by llama.cpp on this machine, and the files of the embedded model."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
+import sys
 import urllib.error
 import urllib.request
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from admire.base.errors import UserError, needs_extra, pip_install
+from admire.base.errors import UserError, check_extra, needs_extra, pip_install
 from admire.base.machine import cores
 from admire.base.progress import show_progress
 from admire.base.storage import cache_dir, only_writer, write_whole
+from admire.models.llm import llama_process
 from admire.models.llm.chat import Question, Reply
 from admire.models.llm.openai import SEEING, OpenAIChat
 
@@ -31,13 +35,16 @@ EMBEDDED_BYTES = 1_117_320_768
 CHUNKS = 22
 BLOCK = 1 << 22
 CONTEXT = 4096
-"""Tokens that a model in this process reads and writes."""
+"""Tokens that a model of a GGUF file reads and writes."""
 PATIENCE = 600.0
 """How many seconds to wait while another command writes a model's file."""
 
 
 class LlamaServer:
-    """A GGUF file loaded by llama.cpp, with an OpenAI-compatible server inside this process.
+    """A GGUF file loaded by llama.cpp, with an OpenAI-compatible server on this machine.
+
+    It is a process of its own, which ends with this object, or with this process however that ends.
+    See :mod:`admire.models.llm.llama_process` for why.
 
     Args:
         states: serve hidden states instead of answers.
@@ -48,8 +55,7 @@ class LlamaServer:
 
     def __init__(self, path: Path, *, states: bool = False):
         try:
-            with needs_extra("embedded", "A chat model in this process"):
-                import xllamacpp
+            check_extra("embedded", "A chat model on this machine", "xllamacpp")
         except UserError as error:
             raise UserError(
                 f"{error}. Where it has no wheel, run a server (Ollama, vLLM, llama.cpp), name "
@@ -58,21 +64,26 @@ class LlamaServer:
                 "llm_url",
                 "sense",
             ) from error
-        settings = xllamacpp.CommonParams()
-        settings.model.path = str(path)
-        settings.n_ctx = CONTEXT
-        settings.n_parallel = 1
-        settings.cpuparams.n_threads = cores()
-        settings.verbosity = 0
-        if states:
-            settings.embedding = True
-            settings.n_batch = settings.n_ubatch = CONTEXT  # a text is read in one piece
-            settings.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_NONE
+        settings = {"path": str(path), "context": CONTEXT, "threads": cores(), "states": states}
+        process = subprocess.Popen(
+            [sys.executable, "-P", llama_process.__file__, json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._end = weakref.finalize(self, _end, process)
         try:
-            self._server = xllamacpp.Server(settings)
-        except Exception as error:
-            raise UserError(f"{path}: llama.cpp cannot load this file ({error}).") from error
-        self._address = self._server.listening_address
+            assert process.stdout
+            said = process.stdout.readline()
+        except BaseException:
+            self._end()
+            raise
+        loaded = json.loads(said or '{"error": "llama.cpp has aborted"}')
+        if "error" in loaded:
+            self._end()
+            raise UserError(f"{path}: llama.cpp cannot load this file ({loaded['error']}).")
+        self._address = loaded["address"]
         self.url = f"{self._address}/v1"
 
     def states(self, text: str) -> tuple[list[bytes], npt.NDArray[np.float32]]:
@@ -111,6 +122,11 @@ class LlamaServer:
         except urllib.error.HTTPError as error:
             said = json.load(error)["error"]["message"]
             raise UserError(f"llama.cpp gives no hidden states: {said}.") from None
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
 
 
 class LocalChat:

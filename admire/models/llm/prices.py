@@ -40,7 +40,7 @@ class Price:
 
 
 def is_free(llm: ChatModel) -> bool:
-    """Whether asking the model costs nothing, because it runs in this process."""
+    """Whether asking the model costs nothing, because it runs on this machine."""
     return bool(getattr(_asked(llm), "free", False))
 
 

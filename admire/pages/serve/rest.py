@@ -249,7 +249,7 @@ def _answer(run: Run) -> Ranking:
     scored = [
         {
             "name": candidate.name,
-            "score": result["scores"][k],
+            "score": round(result["scores"][k], 9) + 0.0,  # no -0.0, no -1.000000000000009
             "rank": 1 + result["order"].index(k),
             "parts": [part | {"value": part["values"][k]} for part in result["parts"]],
         }

@@ -7,7 +7,7 @@ import socket
 import threading
 import warnings
 import webbrowser
-from contextlib import suppress
+from types import FrameType
 from urllib.parse import urlencode
 
 import uvicorn
@@ -20,7 +20,7 @@ from admire.pages.serve.service import Service
 
 log = logging.getLogger("admire")
 
-LAST_WORDS = 2
+LAST_WORDS = 1
 """Seconds for answers under way when the server ends."""
 
 
@@ -35,6 +35,10 @@ class Server(uvicorn.Server):
         """See uvicorn."""
         self.service.end()
         await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End, but do not raise the signal again afterwards, as uvicorn does."""
+        self.should_exit = True
 
 
 def make_server(service: Service, host: str, token: str | None = None) -> Server:
@@ -106,8 +110,7 @@ def run_server(
             threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
         log.addFilter(_is_of_the_server)
         warnings.filterwarnings("ignore", "Image size")  # Pillow's; we refuse such pictures
-        with suppress(KeyboardInterrupt):
-            server.run(sockets=[listening])
+        server.run(sockets=[listening])
 
 
 def _is_of_the_server(record: logging.LogRecord) -> bool:

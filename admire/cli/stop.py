@@ -1,0 +1,83 @@
+"""Ctrl-C: the first ends a command within two seconds, whatever it does, a second one at once."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import NoReturn
+
+GRACE = 1.5
+"""Seconds for a command to put its things away after Ctrl-C."""
+
+STOPPED = 130
+"""The exit code of what Ctrl-C ended, as shells have it."""
+
+_ending = threading.Lock()
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """End the process at Ctrl-C once this block has put its things away.
+
+    The block hears of Ctrl-C by a KeyboardInterrupt, as everywhere in Python. If it takes longer
+    than :data:`GRACE`, or Ctrl-C comes again, a thread ends the process: the main one may be in a
+    library that comes back after minutes. In the end no other thread is waited for, and no C++
+    object is taken apart. A block that ends well after Ctrl-C, such as a server, has exit code 0.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or another's
+        yield
+        return
+    heard, told = socket.socketpair()
+    told.setblocking(False)
+    pressed = threading.Event()
+
+    def interrupt(*_: object) -> NoReturn:
+        pressed.set()
+        # Python would print an interrupt in the callback of a weak reference, and go on.
+        sys.unraisablehook = lambda _: None
+        raise KeyboardInterrupt
+
+    def watch() -> None:
+        presses = 0
+        with heard, suppress(TimeoutError):
+            while presses < 2:
+                number = heard.recv(1)
+                if not number:  # the block has ended
+                    return
+                if number[0] == signal.SIGINT:
+                    presses += 1
+                    pressed.set()
+                    heard.settimeout(GRACE)
+        _end(STOPPED)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+        threading.Thread(target=watch, daemon=True).start()
+        yield
+    except BaseException as error:
+        if not pressed.is_set():
+            raise
+        with suppress(BaseException):
+            atexit._run_exitfuncs()  # Ray's, those of temporary folders and of other processes
+        with suppress(BaseException):
+            sys.stdout.flush()
+        _end(0 if isinstance(error, SystemExit) and not error.code else STOPPED)
+    finally:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        told.close()
+
+
+def _end(code: int) -> NoReturn:
+    _ending.acquire()  # for ever: of two threads one ends the process
+    if code:
+        with suppress(OSError):
+            os.write(2, b"Stopped. The same command goes on.\n")  # sys.stderr may be locked
+    os._exit(code)

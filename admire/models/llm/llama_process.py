@@ -1,0 +1,53 @@
+"""llama.cpp in a process of its own, which ends when its stdin does.
+
+While llama.cpp loads a file it holds Python's global lock for seconds, so that no thread goes on
+and no Ctrl-C is heard; stopped right then, it waits for itself for ever; and a file that it cannot
+bear makes it abort. None of that may happen to the process that needs the model.
+
+``python llama_process.py SETTINGS`` writes one line of JSON to stdout once the file is loaded: the
+``address`` of the server, or the ``error``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any, NoReturn
+
+
+def serve(settings: dict[str, Any]) -> NoReturn:
+    """Load the file and serve it until stdin ends.
+
+    Args:
+        settings: the file's ``path``; how many tokens are its ``context``; on how many ``threads``
+            it runs; whether it serves hidden ``states`` instead of answers.
+    """
+    import xllamacpp
+
+    told = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # llama.cpp prints, too
+    params = xllamacpp.CommonParams()
+    params.model.path = settings["path"]
+    params.n_ctx = settings["context"]
+    params.n_parallel = 1
+    params.cpuparams.n_threads = settings["threads"]
+    params.verbosity = 0
+    if settings["states"]:
+        params.embedding = True
+        params.n_batch = params.n_ubatch = params.n_ctx  # a text is read in one piece
+        params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_NONE
+    try:
+        server = xllamacpp.Server(params)
+        answer = {"address": server.listening_address}
+    except Exception as error:
+        answer = {"error": str(error)}
+    print(json.dumps(answer), file=told, flush=True)
+    sys.stdin.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started this decides when it ends
+    serve(json.loads(sys.argv[1]))
