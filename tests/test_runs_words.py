@@ -166,6 +166,8 @@ def test_a_submission_that_does_not_fit_its_gold_is_refused(capsys, data, tmp_pa
     ]:
         mine.write_text(text)
         assert words in ended(capsys, "score", mine, "--gold", data)
-    Path(tmp_path / "en.test.gold.v1.1.txt").unlink()
     mine.write_text(2 * ("\t".join(NAMES) + "\n"))
+    published = ("--published", "en-test")
+    assert "not of V-WSD" in ended(capsys, "score", mine, "--gold", data, *published)
+    (tmp_path / "en.test.gold.v1.1.txt").unlink()
     assert "has no expected_item to score" in ended(capsys, "score", mine, "--gold", data)
