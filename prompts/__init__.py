@@ -55,12 +55,14 @@ class Prompts:
     def about(self, item: Item, prompt: str, **values: object) -> str:
         """The prompt about an item, in the item's language. See :meth:`render`.
 
-        The template is given the ``compound``, the ``sentence``, the captions of the ``sequence``,
-        a list, and these values; ``hint``, what dictionaries say, is an empty list without one.
+        The template is given the ``compound``, the ``sentence``, the ``word`` in V-WSD, the
+        captions of the ``sequence``, a list, and these values; ``hint``, what dictionaries say, is
+        an empty list without one.
         """
         known: dict[str, object] = {
             "compound": item.phrase,
             "sentence": item.sentence,
+            "word": item.word,
             "hint": (),
             "sequence": [" ".join(one.caption.split()) for one in item.sequence if one.caption],
         }

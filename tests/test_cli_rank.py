@@ -60,7 +60,7 @@ def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
         votes=3,
         head="my/head",
     )
-    told = {"language": None, "asking": Asking(budget=2.0), "workers": None}
+    told = dict.fromkeys(("language", "images", "gold", "workers")) | {"asking": Asking(budget=2.0)}
     assert ranked == [data, out, settings, told]
 
 

@@ -156,7 +156,7 @@ def test_a_compound_does_not_lead_to_images_outside_the_folder(write_table, tmp_
     ("name", "content", "words"),
     [
         ("items.tsv", None, "No such file"),
-        ("items.txt", b"compound\tsentence\n", ".tsv, .csv or .jsonl"),
+        ("items.xlsx", b"compound\tsentence\n", ".tsv, .csv or .jsonl"),
         ("items.tsv", b"compound\tsubset\nowl\tTrain\n", "'sentence' is missing"),
         ("items.tsv", b"sentence\nAn owl.\n", "'compound' is missing"),
         ("items.tsv", b"compound\tsentence\n", "no items"),

@@ -17,6 +17,7 @@ VALUES = {
     "sequence": SHOWN,
     "hint": ["who stays up late"],
     "definition": "who stays up late",
+    "word": "owl",
 }
 SHIPPED = sorted(file.name for file in FOLDER.glob("*.j2"))
 
@@ -33,11 +34,12 @@ def test_a_shipped_prompt_holds_what_it_asks_about(file: str):
     text = Prompts().render(prompt, language, **VALUES)
     assert "night owl" in text
     # What a compound's words say, and neutral contexts, do not depend on the sentence.
-    needs = prompt not in ("literal", "neutral") and not prompt.startswith("sequence")
+    needs = prompt not in ("literal", "neutral", "word") and not prompt.startswith("sequence")
     assert ('"My sister is a night owl."' in text) == needs
     shows = prompt in ("sequence", "sequence-sense")
     assert all(caption in text for caption in SHOWN) == shows
-    assert ('"who stays up late"' in text) == (prompt in ("idiomatic", "literal", "scene"))
+    assert ('"who stays up late"' in text) == (prompt in ("idiomatic", "literal", "scene", "word"))
+    assert ('"owl"' in text) == (prompt == "word")
     assert "{{" not in text
     assert "{%" not in text
     assert text == text.strip()

@@ -3,12 +3,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from toys import OWL
+from lexica import wordnet
+from toys import OWL, WordEncoder
 
 from admire import Item
 from admire.prompts import Prompts
 from admire.runs.sources import open_source
+from admire.senses.dictionaries import open_dictionaries
 from admire.senses.interpretation import interpret
+from admire.senses.looked_up import LookedUp
+from admire.senses.sense import NO_SENSE
 
 
 def looked_up(item: Item) -> dict[str, str]:
@@ -39,3 +43,19 @@ def test_a_dictionary_alone_defines_both_senses(owls):
 )
 def test_its_scene_is_the_sentence_in_other_words(owls, compound, sentence, scene):
     assert looked_up(Item(compound, sentence)).get("scene") == scene
+
+
+def test_of_a_word_in_a_phrase_the_gloss_nearest_to_the_phrase_counts(tmp_path, monkeypatch):
+    senses = [("noun", "noun.artifact", ["bank"], "where money is kept")]
+    senses += [("noun", "noun.object", ["bank"], "land beside a river")]
+    monkeypatch.setenv("ADMIRE_WORDNET", str(wordnet(tmp_path / "wordnet", synsets=senses)))
+    source = LookedUp("dictionary", open_dictionaries(["wordnet"]), WordEncoder())
+    phrases = ("river bank", "money bank", "river bat")
+    items = [Item(phrase, "", word=phrase.split()[1]) for phrase in phrases]
+    (found,) = interpret(items, [source], Prompts())
+    assert [one.texts() for one in found] == [
+        {"gloss": "land beside a river"},
+        {"gloss": "where money is kept"},
+        {},
+    ]
+    assert [one.sense for one in found] == [NO_SENSE] * 3

@@ -23,6 +23,7 @@ def batch(
     llm: opt.Llm = None,
     llm_url: opt.LlmUrl = None,
     lang: opt.Lang = None,
+    images: opt.ImageFolder = None,
     sense: Annotated[SenseMethod | None, opt.SENSE_OPTION] = None,
     votes: Annotated[int | None, opt.VOTES_OPTION] = None,
     meanings: opt.MeaningsWanted = None,
@@ -47,7 +48,7 @@ def batch(
     from admire.runs.forecast import plan
 
     settings = opt.profile_settings(profile, locals())
-    items = read_items(data, lang)
+    items = read_items(data, lang, images=images)
     if dry_run:
         print_forecasts(plan(items, settings, batch=True))
         return

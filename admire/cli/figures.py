@@ -93,7 +93,7 @@ def sense_figures(
         without_unsure,
     )
 
-    if run is None:
+    if run is None or "mrr" in scored:  # V-WSD has no senses
         return None
     if decided(scored).empty:
         why = "the run tells no sense" if "probability" not in scored else "the gold tells none"

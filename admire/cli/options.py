@@ -61,7 +61,16 @@ def commas(help: str) -> Any:
     return option(help, metavar="<str>", parser=lambda words: tuple(words.split(",")))
 
 
-Data = Annotated[Path, argument("AdMIRe TSV, manifest (.csv, .jsonl), or a folder.")]
+Data = Annotated[
+    Path, argument("AdMIRe TSV, manifest (.csv, .jsonl), or a folder; or a .txt of V-WSD.")
+]
+ImageFolder = Annotated[
+    Path | None, option("Folder of the images of V-WSD, where the data are not in it.", "--images")
+]
+GoldFile = Annotated[
+    Path | None,
+    option("Gold of V-WSD, where it is not called as the data (x.data.txt, x.gold.txt).", "--gold"),
+]
 Profile = Annotated[
     ProfileName, choice("profile", ProfileName, "The stack that the other options change.")
 ]

@@ -204,6 +204,10 @@ def _short(name: str) -> str:
 
 
 def _sense_cell(sense: Sense) -> str:
+    from admire.senses.sense import NO_SENSE
+
+    if sense == NO_SENSE:
+        return "–"
     votes = f"{sense.idiomatic}:{sense.literal}" + (
         f", {sense.unparsed} unread" if sense.unparsed else ""
     )

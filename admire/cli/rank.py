@@ -78,6 +78,8 @@ def rank(
         opt.choice("precision", Precision, "How finely torch computes; float16 needs a GPU."),
     ] = None,
     lang: opt.Lang = None,
+    images: opt.ImageFolder = None,
+    gold: opt.GoldFile = None,
     query: Annotated[
         RankQuery | None,
         opt.choice(
@@ -152,14 +154,23 @@ def rank(
     asking = Asking(parallel, budget)
     shared = opt.crew(workers, ray_address, settings.device)
     if dry_run:
-        print_forecasts(plan(read_items(data, lang), settings))
+        print_forecasts(plan(read_items(data, lang, images=images, gold=gold), settings))
         return
     check_folder(out, "run")
     if report:
         from admire.pages.report import check_report
 
         check_report(out / REPORT)
-    written = rank_file(data, out, settings, language=lang, asking=asking, workers=shared)
+    written = rank_file(
+        data,
+        out,
+        settings,
+        language=lang,
+        images=images,
+        gold=gold,
+        asking=asking,
+        workers=shared,
+    )
     show_run(out, written, report=report)
 
 
@@ -179,11 +190,13 @@ def score(
 
     Of several languages also the figures of each, and their macro-average.
 
+    In Subtask B these are accuracies, in V-WSD top-1 (hit@1) and the mean reciprocal rank.
+
     Of a run, also how far the probability of the sense can be trusted: its calibration error, and
     how often the run would err if it answered only where the sense is surest.
     """
     from admire.audit.seen import warn_of_seen
-    from admire.data.items import read_items
+    from admire.data.items import iter_items
     from admire.runs.scoring import read_predictions
     from admire.scores.evaluation import (
         paired_difference,
@@ -196,7 +209,7 @@ def score(
 
     if len(submissions) > 2:
         raise UserError("Give one submission, or two to compare.")
-    items = read_items(gold)
+    items = list(iter_items(gold, whole=False))
     if published and (note := misfit(published, items)):
         log.warning("%s", note)
     names = [str(path) for path in submissions]

@@ -43,6 +43,8 @@ def sense(
     from admire.senses.dictionaries import open_dictionaries
     from admire.senses.interpretation import interpret, sense_method
 
+    if data.suffix == ".txt":
+        raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
     items = read_items(data, lang)
     opened = open_source(llm, url=llm_url, dictionaries=opt.looked_up(dictionary))
     asked = sense_method(sense, opened) == "detector"

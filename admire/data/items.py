@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from admire.base.errors import UserError
 from admire.base.files import check_columns, json_rows, table_parts
 from admire.data.languages import check_language, guess_language, task_code
+from admire.data.words import word_rows, words_language
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,10 +50,14 @@ class Item:
     In AdMIRe's Subtask B a ``sequence`` of two pictures stands in place of the sentence, which is
     empty: it shows one of the compound's senses, and the best candidate completes it.
 
+    In Visual-WSD the compound is a phrase, and ``word`` is the word in it whose meaning is to be
+    shown; there is no sentence, and no idiomatic or literal sense to decide. In other sets ``word``
+    is empty.
+
     ``compound`` is as in the data file; see :attr:`phrase`. ``language`` is the tag as given
-    (``en``, ``xe``, ``pt-br``). ``sentence_type``, ``expected_order`` and, of Subtask B,
-    ``expected_item`` are the gold answers, None where they are not known. ``candidates`` is empty
-    where a file holds targets only; such items can be classified but not ranked.
+    (``en``, ``xe``, ``pt-br``). ``sentence_type``, ``expected_order`` and, of Subtask B
+    and V-WSD, ``expected_item`` are the gold answers, None where they are not known. ``candidates``
+    is empty where a file holds targets only; such items can be classified but not ranked.
     """
 
     compound: str
@@ -63,6 +68,7 @@ class Item:
     expected_order: tuple[str, ...] | None = None
     sequence: tuple[Candidate, ...] = ()
     expected_item: str | None = None
+    word: str = ""
 
     @property
     def phrase(self) -> str:
@@ -81,15 +87,31 @@ class Item:
         return self.expected_item or (self.expected_order or [None])[0]
 
 
-def read_items(path: str | Path, language: str | None = None) -> list[Item]:
+def read_items(
+    path: str | Path,
+    language: str | None = None,
+    *,
+    images: str | Path | None = None,
+    gold: str | Path | None = None,
+) -> list[Item]:
     """All items of a file at once; see :func:`iter_items`."""
-    return list(iter_items(path, language))
+    return list(iter_items(path, language, images=images, gold=gold))
 
 
 def iter_items(
-    path: str | Path, language: str | None = None, *, warn: bool = True, whole: bool = True
+    path: str | Path,
+    language: str | None = None,
+    *,
+    images: str | Path | None = None,
+    gold: str | Path | None = None,
+    warn: bool = True,
+    whole: bool = True,
 ) -> Iterator[Item]:
     """Read an AdMIRe TSV, an image set's manifest (CSV or JSONL), or a folder; :func:`data_files`.
+
+    A ``.txt`` is a file of V-WSD: a line is a word, its phrase and ten images, with tabs between.
+    ``images`` is the folder of the images, None that of the file; for ``gold`` see
+    :func:`admire.data.words.word_rows`.
 
     Tables have the columns ``compound`` and ``sentence``, optionally ``language``,
     ``sentence_type`` and ``expected_order``, and for each candidate k = 1, 2, ... ``imagek_name``
@@ -110,12 +132,22 @@ def iter_items(
     Raises:
         UserError: the file, the row and the column that cannot be used, and why.
     """
+    path = Path(path)
+    if path.suffix != ".txt" and (images or gold):
+        what = "images" if images else "gold"
+        raise UserError(f"{path}: only for V-WSD's files (.txt) are the {what} given apart.", what)
+    if images and not Path(images).is_dir():
+        raise UserError(f"{images}: is not a folder of images.", "images")
     notes: Notes = {}
-    for file, tag in data_files(Path(path), language):
-        rows = _item_rows(file) if file.suffix == ".jsonl" else _table_rows(file)
+    for file, tag in data_files(path, language):
+        folder = Path(images) if images else file.parent
+        if file.suffix == ".txt":
+            rows = word_rows(file, Path(gold) if gold else None)
+        else:
+            rows = _item_rows(file) if file.suffix == ".jsonl" else _table_rows(file)
         number = 0
         for number, row in rows:
-            yield _item(row, number, file, tag, notes, whole)
+            yield _item(row, number, file, folder, tag, notes, whole)
         if not number:
             raise UserError(f"{file}: holds no items.")
     for note, (first, count) in notes.items():
@@ -146,7 +178,7 @@ def data_files(path: Path, language: str | None = None) -> list[tuple[Path, str]
             the file is missing or of another kind.
     """
     files = _files_in(path) if path.is_dir() else [_checked_file(path)]
-    tags = [check_language(language) if language else guess_language(file) for file in files]
+    tags = [check_language(language) if language else _language_of(file) for file in files]
     first: dict[str, Path] = {}
     for file, tag in zip(files, tags, strict=True):
         code = task_code(tag)
@@ -157,6 +189,10 @@ def data_files(path: Path, language: str | None = None) -> list[tuple[Path, str]
                 "Keep one of them there, or name the file itself."
             )
     return list(zip(files, tags, strict=True))
+
+
+def _language_of(file: Path) -> str:
+    return words_language(file) if file.suffix == ".txt" else guess_language(file)
 
 
 def _files_in(folder: Path) -> list[Path]:
@@ -180,9 +216,10 @@ def _checked_file(path: Path) -> Path:
                 f"{address[1]}//{address[2]}: is an address. Download the file, and name that."
             )
         raise UserError(f"{path}: cannot be read (No such file or folder).")
-    if path.suffix not in (".tsv", ".csv", ".jsonl"):
+    if path.suffix not in (".tsv", ".csv", ".jsonl", ".txt"):
         raise UserError(
-            f"{path}: expected a .tsv, .csv or .jsonl file, or a folder with a manifest."
+            f"{path}: expected a .tsv, .csv or .jsonl file, a folder with a manifest, or a .txt of "
+            "V-WSD."
         )
     return path
 
@@ -248,7 +285,13 @@ def _item_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _item(
-    row: dict[str, Any], number: int, path: Path, language: str, notes: Notes, whole: bool
+    row: dict[str, Any],
+    number: int,
+    path: Path,
+    folder: Path,
+    language: str,
+    notes: Notes,
+    whole: bool,
 ) -> Item:
     def text(column: str) -> str:
         value = row.get(column)
@@ -261,13 +304,14 @@ def _item(
     if not compound.strip():
         raise UserError(f"{where}, compound: is empty.")
     best = text("expected_item").strip()
-    if whole and not sentence.strip() and not row.get("sequence") and not best:
+    word = text("word") if path.suffix == ".txt" else ""
+    if whole and not sentence.strip() and not row.get("sequence") and not best and not word:
         raise UserError(f"{where}, sentence: is empty.")
     sentence_type = parse_sentence_type(text("sentence_type"), where)
 
     def things(key: str, kind: str) -> tuple[Candidate, ...]:
         read = tuple(
-            _candidate(cells, f"{kind} {k}", compound, path.parent, where, notes, whole)
+            _candidate(cells, f"{kind} {k}", compound, folder, where, notes, whole and not word)
             for k, cells in enumerate(row.get(key, []), start=1)
         )
         twice = _repeated(one.name for one in read)
@@ -279,7 +323,10 @@ def _item(
     names = [candidate.name for candidate in candidates]
     if len(names) == 1:
         raise UserError(f"{where}: has one candidate; a ranking needs two or more.")
-    if best and names and not row.get("sequence"):
+    lost = next((one.name for one in candidates if not one.image), None)
+    if word and whole and lost:
+        raise UserError(f"{where}: the image '{lost}' is not in {folder}.", "images")
+    if best and names and not row.get("sequence") and not word:
         raise UserError(f"{where}, expected_item: there is no sequence to complete.")
     if best and names and best not in names:
         raise UserError(f"{where}, expected_item: is '{best}', which is no candidate.")
@@ -297,6 +344,7 @@ def _item(
         expected_order=parse_order(expected, names, where) if expected else None,
         sequence=things("sequence", "sequence"),
         expected_item=best or None,
+        word=word,
     )
     if sentence and item.phrase.casefold() not in sentence.casefold():
         _note(notes, "the compound is not in its sentence.", where)
@@ -338,7 +386,7 @@ def _candidate(
                 else "an image name."
             )
         )
-    if name and not image:
+    if name and caption and not image:
         _note(notes, "the image is missing, the caption stands alone.", f"{where}, '{name}'")
     return Candidate(name or place.replace(" ", ""), image, caption or None)
 

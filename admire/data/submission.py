@@ -1,8 +1,8 @@
-"""Submissions to AdMIRe, Subtasks A and B: writing and reading them."""
+"""Submissions to AdMIRe, Subtasks A and B, and to V-WSD: writing and reading them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -13,6 +13,7 @@ from admire.base.errors import UserError
 from admire.base.files import add_table, check_columns, read_table
 from admire.base.storage import write_whole
 from admire.data.items import SenseLabel, parse_order, parse_sentence_type
+from admire.data.words import lines_of
 
 HANDED_IN = ("compound", "sentence", "expected_order", "sentence_type")
 """The columns of what a team hands in to Subtask A."""
@@ -23,7 +24,7 @@ class Prediction:
     """One row of a submission. ``sentence`` is None where the file does not have the column.
 
     ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
-    has no orders.
+    has no orders. A row of one to V-WSD has an order alone, and an empty ``compound``.
 
     ``probability`` (of the idiomatic sense), ``unsure`` and ``language`` come from a run;
     submissions do not have them.
@@ -83,15 +84,25 @@ def add_predictions(
     )
 
 
+def add_orders(file: IO[str], predictions: Iterable[Prediction]) -> None:
+    """Add predictions to a submission to V-WSD: a line has an item's images, best first."""
+    file.writelines("\t".join(one.order) + "\n" for one in predictions)
+
+
 def read_submission(path: str | Path) -> list[Prediction]:
     """Read a submission: at least the columns ``compound`` and ``expected_order``.
 
-    One to Subtask B has ``expected_item`` instead.
+    One to Subtask B has ``expected_item`` instead; one to V-WSD, a ``.txt``, an order a line.
 
     Raises:
         UserError: the file, row and column that cannot be used, and why.
     """
     path = Path(path)
+    if path.suffix == ".txt":
+        return [
+            Prediction("", None, parse_order(line.split("\t"), (), f"{path}, row {number}"))
+            for number, line in lines_of(path)
+        ]
     table = read_table(path, ("compound",))
     completes = "expected_item" in table and "expected_order" not in table
     if not completes:

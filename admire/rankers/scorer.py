@@ -14,7 +14,7 @@ from admire.base.schema import Weight, settings
 from admire.data.items import Candidate
 from admire.models.encoders import Vectors
 from admire.senses.meaning import IDIOMATIC, LITERAL, TEXTS, TextRole
-from admire.senses.sense import Sense
+from admire.senses.sense import NO_SENSE, Sense
 
 Vector = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
@@ -34,7 +34,8 @@ class Scoring:
 
     For a literal use the compound says itself what to look for. The words for the literal sense
     tell what not to look for where the idiomatic one is meant. In Subtask B the likeness to the
-    sequence, by the mean vector of its pictures or captions, is added to that.
+    sequence, by the mean vector of its pictures or captions, is added to that. For a word in a
+    phrase (V-WSD) the score is the mean over all texts, of which the phrase is one.
 
     The defaults are what :class:`admire.Settings` has; :meth:`paper` is the UoR-NCL paper's.
 
@@ -78,6 +79,9 @@ class Scoring:
 def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dict[str, float]:
     """What each text counts, of those that there are; see :class:`Scoring`."""
     counted = [role for role in scoring.texts if role in roles]
+    if sense == NO_SENSE:
+        counted = counted or ["compound"]
+        return dict.fromkeys(counted, 1 / len(counted))
     idiomatic = [role for role in counted if role in IDIOMATIC]
     literal = [role for role in counted if role in LITERAL]
     weights: dict[str, float] = dict.fromkeys([*counted, "compound"], 0.0)

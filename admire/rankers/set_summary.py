@@ -22,10 +22,10 @@ class SetSummary:
         items, candidates: how many there are.
         images, captions: how many candidates have one.
         blind: how many have an image and no caption.
-        sequences: whether any item has one.
+        sequences, words: whether any item has one.
         languages: in the order in which they come.
         lacking: the first row that lacks something, and its item. A ``context`` is a sentence, or a
-            sequence with captions.
+            sequence with captions. A word in a phrase lacks neither that nor a sense.
         bare: the first candidate without an image, without a caption, or without both, and the
             first of all, by what it lacks; each with its item's compound.
         largest: the first item with the most candidates.
@@ -37,6 +37,7 @@ class SetSummary:
     captions: int = 0
     blind: int = 0
     sequences: bool = False
+    words: bool = False
     languages: list[str] = field(default_factory=list)
     lacking: dict[Lack, tuple[int, Item]] = field(default_factory=dict)
     bare: dict[tuple[str, ...], tuple[str, Candidate]] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class SetSummary:
     def add(self, item: Item) -> None:
         self.items += 1
         self.sequences |= bool(item.sequence)
+        self.words |= bool(item.word)
         if item.language not in self.languages:
             self.languages.append(item.language)
         if self.largest is None or len(item.candidates) > len(self.largest.candidates):
@@ -53,8 +55,10 @@ class SetSummary:
             "candidates": item.candidates,
             "sequence": item.sequence,
             "sentence": item.sentence,
-            "context": item.sentence.strip() or any(one.caption for one in item.sequence),
-            "sentence_type": item.sentence_type,
+            "context": item.word
+            or item.sentence.strip()
+            or any(one.caption for one in item.sequence),
+            "sentence_type": item.word or item.sentence_type,
         }
         for name, value in there.items():
             if not value:
@@ -86,9 +90,14 @@ def check_items(summary: SetSummary, settings: Settings) -> None:
     """Refuse items that cannot be ranked.
 
     Raises:
-        UserError: an item has no candidates, some items have sequences and others none, or there is
-            nothing of the query that is wanted.
+        UserError: an item has no candidates, some items have sequences and others none, there is
+            nothing of the query that is wanted, or chat models would look at candidates for a word
+            in a phrase.
     """
+    if summary.words and settings.looks:
+        raise UserError(
+            "For V-WSD only embeddings rank: the other rankers ask about idioms.", "rankers"
+        )
     wanted: list[tuple[Lack, str, tuple[str, ...]]] = [
         (
             "candidates",

@@ -19,7 +19,7 @@ from admire.rankers.set_summary import check_items, summarise_set
 from admire.rankers.settings import Settings
 from admire.runs.run import chat_models
 from admire.senses import Detector
-from admire.senses.dictionaries import Dictionary, look_up, open_dictionaries
+from admire.senses.dictionaries import Dictionary, known_of, open_dictionaries
 from admire.senses.interpretation import Interpretation, interpret, sense_method, unasked
 from admire.senses.meaning import UNSAID, Meaning, gloss, meaning, scene_of
 from admire.senses.sense import Sense
@@ -100,6 +100,12 @@ def _put(
     guess: bool,
 ) -> bool:
     """As :func:`put_questions`, for one item."""
+    known = known_of(dictionaries, item)
+    if item.word:
+        with suppress(Unanswered):
+            hint = hints(item, known, "idiomatic")
+            meaning(item, "idiomatic", llm, prompts, seed=settings.seed, hint=hint)
+        return True
     method = sense_method(settings.sense, Asked(llm), settings.rankers)
     sense = None
     with suppress(Unanswered):
@@ -117,16 +123,14 @@ def _put(
                 glosses="none",
             )[0][0].sense
     meanings: dict[str, Meaning] = {}
-    known = look_up(dictionaries, item.phrase, item.language)
     asks = list(_meanings(settings, method, sense, guess))
     for what in asks:
         with suppress(Unanswered):
             if what == "gloss":
                 meanings["idiomatic"] = gloss(item, llm, prompts, seed=settings.seed)
             else:
-                meanings[what] = meaning(
-                    item, what, llm, prompts, seed=settings.seed, hint=hints(known, what)
-                )
+                hint = hints(item, known, what)
+                meanings[what] = meaning(item, what, llm, prompts, seed=settings.seed, hint=hint)
     if "idiomatic" in asks and _shows_idiom(settings, sense, guess):
         with suppress(Unanswered):
             for entry in known.idiomatic[:1]:
@@ -216,8 +220,7 @@ def plan(
     prompts = Prompts(settings.prompts)
     dictionaries = open_dictionaries(settings.dictionaries)
     waits = settings.scoring.gate == "hard" and (
-        settings.meanings == "gloss"
-        or any(look_up(dictionaries, one.phrase, one.language).idiomatic for one in items)
+        settings.meanings == "gloss" or any(known_of(dictionaries, one).idiomatic for one in items)
     )
     found = []
     for llm in [source.llm for source in models if source.llm]:

@@ -21,7 +21,7 @@ from admire.runs.record import VERSION, source_record, versions
 from admire.scores.cards import merged
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import UNSAID, Meaning
-from admire.senses.sense import Sense
+from admire.senses.sense import NO_SENSE, Sense
 
 
 def fuse(
@@ -190,7 +190,8 @@ def _fuse_senses(
     counted = idiomatic + literal
     share = idiomatic / counted if counted else {"idiomatic": 1.0, None: 0.5}.get(chosen, 0.0)
     votes = [labels.count(label) for label in ("idiomatic", "literal", None)]
-    sense = Sense(chosen, share, *votes)
+    none = all(reading.sense == NO_SENSE for reading in readings)
+    sense = NO_SENSE if none else Sense(chosen, share, *votes)
     return (
         Interpretation(
             "fused",

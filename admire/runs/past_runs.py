@@ -83,6 +83,7 @@ class Row(Strict):
     order: tuple[str, ...]
     interpretations: tuple[Interpretation, ...]
     judgements: tuple[JudgementRow, ...]
+    word: str = ""
     fused: tuple[FusedRow, ...] = ()
     seen: dict[str, list[Kind]] = {}
     unsure: bool = False
@@ -98,6 +99,7 @@ class Row(Strict):
             expected_order=self.expected_order,
             sequence=tuple(one.candidate() for one in self.sequence),
             expected_item=self.expected_item,
+            word=self.word,
         )
 
     def prediction(self) -> Prediction:
@@ -107,7 +109,7 @@ class Row(Strict):
             self.sentence,
             self.order,
             self.predicted_type,
-            self.order[0] if self.sequence or self.expected_item else None,
+            self.order[0] if self.sequence else None,
             mean_probability(one.sense for one in self.interpretations),
             self.unsure,
             self.language,

@@ -61,6 +61,7 @@ def take_record(
     head: Projection | None,
     prompts: Prompts,
     dictionaries: Iterable[Dictionary] = (),
+    senses: bool = True,
 ) -> dict[str, Any]:
     """What a run is made with: settings, model identities, prompts' hashes and versions.
 
@@ -69,6 +70,7 @@ def take_record(
         source: see :func:`source_record`.
         encoders: by track of the candidates that they compare.
         shown: what of the candidates chat models see.
+        senses: whether there are any to decide.
         detector, head: as opened, None where the run uses none.
         prompts: as read; the hashes are of the templates that the run uses, whatever becomes of
             their files meanwhile.
@@ -92,7 +94,9 @@ def take_record(
                 {
                     "name": llm.name,
                     "identity": llm.identity,
-                    "sense": sense_method(settings.sense, llm, settings.rankers),
+                    "sense": sense_method(settings.sense, llm, settings.rankers)
+                    if senses
+                    else "none",
                 }
                 for llm in llms
             ],
@@ -109,8 +113,11 @@ def take_record(
     }
 
 
-def source_record(path: str | Path) -> dict[str, str]:
+def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str]:
     """The path of a data file or folder, and the SHA-256 of its files' content as it is now.
+
+    Args:
+        apart: ``images`` and ``gold`` of V-WSD, where they were named; the record has their paths.
 
     Raises:
         UserError: it cannot be read.
@@ -122,7 +129,8 @@ def source_record(path: str | Path) -> dict[str, str]:
                 hashlib.file_digest(file, lambda: digest)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    return {"path": str(path), "sha256": digest.hexdigest()}
+    named = {what: str(where) for what, where in apart.items() if where}
+    return {"path": str(path), "sha256": digest.hexdigest()} | named
 
 
 def versions() -> dict[str, str | None]:

@@ -166,7 +166,7 @@ def open_run(
     watched = [Asked(ledger.watch(one.llm)) if one.llm else one for one in models]
     shown = check_candidates(summary, models, settings) if settings.looks else ()
     check_senses(summary, models, settings)
-    if not any(sense_method(settings.sense, llm) == "detector" for llm in models):
+    if summary.words or not any(sense_method(settings.sense, llm) == "detector" for llm in models):
         detector = None
     elif detector is None:
         detector = open_detector(settings.detector)
@@ -183,6 +183,7 @@ def open_run(
         head=head,
         prompts=prompts,
         dictionaries=dictionaries,
+        senses=not summary.words,
     )
     saw = {who: what_it_saw(made) for who, made in (("head", head), ("detector", detector)) if made}
     return Opened(
@@ -444,7 +445,9 @@ def _rank_item(
         order,
         rows,
         tuple(one for said in judgements for one in said),
-        unsure=abstain_below is not None and confidence(probability) < abstain_below,
+        unsure=not item.word
+        and abstain_below is not None
+        and confidence(probability) < abstain_below,
     )
 
 

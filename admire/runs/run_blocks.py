@@ -42,6 +42,8 @@ def rank_file(
     settings: Settings | None = None,
     *,
     language: str | None = None,
+    images: str | Path | None = None,
+    gold: str | Path | None = None,
     asking: Asking | None = None,
     workers: Workers | None = None,
 ) -> list[Path]:
@@ -52,7 +54,7 @@ def rank_file(
     the same call goes on from the caches of replies and vectors.
 
     Args:
-        data, language: see :func:`admire.data.items.iter_items`.
+        data, language, images, gold: see :func:`admire.data.items.iter_items`.
         settings, asking: as for :func:`admire.rank`.
         workers: processes that rank the blocks; None is this one.
 
@@ -64,10 +66,11 @@ def rank_file(
     if workers:
         _check_for_workers(settings or Settings(), asking)
     check_folder(out, "run")
-    source = source_record(data)
-    summary = summarise_set(iter_items(data, language))
+    source = source_record(data, images=images, gold=gold)
+    read = partial(iter_items, data, language, images=images, gold=gold)
+    summary = summarise_set(read())
     opened = open_run(summary, settings, asking=asking, source=source)
-    items = partial(iter_items, data, language, warn=False)
+    items = partial(read, warn=False)
     for llm in opened.models:
         if llm.llm is None:
             _check_recorded(items, llm, opened)
@@ -84,7 +87,7 @@ def rank_file(
         for rankings in ranked:
             yield rankings
             done += len(rankings)
-        if source_record(data) != source:
+        if source_record(data, images=images, gold=gold) != source:
             raise UserError(f"{data}: was changed while it was ranked. Rank it again.")
 
     try:

@@ -15,7 +15,7 @@ import pandas as pd
 from admire.base.files import ROWS, add_table
 from admire.base.storage import replace_folder
 from admire.data.items import Candidate
-from admire.data.submission import add_predictions
+from admire.data.submission import add_orders, add_predictions
 from admire.runs.ranking import Ranking, Run, blocks
 
 SCORES, ITEMS, RECORD = "scores.csv", "items.jsonl", "run.json"
@@ -27,7 +27,8 @@ def write_run(run: Run, folder: str | Path) -> list[Path]:
     """Write a run folder, which appears when it is complete, and return the submissions in it.
 
     ``submission_<language>.tsv`` for each language, or the name of the file that was ranked where
-    that is a submission to fill in, as AdMIRe 2's ``submission_Turkish.tsv``; ``scores.csv``, one
+    that is a submission to fill in, as AdMIRe 2's ``submission_Turkish.tsv``, or for a file of
+    V-WSD ``prediction.<language>.txt``, the names of the images best first; ``scores.csv``, one
     row for each item, ranker, chat model and candidate with its cosines and scores;
     ``items.jsonl``, one object an item with senses, votes, every wording and order, and all that
     rankers answered; ``run.json``, source, settings, model identities, prompt hashes, versions,
@@ -47,6 +48,8 @@ def submission_names(record: Mapping[str, Any], languages: Iterable[str]) -> dic
     source = Path((record["source"] or {"path": ""})["path"]).name
     if re.fullmatch(r"submission_.+\.tsv", source) and len(distinct) == 1:
         return {distinct[0]: source}
+    if source.endswith(".txt"):
+        return {language: f"prediction.{language}.txt" for language in distinct}
     return {language: f"submission_{language}.tsv" for language in distinct}
 
 
@@ -84,7 +87,9 @@ def write_blocks(
                     files[ITEMS].write(f"{row}\n")
                 for language, name in submissions.items():
                     chosen = [r.prediction for r in block if r.item.language == language]
-                    if chosen:
+                    if name.endswith(".txt"):
+                        add_orders(files[name], chosen)
+                    elif chosen:
                         add_predictions(files[name], chosen, header=name not in begun)
                         begun.add(name)
         if len(widths) > 1:
@@ -133,7 +138,12 @@ def _item_row(ranking: Ranking) -> dict[str, Any]:
         "interpretations": [asdict(i) for i in ranking.interpretations],
         "judgements": [judgement.row() for judgement in ranking.judgements],
     }
-    more = {"fused": ranking.fused, "seen": ranking.seen, "unsure": ranking.unsure}
+    more = {
+        "word": item.word,
+        "fused": ranking.fused,
+        "seen": ranking.seen,
+        "unsure": ranking.unsure,
+    }
     return row | {name: value for name, value in more.items() if value}
 
 

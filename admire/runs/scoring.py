@@ -174,7 +174,8 @@ def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
     so.
 
     Args:
-        path: the file of a submission, or a run folder.
+        path: the file of a submission, or a run folder. A submission to V-WSD, a ``.txt``, has no
+            senses to be known.
 
     Raises:
         UserError: it cannot be read, or the run is damaged.
@@ -182,6 +183,8 @@ def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
     if path.is_dir():
         return [row.prediction() for row in read_rows(path)], path
     submitted, folder = read_submission(path), path.parent
+    if path.suffix == ".txt":
+        return submitted, None
     why = "there is no run beside it"
     if (folder / ITEMS).is_file():
         try:

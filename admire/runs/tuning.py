@@ -48,7 +48,7 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, Scoring]:
     items, parts, encoders = read_cosines(folder)
     if any(item.expected_order is None for item in items):
         raise UserError(
-            f"{folder}: is a run of Subtask B. Tuning needs the gold orders of Subtask A."
+            f"{folder}: is a run of Subtask B or V-WSD. Tuning needs the gold orders of Subtask A."
         )
     tracks = sum(f"{track}_compound" in parts[0] for track in TRACKS)
     tried = scorings(tracks, encoders, gates(parts), sides(parts))

@@ -161,8 +161,7 @@ def told_of_seen(
     if sentences and not any(unseen):
         sentences.append("So these figures say little of unseen items.")
     elif sentences:
-        usual = (*metrics.METRICS, *metrics.SEQUENCE_METRICS)
-        names = columns or [name for name in usual if name in scored]
+        names = columns or [name for name in metrics.ITEM_METRICS if name in scored]
         means = scored.loc[unseen, list(names)].mean()
         figures = ", ".join(f"{name} {means[name]:.3f}" for name in names)
         sentences.append(f"Figures of the other {sum(unseen)}: {figures}.")

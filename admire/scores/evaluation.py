@@ -6,6 +6,7 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,15 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
 
     Predictions are joined to items by compound and sentence. A submission without sentences is
     joined by compound, if no compound has several sentences. Rows with the same compound and
-    sentence are joined in their order, those of a run within each language.
+    sentence are joined in their order, those of a run within each language. A submission
+    to V-WSD is joined row by row.
 
     Columns: ``compound``, ``sentence``, ``sentence_type``, ``top1``, ``dcg``, ``corr_official``,
     ``corr_rank``. For Subtask B, whose gold is ``expected_item``, the figures are ``item_accuracy``
     and ``sense_accuracy``, each 1 or 0; the latter is left out if the submission has no senses, or
-    the gold lacks some. Predictions of a run that predicts senses add ``predicted_type``,
-    ``probability`` (of the idiomatic sense; NaN if no vote could be read) and ``unsure``.
+    the gold lacks some. For V-WSD they are ``top1`` and ``mrr``. Predictions of a run that predicts
+    senses add ``predicted_type``, ``probability`` (of the idiomatic sense; NaN if no vote could be
+    read) and ``unsure``.
 
     Args:
         name: the submission's name in messages.
@@ -40,6 +43,8 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
     Raises:
         UserError: an item has no gold or no prediction, or a prediction does not fit its item.
     """
+    if not any(prediction.compound for prediction in predictions):
+        predictions = _in_order(gold, predictions, name)
     waiting: dict[tuple[str, str | None], list[Prediction]] = defaultdict(list)
     by_sentence = all(prediction.sentence is not None for prediction in predictions)
     for prediction in predictions:
@@ -57,7 +62,7 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
     rows = []
     for number, item in enumerate(gold, start=1):
         if item.best is None:
-            column = "expected_item" if item.sequence else "expected_order"
+            column = "expected_item" if item.sequence or item.word else "expected_order"
             raise UserError(f"gold row {number} ('{item.compound}') has no {column} to score.")
         of_item = waiting[item.compound, item.sentence if by_sentence else None]
         if not of_item:
@@ -79,6 +84,16 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
         log.warning("%s: rows that are not in the gold file do not count: %d.", name, left)
     senses = any(prediction.sentence_type for prediction in predictions)
     return without_missing_senses(pd.DataFrame(rows), senses)
+
+
+def _in_order(
+    gold: Sequence[Item], predictions: Sequence[Prediction], name: str
+) -> list[Prediction]:
+    """Predictions that do not say what they are about, as those of the gold's items."""
+    if len(predictions) != len(gold):
+        raise UserError(f"{name}: has {len(predictions)} rows for {len(gold)} gold items.")
+    pairs = zip(predictions, gold, strict=True)
+    return [replace(one, compound=item.compound, sentence=item.sentence) for one, item in pairs]
 
 
 def sense_columns(prediction: Prediction) -> dict[str, Any]:
@@ -109,6 +124,10 @@ def item_figures(item: Item, prediction: Prediction, name: str) -> dict[str, flo
     Raises:
         UserError: the prediction does not fit the item.
     """
+    if item.word and item.expected_item:
+        _check_order([one.name for one in item.candidates], item, prediction, name)
+        rank = metrics.reciprocal_rank(item.expected_item, prediction.order)
+        return {"top1": float(rank == 1), "mrr": rank}
     if item.expected_item is not None:
         if prediction.expected_item is None:
             raise UserError(f"{name}: has no expected_item for '{item.compound}'.")
@@ -124,16 +143,20 @@ def item_figures(item: Item, prediction: Prediction, name: str) -> dict[str, flo
         )
         return dict(zip(metrics.SEQUENCE_METRICS, map(float, right), strict=True))
     expected = item.expected_order or ()
-    if sorted(prediction.order) != sorted(expected):
-        raise UserError(
-            f"{name}: the order for '{item.compound}' does not name exactly the item's "
-            f"{len(expected)} candidates: {', '.join(expected)}."
-        )
+    _check_order(expected, item, prediction, name)
     return metrics.figures(expected, prediction.order)
 
 
+def _check_order(names: Sequence[str], item: Item, prediction: Prediction, name: str) -> None:
+    if sorted(prediction.order) != sorted(names):
+        raise UserError(
+            f"{name}: the order for '{item.compound}' does not name exactly the item's "
+            f"{len(names)} candidates: {', '.join(names)}."
+        )
+
+
 def _metrics(scored: pd.DataFrame) -> list[str]:
-    return [m for m in (*metrics.METRICS, *metrics.SEQUENCE_METRICS) if m in scored]
+    return [m for m in metrics.ITEM_METRICS if m in scored]
 
 
 def summarise(

@@ -17,6 +17,10 @@ from admire.base.schema import Seed, check_setting
 METRICS = ("top1", "dcg", "corr_official", "corr_rank")
 SEQUENCE_METRICS = ("item_accuracy", "sense_accuracy")
 """Subtask B's: whether the predicted candidate and the predicted sense are right."""
+WORD_METRICS = ("top1", "mrr")
+"""V-WSD's: hit@1, which is top-1, and the mean reciprocal rank of the right image."""
+ITEM_METRICS = tuple(dict.fromkeys((*METRICS, *WORD_METRICS, *SEQUENCE_METRICS)))
+"""All figures that an item may have."""
 
 
 BEST_DCG = 3 + 1 / math.log2(3)
@@ -38,6 +42,11 @@ def dcg(expected: Sequence[str], predicted: Sequence[str]) -> float:
     """
     first, second = predicted.index(expected[0]), predicted.index(expected[1])
     return 3 / math.log2(2 + first) + 1 / math.log2(2 + second)
+
+
+def reciprocal_rank(best: str, predicted: Sequence[str]) -> float:
+    """1 / r, where the best candidate is the r-th predicted one; its mean is the MRR."""
+    return 1 / (1 + predicted.index(best))
 
 
 def corr_rank(expected: Sequence[str], predicted: Sequence[str]) -> float:

@@ -181,7 +181,13 @@ def _same(one: dict[str, Any], entry: dict[str, Any], ranked: Sequence[str]) -> 
 
 
 def misfit(name: PublishedSet, gold: Sequence[Item]) -> str | None:
-    """What is to be said where the gold cannot be that of the published set."""
+    """What is to be said where the gold cannot be that of the published set.
+
+    Raises:
+        UserError: the gold is of V-WSD, of which there are none.
+    """
+    if any(item.word for item in gold):
+        raise UserError("The published figures are not of V-WSD, and the gold is.", "published")
     items = _data()["items"][subtask_of(gold)].get(name, len(gold))
     if len(gold) == items:
         return None
@@ -197,6 +203,8 @@ def recognised(gold: Sequence[Item], path: str) -> PublishedSet | None:
     The name of the file, or of its folder, must have the word ``dev``, ``test``, ``extended`` (or
     the language tag ``xe`` or ``xp``) or ``both``.
     """
+    if any(item.word for item in gold):
+        return None
     (language, *others) = {item.language for item in gold}
     where = PurePath(path.replace("\\", "/"))
     for told in () if others else (f"{where.name} {language}", where.parent.name):

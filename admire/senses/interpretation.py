@@ -13,9 +13,9 @@ from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
 from admire.prompts import Prompts
 from admire.senses import Detector, open_detector
-from admire.senses.dictionaries.entries import UNKNOWN, Dictionary, Known, look_up
+from admire.senses.dictionaries.entries import UNKNOWN, Dictionary, Known, known_of
 from admire.senses.meaning import DEFINITIONS, UNSAID, Meaning
-from admire.senses.sense import Sense, given
+from admire.senses.sense import NO_SENSE, Sense, given
 from admire.senses.sequence import read_sequences, shows_captions
 from admire.senses.source import Source, as_source, check_contexts
 from admire.senses.uses import Use
@@ -33,6 +33,7 @@ class Interpretation:
     """How one chat model understands one item: which sense is meant, and what each one means.
 
     Attributes:
+        idiomatic: also what a word means in its phrase, where no sense is decided.
         known: what dictionaries say of the compound.
     """
 
@@ -50,7 +51,8 @@ class Interpretation:
     @property
     def meant(self) -> str | None:
         """The first definition of the sense that is meant."""
-        meaning = self.idiomatic if self.sense.label == "idiomatic" else self.literal
+        first = self.sense.label == "idiomatic" or self.sense == NO_SENSE
+        meaning = self.idiomatic if first else self.literal
         return next(iter(meaning.definitions), None)
 
     def texts(self) -> dict[str, str]:
@@ -103,7 +105,8 @@ def interpret(
 ) -> list[list[Interpretation]]:
     """How each source understands each item: a list for each source, in the items' order.
 
-    A sense that does not depend on the source is decided once for all of them.
+    A sense that does not depend on the source is decided once for all of them. For a word in a
+    phrase (V-WSD) none is decided, and one meaning is asked for.
 
     Args:
         llms: chat models, or other sources of senses and meanings.
@@ -127,38 +130,39 @@ def interpret(
     sources = [as_source(llm) for llm in llms]
     for source in sources:
         source.check(items)  # before a detector reads all of them
-    entries = {
-        item: look_up(dictionaries, item.phrase, item.language) if dictionaries else UNKNOWN
-        for item in items
-    }
+    entries = {item: known_of(dictionaries, item) if dictionaries else UNKNOWN for item in items}
+    words = [item for item in items if item.word]
+    rest = [item for item in items if not item.word]
     common: dict[str, Sequence[Sense]] = {}
     found = []
     for source in sources:
         method = sense_method(sense, source)
         senses: Sequence[Sense]
-        if known and source.name in known:
+        if not rest:
+            senses = ()
+        elif known and source.name in known:
             senses = known[source.name]
         elif method == "vote":
-            senses = source.senses(items, prompts, votes=votes, seed=seed)
-            for item, one in zip(items, senses, strict=True):
+            senses = source.senses(rest, prompts, votes=votes, seed=seed)
+            for item, one in zip(rest, senses, strict=True):
                 if one.label is None:
                     log.warning("%s: no vote on '%s' could be read.", source.name, item.compound)
         else:
             if method not in common:
-                common[method] = _without_asking(items, method, detector, encoder, prompts, entries)
+                common[method] = _without_asking(rest, method, detector, encoder, prompts, entries)
             senses = common[method]
         wanted = [
             item
-            for item, one in zip(items, senses, strict=True)
+            for item, one in zip(rest, senses, strict=True)
             if glosses == "all" or one.label == "idiomatic"
         ]
         if glosses == "none":
             idiomatic, literal = {}, {}
         elif meanings == "both":
             # After votes it is asked of all items, so that one batch can hold both questions.
-            described = wanted if unasked(method) else items
+            described = [*wanted, *words] if unasked(method) else items
             idiomatic = source.meanings(described, "idiomatic", prompts, seed=seed, known=entries)
-            literal = source.meanings(items, "literal", prompts, seed=seed, known=entries)
+            literal = source.meanings(rest, "literal", prompts, seed=seed, known=entries)
             shown = {
                 item: entries[item].idiomatic[0].gloss for item in wanted if entries[item].idiomatic
             }
@@ -166,7 +170,11 @@ def interpret(
                 idiomatic[item] = replace(idiomatic[item], scene2=scene)
         else:
             idiomatic = source.meanings(wanted, "gloss", prompts, seed=seed, known=entries)
+            if words:
+                idiomatic |= source.meanings(words, "idiomatic", prompts, seed=seed, known=entries)
             literal = {}
+        decided = iter(senses)
+        senses = [NO_SENSE if item.word else next(decided) for item in items]
         found.append(
             [
                 Interpretation(

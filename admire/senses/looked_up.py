@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from admire.base.errors import UserError
 from admire.data.items import Item
+from admire.models.encoders import TextEncoder, open_encoder
 from admire.prompts import Prompts
-from admire.senses.dictionaries import Dictionary, Known, look_up
+from admire.senses.dictionaries import Dictionary, Known, known_of
 from admire.senses.light import find_compound
 from admire.senses.meaning import DEFINITIONS, Meaning
 from admire.senses.sense import Sense
@@ -20,11 +21,16 @@ class LookedUp:
     """Dictionaries as a :class:`admire.senses.source.Source` of meanings.
 
     They define both senses as far as they know them. In place of a scene stands the sentence with
-    the gloss in the compound's place. The sense is the detector's or the data's.
+    the gloss in the compound's place. The sense is the detector's or the data's. Of a word in a
+    phrase, the gloss that is nearest to the phrase counts.
+
+    Attributes:
+        encoder: what tells which gloss is nearest; None is ``e5``.
     """
 
     name: str
     dictionaries: tuple[Dictionary, ...]
+    encoder: TextEncoder | None = None
 
     llm = None
 
@@ -61,11 +67,14 @@ class LookedUp:
         """The glosses of a sense, and for the idiomatic one the sentence in other words."""
         found = {}
         for item in items:
-            entries = look_up(self.dictionaries, item.phrase, item.language)
+            entries = known_of(self.dictionaries, item)
             glosses = [
                 entry.gloss for entry in entries.of("literal" if what == "literal" else "idiomatic")
             ]
-            if what == "gloss":
+            if item.word:
+                encoder = self.encoder or open_encoder("e5")
+                found[item] = Meaning(nearest(item.phrase, glosses, encoder))
+            elif what == "gloss":
                 found[item] = Meaning(tuple(glosses[:1]))
             else:
                 scene = paraphrase(item, glosses[0]) if glosses and what == "idiomatic" else None
@@ -80,6 +89,14 @@ class LookedUp:
 
     def order(self, item: Item) -> None:
         """None."""
+
+
+def nearest(phrase: str, glosses: Sequence[str], encoder: TextEncoder) -> tuple[str, ...]:
+    """The gloss that is most like a phrase, alone; none if there are none."""
+    if len(glosses) < 2:
+        return tuple(glosses)
+    vectors = encoder.encode_texts([phrase, *glosses], role="query").astype(float)
+    return (glosses[int((vectors[1:] @ vectors[0]).argmax())],)
 
 
 def paraphrase(item: Item, gloss: str) -> str | None:

@@ -19,6 +19,8 @@ MEANING_TOKENS = 90
 SCENE_TOKENS = 70
 HINTS = 2
 """How many glosses of a dictionary a prompt shows."""
+WORD_HINTS = 10
+"""The same for a word in a phrase, where any of them may be meant."""
 ATTEMPTS = 3
 """How often a model is asked, each time with another seed, until a reply can be used."""
 DEFINITIONS = 2
@@ -82,8 +84,8 @@ def meaning(
 ) -> Meaning:
     """One sense of the compound in short definitions and a scene, all in one reply.
 
-    The prompt is the template of the sense's name. It is asked again as for :func:`gloss`, unless
-    dictionaries define the sense: then their words stand in for a reply that cannot be used.
+    The prompt is :func:`template`. It is asked again as for :func:`gloss`, unless dictionaries
+    define the sense: then their words stand in for a reply that cannot be used.
 
     Args:
         hint: what dictionaries say of that sense; the model may repeat it.
@@ -91,16 +93,21 @@ def meaning(
     Raises:
         UserError: the model cannot be asked.
     """
-    prompt = prompts.about(item, sense, hint=hint)
-    examples = prompts.about(item, sense, hint=())
+    prompt = prompts.about(item, template(item, sense), hint=hint)
+    examples = prompts.about(item, template(item, sense), hint=())
 
     def read(reply: str) -> Meaning:
         return read_meaning(reply, item, examples)
 
-    if hint:
+    if hint and not item.word:
         found = _ask(prompt, read, llm, MEANING_TOKENS, seed, attempts=1)
         return found or Meaning(tuple(hint)[:DEFINITIONS])
     return _ask(prompt, read, llm, MEANING_TOKENS, seed)
+
+
+def template(item: Item, sense: SenseLabel) -> str:
+    """The prompt for a sense: it is called as the sense, and ``word`` for a word in a phrase."""
+    return "word" if item.word else sense
 
 
 def scene_of(

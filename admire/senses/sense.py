@@ -37,7 +37,7 @@ class Sense:
     """A decision and the votes that it is based on.
 
     Attributes:
-        label: the sense; None where no vote could be read.
+        label: the sense; None where no vote could be read, and in :data:`NO_SENSE`.
         probability: of the idiomatic sense, from 0 to 1: the share among the votes that could be
             read, or the mean of the detector's heads.
         idiomatic, literal, unparsed: how many votes were for each sense, or could not be read.
@@ -53,6 +53,10 @@ class Sense:
     def confidence(self) -> float:
         """How sure the decision is, from 0.5 to 1."""
         return confidence(self.probability)
+
+
+NO_SENSE = Sense(None, 1.0)
+"""What stands for a decision where there is none to make: a word in a phrase, as in V-WSD."""
 
 
 def mean_probability(senses: Iterable[Sense]) -> float | None:

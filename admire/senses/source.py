@@ -13,7 +13,16 @@ from admire.data.items import Item
 from admire.models.llm import ChatModel, ask_each
 from admire.prompts import Prompts
 from admire.senses.dictionaries.entries import UNKNOWN, Known
-from admire.senses.meaning import HINTS, UNSAID, Meaning, gloss, meaning, scene_of
+from admire.senses.meaning import (
+    HINTS,
+    UNSAID,
+    WORD_HINTS,
+    Meaning,
+    gloss,
+    meaning,
+    scene_of,
+    template,
+)
 from admire.senses.sense import Sense
 from admire.senses.votes import vote
 
@@ -131,11 +140,15 @@ class Asked:
         def ask(item: Item) -> Meaning:
             if what == "gloss":
                 return gloss(item, self.llm, prompts, seed=seed)
-            hint = hints(known.get(item, UNKNOWN), what)
+            hint = hints(item, known.get(item, UNKNOWN), what)
             return meaning(item, what, self.llm, prompts, seed=seed, hint=hint)
 
         prompt_of = {
-            item: prompts.about(item, what, hint=hints(known.get(item, UNKNOWN), what))
+            item: prompts.about(
+                item,
+                what if what == "gloss" else template(item, what),
+                hint=hints(item, known.get(item, UNKNOWN), what),
+            )
             for item in items
         }
         # Sorted, because a server need not read again what a prompt shares with the one before.
@@ -164,11 +177,12 @@ class Asked:
         """None: its rankers ask it."""
 
 
-def hints(known: Known, what: Wanted) -> tuple[str, ...]:
+def hints(item: Item, known: Known, what: Wanted) -> tuple[str, ...]:
     """What a prompt shows of what dictionaries say; the paper's gloss is asked for without."""
     if what == "gloss":
         return ()
-    return tuple(entry.gloss for entry in known.of(what)[:HINTS])
+    count = WORD_HINTS if item.word else HINTS
+    return tuple(entry.gloss for entry in known.of(what)[:count])
 
 
 def as_source(llm: ChatModel | Source) -> Source:

@@ -17,6 +17,7 @@ const Cards = (() => {
     dcg: ["DCG", "How far up the two best candidates stand; at best 3.631"],
     corr_official: ["corr_official", "The task's own correlation, by the ranks of file names"],
     corr_rank: ["corr_rank", "Spearman's correlation with the gold order, from −1 to 1"],
+    mrr: ["reciprocal rank", "1 where the right image is first, 1/2 where it is second; at best 1"],
     item_accuracy: ["item accuracy", "1 if the right candidate is first"],
     sense_accuracy: ["sense accuracy", "1 if the sense is right"],
     accuracy: ["accuracy", "1 if the sense is right"],
@@ -60,6 +61,11 @@ const Cards = (() => {
     element.append(...children.filter(known));
     return element;
   }
+
+  // What the parts of a score are called for a word in a phrase, which has no senses to decide.
+  const WORD_PARTS = { idiomatic: "meaning", compound: "phrase" };
+
+  const hasNoSense = ({ readings = [] }) => readings.length && readings.every((one) => one.no_sense);
 
   const known = (value) => value !== null && value !== undefined;
   const span = (name, text, more = {}) => make("span", { class: name, text, ...more });
@@ -246,6 +252,7 @@ const Cards = (() => {
     const readings = result.readings ?? [];
     if (!result.sense && !readings.length && kind === "ranking") return [];
     const single = readings.length === 1 ? readings[0] : null;
+    if (hasNoSense(result)) return [meanings(result)];
     const lines = [
       senseLine(
         result.sense,
@@ -309,6 +316,7 @@ const Cards = (() => {
       }
       const line = senseLine(reading.sense, reading.probability, reading.votes);
       line.firstChild.replaceWith(span("llm", reading.llm), senseWord(reading.sense));
+      if (reading.no_sense) line.replaceChildren(span("llm", reading.llm));
       box.append(make("div", { class: "reader" }, line, ...lines));
     }
     const said = readings.flatMap(({ idiomatic, literal }) => [
@@ -357,7 +365,8 @@ const Cards = (() => {
     };
     const text = (texts[what] ?? []).join("; ");
     if (!text) return [];
-    const term = make("dt", {}, senseWord(sense), ` ${what}: `);
+    const of = reading.no_sense ? null : senseWord(sense);
+    const term = make("dt", {}, of, ` ${what}: `);
     return [make("div", {}, term, make("dd", { text, dir: "auto" }))];
   }
 
@@ -400,7 +409,7 @@ const Cards = (() => {
   });
 
   function candidates(item, result, k, page) {
-    const groups = groupParts(result.parts ?? []);
+    const groups = groupParts(result.parts ?? [], hasNoSense(result) ? WORD_PARTS : {});
     const most = Math.max(...groups.flatMap((group) => group.values.map(Math.abs)), 1e-9);
     const shown = result.order.map((place, rank) => {
       const gold = goldTold(item.gold, place);
@@ -464,14 +473,15 @@ const Cards = (() => {
   /**
    * Parts of a score, those of one sense's texts added up; parts that add nothing are left out.
    *
+   * @param called what kinds are called, if not as they are.
    * @returns `{label, kind, values, parts}`, a value a candidate.
    */
-  function groupParts(parts) {
+  function groupParts(parts, called) {
     const tracks = new Set(parts.map(({ of }) => of).filter((of) => TRACKS.includes(of)));
     const groups = new Map();
     for (const part of parts) {
       const kind = tracks.has(part.of) ? TEXTS[part.text] : "other";
-      const what = kind === "other" ? (part.text ?? part.of) : kind;
+      const what = kind === "other" ? (part.text ?? part.of) : (called[kind] ?? kind);
       const label = kind !== "other" && tracks.size > 1 ? `${what} · ${part.of}` : what;
       const group = groups.get(label) ?? {
         label,
@@ -512,7 +522,8 @@ const Cards = (() => {
     const each = parts.map(
       ({ text, values: own }) => `${TEXT_NAMES[text] ?? text} ${signed(own[place])}`,
     );
-    return `Likeness to the ${kind} meaning: ${each.join(", ")}`;
+    const sense = label.startsWith(kind) ? `${kind} ` : "";
+    return `Likeness to the ${sense}meaning: ${each.join(", ")}`;
   }
 
   /** What rankers said of a candidate. */

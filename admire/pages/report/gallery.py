@@ -26,7 +26,7 @@ from admire.senses.dictionaries import Entry
 from admire.senses.interpretation import Interpretation
 from admire.senses.light import find_compound
 from admire.senses.meaning import TEXTS, Meaning
-from admire.senses.sense import Sense
+from admire.senses.sense import NO_SENSE, Sense
 
 ROLES = (*TEXTS, "sequence", "sentence")
 """The texts that candidates are compared with, as in the columns of scores.csv."""
@@ -77,7 +77,7 @@ def card_data(
 def figures(run: Run) -> list[dict[str, float] | None]:
     """The figures of each item of a run; None without gold."""
     scored = score_rankings(run)
-    columns = [c for c in scored if c in (*metrics.METRICS, *metrics.SEQUENCE_METRICS)]
+    columns = [c for c in scored if c in metrics.ITEM_METRICS]
     by_item: list[dict[str, float] | None] = [None] * len(run.rankings)
     for place, row in zip(scored.index, scored.to_dict("records"), strict=True):
         by_item[place] = {str(name): float(row[name]) for name in columns}
@@ -112,10 +112,11 @@ def card(
 
 def card_head(number: int, item: Item) -> dict[str, Any]:
     """What a card of candidates or of senses says of its item first."""
+    told = (item.compound, item.word) if item.word else (item.sentence, item.phrase)
     return {
         "number": number,
         "compound": item.compound,
-        "sentence": marked(item.sentence, item.phrase),
+        "sentence": marked(*told),
         "language": item.language,
         "lang": base_language(item.language),
         "sense": item.sentence_type,
@@ -186,8 +187,10 @@ def result(
 
 
 def _loss(item: Item, figures: Mapping[str, float]) -> float:
-    """How far the order is from the best one: in DCG, or in accuracy for Subtask B."""
+    """How far the order is from the best one: in DCG, in Subtask B's accuracy or V-WSD's MRR."""
     best = item.expected_order
+    if "mrr" in figures:
+        return 1 - figures["mrr"]
     if "dcg" not in figures or best is None:
         return 1 - figures["item_accuracy"]
     return metrics.dcg(best, best) - figures["dcg"]
@@ -197,6 +200,7 @@ def _reading(one: Interpretation) -> dict[str, Any]:
     return {
         "llm": plain_name(one.llm),
         **decided(one.sense),
+        **({"no_sense": True} if one.sense == NO_SENSE else {}),
         "idiomatic": _meaning(one.idiomatic),
         "literal": _meaning(one.literal),
         "dictionary": {sense: _entries(one.known.of(sense)) for sense in get_args(SenseLabel)},

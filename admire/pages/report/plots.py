@@ -218,6 +218,9 @@ def chance(cases: pd.DataFrame, metric: str) -> float | None:
         return None
     if metric in ("top1", "item_accuracy"):
         return float((1 / counted["candidates"]).mean())
+    if metric == "mrr":
+        means = {n: (1 / np.arange(1, n + 1)).mean() for n in set(counted["candidates"])}
+        return float(counted["candidates"].map(means).mean())
     if metric == "dcg":  # each of the two best stands at each place alike
         means = {n: (1 / np.log2(np.arange(2, n + 2))).mean() for n in set(counted["candidates"])}
         return float((3 + 1) * counted["candidates"].map(means).mean())

@@ -26,6 +26,11 @@ FIGURES = {
         "corr_rank",
         "Spearman's correlation of the predicted order with the gold order, from −1 to 1.",
     ),
+    "mrr": (
+        "MRR",
+        "Mean reciprocal rank: an item has 1 if the right image is first, 1/2 if it is second, 1/3 "
+        "if it is third, and so on.",
+    ),
     "item_accuracy": (
         "item accuracy",
         "The share of items whose sequence is continued by the right candidate.",

@@ -33,8 +33,9 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
     if where is None:
         log.warning("%s: names no data, so there are no pictures. %s", name, hint)
         return run
+    apart = {what: source[what] for what in ("images", "gold") if source and what in source}
     try:
-        items = read_items(where)
+        items = read_items(where, **apart)
     except UserError as error:
         if data:
             raise

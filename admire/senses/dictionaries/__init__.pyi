@@ -6,6 +6,7 @@ from .entries import (
     by_sense,
     code_of,
     key_of,
+    known_of,
     look_up,
     spellings,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "code_of",
     "find_wordnet",
     "key_of",
+    "known_of",
     "look_up",
     "open_dictionaries",
     "spellings",

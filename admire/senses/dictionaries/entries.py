@@ -11,7 +11,7 @@ from functools import cache
 from itertools import combinations, product
 from typing import Protocol
 
-from admire.data.items import SenseLabel
+from admire.data.items import Item, SenseLabel
 from admire.data.languages import base_language
 
 log = logging.getLogger("admire")
@@ -103,6 +103,21 @@ def look_up(dictionaries: Iterable[Dictionary], expression: str, language: str) 
             found = dictionary.entries(key, language)
             if found:
                 return by_sense(found, expression, language)
+    return UNKNOWN
+
+
+def known_of(dictionaries: Sequence[Dictionary], item: Item) -> Known:
+    """What dictionaries say of an item's compound, see :func:`look_up`.
+
+    In V-WSD these are all entries of the phrase or, if there are none, of the word; which of them
+    is meant is open, and none is called literal.
+    """
+    if not item.word:
+        return look_up(dictionaries, item.phrase, item.language)
+    for expression in (item.phrase, item.word):
+        known = look_up(dictionaries, expression, item.language)
+        if known != UNKNOWN:
+            return Known((*known.idiomatic, *known.literal))
     return UNKNOWN
 
 

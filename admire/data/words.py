@@ -1,0 +1,84 @@
+"""Visual-WSD (SemEval-2023 Task 1): a word in a phrase and ten images, one of which shows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from admire.base.errors import UserError
+from admire.base.files import open_text
+
+CELLS = 12
+"""In a line: the word, its phrase and ten images."""
+
+
+def words_language(path: Path) -> str:
+    """The language that the name begins with, ``fa.test.data.txt``; otherwise ``en``."""
+    named = re.match(r"([a-z]{2})\.", path.name)
+    return named[1] if named else "en"
+
+
+def word_rows(path: Path, gold: Path | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The lines of a V-WSD file, numbered, as rows of a manifest with ``word``.
+
+    Args:
+        gold: a file with an image name a line. None is that of the same name with ``gold`` in place
+            of ``data`` in the same folder, if it is there.
+
+    Raises:
+        UserError: the file and row that cannot be used, and why.
+    """
+    gold = gold or _gold_beside(path)
+    best = [name for _, name in lines_of(gold)] if gold else []
+    if gold:
+        items = sum(1 for _ in lines_of(path))
+        if items != len(best):
+            raise UserError(
+                f"{gold}: names {len(best)} images, but {path} has {items} items. It needs one "
+                "image for each, in the same order.",
+                "gold",
+            )
+    for place, (number, line) in enumerate(lines_of(path)):
+        word, phrase, *images = _cells(line, f"{path}, row {number}")
+        if best and best[place] not in images:
+            raise UserError(
+                f"{gold}: item {place + 1} is '{best[place]}', which is none of the images of "
+                f"'{phrase}' in {path}, row {number}.",
+                "gold",
+            )
+        yield (
+            number,
+            {
+                "word": word,
+                "compound": phrase,
+                "candidates": [{"image": image} for image in images],
+                "expected_item": best[place] if best else "",
+            },
+        )
+
+
+def _gold_beside(path: Path) -> Path | None:
+    gold = path.with_name(re.sub(r"\bdata\b", "gold", path.name))
+    return gold if gold != path and gold.is_file() else None
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that are not empty, numbered."""
+    with open_text(path) as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield number, line.strip("\r\n ")
+
+
+def _cells(line: str, where: str) -> list[str]:
+    cells = [cell.strip() for cell in line.split("\t")]
+    if len(cells) != CELLS:
+        raise UserError(
+            f"{where}: has {len(cells)} cell{'s' * (len(cells) != 1)}, not the {CELLS} of V-WSD: a "
+            "word, its phrase and ten images, with tabs between them."
+        )
+    if not all(cells):
+        raise UserError(f"{where}, cell {1 + cells.index('')}: is empty.")
+    return cells
