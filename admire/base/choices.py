@@ -25,7 +25,7 @@ or, with the ranker ``listwise``, what the replies with the orders say."""
 
 Meanings = Literal["gloss", "both"]
 """What chat models say of a compound: ``gloss`` is one definition of the idiomatic sense, as in the
-paper; ``both`` is a definition and a scene of each sense. Where a detector decides, the idiomatic
+paper; ``both`` is definitions and a scene of each sense. Where a detector decides, the idiomatic
 sense of literal uses is left out, unless the gate is soft."""
 
 Gate = Literal["hard", "soft"]
