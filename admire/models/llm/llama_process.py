@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import Any, NoReturn
 
 
@@ -26,7 +27,7 @@ def serve(settings: dict[str, Any]) -> NoReturn:
     """
     import xllamacpp
 
-    told = os.fdopen(os.dup(1), "w")
+    told = os.dup(1)
     os.dup2(2, 1)  # llama.cpp prints, too
     params = xllamacpp.CommonParams()
     params.model.path = settings["path"]
@@ -43,9 +44,10 @@ def serve(settings: dict[str, Any]) -> NoReturn:
         answer = {"address": server.listening_address}
     except Exception as error:
         answer = {"error": str(error)}
-    print(json.dumps(answer), file=told, flush=True)
-    sys.stdin.read()
-    os._exit(0)
+    with suppress(OSError):  # it may be that nobody reads it any more
+        os.write(told, f"{json.dumps(answer)}\n".encode())
+        sys.stdin.read()
+    os._exit(0)  # the server is not taken apart
 
 
 if __name__ == "__main__":
