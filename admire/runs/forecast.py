@@ -136,8 +136,8 @@ def _put(
             for entry in known.idiomatic[:1]:
                 scene_of(item, entry.gloss, llm, prompts, seed=settings.seed)
     if guess or (sense and len(meanings) == len(asks)):
-        said = (meanings.get(one, UNSAID) for one in ("idiomatic", "literal"))
-        reading = Interpretation(llm.name, sense or Sense(None, 0.5), *said, known=known)
+        idiomatic, literal = (meanings.get(one, UNSAID) for one in ("idiomatic", "literal"))
+        reading = Interpretation(llm.name, sense or Sense(None, 0.5), idiomatic, literal, known)
         for ranker in settings.rankers:
             if ranker in JUDGES and ranker != method:
                 with suppress(Unanswered):
@@ -153,7 +153,8 @@ def _meanings(
         return
     shows_idiom = _shows_idiom(settings, sense, guess)
     if settings.meanings == "gloss":
-        yield from ["gloss"] if shows_idiom else []
+        if shows_idiom:
+            yield "gloss"
         return
     if shows_idiom or not unasked(method):
         yield "idiomatic"

@@ -159,8 +159,8 @@ def interpret(
         if glosses == "none":
             idiomatic, literal = {}, {}
         elif meanings == "both":
-            # After votes it is asked of all items, so that one batch can hold both questions.
-            described = [*wanted, *words] if unasked(method) else items
+            # Asked of all items after votes, so that one batch holds both; what costs nothing, too.
+            described = [*wanted, *words] if source.llm and unasked(method) else items
             idiomatic = source.meanings(described, "idiomatic", prompts, seed=seed, known=entries)
             literal = source.meanings(rest, "literal", prompts, seed=seed, known=entries)
             shown = {
