@@ -6,7 +6,9 @@ About seven minutes, and for ``five_million`` twenty more and 17 GB of disk.
 from __future__ import annotations
 
 import json
+import platform
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ from made_up_collection import like_texts
 from PIL import Image
 from safetensors.torch import save_file
 
+from admire import SAMPLES, rank, read_items
 from admire.base.machine import cores
 from admire.models.encoders import Precision, open_encoder
 from admire.models.encoders.cached import CachedTowers
@@ -68,6 +71,28 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             paths[-1], compress_level=1
         )
     return paths
+
+
+def test_the_embedded_profile_by_items_and_tokens():
+    data = Path(__file__).parents[2] / "shared/data/admire_en/train/subtask_a_train.tsv"
+    if not data.is_file():
+        pytest.skip(f"needs {data}")
+    rank(read_items(SAMPLES)[:1])  # joins the model's file and cuts the detector's layers out
+    items = read_items(data)[:12]
+    run = rank(items)
+    taken = run.record["seconds"]["senses and meanings"]
+    (asked,) = run.record["asked"]
+    senses = taken - asked["seconds"]
+    peak = max(resource.getrusage(who).ru_maxrss for who in (0, resource.RUSAGE_CHILDREN)) / 1024
+    print(
+        f"\n{platform.processor() or platform.machine()}, {cores()} threads, {len(items)} items: "
+        f"{60 * len(items) / taken:.1f} items, {60 * len(items) / senses:.1f} senses a minute; "
+        f"{asked['calls']} replies in {asked['seconds']:.0f} s, "
+        f"{asked['completion_tokens'] / asked['seconds']:.1f} tokens a second, "
+        f"{asked['cached_tokens']} of {asked['prompt_tokens']} prompt tokens from the cache; "
+        f"the largest process {peak:.0f} MiB"
+    )
+    assert asked["cached_tokens"] > asked["prompt_tokens"] / 2
 
 
 def plain_loop(model: torch.nn.Module, preprocess: Preprocess, paths: list[Path]) -> np.ndarray:

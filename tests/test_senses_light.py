@@ -68,7 +68,7 @@ def test_a_compound_is_read_in_its_sentence_where_it_is_repeated_and_once_in_neu
 
 
 def test_the_threshold_is_higher_in_languages_that_it_was_not_trained_on(caplog):
-    card = {"languages": ["en", "pt"]}
+    card = {"languages": ["en", "pt-br"]}
     zeros = np.zeros((1, 4))
     detector = LightDetector("marked", "marked:1", zeros, np.zeros(1), True, card, shift=0.7)
     uses = [Use(Item("owl", "An owl.", language=tag)) for tag in ("en", "pt-br", "xp", "tr", "uk")]

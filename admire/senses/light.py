@@ -105,10 +105,10 @@ class LightDetector:
 
     def _unknown(self, language: str) -> bool:
         """Whether it was not trained on this language, which is said once."""
-        trained = self.card.get("languages", [language])
+        trained = {base_language(tag) for tag in self.card.get("languages", [language])}
         if language in trained:
             return False
-        _warn_of_language(language, tuple(trained))
+        _warn_of_language(language, tuple(sorted(trained)))
         return True
 
     @cached_property
