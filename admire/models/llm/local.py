@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import logging
 import os
 import re
 import subprocess
@@ -27,6 +28,8 @@ from admire.base.storage import cache_dir, only_writer, write_whole
 from admire.models.llm import llama_process
 from admire.models.llm.chat import Question, Reply
 from admire.models.llm.openai import SEEING, OpenAIChat
+
+log = logging.getLogger("admire")
 
 EMBEDDED_FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 EMBEDDED_REPOSITORY = "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF"
@@ -64,6 +67,14 @@ class LlamaServer:
                 "llm_url",
                 "sense",
             ) from error
+        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+        if load > 1.5 * cores():
+            log.info(
+                "Other programs keep this machine busy (load %.1f, %d processors): the embedded "
+                "model will be slow.",
+                load,
+                cores(),
+            )
         settings = {"path": str(path), "context": CONTEXT, "threads": cores(), "states": states}
         process = subprocess.Popen(
             [sys.executable, "-P", llama_process.__file__, json.dumps(settings)],
