@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import lazy_loader
 
+from admire.base.notebook import DRAWN_BY
+
 if TYPE_CHECKING:
     from admire.base.errors import UserError
+    from admire.data.frames import items_from_frame
     from admire.data.items import SAMPLES, Candidate, Item, read_items
     from admire.data.submission import read_submission
     from admire.rankers.scorer import Scoring
     from admire.rankers.settings import PROFILES, Asking, Settings
     from admire.runs.forecast import Forecast, plan
-    from admire.runs.ranking import Run
+    from admire.runs.fusion import fuse
+    from admire.runs.one import rank_one
+    from admire.runs.past_runs import read_run
+    from admire.runs.ranking import Ranking, Run
     from admire.runs.run import rank
     from admire.runs.run_folder import write_run
-    from admire.runs.scoring import compare_runs
+    from admire.runs.scoring import compare_runs, score
+    from admire.senses.interpretation import Interpretation
 
     __version__: str
 
@@ -27,16 +34,23 @@ __all__ = [
     "Asking",
     "Candidate",
     "Forecast",
+    "Interpretation",
     "Item",
+    "Ranking",
     "Run",
     "Scoring",
     "Settings",
     "UserError",
     "compare_runs",
+    "fuse",
+    "items_from_frame",
     "plan",
     "rank",
+    "rank_one",
     "read_items",
+    "read_run",
     "read_submission",
+    "score",
     "write_run",
 ]
 
@@ -48,20 +62,27 @@ _clone = os.path.dirname(os.path.dirname(__file__))
 if os.path.isfile(os.path.join(_clone, "pyproject.toml")):
     __path__.append(_clone)
 
+DRAWN_BY["Run"] = "admire.pages.report.notebook:run_cards"
+
 # pandas and the rest are imported when they are used, so that `import admire` is instant.
 _public, _, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "base.errors": ["UserError"],
+        "data.frames": ["items_from_frame"],
         "data.items": ["SAMPLES", "Candidate", "Item", "read_items"],
         "data.submission": ["read_submission"],
         "rankers.scorer": ["Scoring"],
         "rankers.settings": ["PROFILES", "Asking", "Settings"],
         "runs.forecast": ["Forecast", "plan"],
-        "runs.ranking": ["Run"],
+        "runs.fusion": ["fuse"],
+        "runs.one": ["rank_one"],
+        "runs.past_runs": ["read_run"],
+        "runs.ranking": ["Ranking", "Run"],
         "runs.run": ["rank"],
         "runs.run_folder": ["write_run"],
-        "runs.scoring": ["compare_runs"],
+        "runs.scoring": ["compare_runs", "score"],
+        "senses.interpretation": ["Interpretation"],
     },
 )
 

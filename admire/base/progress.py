@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, plain lines elsewhere."""
+"""Progress of long work: a bar on a terminal, one line in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
+from admire.base.errors import UserError
+from admire.base.notebook import in_notebook, show_line
 from admire.base.terminal import visible
 
 log = logging.getLogger("admire")
@@ -22,7 +24,12 @@ SECONDS_BETWEEN_LINES = 15.0
 Listener = Callable[[str, int, int], None]
 """Called with what is done, how many are done, and how many there are."""
 
+Progress = bool | Listener | None
+"""Whether progress is shown, or a function that is called with it; None shows it in notebooks and
+on terminals."""
+
 _hidden = ContextVar("hidden", default=False)
+_shown = ContextVar("shown", default=False)
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
@@ -49,23 +56,60 @@ def hidden_progress() -> Iterator[None]:
         _hidden.reset(before)
 
 
+def progress_as_wanted(progress: Progress) -> AbstractContextManager[None]:
+    """What a function of Python does with its argument ``progress``.
+
+    What is around the block goes first: hidden progress stays hidden, a listener hears all.
+
+    Raises:
+        UserError: it is neither a bool nor a function.
+    """
+    if progress is None:
+        progress = in_notebook() or sys.stderr.isatty()
+    if callable(progress):
+        return progress_told_to(progress)
+    if not isinstance(progress, bool):
+        raise UserError(f"progress is True, False or a function, not {progress!r}.", "progress")
+    return _shown_progress() if progress else hidden_progress()
+
+
+@contextmanager
+def _shown_progress() -> Iterator[None]:
+    before = _shown.set(True)
+    try:
+        yield
+    finally:
+        _shown.reset(before)
+
+
+def progress_is_wanted() -> bool:
+    """Whether a listener hears all progress, or all of it is shown as it comes."""
+    return _listener.get() is not None or _shown.get()
+
+
 def show_progress(things: Iterable[Thing], what: str, total: int | None = None) -> Iterator[Thing]:
     """Yield the things and show on stderr how far the caller has come.
 
     Nothing is shown where the ``admire`` logger is not at INFO, as in a program that only uses the
-    library, or where there is nothing to do.
+    library and asks for none (:func:`progress_as_wanted`), or where there is nothing to do.
     """
     if total is None:
         things = list(things)
         total = len(things)
     listener = _listener.get()
-    if not total or _hidden.get() or not (listener or log.isEnabledFor(logging.INFO)):
+    wanted = listener or _shown.get() or log.isEnabledFor(logging.INFO)
+    if not total or _hidden.get() or not wanted:
         yield from things
     elif listener:
         listener(what, 0, total)
         for done, thing in enumerate(things, start=1):
             yield thing
             listener(what, done, total)
+    elif in_notebook():
+        with show_line() as show:
+            for done, thing in enumerate(things):
+                show(f"{what}: {done} of {total}")
+                yield thing
     elif sys.stderr.isatty():
         from rich.console import Console
         from rich.markup import escape

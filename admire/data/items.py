@@ -7,19 +7,16 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from admire.base.errors import UserError
 from admire.base.files import check_columns, json_rows, table_parts
 from admire.data.languages import check_language, guess_language, task_code
 from admire.data.words import word_rows, words_language
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 log = logging.getLogger("admire")
 
@@ -147,16 +144,21 @@ def iter_items(
             rows = _item_rows(file) if file.suffix == ".jsonl" else _table_rows(file)
         number = 0
         for number, row in rows:
-            yield _item(row, number, file, folder, tag, notes, whole)
+            yield item_of_row(row, number, file, folder, tag, notes, whole)
         if not number:
             raise UserError(f"{file}: holds no items.")
-    for note, (first, count) in notes.items():
-        if warn:
-            log.warning("%s: %s%s", first, note, f" (and {count - 1} more)" if count > 1 else "")
+    if warn:
+        tell(notes)
 
 
 Notes = dict[str, tuple[str, int]]
 """By warning: the first row that it is about, and the number of rows."""
+
+
+def tell(notes: Notes) -> None:
+    """Log the warnings."""
+    for note, (first, count) in notes.items():
+        log.warning("%s: %s%s", first, note, f" (and {count - 1} more)" if count > 1 else "")
 
 
 def _note(notes: Notes, note: str, where: str) -> None:
@@ -227,21 +229,29 @@ def _checked_file(path: Path) -> Path:
 def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     number = 0
     for table in table_parts(path, ("compound",)):
-        # Python makes no number of more digits.
-        candidates = _numbers(table, r"image(\d{1,4000})_(?:name|caption)")
-        sequence = _numbers(table, r"sequence_(?:image|caption)(\d{1,4000})")
+        candidates, sequence = column_numbers(table)
         if not sequence and "expected_item" not in table:
             check_columns(path, table, ("sentence",))
         for cells in table.to_dict("records"):
             number += 1
             row: dict[str, Any] = {str(column): cell for column, cell in cells.items()}
-            yield number, _with_things(row, candidates, sequence, path)
+            ragged = path.suffix == ".csv"  # an image set's
+            yield number, with_things(row, candidates, sequence, path, ragged=ragged)
 
 
-def _with_things(
-    row: dict[str, Any], candidates: Sequence[int], sequence: Sequence[int], path: Path
+def with_things(
+    row: dict[str, Any],
+    candidates: Sequence[int],
+    sequence: Sequence[int],
+    path: Path,
+    *,
+    ragged: bool,
 ) -> dict[str, Any]:
-    """A table's row with its candidates and its sequence as a JSONL file has them."""
+    """A table's row with its candidates and its sequence as a JSONL file has them.
+
+    Args:
+        ragged: whether a row may have fewer things than the table has columns for.
+    """
     row["candidates"] = [
         {"image": row.get(f"image{k}_name", ""), "caption": row.get(f"image{k}_caption", "")}
         for k in candidates
@@ -253,16 +263,24 @@ def _with_things(
         }
         for k in sequence
     ]
-    if path.suffix == ".csv":  # rows of an image set may have fewer things than columns
+    if ragged:
         for things in (row["candidates"], row["sequence"]):
             while things and not any(things[-1].values()):
                 things.pop()
     return row
 
 
-def _numbers(table: pd.DataFrame, pattern: str) -> list[int]:
+def column_numbers(table: Iterable[object]) -> tuple[list[int], list[int]]:
+    """The numbers of the candidates and of the sequence's things, by a table's columns."""
+    table = list(table)
+    # Python makes no number of more digits.
+    candidates = _numbers(table, r"image(\d{1,4000})_(?:name|caption)")
+    return candidates, _numbers(table, r"sequence_(?:image|caption)(\d{1,4000})")
+
+
+def _numbers(columns: Iterable[object], pattern: str) -> list[int]:
     """The numbers in the names of those columns that match."""
-    matches = [re.fullmatch(pattern, str(column)) for column in table]
+    matches = [re.fullmatch(pattern, str(column)) for column in columns]
     return sorted({int(match[1]) for match in matches if match})
 
 
@@ -277,22 +295,45 @@ def _sequence_image(row: dict[str, Any], k: int, folder: Path) -> str:
 
 def _item_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, row in json_rows(path):
-        for key in ("candidates", "sequence"):
-            things = row.get(key, [])
-            if not isinstance(things, list) or not all(isinstance(one, dict) for one in things):
-                raise UserError(f"{path}, row {number}, {key}: is not a list of objects.")
+        check_things(row, number, path)
         yield number, row
 
 
-def _item(
+def check_things(row: Mapping[str, Any], number: int, path: Path) -> None:
+    """Refuse a row whose candidates or sequence are not lists of objects.
+
+    Raises:
+        UserError: they are not.
+    """
+    for key in ("candidates", "sequence"):
+        things = row.get(key, [])
+        if not isinstance(things, list) or not all(isinstance(one, dict) for one in things):
+            raise UserError(f"{path}, row {number}, {key}: is not a list of objects.")
+
+
+def item_of_row(
     row: dict[str, Any],
     number: int,
     path: Path,
     folder: Path,
     language: str,
     notes: Notes,
-    whole: bool,
+    whole: bool = True,
 ) -> Item:
+    """The item of a row as a JSONL manifest has it.
+
+    Args:
+        number: of the row, from 1.
+        path: what messages call the file.
+        folder: where the images are.
+        language: of a row without one of its own.
+        notes: takes warnings.
+        whole: see :func:`iter_items`.
+
+    Raises:
+        UserError: the row and the column that cannot be used, and why.
+    """
+
     def text(column: str) -> str:
         value = row.get(column)
         if not isinstance(value, str | None):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from admire.base.progress import hidden_progress
+from admire.data.frames import Data, take_items
 from admire.data.items import Item
 from admire.models.llm import ChatModel, Question, Reply, Unanswered, Usage
 from admire.models.llm.cached import CachedChat, kept_reply
@@ -17,6 +18,7 @@ from admire.rankers import check_candidates, judge_listwise
 from admire.rankers.judge import JUDGES
 from admire.rankers.set_summary import check_items, summarise_set
 from admire.rankers.settings import Settings
+from admire.runs.given import Model, take_settings
 from admire.runs.run import chat_models
 from admire.senses import Detector
 from admire.senses.dictionaries import Dictionary, known_of, open_dictionaries
@@ -193,10 +195,10 @@ class Forecast:
 
 
 def plan(
-    items: Sequence[Item],
+    items: Data,
     settings: Settings | None = None,
     *,
-    llms: Sequence[ChatModel | Source] | None = None,
+    llms: Sequence[Model] | None = None,
     batch: bool = False,
 ) -> list[Forecast]:
     """What :func:`admire.rank` would ask its chat models, and about what that would cost.
@@ -205,7 +207,7 @@ def plan(
     again because its reply cannot be used is not counted.
 
     Args:
-        llms: as for :func:`admire.rank`.
+        items, llms: as for :func:`admire.rank`.
         batch: whether questions go by the Batch API, at its prices.
 
     Returns:
@@ -215,7 +217,8 @@ def plan(
     Raises:
         UserError: as for :func:`admire.rank`.
     """
-    settings = settings or Settings()
+    items = take_items(items)
+    settings = take_settings(settings, llms=llms)
     models = chat_models(settings, llms)
     check_questions(items, models, settings)
     prompts = Prompts(settings.prompts)

@@ -16,7 +16,7 @@ from admire.base.schema import Weight, check_setting
 from admire.data.items import Item, SenseLabel
 from admire.rankers.scorer import fuse_scores, rank_names
 from admire.runs.past_runs import read_record, read_run
-from admire.runs.ranking import Ranking, Run
+from admire.runs.ranking import FusedRun, Ranking, Run
 from admire.runs.record import VERSION, source_record, versions
 from admire.scores.cards import merged
 from admire.senses.interpretation import Interpretation
@@ -158,7 +158,7 @@ def _fuse_item(
             row |= {f"score{k}": one.scores[j], f"rank{k}": 1 + one.order.index(name)}
         parts.append(row | {"score": scores[j], "rank": 1 + order.index(name)})
     fused = tuple(
-        {"run": str(folder), "weight": weight, "order": one.order}
+        FusedRun(str(folder), weight, one.order)
         for folder, weight, one in zip(folders, weights, rankings, strict=True)
     )
     return Ranking(

@@ -21,7 +21,7 @@ from admire.data.overlap import Kind
 from admire.data.submission import Prediction
 from admire.rankers import Answer, Judgement
 from admire.rankers.settings import Settings
-from admire.runs.ranking import Ranking, Run
+from admire.runs.ranking import FusedRun, Ranking, Run
 from admire.runs.record import VERSION
 from admire.runs.run_folder import ITEMS, OF_ITEM, RECORD, SCORES
 from admire.senses.interpretation import Interpretation
@@ -62,12 +62,6 @@ class JudgementRow(Strict):
     answers: tuple[Answer, ...]
 
 
-class FusedRow(Strict):
-    run: str
-    weight: float
-    order: tuple[str, ...]
-
-
 class Row(Strict):
     """A row of items.jsonl."""
 
@@ -84,7 +78,7 @@ class Row(Strict):
     interpretations: tuple[Interpretation, ...]
     judgements: tuple[JudgementRow, ...]
     word: str = ""
-    fused: tuple[FusedRow, ...] = ()
+    fused: tuple[FusedRun, ...] = ()
     seen: dict[str, list[Kind]] = {}
     unsure: bool = False
 
@@ -188,12 +182,13 @@ def read_record(folder: Path) -> dict[str, Any]:
     return record
 
 
-def read_run(folder: Path) -> Run:
-    """The run that :func:`admire.write_run` wrote, without its images.
+def read_run(folder: str | Path) -> Run:
+    """The run that :func:`admire.write_run` or ``admire rank`` wrote, without its images.
 
     Raises:
         UserError: the folder is not a run, or it is damaged.
     """
+    folder = Path(folder)
     record = read_record(folder)
     table = _numbers(folder, read_table(folder / SCORES, REQUIRED))
     parts = _by_item(table.to_dict("records"))
@@ -267,7 +262,7 @@ def _ranking(folder: Path, number: int, row: Row, parts: list[dict[str, Any]]) -
             Judgement(one.ranker, one.llm, np.array(one.scores), one.answers, one.agreement)
             for one in row.judgements
         ),
-        tuple(one.model_dump() for one in row.fused),
+        row.fused,
         row.seen,
         row.unsure,
     )

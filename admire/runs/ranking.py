@@ -1,19 +1,25 @@
-"""What a run gives: a ranking for each item, in blocks or all together."""
+"""What a run gives: a ranking for each item, in blocks or all together, and as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from admire.base.errors import UserError
+from admire.base.notebook import drawn
 from admire.data.items import Item, SenseLabel
 from admire.data.submission import Prediction
 from admire.rankers import Judgement
 from admire.rankers.scorer import Scores
 from admire.scores.cards import Seen
+from admire.scores.evaluation import score_items, summarise
 from admire.senses.interpretation import Interpretation
 from admire.senses.sense import majority, mean_probability
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BLOCK = 512
 """How many items are ranked and written together."""
@@ -29,6 +35,21 @@ def blocks(things: Iterable[Thing]) -> Iterator[list[Thing]]:
 
 
 @dataclass(frozen=True)
+class FusedRun:
+    """What a run that is fused into another one made of an item.
+
+    Attributes:
+        run: its folder.
+        weight: what it counts.
+        order: the candidates' names from best to worst.
+    """
+
+    run: str
+    weight: float
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Ranking:
     """One item's result.
 
@@ -39,7 +60,7 @@ class Ranking:
         parts: for scores.csv, one row for each ranker, model and candidate.
         judgements: what chat models that looked at the candidates made of them, one for each ranker
             and model.
-        fused: the runs that it is fused from: ``run``, ``weight`` and ``order``.
+        fused: the runs that it is fused from.
         seen: which kinds of its parts the ``head`` or ``detector`` of the run saw in training; see
             :func:`admire.scores.cards.seen_by`.
         unsure: whether the sense is less sure than the run asks for, see
@@ -52,7 +73,7 @@ class Ranking:
     order: tuple[str, ...]
     parts: tuple[dict[str, Any], ...] = field(repr=False)
     judgements: tuple[Judgement, ...] = field(default=(), repr=False)
-    fused: tuple[dict[str, Any], ...] = ()
+    fused: tuple[FusedRun, ...] = ()
     seen: Seen = field(default_factory=dict)
     unsure: bool = False
 
@@ -89,9 +110,12 @@ class Ranking:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
-    """The rankings of a set of items, and the record of how they were made."""
+    """The rankings of a set of items, and the record of how they were made.
+
+    In a notebook it shows its first items as cards, with their pictures.
+    """
 
     rankings: tuple[Ranking, ...]
     record: dict[str, Any]
@@ -99,3 +123,134 @@ class Run:
     def predictions(self) -> list[Prediction]:
         """What a submission says of each item."""
         return [ranking.prediction for ranking in self.rankings]
+
+    def to_frame(self) -> pd.DataFrame:
+        """The candidates, a row each, those of an item from best to worst.
+
+        Columns: ``item`` (from 1), ``compound``, ``language``, ``candidate``, ``rank`` (from 1),
+        ``score``, ``gold_rank`` (missing where it is not known; in Subtask B that of the right
+        candidate alone), ``caption``, ``image``.
+        """
+        import pandas as pd
+
+        rows = []
+        for number, one in enumerate(self.rankings, start=1):
+            item = one.item
+            gold = [item.expected_item] if item.expected_item else item.expected_order or ()
+            by_name = dict(zip((c.name for c in item.candidates), item.candidates, strict=True))
+            scores = dict(zip(by_name, one.scores, strict=True))
+            for rank, name in enumerate(one.order, start=1):
+                row = {
+                    "item": number,
+                    "compound": item.compound,
+                    "language": item.language,
+                    "candidate": name,
+                    "rank": rank,
+                    "score": float(scores[name]),
+                    "gold_rank": gold.index(name) + 1 if name in gold else None,
+                    "caption": by_name[name].caption,
+                    "image": by_name[name].image,
+                }
+                rows.append(row)
+        return pd.DataFrame(rows, columns=TO_FRAME).astype({"gold_rank": "Int64"})
+
+    def items_frame(self) -> pd.DataFrame:
+        """The items, a row each.
+
+        Columns: ``compound``, ``sentence``, ``language``; ``predicted_type`` with the
+        ``probability`` of the idiomatic sense, and ``unsure``; ``meaning``, the first definition of
+        the sense that is meant; ``order``, from best to worst; the gold's ``sentence_type`` and
+        ``best``; and, if any item has gold, its figures, as ``top1`` and ``dcg``. The index counts
+        from 1, as ``item`` in :meth:`to_frame`.
+        """
+        import pandas as pd
+
+        rows = [
+            {
+                "compound": one.item.compound,
+                "sentence": one.item.sentence,
+                "language": one.item.language,
+                "predicted_type": one.predicted_type,
+                "probability": one.probability,
+                "unsure": one.unsure,
+                "meaning": next((r.meant for r in one.interpretations if r.meant), None),
+                "order": one.order,
+                "sentence_type": one.item.sentence_type,
+                "best": one.item.best,
+            }
+            for one in self.rankings
+        ]
+        scored = score_rankings(self)
+        table = pd.DataFrame(rows)
+        table = table.join(scored[[name for name in scored if name not in OF_ITEM]])
+        return table.set_index(pd.RangeIndex(1, len(table) + 1, name="item"))
+
+    def figures(self) -> pd.DataFrame:
+        """How good the orders are: means with 95 % bootstrap intervals over the items with gold.
+
+        As :func:`admire.score`: ``group`` (all, idiomatic, literal), ``n``, ``metric``, ``mean``,
+        ``low``, ``high``.
+
+        Raises:
+            UserError: no item has gold.
+        """
+        scored = score_rankings(self)
+        if scored.empty:
+            raise UserError("No item of this run has an expected_order or expected_item to score.")
+        return summarise(scored)
+
+    def __repr__(self) -> str:
+        models = self.record.get("models", {})
+        made = [one["name"] for one in models.get("llms", ())]
+        made += dict.fromkeys(one["name"] for one in models.get("encoders", {}).values())
+        count = len(self.rankings)
+        lines = [
+            f"Run of {count} item{'s' * (count != 1)}, by {', '.join(made) or 'fused runs'}",
+            *(_line(one) for one in self.rankings[:3]),
+        ]
+        return "\n".join([*lines, f"  … and {count - 3} more"] if count > 3 else lines)
+
+    def _repr_html_(self) -> str | None:
+        return drawn(self)
+
+
+TO_FRAME = (
+    *("item", "compound", "language", "candidate", "rank", "score"),
+    *("gold_rank", "caption", "image"),
+)
+"""The columns of :meth:`Run.to_frame`."""
+
+OF_ITEM = (
+    *("compound", "sentence", "sentence_type", "language"),
+    *("predicted_type", "probability", "unsure"),
+)
+"""The columns of :func:`score_rankings` that are no figures."""
+
+WIDE = 100
+"""The longest line of a run's ``repr``."""
+
+
+def _line(one: Ranking) -> str:
+    sense = one.predicted_type or "no sense"
+    text = f"  {one.item.compound} ({sense}): {', '.join(one.order)}"
+    return text if len(text) <= WIDE else text[: WIDE - 1] + "…"
+
+
+def score_rankings(run: Run) -> pd.DataFrame:
+    """The figures of the items with gold, and their languages.
+
+    The index is the items' place in the run. As for :func:`score_items`, with
+    ``sense_accuracy`` if the senses are predicted and labelled, and ``language``.
+    """
+    import pandas as pd
+
+    labelled = [k for k, ranking in enumerate(run.rankings) if ranking.item.best]
+    if not labelled:
+        return pd.DataFrame()
+    items = [run.rankings[k].item for k in labelled]
+    predictions = run.predictions()
+    scored = score_items(items, [predictions[k] for k in labelled], "the run")
+    predicted = [run.rankings[k].predicted_type for k in labelled]
+    if any(predicted) and scored["sentence_type"].notna().all():
+        scored["sense_accuracy"] = (scored["sentence_type"] == predicted).astype(float)
+    return scored.assign(language=[item.language for item in items]).set_index(pd.Index(labelled))

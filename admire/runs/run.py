@@ -14,11 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from admire.base.choices import Ranker
 from admire.base.errors import UserError
-from admire.base.progress import SECONDS_BETWEEN_LINES, progress_told_to
+from admire.base.progress import (
+    SECONDS_BETWEEN_LINES,
+    Progress,
+    progress_as_wanted,
+    progress_is_wanted,
+    progress_told_to,
+)
+from admire.data.frames import Data, take_items
 from admire.data.items import Item
 from admire.data.overlap import Digests
 from admire.models.encoders import TextEncoder
-from admire.models.llm import ChatModel
 from admire.models.llm.ledger import Ledger
 from admire.prompts import Prompts
 from admire.rankers import (
@@ -36,6 +42,7 @@ from admire.rankers import (
 from admire.rankers.scorer import Scores, comparable, ensemble, fuse_scores, rank_names
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import Asking, Settings
+from admire.runs.given import Model, as_object, take_settings
 from admire.runs.ranking import Ranking, Run, blocks
 from admire.runs.record import source_record, take_record
 from admire.runs.sources import open_sources
@@ -61,39 +68,50 @@ log = logging.getLogger("admire")
 
 
 def rank(
-    items: Sequence[Item],
+    items: Data,
     settings: Settings | None = None,
     *,
     asking: Asking | None = None,
-    llms: Sequence[ChatModel | Source] | None = None,
-    encoder: TextEncoder | None = None,
-    caption_encoder: TextEncoder | None = None,
-    detector: Detector | None = None,
+    llms: Sequence[Model] | None = None,
+    encoder: str | TextEncoder | None = None,
+    caption_encoder: str | TextEncoder | None = None,
+    detector: str | Path | Detector | None = None,
     source: str | Path | None = None,
+    progress: Progress = None,
 ) -> Run:
     """Rank each item's candidates by how well they show the sense that is meant.
 
     Args:
+        items: a file or folder, see :func:`admire.read_items`; a DataFrame or rows as dicts, see
+            :func:`admire.items_from_frame`; or Items.
         asking: how many questions at a time, and for how much.
-        llms, encoder, caption_encoder, detector: models as objects, in place of those that
-            ``settings`` names.
-        source: the file or folder that the items were read from, for the run's record.
+        llms, encoder, caption_encoder, detector: models, by name or as objects, in place of those
+            that ``settings`` names. A chat model or encoder of your own derives from
+            :class:`admire.models.llm.ChatModel` or :class:`admire.models.encoders.TextEncoder`.
+        source: the file or folder that the items were read from, for the run's record; where
+            ``items`` is a path, that is known.
+        progress: whether to show it, or a function that is called with what is done, how many are
+            done, and how many there are. None shows it in notebooks and on terminals.
 
     Raises:
-        UserError: an item has no candidates, a model is missing or fails, a head does not suit, or
-            the budget does not suffice.
+        UserError: an argument is not taken, an item has no candidates, a model is missing or fails,
+            a head does not suit, or the budget does not suffice.
     """
-    opened = open_run(
-        summarise_set(items),
-        settings,
-        asking=asking,
-        llms=llms,
-        encoder=encoder,
-        caption_encoder=caption_encoder,
-        detector=detector,
-        source=source_record(source) if source else None,
-    )
-    return Run(tuple(chain.from_iterable(rank_blocks(items, opened))), opened.finished())
+    if source is None and isinstance(items, str | Path):
+        source = items
+    with progress_as_wanted(progress):
+        taken = take_items(items)
+        opened = open_run(
+            summarise_set(taken),
+            settings,
+            asking=asking,
+            llms=llms,
+            encoder=encoder,
+            caption_encoder=caption_encoder,
+            detector=detector,
+            source=source_record(source) if source else None,
+        )
+        return Run(tuple(chain.from_iterable(rank_blocks(taken, opened))), opened.finished())
 
 
 @dataclass(frozen=True)
@@ -136,10 +154,10 @@ def open_run(
     settings: Settings | None = None,
     *,
     asking: Asking | None = None,
-    llms: Sequence[ChatModel | Source] | None = None,
-    encoder: TextEncoder | None = None,
-    caption_encoder: TextEncoder | None = None,
-    detector: Detector | None = None,
+    llms: Sequence[Model] | None = None,
+    encoder: str | TextEncoder | None = None,
+    caption_encoder: str | TextEncoder | None = None,
+    detector: str | Path | Detector | None = None,
     source: Mapping[str, str] | None = None,
 ) -> Opened:
     """Check a set of items and open what it takes to rank them; nothing is asked yet.
@@ -152,7 +170,16 @@ def open_run(
     Raises:
         UserError: as for :func:`rank`.
     """
-    settings = settings or Settings()
+    settings = take_settings(
+        settings,
+        asking=asking,
+        llms=llms,
+        encoder=encoder,
+        caption_encoder=caption_encoder,
+        detector=detector,
+    )
+    encoder, caption_encoder = as_object(encoder), as_object(caption_encoder)
+    detector = as_object(detector)
     asking = asking or Asking()
     check_items(summary, settings)
     compares = "embeddings" in settings.rankers
@@ -216,7 +243,7 @@ def rank_blocks(items: Iterable[Item], opened: Opened) -> Iterator[list[Ranking]
 
 def _show_progress(before: int, count: int, total: int) -> AbstractContextManager[None]:
     """Log the progress inside a block now and then, if there are several blocks."""
-    if count == total:
+    if count == total or progress_is_wanted():
         return nullcontext()
     logged = time.monotonic()
 
@@ -293,7 +320,7 @@ def check_senses(summary: SetSummary, sources: Sequence[Source], settings: Setti
 
 def chat_models(
     settings: Settings,
-    llms: Sequence[ChatModel | Source] | None = None,
+    llms: Sequence[Model] | None = None,
     *,
     parallel: int | None = None,
 ) -> Sequence[Source]:
@@ -304,16 +331,17 @@ def chat_models(
     """
     if settings.query != "meaning" and not settings.looks:
         return ()
-    models = llms or [
-        model
-        for name in settings.llms
-        for model in open_sources(
-            name, url=settings.llm_url, parallel=parallel, dictionaries=settings.dictionaries
-        )
-    ]
+    models: list[Source] = []
+    for one in llms or settings.llms:
+        if isinstance(one, str):
+            models += open_sources(
+                one, url=settings.llm_url, parallel=parallel, dictionaries=settings.dictionaries
+            )
+        else:
+            models.append(as_source(one))
     if not models:
         raise UserError("There is no chat model to ask for meanings.", "llms")
-    return [as_source(model) for model in models]
+    return models
 
 
 def ask_models(

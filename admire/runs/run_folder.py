@@ -138,9 +138,9 @@ def _item_row(ranking: Ranking) -> dict[str, Any]:
         "interpretations": [asdict(i) for i in ranking.interpretations],
         "judgements": [judgement.row() for judgement in ranking.judgements],
     }
-    more = {
+    more: dict[str, object] = {
         "word": item.word,
-        "fused": ranking.fused,
+        "fused": [asdict(one) for one in ranking.fused],
         "seen": ranking.seen,
         "unsure": ranking.unsure,
     }

@@ -14,11 +14,12 @@ import pandas as pd
 
 from admire.base.choices import BoardTrack
 from admire.base.errors import UserError
+from admire.data.frames import Data, take_items
 from admire.data.items import SenseLabel
 from admire.data.submission import Prediction, read_submission
 from admire.rankers.settings import Settings
-from admire.runs.past_runs import read_record, read_rows, with_gold
-from admire.runs.ranking import blocks
+from admire.runs.past_runs import read_record, read_rows, read_run, with_gold
+from admire.runs.ranking import Run, blocks
 from admire.runs.run_folder import ITEMS, submission_names
 from admire.scores.cards import Seen
 from admire.scores.evaluation import (
@@ -36,6 +37,32 @@ UNSEEN: Seen = MappingProxyType({})
 
 SENSE_TYPE = pd.CategoricalDtype([*get_args(SenseLabel)])
 """Of columns in which a word would take fifty bytes a row."""
+
+
+def score(run: Run | str | Path, gold: Data | None = None) -> pd.DataFrame:
+    """How good the orders of a run or a submission are, as means with 95 % bootstrap intervals.
+
+    Columns: ``group`` (all, idiomatic, literal), ``n``, ``metric``, ``mean``, ``low``, ``high``.
+
+    Args:
+        run: a run, its folder, or the file of a submission.
+        gold: the items with their gold, in any form that :func:`admire.rank` takes. None takes the
+            run's own, as far as it has some; a submission has none.
+
+    Raises:
+        UserError: something cannot be read, an item of ``gold`` has no gold, or the predictions do
+            not fit it.
+    """
+    if isinstance(run, str | Path) and gold is not None:
+        predictions, _ = read_predictions(Path(run))
+        return summarise(score_items(take_items(gold), predictions, str(run)))
+    if isinstance(run, str | Path):
+        if not Path(run).is_dir():
+            raise UserError(f"{run}: is no run folder, which has its own gold. Give gold.", "gold")
+        run = read_run(run)
+    if gold is None:
+        return run.figures()
+    return summarise(score_items(take_items(gold), run.predictions(), "the run"))
 
 
 def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:

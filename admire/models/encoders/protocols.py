@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from admire.base.choices import Device as Device
 from admire.base.choices import Precision as Precision
+from admire.models.named import Named
 
 Vectors = npt.NDArray[np.float32]
 """Unit vectors, one per row: shape (things, width)."""
@@ -19,18 +20,19 @@ Role = Literal["query", "document"]
 """What a text is to an encoder that treats queries and documents differently."""
 
 
-class TextEncoder(Protocol):
+class TextEncoder(Named, Protocol):
     """Turns texts into vectors.
 
+    A class that derives from this one needs :meth:`encode_texts` alone.
+
     Attributes:
-        name: what the user calls it.
-        identity: everything that a vector depends on: model, revision and settings.
+        name: what the user calls it; by default that of the class.
+        identity: everything that a vector depends on: model, revision and settings; by default the
+            name.
         batch: how many texts or images are best given at once.
     """
 
-    name: str
-    identity: str
-    batch: int
+    batch: int = 64
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
         """Vectors of unit length, shape (texts, width).

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from admire.base.errors import UserError
 from admire.base.progress import show_progress
+from admire.models.named import Named
 
 log = logging.getLogger("admire")
 
@@ -123,22 +124,21 @@ class Unanswered(Exception):  # noqa: N818  nothing has gone wrong
     """A question without a reply in the cache, put to a model that gives cached replies alone."""
 
 
-class ChatModel(Protocol):
+class ChatModel(Named, Protocol):
     """A model that answers one question at a time.
 
-    One that costs nothing to ask has ``free = True``, too.
+    A class that derives from this one needs :meth:`ask` alone. One that costs nothing to ask has
+    ``free = True``, too.
 
     Attributes:
-        name: what the user calls it.
-        identity: everything that its replies depend on: server, weights.
+        name: what the user calls it; by default that of the class.
+        identity: everything that its replies depend on: server, weights; by default the name.
         parallel: how many questions may be asked at the same time.
         sees: whether it can be shown images, as far as is known before one is shown.
     """
 
-    name: str
-    identity: str
-    parallel: int
-    sees: bool
+    parallel: int = 1
+    sees: bool = False
 
     def ask(self, question: Question) -> Reply:
         """Answer the question.

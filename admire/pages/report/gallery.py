@@ -14,12 +14,11 @@ from admire.data.items import Candidate, Item, SenseLabel, item_keys
 from admire.data.languages import base_language
 from admire.pages.report.names import file_name, plain_name
 from admire.pages.report.report import Kind
-from admire.pages.report.tables import score_rankings
 from admire.pages.report.thumbnails import Shown
 from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
 from admire.rankers.scorer import Scores, Scoring, comparable, contributions, query_weights
-from admire.runs.ranking import Ranking, Run
+from admire.runs.ranking import Ranking, Run, score_rankings
 from admire.scores import metrics
 from admire.scores.metrics import confidence
 from admire.senses.dictionaries import Entry
@@ -274,12 +273,12 @@ def parts(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
 
 
 def _of_runs(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
-    weights = np.array([one["weight"] for one in ranking.fused], dtype=float)
+    weights = np.array([one.weight for one in ranking.fused], dtype=float)
     added: list[Part] = []
     for k, (one, weight) in enumerate(zip(ranking.fused, weights / weights.sum(), strict=True), 1):
         scores = np.array([row[f"score{k}"] for row in ranking.parts])
         points = comparable(scores, record.get("fusion", "scores"))
-        added.append(("run", file_name(one["run"]), weight * points))
+        added.append(("run", file_name(one.run), weight * points))
     return [part for part in added if part[2].any()]
 
 

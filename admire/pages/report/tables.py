@@ -11,10 +11,10 @@ import pandas as pd
 from admire.base.choices import BoardTrack, PublishedSet
 from admire.pages.report.names import file_name, plain_name
 from admire.pages.report.report import FIGURES, Table
-from admire.runs.ranking import Run
+from admire.runs.ranking import Run, score_rankings
 from admire.runs.scoring import judged_track, used_gold_sense
 from admire.scores.cards import told_of_seen
-from admire.scores.evaluation import paired_difference, score_items, summarise
+from admire.scores.evaluation import paired_difference, summarise
 from admire.scores.published import (
     boards,
     misfit,
@@ -59,24 +59,6 @@ def ranking_tables(
 
 
 # --------------------------------------------------------------------------------------- figures
-
-
-def score_rankings(run: Run) -> pd.DataFrame:
-    """The figures of the items with gold, and their languages.
-
-    The index is the items' place in the run. As for :func:`score_items`, with
-    ``sense_accuracy`` if the senses are predicted and labelled, and ``language``.
-    """
-    labelled = [k for k, ranking in enumerate(run.rankings) if ranking.item.best]
-    if not labelled:
-        return pd.DataFrame()
-    items = [run.rankings[k].item for k in labelled]
-    predictions = run.predictions()
-    scored = score_items(items, [predictions[k] for k in labelled], "the run")
-    predicted = [run.rankings[k].predicted_type for k in labelled]
-    if any(predicted) and scored["sentence_type"].notna().all():
-        scored["sense_accuracy"] = (scored["sentence_type"] == predicted).astype(float)
-    return scored.assign(language=[item.language for item in items]).set_index(pd.Index(labelled))
 
 
 def figure_tables(

@@ -1,0 +1,55 @@
+"""What admire shows in a notebook."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pkgutil import resolve_name
+from typing import Any
+
+SECONDS_BETWEEN_UPDATES = 0.2
+
+DRAWN_BY: dict[str, str] = {}
+"""The function, as ``module:name``, that draws the objects of a class as HTML, by the class's name.
+
+``admire/__init__.py``, which knows all rooms, says which it is: so the class's room imports nothing
+from the room of the pages, and the pages are imported when something is drawn.
+"""
+
+
+def drawn(thing: object) -> str | None:
+    """The thing as HTML; None where nothing draws its class."""
+    by = DRAWN_BY.get(type(thing).__name__)
+    html: str | None = resolve_name(by)(thing) if by else None
+    return html
+
+
+def in_notebook() -> bool:
+    """Whether this process is a notebook's kernel: Jupyter's, Colab's, VS Code's."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython and ipython.get_ipython()
+    return hasattr(shell, "kernel")
+
+
+@contextmanager
+def show_line() -> Iterator[Callable[[str], None]]:
+    """A function that shows a line under the cell in place of the one before; none is left."""
+    from IPython.display import DisplayHandle
+
+    handle: Any = DisplayHandle()
+    updated: float | None = None
+
+    def show(line: str) -> None:
+        nonlocal updated
+        if updated is not None and time.monotonic() - updated < SECONDS_BETWEEN_UPDATES:
+            return
+        (handle.display if updated is None else handle.update)({"text/plain": line}, raw=True)
+        updated = time.monotonic()
+
+    try:
+        yield show
+    finally:
+        if updated is not None:
+            handle.update({"text/plain": ""}, raw=True)

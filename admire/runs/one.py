@@ -1,0 +1,142 @@
+"""One item ranked, from pictures and texts in memory."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from admire.base.errors import UserError, needs_extra
+from admire.base.storage import cache_dir, write_whole
+from admire.data.frames import described
+from admire.data.items import Candidate, Item
+from admire.data.languages import check_language
+from admire.rankers.settings import Settings
+from admire.runs.ranking import Run
+from admire.runs.run import rank
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    Picture = str | Path | bytes | Image
+
+PNG_MODES = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")
+
+
+def rank_one(
+    compound: str,
+    sentence: str,
+    images: Iterable[Picture | None] | None = None,
+    captions: Iterable[str | None] | None = None,
+    *,
+    language: str = "en",
+    settings: Settings | None = None,
+    **options: Any,
+) -> Run:
+    """Rank pictures, captions, or pictures with captions, for one sentence.
+
+    A candidate is called as its picture's file is, or ``image1``, ``image2``, …, or ``candidate1``,
+    ``candidate2``, … where there is none.
+
+    Args:
+        images: paths, the bytes of image files, or PIL's images; None for a candidate without.
+            Bytes and PIL's images are kept in ``pictures`` in admire's cache, as files that are
+            named by their SHA-256.
+        captions: in the images' order; None or an empty text for a candidate without.
+        options: those of :func:`admire.rank`.
+
+    Raises:
+        UserError: an argument is not taken; and as for :func:`admire.rank`.
+    """
+    for name, text in (("compound", compound), ("sentence", sentence)):
+        if not isinstance(text, str) or not text.strip():
+            raise UserError(f"{name} is a text that is not empty, not {text!r}.", name)
+    pictures, texts = _listed("images", images), _listed("captions", captions)
+    if pictures and texts and len(pictures) != len(texts):
+        raise UserError(
+            f"There are {len(pictures)} images and {len(texts)} captions. Give as many; None where "
+            "there is none.",
+            "images",
+            "captions",
+        )
+    count = len(pictures) or len(texts)
+    if count < 2:
+        raise UserError("A ranking needs two images or captions, or more.", "images", "captions")
+    files = [_file(one, k) for k, one in enumerate(pictures, start=1)] or [None] * count
+    said = [_caption(one, k) for k, one in enumerate(texts, start=1)] or [None] * count
+    for k, (file, caption) in enumerate(zip(files, said, strict=True), start=1):
+        if not file and not caption:
+            raise UserError(
+                f"Candidate {k} has neither an image nor a caption.", "images", "captions"
+            )
+    candidates = map(Candidate, _names(pictures or [None] * count, files), files, said)
+    item = Item(compound, sentence, check_language(language), tuple(candidates))
+    return rank([item], settings, **options)
+
+
+def _listed(name: str, things: Iterable[Any] | None) -> list[Any]:
+    if isinstance(things, str | Path | bytes) or not isinstance(things, Iterable | None):
+        raise UserError(f"{name} is a list, not {described(things)}.", name)
+    return list(things or ())
+
+
+def _caption(caption: Any, k: int) -> str | None:
+    if not isinstance(caption, str | None):
+        raise UserError(f"Caption {k} of captions is not a text: {described(caption)}.", "captions")
+    return (caption or "").strip() or None
+
+
+def _file(picture: Any, k: int) -> Path | None:
+    """The picture's file, which is written where there is none."""
+    if picture is None:
+        return None
+    if isinstance(picture, str | Path):
+        path = Path(picture).expanduser()
+        if not path.is_file():
+            raise UserError(f"{path}: there is no such image (number {k} of images).", "images")
+        return path
+    if isinstance(picture, bytes):
+        return _kept(picture)
+    with needs_extra("embedded", "A picture in memory"):
+        from PIL.Image import Image
+        from PIL.ImageOps import exif_transpose
+    if not isinstance(picture, Image):
+        raise UserError(
+            f"Image {k} of images is {described(picture)}; it can be a path, the bytes of an "
+            "image file, or PIL's Image.",
+            "images",
+        )
+    written = io.BytesIO()
+    upright = exif_transpose(picture)
+    if upright.mode not in PNG_MODES:
+        upright = upright.convert("RGB")
+    upright.save(written, "PNG")
+    return _kept(written.getvalue())
+
+
+def _kept(content: bytes) -> Path:
+    path = cache_dir() / "pictures" / sha256(content).hexdigest()
+    if not path.exists():
+        with write_whole(path, "wb") as file:
+            file.write(content)
+    return path
+
+
+def _names(pictures: Sequence[Any], files: Sequence[Path | None]) -> list[str]:
+    """What the candidates are called; of several with one name, those after the first by number."""
+    names = []
+    for k, (picture, file) in enumerate(zip(pictures, files, strict=True), start=1):
+        if file and isinstance(picture, str | Path):
+            names.append(file.name)
+        else:
+            names.append(f"image{k}" if file else f"candidate{k}")
+    seen: Counter[str] = Counter()
+    distinct: list[str] = []
+    for name in names:
+        seen[name] += 1
+        unique = name if seen[name] == 1 else f"{name} ({seen[name]})"
+        distinct.append(unique)
+    return distinct
