@@ -1,0 +1,125 @@
+"""One item ranked, and models that are given by name or as objects of one's own."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from toys import OWL, PAPER, WordEncoder, explains, says
+
+from admire import Settings, UserError, rank, rank_one
+from admire.models.encoders import TextEncoder, Vectors
+from admire.models.llm import ChatModel, Question, Reply
+
+ASKED = "night owl", "My sister is a night owl."
+
+
+class ByBlue(TextEncoder):
+    """The bluer a picture, the nearer to any text."""
+
+    def encode_texts(self, texts, *, role) -> Vectors:
+        return np.tile(np.array([[1, 0]], dtype=np.float32), (len(texts), 1))
+
+    def encode_images(self, images) -> Vectors:
+        from PIL import Image
+
+        blues = [Image.open(path).convert("RGB").getpixel((0, 0))[2] / 255 for path in images]
+        return np.array([(blue, np.sqrt(1 - blue**2)) for blue in blues], dtype=np.float32)
+
+
+class Literal(ChatModel):
+    def ask(self, question: Question) -> Reply:
+        return Reply("Literal" if "or literally" in question.text else '{"definitions": ["a bird"]}')
+
+
+def test_pictures_are_paths_bytes_or_pils_and_models_of_ones_own_need_one_method(tmp_path):
+    Image = pytest.importorskip("PIL.Image")  # noqa: N806
+    pictures = {blue: Image.new("RGBA", (4, 3), (0, 0, blue)) for blue in (10, 200, 90)}
+    (tmp_path / "a").mkdir()
+    for name in ("owl.png", "a/owl.png"):
+        pictures[10].save(tmp_path / name)
+    written = io.BytesIO()
+    pictures[200].save(written, "PNG")
+    images = [tmp_path / "owl.png", written.getvalue(), pictures[90], str(tmp_path / "a/owl.png")]
+    settings = Settings(sense="vote", votes=1)
+    run = rank_one(*ASKED, images, settings=settings, llms=[Literal()], encoder=ByBlue())
+    (ranking,) = run.rankings
+    assert ranking.order[:2] == ("image2", "image3")
+    assert set(ranking.order) == {"owl.png", "owl.png (2)", "image2", "image3"}
+    assert ranking.predicted_type == "literal"
+    assert run.record["models"]["llms"][0] == {
+        "name": "Literal",
+        "identity": "Literal",
+        "sense": "vote",
+    }
+    assert "data:image/webp" in run._repr_html_()
+    again = rank_one(*ASKED, images, settings=settings, llms=[Literal()], encoder=ByBlue())
+    kept = [candidate.image for candidate in again.rankings[0].item.candidates]
+    assert kept == [candidate.image for candidate in ranking.item.candidates]  # by content
+
+
+def test_captions_alone_and_with_some_pictures(tmp_path):
+    captions = [candidate.caption for candidate in OWL.candidates]
+    run = rank_one(*ASKED, captions=captions, settings=PAPER, llms=[says("Literal")],
+                   encoder=WordEncoder(), language="pt-br")  # fmt: skip
+    assert run.rankings[0].order[0] == "candidate1"
+    assert run.rankings[0].item.language == "pt-br"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "named"),
+    [
+        ({"captions": ["a"]}, "two images or captions", "images"),
+        ({"captions": "ab"}, "captions is a list, not a str", "captions"),
+        ({"captions": ["a", 3]}, "Caption 2 of captions is not a text", "captions"),
+        ({"captions": ["a", ""]}, "Candidate 2 has neither", "images"),
+        ({"images": ["none.png", None]}, "none.png: there is no such image", "images"),
+        ({"images": [b"1", b"2"], "captions": ["a"]}, "2 images and 1 captions", "images"),
+        ({"images": [b"1", 3]}, "Image 2 of images is a int", "images"),
+        ({"compound": " "}, "compound is a text", "compound"),
+    ],
+)
+def test_what_is_not_taken_names_the_argument(arguments, message, named):
+    with pytest.raises(UserError, match=message) as caught:
+        rank_one(**{"compound": "owl", "sentence": "An owl."} | arguments)
+    assert named in caught.value.settings
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("settings", {"votes": 3}, "admire.Settings"),
+        ("asking", 3, "admire.Asking"),
+        ("llms", "embedded", "llms is a list of names and chat models, not a str"),
+        ("llms", [3], "llms takes names, or objects with ask .*admire.models.llm.ChatModel"),
+        ("encoder", 3, "encoder takes names, or objects with encode_texts"),
+        ("caption_encoder", object(), "caption_encoder takes names"),
+        ("detector", 3, "detector takes names"),
+        ("encoder", "nonsense", "'nonsense' names no encoder"),
+        ("llms", ["nonsense"], "'nonsense' names no chat model"),
+        ("progress", 3, "progress is True, False or a function, not 3"),
+    ],
+)
+def test_models_that_are_not_taken_name_the_argument(option, value, message):
+    given = {"llms": [says("Literal")], "encoder": WordEncoder(), option: value}
+    with pytest.raises(UserError, match=message):
+        rank([OWL], **given)
+
+
+def test_a_name_in_place_of_an_object_stands_in_the_settings(monkeypatch):
+    opened = []
+    monkeypatch.setattr(
+        "admire.rankers.embeddings.open_encoder",
+        lambda name, **_: opened.append(name) or WordEncoder(),
+    )
+    run = rank([OWL], Settings(sense="vote"), llms=[explains("Idiomatic")], encoder="e5")
+    assert opened == ["e5"]
+    assert run.record["settings"]["encoder"] == "e5"
+
+
+def test_a_function_hears_the_progress_of_a_run():
+    told = []
+    for progress in (lambda *what: told.append(what), False):
+        rank([OWL], PAPER, llms=[says("Literal")], encoder=WordEncoder(), progress=progress)
+    assert ("Asking says Literal for senses", 1, 1) in told or told[-1][1:] == (1, 1)

@@ -1,0 +1,86 @@
+"""A run as a table, as text, and as cards in a notebook."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from toys import OWL, PAPER, WordEncoder, says
+
+from admire import Candidate, Run, UserError, rank, read_run, score, write_run
+
+HOSTILE = replace(
+    OWL,
+    compound="<script>hurt()</script>",
+    sentence="She is a <script>hurt()</script>, or $5 & more.",
+    expected_order=None,
+)
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    shown = replace(OWL, sentence="", sequence=(Candidate("s1", caption="a bird"),) * 1)
+    items = [OWL, HOSTILE, replace(OWL, sentence="A night owl flew.", sentence_type="literal")]
+    assert shown
+    return rank(items, PAPER, llms=[says("Idiomatic")], encoder=WordEncoder())
+
+
+def test_tables_of_candidates_and_items_say_what_the_rankings_say(run, tmp_path):
+    table = run.to_frame()
+    first = run.rankings[0]
+    assert tuple(table[table["item"] == 1]["candidate"]) == first.order
+    assert list(table["rank"]) == [1, 2, 3] * 3
+    gold = table[table["item"] == 1].set_index("candidate")["gold_rank"]
+    assert dict(gold) == {"person.png": 1, "bird.png": 2, "bike.png": 3}
+    assert table[table["item"] == 2]["gold_rank"].isna().all()
+    scores = table[table["item"] == 1].set_index("candidate")["score"]
+    assert list(scores[[c.name for c in OWL.candidates]]) == list(first.scores)
+
+    items = run.items_frame()
+    assert list(items.index) == [1, 2, 3]
+    assert items.loc[1, "meaning"] == "A person who is awake late."
+    assert list(items["top1"].isna()) == [False, True, False]
+    figures = run.figures()
+    top1 = figures[(figures["metric"] == "top1") & (figures["group"] == "all")]
+    assert (top1["n"].item(), top1["mean"].item()) == (2, items["top1"].mean())
+
+    write_run(run, tmp_path / "run")
+    read = read_run(str(tmp_path / "run"))
+    assert read.items_frame().drop(columns="order").equals(items.drop(columns="order"))
+    for of in (run, read, tmp_path / "run"):
+        assert score(of).equals(figures)
+    submission = tmp_path / "run" / "submission_en.tsv"
+    with_gold = [one.item for one in run.rankings if one.item.best]
+    assert score(submission, gold=with_gold)["n"].max() == 2
+    with pytest.raises(UserError, match="Give gold"):
+        score(submission)
+
+
+def test_figures_without_gold_say_so(run):
+    blind = replace(run, rankings=run.rankings[1:2])
+    assert "top1" not in blind.items_frame()
+    with pytest.raises(UserError, match="No item of this run has"):
+        blind.figures()
+
+
+def test_a_run_is_told_in_five_lines_at_most(run):
+    many = replace(run, rankings=run.rankings * 40)
+    for one in (run, many, replace(run, rankings=())):
+        lines = repr(one).splitlines()
+        assert len(lines) <= 5
+        assert max(map(len, lines)) <= 100
+    assert repr(many).startswith("Run of 120 items, by says Idiomatic, words\n  night owl (idiomatic)")
+    assert repr(many).endswith("… and 117 more")
+
+
+def test_cards_in_a_notebook_have_no_script_and_end_after_twenty_items(run):
+    html = replace(run, rankings=run.rankings * 40)._repr_html_()
+    assert html.count("<article") == 20
+    assert "and 100 more items" in html
+    assert "<script" not in html
+    assert "&lt;script&gt;hurt()" in html
+    assert "<mark>night owl</mark>" in html
+    style = html.partition("<style>")[2].partition("</style>")[0]
+    assert style.startswith(".admire {")
+    assert ":root" not in style
+    assert "body" not in style
