@@ -18,7 +18,8 @@ ROW = {
 
 
 def test_a_table_in_memory_is_read_as_its_file_is(tmp_path):
-    table = pd.DataFrame([ROW, {**ROW, "sentence": "His cold feet hurt.", "image3_caption": "Ice."}])
+    other = {"sentence": "His cold feet hurt.", "image3_caption": "Ice."}
+    table = pd.DataFrame([ROW, {**ROW, **other}])
     table["expected_order"] = [["candidate1", "candidate2"], None]
     table.to_csv(tmp_path / "manifest.csv", index=False)
     items = read_items(tmp_path)
@@ -33,16 +34,17 @@ def test_rows_as_dicts_may_list_their_candidates_and_name_pictures_below_a_folde
     items = items_from_frame([json.loads(line) for line in lines], SAMPLES)
     assert items == read_items(SAMPLES)
     assert items[0].candidates[0].image
+    with pytest.raises(UserError, match="rows: holds no items"):
+        items_from_frame([])
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (pd.DataFrame({"word": ["x"]}), "DataFrame: the column 'compound' is missing"),
-        ([ROW, {**ROW, "compound": 9}], "rows, row 2 .*, compound: is not a text"),
+        ([ROW, {**ROW, "compound": 9}], "rows, row 2, compound: is not a text"),
         ([{**ROW, "sentence": ""}], "rows, row 1 .'cold feet'., sentence: is empty"),
         ([{**ROW, "candidates": "ab"}], "candidates: is not a list of objects"),
-        ([], "rows: holds no items"),
         (3, "items can be a path, .* not a int"),
         ([1, 2], "items can be .* not a list of int"),
         (ROW, "items can be .* not a dict"),

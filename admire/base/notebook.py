@@ -52,4 +52,4 @@ def show_line() -> Iterator[Callable[[str], None]]:
         yield show
     finally:
         if updated is not None:
-            handle.update({"text/plain": ""}, raw=True)
+            handle.update({"text/html": "", "text/plain": ""}, raw=True)

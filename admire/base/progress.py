@@ -75,6 +75,13 @@ def progress_as_wanted(progress: Progress) -> AbstractContextManager[None]:
 
 @contextmanager
 def _shown_progress() -> Iterator[None]:
+    if in_notebook() and not _listener.get():
+        with (
+            show_line() as show,
+            progress_told_to(lambda what, done, total: show(f"{what}: {done} of {total}")),
+        ):
+            yield
+        return
     before = _shown.set(True)
     try:
         yield
@@ -105,11 +112,6 @@ def show_progress(things: Iterable[Thing], what: str, total: int | None = None) 
         for done, thing in enumerate(things, start=1):
             yield thing
             listener(what, done, total)
-    elif in_notebook():
-        with show_line() as show:
-            for done, thing in enumerate(things):
-                show(f"{what}: {done} of {total}")
-                yield thing
     elif sys.stderr.isatty():
         from rich.console import Console
         from rich.markup import escape

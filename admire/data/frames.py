@@ -48,7 +48,9 @@ def items_from_frame(
     # Messages call the rows so, and names of images start from its folder, as those of a file do.
     path = Path(folder) / ("DataFrame" if isinstance(frame, pd.DataFrame) else "rows")
     notes: Notes = {}
-    items = [item_of_row(row, n, path, path.parent, language, notes) for n, row in _rows(frame, path)]
+    items = [
+        item_of_row(row, n, path, path.parent, language, notes) for n, row in _rows(frame, path)
+    ]
     if not items:
         raise UserError(f"{path}: holds no items.")
     tell(notes)
