@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from admire.base import progress
-from admire.base.progress import show_progress
+from admire.base.progress import progress_as_wanted, progress_told_to, show_progress
 
 
 @pytest.fixture
@@ -62,3 +62,39 @@ def test_a_listener_is_called_instead_and_can_stop_the_work(log):
     with pytest.raises(InterruptedError), progress.progress_told_to(stop):
         list(show_progress(letters, "Reading", 3))
     assert next(letters) == "b"
+
+
+def test_a_function_of_python_shows_progress_as_wanted(monkeypatch, capsys):
+    """Without the command line's INFO: on a terminal, or where it is asked for."""
+
+    def work(progress: progress.Progress) -> str:
+        with progress_as_wanted(progress):
+            assert list(show_progress("ab", "Reading")) == ["a", "b"]
+        return capsys.readouterr().err
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    told = []
+    for terminal in (False, True):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda is_one=terminal: is_one, raising=False)
+        assert ("Reading" in work(None)) is terminal
+        assert work(False) == ""
+        with progress_told_to(lambda *what: told.append(what)):
+            assert work(None) == ""  # who listens around it hears it
+    assert told == [("Reading", done, 2) for done in range(3)] * 2
+    assert work(lambda *what: told.append(what)) == ""
+    assert told[6:] == told[:3]
+
+
+def test_a_notebook_shows_one_line_and_leaves_none(monkeypatch):
+    display = pytest.importorskip("IPython.display", reason="needs the extra 'notebooks'")
+    shown = []
+    for name in ("display", "update"):
+        monkeypatch.setattr(
+            display.DisplayHandle, name, lambda self, data, raw: shown.append(data["text/plain"])
+        )
+    monkeypatch.setattr("admire.base.progress.in_notebook", lambda: True)
+    monkeypatch.setattr("admire.base.notebook.SECONDS_BETWEEN_UPDATES", -1.0)
+    with progress_as_wanted(None):
+        assert list(show_progress("a", "Reading")) == ["a"]
+        assert list(show_progress("b", "Writing")) == ["b"]
+    assert shown == ["Reading: 0 of 1", "Reading: 1 of 1", "Writing: 0 of 1", "Writing: 1 of 1", ""]

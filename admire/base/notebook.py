@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, cast
 
 SECONDS_BETWEEN_UPDATES = 0.2
 
@@ -36,9 +36,9 @@ def in_notebook() -> bool:
 @contextmanager
 def show_line() -> Iterator[Callable[[str], None]]:
     """A function that shows a line under the cell in place of the one before; none is left."""
-    from IPython.display import DisplayHandle
+    from IPython import display
 
-    handle: Any = DisplayHandle()
+    handle = cast(Any, display).DisplayHandle()
     updated: float | None = None
 
     def show(line: str) -> None:

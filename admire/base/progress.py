@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -65,7 +65,8 @@ def progress_as_wanted(progress: Progress) -> AbstractContextManager[None]:
         UserError: it is neither a bool nor a function.
     """
     if progress is None:
-        progress = in_notebook() or sys.stderr.isatty()
+        shows = in_notebook() or sys.stderr.isatty()
+        return _shown_progress() if shows else nullcontext()
     if callable(progress):
         return progress_told_to(progress)
     if not isinstance(progress, bool):
