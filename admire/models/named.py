@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 
 class Named(Protocol):
@@ -18,8 +18,8 @@ class Named(Protocol):
     name: str
     identity: str
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         if Protocol not in cls.__bases__:
             cls.name = getattr(cls, "name", cls.__name__)
             cls.identity = getattr(cls, "identity", cls.name)

@@ -49,7 +49,8 @@ def take_settings(
         settings = replace(settings, llms=names)
     for name, one in (("encoder", encoder), ("caption_encoder", caption_encoder)):
         if isinstance(one, str):
-            settings = replace(settings, **{name: one})
+            changes: dict[str, Any] = {name: one}
+            settings = replace(settings, **changes)
         elif one is not None:
             _check(name, one, "encode_texts", "admire.models.encoders.TextEncoder", "name", "batch")
     if isinstance(detector, str | Path):
