@@ -49,7 +49,10 @@ def test_help_groups_commands_by_what_people_come_for(capsys):
         for start, end in zip(places, [*places[1:], None], strict=True)
     ]
     assert found == [
-        ["demo", "rank", "batch", "score", "submit", "fuse", "audit", "report", "sense", "serve"],
+        [
+            *("demo", "check", "rank", "batch", "score", "submit", "fuse", "audit", "report"),
+            *("sense", "serve"),
+        ],
         ["search", "index", "retrieve", "benchmark", "sts", "detect"],
         ["tune", "sweep", "train", "augment"],
         ["models"],

@@ -20,7 +20,8 @@ from chats import PASSWORD
 from commands import chat_server, ended, hide, run
 from conftest import admire_row
 from pytest_httpserver import HTTPServer
-from toys import PictureEncoder, ScriptedChat, WordEncoder
+from rich.console import Console
+from toys import PictureEncoder, ScriptedChat, WordEncoder, draw
 
 from admire import (
     PROFILES,
@@ -31,8 +32,10 @@ from admire import (
     read_submission,
     write_run,
 )
-from admire.cli.output import print_rankings
+from admire.base.storage import note_addition
+from admire.cli.output import print_rankings, show_run
 from admire.rankers.settings import Asking
+from admire.runs.past_runs import read_run
 
 # ------------------------------------------------------------------------------- the options
 
@@ -60,7 +63,8 @@ def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
         votes=3,
         head="my/head",
     )
-    told = dict.fromkeys(("language", "images", "gold", "workers")) | {"asking": Asking(budget=2.0)}
+    told = dict.fromkeys(("language", "images", "gold", "workers"))
+    told |= {"asking": Asking(budget=2.0), "skip_bad": False}
     assert ranked == [data, out, settings, told]
 
 
@@ -94,7 +98,7 @@ def pictured(tmp_path: Path, write_table) -> Path:
     and would rank as e, d, c, b, a for the gloss."""
     captions = ["person awake late", "person awake", "person tree house", "tall tree", "night owl"]
     for name, caption in zip("abcde", reversed(captions), strict=True):
-        (tmp_path / f"{name}.png").write_text(caption)
+        draw(tmp_path / f"{name}.png", caption)
     said = {f"image{k}_caption": text for k, text in enumerate(captions, start=1)}
     return write_table(
         admire_row("night owl", **said),
@@ -201,6 +205,56 @@ def wavering(write_table, tmp_path: Path) -> tuple[Path, Path]:
     )
     write_run(ranked, tmp_path / "run")
     return data, tmp_path / "run"
+
+
+def test_a_narrow_terminal_gets_a_block_an_item_with_names_to_tell_apart(
+    capsys, monkeypatch, wavering
+):
+    _, folder = wavering
+    text = (folder / "items.jsonl").read_text() + (folder / "scores.csv").read_text()
+    assert "b.png" in text
+    for name in ("items.jsonl", "scores.csv"):
+        path = folder / name
+        path.write_text(
+            re.sub(r"\b([a-e]\.png)", r"pictures/a_snake_in_tall_grass_\1", path.read_text())
+        )
+    for width, wide in ((80, False), (100, False), (140, True)):
+        terminal = Console(width=width, file=sys.stdout)
+        monkeypatch.setattr("admire.cli.output._console", lambda errors=False, c=terminal: c)
+        show_run(folder, [])
+        out = capsys.readouterr().out
+        assert max(map(len, out.splitlines())) <= width
+        assert out.count("a bird asleep") >= 3  # the gloss
+        assert ("Candidates, best first" in out) == wide
+        assert [name for name in "abcde" if f"{name}.png" not in out] == []
+        assert "Names are shown without “pictures/a_snake_in_tall_grass_”" in " ".join(out.split())
+
+
+def test_gold_for_some_items_or_of_senses_alone_is_scored_and_counted(capsys, wavering):
+    _, folder = wavering
+    path = folder / "items.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+
+    def shown(known: int) -> str:
+        gold = [row | {"expected_order": None} for row in rows[known:]]
+        path.write_text("\n".join(map(json.dumps, [*rows[:known], *gold])) + "\n")
+        show_run(folder, [])
+        return capsys.readouterr().out
+
+    assert "Gold is known for 2 of 3 items" in shown(2)
+    none = shown(0)
+    assert "dcg" not in none
+    assert "sense_accuracy" in none
+
+
+def test_ranking_again_tells_what_went_with_the_run_before(tmp_path, wavering, caplog):
+    _, folder = wavering
+    for name in ("report.html", "audit.json"):
+        note_addition(folder / name)
+        (folder / name).write_text("old")
+    caplog.set_level("INFO")
+    write_run(read_run(folder), folder)
+    assert "replaced the run before it, with its audit.json and report.html" in caplog.text
 
 
 def test_a_run_is_scored_with_how_far_its_senses_can_be_trusted(capsys, wavering):

@@ -23,7 +23,7 @@ def page(served: Served) -> Page:
     return served.visit()
 
 
-@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF"])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "AVIF", "BMP"])
 def test_a_picture_is_known_by_its_content_and_comes_back_as_it_was(page, kind):
     content = drawn(kind)
     answer = page.add(content, "photo.html")
@@ -33,6 +33,11 @@ def test_a_picture_is_known_by_its_content_and_comes_back_as_it_was(page, kind):
     back = page.client.get(f"/pictures/{told['id']}?visitor={page.visitor}")
     assert back.content == content
     assert back.headers["content-type"] == f"image/{kind.lower()}"
+
+
+def test_a_tiff_comes_back_as_what_browsers_show(page):
+    picture = page.add(drawn("TIFF")).json()["id"]
+    assert page.get(f"/pictures/{picture}").headers["content-type"] == "image/webp"
 
 
 def test_thumbnails_are_small_and_webp(page):
@@ -48,8 +53,8 @@ def test_thumbnails_are_small_and_webp(page):
 @pytest.mark.parametrize(
     ("content", "status", "said"),
     [
-        (b"I am a text.", 415, "is not a picture in PNG, JPEG, WebP or GIF"),
-        (drawn("TIFF"), 415, "is not a picture"),
+        (b"I am a text.", 415, "is not a picture in PNG, JPEG, WebP, GIF, AVIF, TIFF or BMP"),
+        (drawn("ICO"), 415, "is not a picture"),
         (drawn(size=(200, 200))[:-40], 422, "cut off"),
         (drawn(size=(1000, 501)), 413, "0.5 million pixels"),
         (drawn() + bytes(60_000), 413, "0.05 MB"),

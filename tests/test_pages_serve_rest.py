@@ -73,6 +73,21 @@ def test_a_row_is_ranked_as_the_description_says(served, described, owls):
     assert not list(served.service.folder.iterdir())
 
 
+def test_candidates_keep_their_names_and_a_sentence_without_the_compound_is_told(served, described):
+    named = zip(ROW["candidates"], ("pics/a.png", "b.png", None), strict=True)
+    row = ROW | {
+        "sentence": "She has warm hands.",
+        "candidates": [one | {"name": name} for one, name in named],
+        "expected_order": ["b.png", "candidate3", "a.png"],
+    }
+    check(described, "Row", row)
+    told = served.client.post("/v1/rank", json=row).json()
+    assert [one["name"] for one in told["candidates"]] == ["a.png", "b.png", "candidate3"]
+    assert sorted(told["order"]) == ["a.png", "b.png", "candidate3"]
+    assert told["warnings"] == ["The compound “night owl” is not in the sentence."]
+    assert served.client.post("/v1/rank", json=ROW).json()["warnings"] == []
+
+
 def test_a_sequence_stands_in_for_the_sentence(served, described):
     row = {key: ROW[key] for key in ("compound", "candidates")}
     row["sequence"] = [{"caption": "awake late"}, {"image": uri(drawn()), "caption": "a person"}]

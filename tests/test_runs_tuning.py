@@ -279,6 +279,21 @@ def test_tune_prints_options_that_give_what_it_promises(
     assert mean_dcg(run) > mean_dcg(paper)
 
 
+def test_tune_keeps_a_default_that_other_compounds_would_make_worse(capsys, tmp_path):
+    """Each compound wants what the others do not, and the run already has it."""
+    write_run(pictured_run(tmp_path, "image", RECORDED, 1), tmp_path / "run")
+    path = tmp_path / "run" / "items.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    gold = [row | {"expected_order": row["order"]} for row in rows]
+    path.write_text("\n".join(map(json.dumps, gold)) + "\n")
+    code, out, err = run(capsys, "tune", tmp_path / "run")
+    assert code == 0
+    titles = ("Default: ", "Tuned: ", "Tuned minus default")
+    assert [title for title in titles if title not in out] == []
+    assert "Keep the default. Items that had no say are not ranked better" in err
+    assert "top-1 +0.000" in err or "top-1 -" in err
+
+
 def test_a_run_without_glosses_of_literal_uses_tells_nothing_of_the_soft_gate(
     tmp_path, tune, read_options
 ):
@@ -337,7 +352,7 @@ CANDIDATES = (
 def test_runs_are_weighed_as_other_compounds_choose(two_runs):
     """Every way of ranking that is right about the others is right about the one left out."""
     for method in ("scores", "borda", "rrf"):
-        scored, weights = tune_weights(two_runs, method)
+        before, scored, weights = tune_weights(two_runs, method)
         half, right = weights
         assert half < right
         fused = fuse(two_runs, weights=weights, method=method)
@@ -346,20 +361,29 @@ def test_runs_are_weighed_as_other_compounds_choose(two_runs):
         assert scored["compound"].tolist() == [f"owl{k}" for k in range(5)]
         equal = fuse(two_runs, method=method)
         assert score_items(items, equal.predictions(), "equal")["top1"].mean() < 1
+        assert (
+            before["top1"].tolist() == score_items(items, equal.predictions(), "e")["top1"].tolist()
+        )
 
 
 def test_tune_prints_the_command_that_fuses_with_the_weights(two_runs, capsys, tmp_path):
     code, out, err = run(capsys, "tune", *two_runs, "--method", "borda", "--json")
     assert code == 0
-    figures = pd.DataFrame(json.loads(out))
-    assert figures.loc[figures["metric"] == "top1", "mean"].iloc[0] == pytest.approx(1)
+    told = json.loads(out)
+    (default, tuned, gain) = (
+        next(row["mean"] for row in told[name] if row["metric"] == "top1")
+        for name in ("default", "tuned", "tuned minus default")
+    )
+    assert (tuned, gain) == (pytest.approx(1), pytest.approx(1 - default))
+    assert gain > 0
+    assert "Keep the default" not in err
     found = re.search(
         "All items together choose admire (fuse .* --method borda --weight .*)\n", err
     )
     assert found
     assert run(capsys, *found[1].split(), "--out", tmp_path / "fused")[0] == 0
     record = json.loads((tmp_path / "fused" / "run.json").read_text())
-    _, weights = tune_weights(two_runs, "borda")
+    *_, weights = tune_weights(two_runs, "borda")
     assert tuple(one["weight"] for one in record["fused"]) == weights
 
 

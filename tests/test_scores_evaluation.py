@@ -91,7 +91,11 @@ SEVERAL = [item("night owl", "He is a night owl."), BIRD, item("night owl", "A n
         ([OWL, OWL], [predicted(OWL)], ("'night owl'",)),  # a prediction counts once
         ([OWL], [Prediction("night owl", "Another night owl.", BEST)], (OWL.sentence,)),
         ([OWL], [predicted(OWL, tuple("abcdd"))], ("'night owl'", "a, b, c, d, e")),
-        ([OWL, replace(BIRD, expected_order=None)], [predicted(OWL)], ("row 2", "expected_order")),
+        (
+            [replace(OWL, expected_order=None)],
+            [predicted(OWL)],
+            ("none", "expected_order to score"),
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_row(gold, predictions, words):
@@ -144,7 +148,16 @@ def test_a_baseline_that_tells_no_sense_has_no_accuracy_of_it():
 def test_what_does_not_fit_subtask_b_is_refused():
     assert "'x', is none of" in refusal(SHOWN[:1], [told("night owl", "x")])
     blind = shown("night owl", best=None)
-    assert "has no expected_item to score" in refusal([blind], [told("night owl")])
+    assert "has an expected_item to score" in refusal([blind], [told("night owl")])
+
+
+def test_items_without_gold_are_left_out_and_counted(caplog):
+    gold = [SHOWN[0], shown("early riser", best=None), *SHOWN[1:]]
+    predictions = [told(item.compound) for item in gold]
+    scored = score_items(gold, predictions, "mine.tsv")
+    assert scored["compound"].tolist() == [item.compound for item in SHOWN]
+    (message,) = caplog.messages
+    assert message.startswith("mine.tsv: Gold is known for 3 of 4 items")
 
 
 # -------------------------------------------------------------------------------- summaries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import zlib
 from collections.abc import Callable, Sequence
@@ -32,13 +33,25 @@ class WordEncoder:
 
 
 class PictureEncoder(WordEncoder):
-    """As WordEncoder, for pictures too: what a file's bytes say is what the picture shows."""
+    """As WordEncoder, for pictures too: what :func:`draw` says that they show, or all of a file."""
 
     name = "pictures"
     identity = "pictures:1"
 
     def encode_images(self, images: Sequence[Path]) -> Vectors:
-        return self.encode_texts([image.read_text() for image in images], role="document")
+        shown = [image.read_bytes().removeprefix(PIXEL).decode() for image in images]
+        return self.encode_texts(shown, role="document")
+
+
+def draw(path: Path, text: str) -> None:
+    """A picture file that shows what the text says, to PictureEncoder."""
+    path.write_bytes(PIXEL + text.encode())
+
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+)
+"""A PNG of one pixel."""
 
 
 class ScriptedChat:

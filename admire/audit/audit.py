@@ -268,7 +268,7 @@ def _lacks(items: Sequence[Item], unread: Mapping[Path, str]) -> Iterator[dict[s
         ("a sense", numbered, lambda item: item.sentence_type),
         ("a gold order", numbered, lambda item: item.best),
         ("candidates", numbered, lambda item: item.candidates),
-        ("the compound in the sentence", written, _in_sentence),
+        ("the compound in the sentence", written, in_sentence),
         ("a caption", things, lambda one: one.caption),
         ("a picture", things, lambda one: one.image or not NAMELESS.fullmatch(one.name)),
         ("the picture's file", things, lambda one: one.image or NAMELESS.fullmatch(one.name)),
@@ -294,7 +294,7 @@ def _things(items: Iterable[Item]) -> Iterator[tuple[int, Candidate]]:
             yield number, one
 
 
-def _in_sentence(item: Item) -> bool:
+def in_sentence(item: Item) -> bool:
     """Whether the compound is in its sentence, inflected or with words between."""
     from admire.senses.light import find_compound
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -15,6 +16,8 @@ from typing import IO, Any
 import platformdirs
 
 from admire.base.errors import UserError
+
+log = logging.getLogger("admire")
 
 PATIENCE = 60.0
 """How many seconds to wait for another process where that can only take a moment."""
@@ -143,13 +146,22 @@ def replace_folder(folder: Path, what: str) -> Iterator[Path]:
             yield part
             mark_folder(part, what)
             check_folder(folder, what)  # something may have been put there meanwhile
+            gone = sorted(_names(folder) - _names(part))
             _take_place(part, folder)
+            if gone:
+                log.info(
+                    "%s: replaced the %s before it, with its %s.", folder, what, " and ".join(gone)
+                )
         except OSError as error:
             raise unwritable(folder, error) from error
         except UserError as error:
             raise UserError(str(error).replace(str(part), str(folder)), *error.settings) from error
         finally:
             shutil.rmtree(part, ignore_errors=True)
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
 
 def _take_place(part: Path, folder: Path) -> None:
@@ -162,7 +174,7 @@ def _take_place(part: Path, folder: Path) -> None:
 
 
 def check_folder(folder: Path, what: str, *, adding: bool = False) -> None:
-    """Refuse to replace a folder that admire did not write.
+    """Refuse to replace a folder that admire did not write, or where nothing can be written.
 
     A place where nothing is, an empty folder, and a folder that admire wrote as ``what`` and that
     nobody has put other files into may be replaced.
@@ -175,6 +187,7 @@ def check_folder(folder: Path, what: str, *, adding: bool = False) -> None:
     """
     folder = folder.resolve()
     elsewhere = f"Choose another place for the {what}."
+    _check_writable(folder, elsewhere)
     try:
         if not folder.exists():
             return
@@ -210,6 +223,18 @@ def check_folder(folder: Path, what: str, *, adding: bool = False) -> None:
             f"{folder}: holds '{others[0]}', which admire did not write. Move it, or choose "
             f"another place for the {what}.",
             "out",
+        )
+
+
+def _check_writable(folder: Path, elsewhere: str) -> None:
+    """Refuse a place in a folder that cannot be written to, or below a file."""
+    above = next(place for place in folder.parents if os.path.lexists(place))
+    if not above.is_dir():
+        raise UserError(f"{folder}: {above} is no folder. {elsewhere}", "out")
+    effective = os.access in os.supports_effective_ids
+    if not os.access(above, os.W_OK | os.X_OK, effective_ids=effective):
+        raise UserError(
+            f"{folder}: cannot be written ({above} lets nobody write there). {elsewhere}", "out"
         )
 
 

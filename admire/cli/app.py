@@ -15,6 +15,7 @@ from admire.cli import (
     audit,
     augment,
     batch,
+    check,
     collections,
     head,
     models,
@@ -41,6 +42,7 @@ app = typer.Typer(
 )
 for command, panel in (
     (rank.demo, RANK),
+    (check.check, RANK),
     (rank.rank, RANK),
     (batch.batch, RANK),
     (rank.score, RANK),

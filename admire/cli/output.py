@@ -13,6 +13,7 @@ from admire.base.terminal import cell, visible
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.console import Console
 
     from admire.runs.forecast import Forecast
     from admire.runs.ranking import Ranking
@@ -22,6 +23,9 @@ log = logging.getLogger("admire")
 
 REPORT = "report.html"
 """What the page that shows a run is called in its folder."""
+
+WIDE = 120
+"""From so many columns on, rankings are printed as a table."""
 
 SHOWN = 20
 """How many items' rankings are printed; the run folder has them all."""
@@ -37,13 +41,17 @@ def show_run(out: Path, written: Sequence[Path], *, report: bool = False) -> Non
     from admire.audit.seen import warn_of_seen
     from admire.runs.past_runs import first_rankings, read_record
     from admire.runs.scoring import abstained_below, count_unsure, score_run
-    from admire.scores.evaluation import summarise
+    from admire.scores.evaluation import summarise, told_of_gold
 
     record = read_record(out)
     print_rankings(first_rankings(out, SHOWN), record["items"])
-    scored = score_run(out)
+    scored, senses = score_run(out)
+    if senses is not None and len(senses) > (0 if scored is None else len(scored)):
+        print_summary(summarise(senses), f"{out}, senses", json=False)
     if scored is not None:
         print_summary(summarise(scored), str(out), json=False)
+        if len(scored) < record["items"]:
+            print(told_of_gold(len(scored), record["items"]))
         warn_of_seen(scored, out)
     below = abstained_below(out)
     if below is not None:
@@ -143,12 +151,17 @@ def _price(known: float | str, *, at_most: bool = False) -> str:
 
 
 def print_table(table: Any, *, errors: bool = False) -> None:
+    _console(errors=errors).print(table)
+
+
+def _console(*, errors: bool = False) -> Console:
+    """The terminal; what is none is wide."""
     from rich.console import Console
 
     console = Console(stderr=errors)
     if not console.is_terminal:
         console = Console(stderr=errors, width=140)
-    console.print(table)
+    return console
 
 
 def print_rows(
@@ -164,6 +177,21 @@ def print_rows(
 
 def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     """Print the first rankings of so many."""
+    rankings = rankings[:SHOWN]
+    shared = _shared_start([name for ranking in rankings for name in ranking.order])
+    if _console().width < WIDE:
+        for ranking in rankings:
+            _print_block(ranking, shared)
+    else:
+        _print_wide(rankings, shared)
+    if shared:
+        print(visible(f"Names are shown without “{shared}”, with which all begin."))
+    if count > SHOWN:
+        print(f"… and {count - SHOWN} more, in items.jsonl and scores.csv")
+
+
+def _print_wide(rankings: Sequence[Ranking], shared: str) -> None:
+    """A table with a row for each item."""
     from rich.table import Table
 
     table = Table(show_lines=True)
@@ -171,36 +199,73 @@ def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     table.add_column("Sense (votes)", no_wrap=True)
     table.add_column("Gloss", min_width=26, max_width=32)
     table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
-    for ranking in rankings[:SHOWN]:
+    for ranking in rankings:
         senses = [_sense_cell(i.sense) for i in ranking.interpretations]
         table.add_row(
             cell(ranking.item.compound),
             cell(*senses, *(["unsure"] if ranking.unsure else [])) or "–",
             cell(*(i.meant or "–" for i in ranking.interpretations)) or "–",
-            cell(*_candidate_lines(ranking)),
+            cell(
+                *(
+                    f"{score} {star} {name}  {textwrap.shorten(caption, 40, placeholder='…')}"
+                    for score, star, name, caption in _candidate_cells(ranking, shared)
+                )
+            ),
         )
     print_table(table)
-    if count > SHOWN:
-        print(f"… and {count - SHOWN} more, in items.jsonl and scores.csv")
 
 
-def _candidate_lines(ranking: Ranking) -> list[str]:
-    """A line a candidate: score, name, the beginning of its caption; ★ marks the best by gold."""
+def _print_block(ranking: Ranking, shared: str) -> None:
+    """An item under its compound: what it means in whole lines, then a line a candidate."""
+    from rich.cells import cell_len, set_cell_size
+    from rich.padding import Padding
+
+    print_table(cell(ranking.item.compound + ", unsure" * ranking.unsure, style="bold"))
+    for one in ranking.interpretations:
+        said = f"{_sense_cell(one.sense)}: {one.meant}" if one.meant else _sense_cell(one.sense)
+        print_table(Padding(cell(said), (0, 0, 0, 2)))
+    found = _candidate_cells(ranking, shared)
+    width = max(cell_len(name) for _, _, name, _ in found)
+    lines = cell(
+        *(
+            f"{score} {star} {set_cell_size(name, width)}  {' '.join(caption.split())}"
+            for score, star, name, caption in found
+        )
+    )
+    lines.no_wrap, lines.overflow = True, "ellipsis"
+    print_table(Padding(lines, (0, 0, 1, 2)))
+
+
+def _candidate_cells(ranking: Ranking, shared: str) -> list[tuple[str, str, str, str]]:
+    """Of each candidate its score, ★ if it is the best by gold, its name and its caption."""
     found = {
         candidate.name: (score, candidate.caption or "")
         for candidate, score in zip(ranking.item.candidates, ranking.scores, strict=True)
     }
     return [
-        f"{found[name][0]:+z.2f} {'★' if name == ranking.item.best else ' '} {_short(name)}  "
-        + textwrap.shorten(found[name][1], 40, placeholder="…")
+        (
+            f"{found[name][0]:+z.2f}",
+            "★" if name == ranking.item.best else " ",
+            _short(name.removeprefix(shared)),
+            found[name][1],
+        )
         for name in ranking.order
     ]
 
 
+def _shared_start(names: Sequence[str]) -> str:
+    """The folder, or the words up to a - or _, with which all names begin."""
+    first, last = min(names), max(names)
+    agree = (k for k, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1)
+    start = first[: next(agree, 0)]
+    end = max(start.rfind(sign) for sign in "/_-") + 1
+    return start[:end] if len(set(names)) > 1 else ""
+
+
 def _short(name: str) -> str:
-    """A name of at most 28 signs: others would push what stands beside it off the table."""
+    """A name of at most 28 signs, without its middle: its end is what tells it from others."""
     shown = visible(name)
-    return shown if len(shown) <= 28 else f"{shown[:27]}…"
+    return shown if len(shown) <= 28 else f"{shown[:11]}…{shown[-16:]}"
 
 
 def _sense_cell(sense: Sense) -> str:

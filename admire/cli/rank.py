@@ -18,12 +18,15 @@ from admire.cli.output import (
     REPORT,
     print_forecasts,
     print_rankings,
+    print_summaries,
     print_summary,
     show_run,
 )
 
 if TYPE_CHECKING:
-    pass
+    import pandas as pd
+
+    from admire.rankers.scorer import Scoring
 
 log = logging.getLogger("admire")
 
@@ -134,6 +137,12 @@ def rank(
     budget: opt.Budget = None,
     workers: opt.WorkerCount = None,
     ray_address: opt.RayAddress = None,
+    skip_bad: Annotated[
+        bool,
+        opt.option(
+            "Go on without items, candidates and pictures that cannot be used.", "--skip-bad"
+        ),
+    ] = False,
     report: Annotated[
         bool, opt.option("Also write report.html, a page that shows the run.", "--report")
     ] = False,
@@ -145,7 +154,7 @@ def rank(
     UoR-NCL's stack.
     """
     from admire.base.storage import check_folder
-    from admire.data.items import read_items
+    from admire.data.items import iter_items
     from admire.rankers.settings import Asking
     from admire.runs.forecast import plan
     from admire.runs.run_blocks import rank_file
@@ -154,7 +163,9 @@ def rank(
     asking = Asking(parallel, budget)
     shared = opt.crew(workers, ray_address, settings.device)
     if dry_run:
-        print_forecasts(plan(read_items(data, lang, images=images, gold=gold), settings))
+        skip = (lambda fault: None) if skip_bad else None
+        items = iter_items(data, lang, images=images, gold=gold, look=skip_bad, skip=skip)
+        print_forecasts(plan(list(items), settings))
         return
     check_folder(out, "run")
     if report:
@@ -170,6 +181,7 @@ def rank(
         gold=gold,
         asking=asking,
         workers=shared,
+        skip_bad=skip_bad,
     )
     show_run(out, written, report=report)
 
@@ -219,7 +231,7 @@ def score(
     if len(scored) == 2:
         tables["second minus first"] = paired_difference(*scored, seed=seed)
     tables = {name: with_ndcg(table) for name, table in tables.items()}
-    tags = [item.language for item in items]
+    tags = [item.language for item in items if item.best]
     languages = {
         name: with_ndcg(summarise_languages(rows, tags, seed=seed))
         for rows, name in zip(scored, names, strict=True)
@@ -271,37 +283,65 @@ def tune(
 ) -> None:
     """Choose a run's gate, contrast and weights, or the weights of several runs to fuse.
 
-    The figures are of cross-validation: of items that had no say in what was chosen for them.
+    Prints the figures of the run as it stands (of several, with equal weights), those of
+    cross-validation, which are of items that had no say in what was chosen for them, and the
+    difference.
     """
     from admire.audit.seen import warn_of_seen
     from admire.runs.tuning import tune as tune_run
     from admire.runs.tuning import tune_weights
-    from admire.scores.evaluation import summarise
+    from admire.scores.evaluation import paired_difference, summarise
 
     if len(runs) > 1:
-        scored, shares = tune_weights(runs, method or "scores", seed=seed)
-        title = f"{' & '.join(map(str, runs))}, fused as other compounds choose"
-        print_summary(summarise(scored, seed=seed), title, json)
-        warn_of_seen(scored, *runs)
-        log.info(
-            "All items together choose admire fuse %s%s --weight %s",
-            shlex.join(map(str, runs)),
-            f" --method {method}" if method else "",
-            ",".join(map(str, shares)),
-        )
-        return
-    if method:
-        raise UserError("The method is of fusing several runs, but there is one run.", "method")
-    (run,) = runs
-    scored, best = tune_run(run, seed=seed)
-    print_summary(summarise(scored, seed=seed), f"{run}, scored as other compounds choose", json)
-    warn_of_seen(scored, run)
+        before, scored, shares = tune_weights(runs, method or "scores", seed=seed)
+        names = f"{' & '.join(map(str, runs))}, fused"
+        default, tuned = f"{names} with equal weights", f"{names} as other compounds choose"
+        chosen = f"admire fuse {shlex.join(map(str, runs))}"
+        chosen += f" --method {method}" * bool(method) + f" --weight {','.join(map(str, shares))}"
+    else:
+        if method:
+            raise UserError("The method is of fusing several runs, but there is one run.", "method")
+        before, scored, best = tune_run(runs[0], seed=seed)
+        default, tuned = f"{runs[0]}, as it stands", f"{runs[0]}, scored as other compounds choose"
+        chosen = _options(best)
+    difference = paired_difference(before, scored, seed=seed)
+    if json:
+        found = {"default": summarise(before, seed=seed), "tuned": summarise(scored, seed=seed)}
+        print_summaries(found | {"tuned minus default": difference}, json)
+    else:
+        print_summary(summarise(before, seed=seed), f"Default: {default}", json)
+        print_summary(summarise(scored, seed=seed), f"Tuned: {tuned}", json)
+        print_summary(difference, "Tuned minus default", json)
+    warn_of_seen(scored, *runs)
+    _advise(difference, chosen)
+
+
+def _options(best: Scoring) -> str:
+    """The options of a scoring."""
     weights = f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
-    log.info(
-        "All items together choose --gate %s --contrast %g %s --texts %s%s",
-        best.gate,
-        best.contrast,
-        "--standardise" if best.standardise else "--no-standardise",
-        ",".join(best.texts),
-        weights if (best.image_weight, best.caption_weight) != (1, 1) else "",
+    standardise = "--standardise" if best.standardise else "--no-standardise"
+    texts = ",".join(best.texts)
+    return f"--gate {best.gate} --contrast {best.contrast:g} {standardise} --texts {texts}" + (
+        weights if (best.image_weight, best.caption_weight) != (1, 1) else ""
     )
+
+
+def _advise(difference: pd.DataFrame, chosen: str) -> None:
+    """Log what all items together choose, and whether to use it.
+
+    Args:
+        difference: of what cross-validation gives minus the default.
+    """
+    whole = difference[difference["group"] == "all"].to_dict("records")
+    dcg, top1 = (next(row for row in whole if row["metric"] == name) for name in ("dcg", "top1"))
+    told = "DCG {mean:+z.3f} [{low:+z.3f}, {high:+z.3f}]".format_map(dcg)
+    told += f", top-1 {top1['mean']:+z.3f}"
+    if dcg["mean"] <= 1e-9 or top1["mean"] < -1e-9:
+        log.info(
+            "Keep the default. Items that had no say are not ranked better by what others choose "
+            "(%s).",
+            told,
+        )
+    elif dcg["low"] <= 0:
+        log.info("The gain over the default may be chance (%s).", told)
+    log.info("All items together choose %s", chosen)

@@ -13,7 +13,7 @@ from admire.base.files import check_columns
 from admire.data.items import (
     Item,
     Notes,
-    check_things,
+    Reading,
     column_numbers,
     item_of_row,
     read_items,
@@ -48,9 +48,8 @@ def items_from_frame(
     # Messages call the rows so, and names of images start from its folder, as those of a file do.
     path = Path(folder) / ("DataFrame" if isinstance(frame, pd.DataFrame) else "rows")
     notes: Notes = {}
-    items = [
-        item_of_row(row, n, path, path.parent, language, notes) for n, row in _rows(frame, path)
-    ]
+    reading = Reading(path, path.parent, language, notes)
+    items = [item_of_row(row, number, reading) for number, row in _rows(frame, path)]
     if not items:
         raise UserError(f"{path}: holds no items.")
     tell(notes)
@@ -65,7 +64,6 @@ def _rows(
         frame = cast(list[Mapping[str, Any]], frame.to_dict("records"))
     for number, cells in enumerate(frame, start=1):
         row = {str(name): _cell(value) for name, value in cells.items()}
-        check_things(row, number, path)
         if not {"candidates", "sequence"} & row.keys():
             row = with_things(row, *column_numbers(row), path, ragged=True)
         yield number, row

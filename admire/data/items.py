@@ -7,8 +7,8 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -16,6 +16,7 @@ from typing import Any, Literal, cast, get_args
 from admire.base.errors import UserError
 from admire.base.files import check_columns, json_rows, table_parts
 from admire.data.languages import check_language, guess_language, task_code
+from admire.data.pictures import check_header
 from admire.data.words import word_rows, words_language
 
 log = logging.getLogger("admire")
@@ -84,6 +85,55 @@ class Item:
         return self.expected_item or (self.expected_order or [None])[0]
 
 
+Lost = Literal["picture", "candidate", "item"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a set.
+
+    Attributes:
+        what: the file and row that cannot be used as they are, and why.
+        lost: what has to be left out for it: the picture of a candidate that has a caption, the
+            candidate, or its item.
+        settings: see :class:`admire.base.errors.UserError`.
+    """
+
+    what: str
+    lost: Lost
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is read; see :func:`iter_items`.
+
+    Attributes:
+        path: what messages call the file.
+        folder: of the images.
+        language: of rows without one of their own.
+        notes: warnings so far.
+    """
+
+    path: Path
+    folder: Path
+    language: str
+    notes: Notes
+    whole: bool = True
+    look: bool = False
+    skip: Callable[[Fault], object] | None = None
+
+    def leave_out(self, error: UserError, lost: Lost) -> None:
+        """Tell of a fault, if faults are skipped.
+
+        Raises:
+            UserError: they are not.
+        """
+        if self.skip is None:
+            raise error
+        self.skip(Fault(str(error), lost, error.settings))
+
+
 def read_items(
     path: str | Path,
     language: str | None = None,
@@ -103,6 +153,8 @@ def iter_items(
     gold: str | Path | None = None,
     warn: bool = True,
     whole: bool = True,
+    look: bool = False,
+    skip: Callable[[Fault], object] | None = None,
 ) -> Iterator[Item]:
     """Read an AdMIRe TSV, an image set's manifest (CSV or JSONL), or a folder; :func:`data_files`.
 
@@ -122,12 +174,16 @@ def iter_items(
     ``language`` is that of rows without one of their own. If it is None, it is guessed from the
     file's name, see :func:`guess_language`. ``warn`` logs warnings, at the end. ``whole`` refuses
     items without a sentence and candidates with neither image nor caption; otherwise they come as
-    they are.
+    they are. ``look`` opens each picture's header, and counts a picture that is missing as a fault
+    even where there is a caption. ``skip`` takes each fault, and the item comes without what it
+    spoils, or not at all: a caption stands without its picture, a candidate that has nothing is
+    dropped, from the gold too, and an item with fewer than two is left out.
 
     Items are read one at a time, so that a file of any size fits into memory.
 
     Raises:
-        UserError: the file, the row and the column that cannot be used, and why.
+        UserError: the file, the row and the column that cannot be used, and why; with ``skip`` only
+            if the file cannot be read any further.
     """
     path = Path(path)
     if path.suffix != ".txt" and (images or gold):
@@ -141,10 +197,16 @@ def iter_items(
         if file.suffix == ".txt":
             rows = word_rows(file, Path(gold) if gold else None)
         else:
-            rows = _item_rows(file) if file.suffix == ".jsonl" else _table_rows(file)
+            rows = json_rows(file) if file.suffix == ".jsonl" else _table_rows(file)
+        reading = Reading(file, folder, tag, notes, whole, look, skip)
         number = 0
         for number, row in rows:
-            yield item_of_row(row, number, file, folder, tag, notes, whole)
+            try:
+                item = item_of_row(row, number, reading)
+            except UserError as error:
+                reading.leave_out(error, "item")
+            else:
+                yield item
         if not number:
             raise UserError(f"{file}: holds no items.")
     if warn:
@@ -293,46 +355,16 @@ def _sequence_image(row: dict[str, Any], k: int, folder: Path) -> str:
     return name if there else ""
 
 
-def _item_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, row in json_rows(path):
-        check_things(row, number, path)
-        yield number, row
-
-
-def check_things(row: Mapping[str, Any], number: int, path: Path) -> None:
-    """Refuse a row whose candidates or sequence are not lists of objects.
-
-    Raises:
-        UserError: they are not.
-    """
-    for key in ("candidates", "sequence"):
-        things = row.get(key, [])
-        if not isinstance(things, list) or not all(isinstance(one, dict) for one in things):
-            raise UserError(f"{path}, row {number}, {key}: is not a list of objects.")
-
-
-def item_of_row(
-    row: dict[str, Any],
-    number: int,
-    path: Path,
-    folder: Path,
-    language: str,
-    notes: Notes,
-    whole: bool = True,
-) -> Item:
+def item_of_row(row: dict[str, Any], number: int, reading: Reading) -> Item:
     """The item of a row as a JSONL manifest has it.
 
     Args:
         number: of the row, from 1.
-        path: what messages call the file.
-        folder: where the images are.
-        language: of a row without one of its own.
-        notes: takes warnings.
-        whole: see :func:`iter_items`.
 
     Raises:
         UserError: the row and the column that cannot be used, and why.
     """
+    path, whole = reading.path, reading.whole
 
     def text(column: str) -> str:
         value = row.get(column)
@@ -351,45 +383,63 @@ def item_of_row(
     sentence_type = parse_sentence_type(text("sentence_type"), where)
 
     def things(key: str, kind: str) -> tuple[Candidate, ...]:
+        cells = row.get(key, [])
+        if not isinstance(cells, list) or not all(isinstance(one, dict) for one in cells):
+            raise UserError(f"{path}, row {number}, {key}: is not a list of objects.")
+        way = replace(reading, whole=whole and not word)
         read = tuple(
-            _candidate(cells, f"{kind} {k}", compound, folder, where, notes, whole and not word)
-            for k, cells in enumerate(row.get(key, []), start=1)
+            _candidate(one, f"{kind} {k}", compound, where, way)
+            for k, one in enumerate(cells, start=1)
         )
         twice = _repeated(one.name for one in read)
         if twice is not None:
             raise UserError(f"{where}: the {kind} '{twice}' appears more than once.")
         return read
 
-    candidates = things("candidates", "candidate")
+    candidates, sequence = things("candidates", "candidate"), things("sequence", "sequence")
     names = [candidate.name for candidate in candidates]
     if len(names) == 1:
         raise UserError(f"{where}: has one candidate; a ranking needs two or more.")
     lost = next((one.name for one in candidates if not one.image), None)
     if word and whole and lost:
-        raise UserError(f"{where}: the image '{lost}' is not in {folder}.", "images")
+        raise UserError(f"{where}: the image '{lost}' is not in {reading.folder}.", "images")
     if best and names and not row.get("sequence") and not word:
         raise UserError(f"{where}, expected_item: there is no sequence to complete.")
     if best and names and best not in names:
         raise UserError(f"{where}, expected_item: is '{best}', which is no candidate.")
     try:
-        language = check_language(text("language").strip() or language)
+        language = check_language(text("language").strip() or reading.language)
     except UserError as error:
         raise UserError(f"{where}, language: {error}") from None
     expected = row.get("expected_order") or None
+    order = parse_order(expected, names, where) if expected else None
+    if whole and reading.skip:
+        candidates, sequence = _with_something(candidates), _with_something(sequence)
+        left = {candidate.name for candidate in candidates}
+        if names and len(left) < 2:
+            raise UserError(f"{where}: fewer than two candidates are left.")
+        if row.get("sequence") and not sequence:
+            raise UserError(f"{where}: nothing of the sequence is left.")
+        order = tuple(name for name in order if not names or name in left) if order else None
+        best = best if not names or best in left else ""
     item = Item(
         compound=compound,
         sentence=sentence,
         language=language,
         candidates=candidates,
         sentence_type=sentence_type,
-        expected_order=parse_order(expected, names, where) if expected else None,
-        sequence=things("sequence", "sequence"),
+        expected_order=order,
+        sequence=sequence,
         expected_item=best or None,
         word=word,
     )
     if sentence and item.phrase.casefold() not in sentence.casefold():
-        _note(notes, "the compound is not in its sentence.", where)
+        _note(reading.notes, "the compound is not in its sentence.", where)
     return item
+
+
+def _with_something(things: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    return tuple(one for one in things if one.image or one.caption)
 
 
 def _repeated(names: Iterable[str]) -> str | None:
@@ -403,13 +453,7 @@ def _repeated(names: Iterable[str]) -> str | None:
 
 
 def _candidate(
-    cells: dict[str, Any],
-    place: str,
-    compound: str,
-    folder: Path,
-    where: str,
-    notes: Notes,
-    whole: bool,
+    cells: dict[str, Any], place: str, compound: str, where: str, reading: Reading
 ) -> Candidate:
     values = {key: cells.get(key) or "" for key in ("image", "caption")}
     for key, value in values.items():
@@ -417,18 +461,26 @@ def _candidate(
             raise UserError(f"{where}, {place}, {key}: is not a text.")
     # AdMIRe's captions hold line breaks as the two characters backslash and n.
     name, caption = values["image"].strip(), values["caption"].replace("\\n", "\n").strip()
-    image = _image(name, compound, folder, where) if name else None
-    if whole and not image and not caption:
-        raise UserError(
-            f"{where}: {place} has neither a caption nor "
-            + (
-                f"an image: '{name}' is not in {folder} or its folder '{compound}'."
-                if name
-                else "an image name."
-            )
-        )
-    if name and caption and not image:
-        _note(notes, "the image is missing, the caption stands alone.", f"{where}, '{name}'")
+    image, fault = None, ""
+    try:
+        image = _image(name, compound, reading.folder, where) if name else None
+        if image and reading.look:
+            check_header(image)
+    except UserError as error:
+        fault = f"{where}: {error}" if image else str(error)
+        image = None
+    if not image and not fault:
+        if not caption and reading.whole:
+            lacks = _not_there(name, compound, reading.folder) if name else "an image name."
+            fault = f"{where}: {place} has neither a caption nor {lacks}"
+        elif name and caption and reading.look:
+            lacks = _not_there(name, compound, reading.folder)
+            fault = f"{where}: {place} has a caption and not {lacks}"
+        elif name and caption:
+            missing = "the image is missing, the caption stands alone."
+            _note(reading.notes, missing, f"{where}, '{name}'")
+    if fault:
+        reading.leave_out(UserError(fault), "picture" if caption else "candidate")
     return Candidate(name or place.replace(" ", ""), image, caption or None)
 
 
@@ -441,6 +493,14 @@ def _image(name: str, compound: str, folder: Path, where: str) -> Path | None:
         if os.path.isfile(file := os.path.join(folder, subfolder, name)):
             return Path(file)
     return None
+
+
+def _not_there(name: str, compound: str, folder: Path) -> str:
+    """Why an image is not found."""
+    for subfolder in ("", *_subfolders(compound)):
+        if os.path.islink(place := os.path.join(folder, subfolder, name)):
+            return f"an image: '{name}' is a link to {os.readlink(place)}, where nothing is."
+    return f"an image: '{name}' is not in {folder} or its folder '{compound}'."
 
 
 @lru_cache(maxsize=1)

@@ -110,6 +110,18 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
     return replace(settings, encoder="sight", scoring=scoring)
 
 
+def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
+    """Whether a run with these settings opens pictures, told without opening any model.
+
+    Models of sentence-transformers that read pictures are known by the track that is asked for.
+    """
+    if not summary.images or "image" not in (settings.track or "image"):
+        return False
+    asked = settings.looks and any(name.startswith("openai:") for name in settings.llms)
+    of_texts = settings.encoder.partition(":")[0] in ("e5", "embedded-state", "sbert")
+    return bool(asked or settings.track or summary.blind or not of_texts)
+
+
 def open_encoders(
     summary: SetSummary,
     settings: Settings,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,13 @@ from admire.base.errors import UserError
 from admire.base.progress import show_progress
 from admire.base.storage import check_folder
 from admire.base.workers import Workers, check_same, over_workers
-from admire.data.items import Item, iter_items
+from admire.data.check import find_faults, log_faults, refuse_faults
+from admire.data.items import Fault, Item, iter_items
 from admire.models.llm.ledger import Entry
 from admire.models.llm.openai import PARALLEL, without_secrets
+from admire.rankers.embeddings import reads_pictures
 from admire.rankers.judge import recorded_orders
-from admire.rankers.set_summary import SetSummary, summarise_set
+from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Asking, Settings
 from admire.runs import ranking
 from admire.runs.ranking import Ranking
@@ -46,6 +49,7 @@ def rank_file(
     gold: str | Path | None = None,
     asking: Asking | None = None,
     workers: Workers | None = None,
+    skip_bad: bool = False,
 ) -> list[Path]:
     """Rank the items of a file or folder, and write a run folder; return the submissions in it.
 
@@ -57,10 +61,12 @@ def rank_file(
         data, language, images, gold: see :func:`admire.data.items.iter_items`.
         settings, asking: as for :func:`admire.rank`.
         workers: processes that rank the blocks; None is this one.
+        skip_bad: whether to go on without what has faults, see
+            :func:`admire.data.items.iter_items`. ``left_out`` in run.json says what that is.
 
     Raises:
-        UserError: the data cannot be read or were changed meanwhile, ``out`` cannot be written or
-            holds something other than a run, or as for :func:`admire.rank`.
+        UserError: the data cannot be read, have faults or were changed meanwhile, ``out`` cannot be
+            written or holds something other than a run, or as for :func:`admire.rank`.
     """
     out, asking = Path(out), asking or Asking()
     if workers:
@@ -68,9 +74,19 @@ def rank_file(
     check_folder(out, "run")
     source = source_record(data, images=images, gold=gold)
     read = partial(iter_items, data, language, images=images, gold=gold)
-    summary = summarise_set(read())
+    summary, faults, look = read_summary(
+        read, partial(reads_pictures, settings=settings or Settings())
+    )
+    if not skip_bad:
+        refuse_faults(data, faults)
+    log_faults(faults, left_out=True)
+    if not summary.items:
+        raise UserError(f"{data}: no item is left.")
     opened = open_run(summary, settings, asking=asking, source=source)
     items = partial(read, warn=False)
+    if faults:
+        opened.record["left_out"] = [fault.what for fault in faults]
+        items = partial(items, look=look, skip=lambda fault: None)
     for llm in opened.models:
         if llm.llm is None:
             _check_recorded(items, llm, opened)
@@ -96,6 +112,27 @@ def rank_file(
     except KeyboardInterrupt:
         log.warning("%d of %d items are done.", done, summary.items)
         raise
+
+
+def read_summary(
+    read: Callable[..., Iterator[Item]], reads: Callable[[SetSummary], bool]
+) -> tuple[SetSummary, list[Fault], bool]:
+    """What a run has to know of a set, its faults, and whether pictures were looked at.
+
+    Args:
+        read: :func:`admire.data.items.iter_items` of the set.
+        reads: whether pictures are to be looked at, given what is there.
+
+    Raises:
+        UserError: the data cannot be read.
+    """
+    summary = SetSummary()
+    faults = find_faults(read, add=summary.add)
+    look = reads(summary) and find_spec("PIL") is not None
+    if look:
+        summary = SetSummary()
+        faults = find_faults(read, look=True, add=summary.add)
+    return summary, faults, look
 
 
 def _check_for_workers(settings: Settings, asking: Asking) -> None:

@@ -164,22 +164,29 @@ def used_gold_sense(record: Mapping[str, Any]) -> bool:
     return any(one.get("sense") == "given" for one in record["models"]["llms"])
 
 
-def score_run(folder: Path) -> pd.DataFrame | None:
-    """As :func:`admire.scores.evaluation.score_items` of a run folder, without the columns
-    ``compound`` and ``sentence``, and with ``seen`` (see :attr:`admire.runs.ranking.Ranking.seen`);
-    None where an item has no gold.
+def score_run(folder: Path) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
+    """The figures of a run folder's items that have gold, and of those whose sense has.
+
+    Returns:
+        As :func:`admire.scores.evaluation.score_items`, without the columns ``compound`` and
+        ``sentence``, and with ``seen`` (see :attr:`admire.runs.ranking.Ranking.seen`). And
+        ``sentence_type`` and ``sense_accuracy``, 1 or 0, of the items whose sense is known, if the
+        run predicts senses and was not given them. Each None where there are no such items.
 
     Raises:
         UserError: the folder is not a run, or it is damaged.
     """
-    tables, predicts = [], False
+    tables, known, predicts = [], [], False
     for block in blocks(read_rows(folder)):
-        scored = []
+        scored, senses = [], []
         for row in block:
             item, prediction = row.item(), row.prediction()
-            if item.best is None:
-                return None
             predicts |= prediction.sentence_type is not None
+            if item.sentence_type:
+                right = prediction.sentence_type == item.sentence_type
+                senses.append((item.sentence_type, float(right)))
+            if item.best is None:
+                continue
             scored.append(
                 {
                     "sentence_type": item.sentence_type,
@@ -188,9 +195,18 @@ def score_run(folder: Path) -> pd.DataFrame | None:
                     "seen": row.seen or UNSEEN,
                 }
             )
-        senses = dict.fromkeys(("sentence_type", "predicted_type"), SENSE_TYPE)
-        tables.append(pd.DataFrame(scored).astype(senses))
-    return without_missing_senses(pd.concat(tables, ignore_index=True), predicts)
+        types = dict.fromkeys(("sentence_type", "predicted_type"), SENSE_TYPE)
+        if scored:
+            tables.append(pd.DataFrame(scored).astype(types))
+        if senses:
+            table = pd.DataFrame(senses, columns=["sentence_type", "sense_accuracy"])
+            known.append(table.astype({"sentence_type": SENSE_TYPE}))
+    found = pd.concat(tables, ignore_index=True) if tables else None
+    told = predicts and not used_gold_sense(read_record(folder))
+    return (
+        None if found is None else without_missing_senses(found, predicts),
+        pd.concat(known, ignore_index=True) if known and told else None,
+    )
 
 
 def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb, gcd
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ from admire.rankers.scorer import (
     score,
 )
 from admire.runs.fusion import read_same
-from admire.runs.past_runs import read_cosines
+from admire.runs.past_runs import read_cosines, read_rows
 from admire.scores import metrics
 from admire.senses.meaning import TEXTS, TextRole
 from admire.senses.sense import Sense
@@ -35,12 +36,12 @@ WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
 """Weights of images and captions that are tried where both are there."""
 
 
-def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, Scoring]:
+def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Scoring]:
     """Choose how a run's similarities become scores.
 
     Returns:
-        The figures of :func:`cross_validate`, and the scoring that all items together
-        choose.
+        The figures of the run as it stands, those of :func:`cross_validate`, and the scoring that
+        all items together choose.
 
     Raises:
         UserError: the folder is not a run with meanings and gold orders, or has too few compounds.
@@ -53,16 +54,17 @@ def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, Scoring]:
     tracks = sum(f"{track}_compound" in parts[0] for track in TRACKS)
     tried = scorings(tracks, encoders, gates(parts), sides(parts))
     table, best = cross_validate(items, rescore_all(parts, tried), seed=seed)
-    return table, tried[best]
+    return _figures(items, [row.order for row in read_rows(folder)]), table, tried[best]
 
 
 def tune_weights(
     folders: Sequence[Path], method: Fusion = "scores", *, seed: int = 0
-) -> tuple[pd.DataFrame, tuple[int, ...]]:
+) -> tuple[pd.DataFrame, pd.DataFrame, tuple[int, ...]]:
     """Choose what each run counts where they are fused.
 
     Returns:
-        The figures of :func:`cross_validate`, and the weights that all items together choose.
+        The figures of equal weights, those of :func:`cross_validate`, and the weights that all
+        items together choose.
 
     Raises:
         UserError: the runs are not of the same items and candidates, lack gold orders, or have too
@@ -81,7 +83,27 @@ def tune_weights(
         fused = shares @ np.array([comparable(run[k].scores, method) for run in runs])
         orders.append([rank_names(names, scores) for scores in fused])
     table, best = cross_validate(items, orders, seed=seed)
-    return table, tried[best]
+    return _figures(items, [equal for equal, *_ in orders]), table, tried[best]
+
+
+def _figures(items: Sequence[Item], orders: Sequence[tuple[str, ...]]) -> pd.DataFrame:
+    """The figures of one order for each item, as :func:`cross_validate` has them."""
+    found = [
+        metrics.figures(item.expected_order or (), order)
+        for item, order in zip(items, orders, strict=True)
+    ]
+    return _table(items, pd.DataFrame(found).to_dict("list"))
+
+
+def _table(items: Sequence[Item], figures: Mapping[Any, Any]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "compound": [item.compound for item in items],
+            "sentence": [item.sentence for item in items],
+            "sentence_type": [item.sentence_type for item in items],
+            **figures,
+        }
+    )
 
 
 def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
@@ -237,12 +259,4 @@ def cross_validate(
             chosen = figures["dcg"][~held].mean(axis=0).argmax()
             for metric in metrics.METRICS:
                 means[metric][held] += figures[metric][held, chosen] / repeats
-    table = pd.DataFrame(
-        {
-            "compound": [item.compound for item in items],
-            "sentence": [item.sentence for item in items],
-            "sentence_type": [item.sentence_type for item in items],
-            **means,
-        }
-    )
-    return table, int(figures["dcg"].mean(axis=0).argmax())
+    return _table(items, means), int(figures["dcg"].mean(axis=0).argmax())

@@ -23,7 +23,9 @@ GROUPS = ("all", "idiomatic", "literal")
 
 
 def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: str) -> pd.DataFrame:
-    """The figures of each gold item, one row per item, in the gold's order.
+    """The figures of each item that has gold, one row per item, in the gold's order.
+
+    If some items have none, a message says how many have; these need no prediction.
 
     Predictions are joined to items by compound and sentence. A submission without sentences is
     joined by compound, if no compound has several sentences. Rows with the same compound and
@@ -41,7 +43,7 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
         name: the submission's name in messages.
 
     Raises:
-        UserError: an item has no gold or no prediction, or a prediction does not fit its item.
+        UserError: no item has gold, one has no prediction, or a prediction does not fit its item.
     """
     if not any(prediction.compound for prediction in predictions):
         predictions = _in_order(gold, predictions, name)
@@ -59,12 +61,19 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
                 f"{name}: has no column 'sentence', and the compound '{repeated}' appears more "
                 "than once in the gold file. Add the sentences to tell its rows apart."
             )
+    if not any(item.best for item in gold):
+        columns = " or ".join(
+            column
+            for column, there in (("expected_order", False), ("expected_item", True))
+            if any(bool(item.sequence or item.word) == there for item in gold)
+        )
+        raise UserError(f"{name}: none of the gold's rows has an {columns} to score.")
     rows = []
-    for number, item in enumerate(gold, start=1):
-        if item.best is None:
-            column = "expected_item" if item.sequence or item.word else "expected_order"
-            raise UserError(f"gold row {number} ('{item.compound}') has no {column} to score.")
+    for item in gold:
         of_item = waiting[item.compound, item.sentence if by_sentence else None]
+        if item.best is None:
+            del of_item[:1]
+            continue
         if not of_item:
             where = f" in “{item.sentence}”" if item.sentence else ""
             raise UserError(f"{name}: has no row for '{item.compound}'{where}.")
@@ -79,6 +88,8 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
                 **sense_columns(own),
             }
         )
+    if len(rows) < len(gold):
+        log.warning("%s: %s", name, told_of_gold(len(rows), len(gold)))
     left = sum(map(len, waiting.values()))
     if left:
         log.warning("%s: rows that are not in the gold file do not count: %d.", name, left)
@@ -94,6 +105,11 @@ def _in_order(
         raise UserError(f"{name}: has {len(predictions)} rows for {len(gold)} gold items.")
     pairs = zip(predictions, gold, strict=True)
     return [replace(one, compound=item.compound, sentence=item.sentence) for one, item in pairs]
+
+
+def told_of_gold(scored: int, items: int) -> str:
+    """How many items are scored, in words."""
+    return f"Gold is known for {scored} of {items} items; the figures are of these."
 
 
 def sense_columns(prediction: Prediction) -> dict[str, Any]:

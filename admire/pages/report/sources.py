@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from admire.base.errors import UserError
-from admire.data.items import Item, item_keys, read_items
+from admire.data.items import Item, item_keys, iter_items
 from admire.runs.ranking import Run
 
 log = logging.getLogger("admire")
@@ -33,9 +34,13 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
     if where is None:
         log.warning("%s: names no data, so there are no pictures. %s", name, hint)
         return run
-    apart = {what: source[what] for what in ("images", "gold") if source and what in source}
+    apart: dict[str, Any] = {
+        what: source[what] for what in ("images", "gold") if source and what in source
+    }
+    if run.record.get("left_out"):
+        apart |= {"look": True, "skip": lambda fault: None}
     try:
-        items = read_items(where, **apart)
+        items = list(iter_items(where, **apart))
     except UserError as error:
         if data:
             raise

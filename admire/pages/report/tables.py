@@ -14,7 +14,7 @@ from admire.pages.report.report import FIGURES, Table
 from admire.runs.ranking import Run, score_rankings
 from admire.runs.scoring import judged_track, used_gold_sense
 from admire.scores.cards import told_of_seen
-from admire.scores.evaluation import paired_difference, summarise
+from admire.scores.evaluation import paired_difference, summarise, told_of_gold
 from admire.scores.published import (
     boards,
     misfit,
@@ -46,7 +46,7 @@ def ranking_tables(
         said = [
             f"{name}: {line}" if len(runs) > 1 else line
             for run, name, table in zip(runs, names, scored, strict=True)
-            for line in told_of_seen(table, [run.rankings[k].seen for k in table.index])
+            for line in _notes(run, table)
         ]
         figures[0] = replace(figures[0], note=" ".join([figures[0].note, *said]))
     return [
@@ -56,6 +56,13 @@ def ranking_tables(
         settings_table([_settings(record) for record in records], names),
         *_what_it_took(records, names),
     ]
+
+
+def _notes(run: Run, scored: pd.DataFrame) -> Iterable[str]:
+    """What to know of a run's figures: how many items have gold, and which were seen."""
+    if 0 < len(scored) < len(run.rankings):
+        yield told_of_gold(len(scored), len(run.rankings))
+    yield from told_of_seen(scored, [run.rankings[k].seen for k in scored.index])
 
 
 # --------------------------------------------------------------------------------------- figures

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from admire.data.languages import LANGUAGES
 from admire.pages.serve import jobs, rest
 from admire.pages.serve.guard import Guard
-from admire.pages.serve.pictures import check_picture, label
+from admire.pages.serve.pictures import TIFF, check_picture, label
 from admire.pages.serve.problems import Problem, answer_error
 from admire.pages.serve.service import Service, TheService, TheVisitor
 
@@ -155,8 +155,10 @@ async def send_picture(
     visitor: TheVisitor,
     side: Annotated[int | None, Query(ge=16, le=1024)] = None,
 ) -> FileResponse:
-    """The picture, or a thumbnail of at most ``side`` pixels."""
+    """The picture, or a thumbnail of at most ``side`` pixels. Of a TIFF there is a large one."""
     picture = visitor.picture(id)
+    if picture.type == TIFF:
+        side = side or 1024
     if side is None:
         return FileResponse(picture.path, media_type=picture.type, headers=IN_BROWSER)
     path = visitor.folder / f"{id}.{side}"

@@ -6,7 +6,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from admire.data.pictures import FORMATS, OTHER_FORMAT
 from admire.pages.serve.problems import Problem
+
+TIFF = "image/tiff"
+"""Most browsers do not show these."""
 
 TYPES = {
     "PNG": "image/png",
@@ -14,8 +18,11 @@ TYPES = {
     "MPO": "image/jpeg",  # a JPEG followed by further pictures, as some cameras write it
     "WEBP": "image/webp",
     "GIF": "image/gif",
+    "AVIF": "image/avif",
+    "TIFF": TIFF,
+    "BMP": "image/bmp",
 }
-"""What is taken, by Pillow's names."""
+"""What is taken, by Pillow's names: all of :data:`admire.data.pictures.FORMATS`."""
 
 LONGEST_NAME = 100
 
@@ -59,7 +66,7 @@ def check_picture(path: Path, name: str, megapixels: float) -> Picture:
         "Scale it down.",
     )
     try:
-        with Image.open(path, formats=["PNG", "JPEG", "WEBP", "GIF"]) as opened:
+        with Image.open(path, formats=FORMATS) as opened:
             width, height = opened.size
             if width * height > megapixels * 1_000_000:
                 raise too_large
@@ -72,9 +79,7 @@ def check_picture(path: Path, name: str, megapixels: float) -> Picture:
     except Image.DecompressionBombError:
         raise too_large from None
     except UnidentifiedImageError:
-        raise Problem(
-            415, f"{name}: is not a picture in PNG, JPEG, WebP or GIF. Save it as one."
-        ) from None
+        raise Problem(415, f"{name}: {OTHER_FORMAT}") from None
     except Exception:  # damaged files make the decoders raise nearly anything
         raise Problem(
             422, f"{name}: cannot be decoded. It may be cut off: copy or download it again."

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from admire.audit.audit import in_sentence
 from admire.base.errors import UserError
 from admire.data.items import Item, SenseLabel, read_items
 from admire.pages.report.gallery import card, result
@@ -255,4 +256,12 @@ def item_card(
         for path, one in pictures.items()
     }
     (ranking,) = run.rankings
-    return card(1, ranking.item, [result(ranking.item, ranking, None, run.record)], shown)
+    drawn = card(1, ranking.item, [result(ranking.item, ranking, None, run.record)], shown)
+    return drawn | {"warnings": warnings_of(ranking.item)}
+
+
+def warnings_of(item: Item) -> list[str]:
+    """What is odd about an item, in whole sentences."""
+    if not item.sentence or in_sentence(item):
+        return []
+    return [f"The compound “{item.phrase}” is not in the sentence."]

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import re
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,8 +18,9 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from admire.base.choices import ProfileName
 from admire.base.errors import UserError
+from admire.data.pictures import NAMED
 from admire.pages.serve.guard import MEGABYTE, Limits
-from admire.pages.serve.pictures import check_picture
+from admire.pages.serve.pictures import check_picture, distinct, label
 from admire.pages.serve.problems import PROBLEM_TYPE, Problem, ProblemDetails
 from admire.pages.serve.service import Service, TheService
 from admire.pages.serve.work import Job
@@ -68,10 +70,13 @@ class Candidate(BaseModel):
         | None
     ) = Field(
         None,
-        description=f"PNG, JPEG, WebP or GIF as a data URI, at most {Limits.megabytes} MB and "
+        description=f"{NAMED} as a data URI, at most {Limits.megabytes} MB and "
         f"{Limits.megapixels} megapixels.",
     )
     caption: str | None = None
+    name: str | None = Field(
+        None, description="What the answer calls it, such as its file's name; else candidate1, …"
+    )
 
 
 class Row(BaseModel):
@@ -145,7 +150,7 @@ class Part(BaseModel):
 class Scored(BaseModel):
     """A candidate with its score."""
 
-    name: str = Field(description="candidate1, candidate2, … in the order of the request.")
+    name: str = Field(description="As in the request, or candidate1, candidate2, … in its order.")
     score: float
     rank: int = Field(description="1 is the best.")
     parts: list[Part] = Field(description="They sum to the score.")
@@ -162,6 +167,7 @@ class Ranking(BaseModel):
     readings: list[Reading]
     order: list[str] = Field(description="The candidates' names, best first.")
     candidates: list[Scored] = Field(description="In the order of the request.")
+    warnings: list[str] = Field(description="What is odd about the item.")
 
 
 @router.post("/v1/rank", responses={"4XX": PROBLEM, "5XX": PROBLEM})
@@ -214,7 +220,7 @@ async def _gone(request: Request) -> None:
 
 
 def _read(row: Row, folder: Path, limits: Limits) -> Item:
-    """The row as an item, its pictures written to the folder.
+    """The row as an item, its pictures written to the folder under numbers.
 
     Raises:
         Problem: a picture is none or breaks a limit.
@@ -236,7 +242,25 @@ def _read(row: Row, folder: Path, limits: Limits) -> Item:
             path.write_bytes(one.image)
             check_picture(path, name, limits.megapixels)
             plain[key][k]["image"] = path.name
-    return read_row(plain, folder, "manifest.jsonl")
+    numbered = [f"{FILES['candidates']}{k}" for k in range(1, 1 + len(row.candidates))]
+    named = [label(one.name) if one.name else "" for one in row.candidates]
+    called = distinct([name or number for name, number in zip(named, numbered, strict=True)])
+    files = dict(zip(called, numbered, strict=True))
+    names = {number: name for name, number in files.items()}
+    for key in ("expected_order", "expected_item"):
+        if gold := plain.get(key):
+            plain[key] = (
+                files.get(gold, gold)
+                if isinstance(gold, str)
+                else [files.get(one, one) for one in gold]
+            )
+    item = read_row(plain, folder, "manifest.jsonl")
+    return replace(
+        item,
+        candidates=tuple(replace(one, name=names[one.name]) for one in item.candidates),
+        expected_order=item.expected_order and tuple(names[one] for one in item.expected_order),
+        expected_item=item.expected_item and names[item.expected_item],
+    )
 
 
 def _answer(run: Run) -> Ranking:
@@ -257,5 +281,11 @@ def _answer(run: Run) -> Ranking:
     ]
     item = {key: getattr(ranking.item, key) for key in ("compound", "sentence", "language")}
     return Ranking.model_validate(
-        result | item | {"order": list(ranking.order), "candidates": scored}
+        result
+        | item
+        | {
+            "order": list(ranking.order),
+            "candidates": scored,
+            "warnings": card["warnings"],
+        }
     )

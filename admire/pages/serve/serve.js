@@ -533,13 +533,14 @@ function showRanking({ job, item }, body, focused) {
   made.set(job, next);
   if (next.told !== current?.told) fillByHand(next.told.item);
   current = next;
-  element("result").replaceChildren(card);
+  const warnings = item.warnings.map((text) => make("p", { class: "warning", role: "note", text }));
+  element("result").replaceChildren(...warnings, card);
   element("outcome-title").textContent = `Result${byHand(body)}`;
   element("save-set").href = address("/set.zip");
   element("save-run").href = address(`/runs/${job}.zip`);
   element("nothing-yet").hidden = true;
   element("outcome").hidden = false;
-  say(`Ranked. ${inWords(item)}`);
+  say(["Ranked.", ...item.warnings, inWords(item)].join(" "));
   goTo("outcome-title", focused);
 }
 

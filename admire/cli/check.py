@@ -1,0 +1,55 @@
+"""The command ``check``: what is wrong with a set, before anything is asked."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from admire.base.errors import UserError
+from admire.base.terminal import visible
+from admire.cli import options as opt
+
+
+def check(
+    data: opt.Data,
+    lang: opt.Lang = None,
+    images: opt.ImageFolder = None,
+    out: Annotated[
+        Path | None, opt.option("Run folder that admire rank is to write: whether it can be.")
+    ] = None,
+    json: opt.Json = False,
+) -> None:
+    """Find all faults of a set at once: in rows, paths, links and pictures. Opens no model.
+
+    Of pictures only headers are read. If no picture that the set names is there, it is ranked by
+    its captions, and that is no fault. Ends with exit code 2 if there are faults; admire rank
+    --skip-bad goes on without what they spoil.
+    """
+    from admire.base.storage import check_folder
+    from admire.data.check import counts_of
+    from admire.data.items import iter_items
+    from admire.runs.run_blocks import read_summary
+
+    read = partial(iter_items, data, lang, images=images)
+    _, faults, look = read_summary(read, lambda summary: summary.images > 0)
+    told: list[dict[str, Any]] = [asdict(fault) for fault in faults]
+    if out:
+        try:
+            check_folder(out, "run")
+        except UserError as error:
+            told.append({"what": str(error), "lost": "run"})
+    counts, links = counts_of(read, images or (data if data.is_dir() else data.parent), look=look)
+    if json:
+        print(jsonlib.dumps({"counts": counts, "faults": told, "links": links}, indent=2))
+    else:
+        for fault in told:
+            print(visible(fault["what"]))
+        print("; ".join(f"{what}: {count}" for what, count in counts.items()))
+        if links:
+            more = f" and {len(links) - 1} more" if len(links) > 1 else ""
+            print(visible(f"Links that lead out of the set's folder: {links[0]}{more}"))
+    if told:
+        raise UserError(f"{data}: faults, of which each stands above: {len(told)}.")

@@ -1,0 +1,154 @@
+"""A set's faults, all at once: in ``admire check``, before ``admire rank``, and left out."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import ended, run
+from toys import PictureEncoder, WordEncoder, draw
+
+from admire import SAMPLES
+from admire.data.check import find_faults
+from admire.data.items import iter_items
+from admire.runs.past_runs import read_run
+
+pytest.importorskip("PIL", reason="needs the extra 'report'")
+
+
+@pytest.fixture(autouse=True)
+def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_encoder(name: str, **_: Any) -> WordEncoder:
+        return WordEncoder() if name == "e5" else PictureEncoder()
+
+    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
+
+
+def item(*candidates: dict[str, str], **more: Any) -> dict[str, Any]:
+    row = {"compound": "night owl", "sentence": "A night owl.", "sentence_type": "literal"}
+    return row | {"candidates": list(candidates)} | more
+
+
+@pytest.fixture
+def bad_set(tmp_path: Path) -> Path:
+    """Four items; of the first three each has faults, and the third has too many."""
+    folder = tmp_path / "set"
+    folder.mkdir()
+    draw(folder / "owl.png", "an owl")
+    draw(folder / "lamp.png", "a lamp")
+    (folder / "photo.heic").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    (folder / "drawing.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    (folder / "empty.png").write_bytes(b"")
+    (folder / "link.png").symlink_to(folder / "nowhere.png")
+    (tmp_path / "far.png").write_bytes((folder / "owl.png").read_bytes())
+    (folder / "far.png").symlink_to(tmp_path / "far.png")
+    owl, lamp = {"image": "owl.png"}, {"image": "lamp.png"}
+    gold = ["lamp.png", "photo.heic", "owl.png", "gone.png"]
+    gone = {"image": "gone.png", "caption": "a bicycle"}
+    rows = [
+        item(owl, lamp, {"image": "photo.heic"}, gone, expected_order=gold),
+        item(owl, lamp, {"image": "../far.png"}, {"image": "far.png"}, {"image": "link.png"}),
+        item({"image": "drawing.svg"}, {"image": "empty.png"}, owl),
+        item(owl, lamp, sentence=""),
+        item(owl, lamp),
+    ]
+    (folder / "manifest.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder
+
+
+FAULTS = [
+    ("row 1", "photo.heic", "Save it as PNG or JPEG"),
+    ("row 1", "candidate 4 has a caption and not an image: 'gone.png' is not in"),
+    ("row 2", "'../far.png' lies outside the data folder"),
+    ("row 2", "'link.png' is a link to", "nowhere.png"),
+    ("row 3", "drawing.svg", "Save it as PNG or JPEG"),
+    ("row 3", "empty.png", "is empty"),
+    ("row 3", "fewer than two candidates are left"),
+    ("row 4", "sentence: is empty"),
+]
+LOST = ["candidate", "picture", *["candidate"] * 4, "item", "item"]
+
+
+def test_all_faults_of_a_set_are_found_at_once_with_what_each_spoils(bad_set: Path):
+    faults = find_faults(partial(iter_items, bad_set), look=True)
+    for fault, words in zip(faults, FAULTS, strict=True):
+        assert [word for word in words if word not in fault.what] == []
+    assert [fault.lost for fault in faults] == LOST
+
+
+def test_what_is_left_of_a_bad_set_keeps_its_captions_and_its_gold(bad_set: Path):
+    first, second, last = iter_items(bad_set, look=True, skip=lambda fault: None)
+    names = [[candidate.name for candidate in one.candidates] for one in (first, second, last)]
+    both = ["owl.png", "lamp.png"]
+    assert names == [[*both, "gone.png"], [*both, "far.png"], both]
+    assert (first.candidates[2].image, first.candidates[2].caption) == (None, "a bicycle")
+    assert first.expected_order == ("lamp.png", "owl.png", "gone.png")
+
+
+def test_check_prints_all_faults_counts_and_links_and_ends_with_2(capsys, bad_set: Path):
+    code, out, err = run(capsys, "check", bad_set, "--out", bad_set)
+    assert code == 2
+    assert f"faults, of which each stands above: {len(FAULTS) + 1}" in err
+    *lines, place, counts, links = out.splitlines()
+    for line, words in zip(lines, FAULTS, strict=True):
+        assert [word for word in words if word not in line] == []
+    assert f"{bad_set}: admire did not write this folder" in place
+    assert "items: 3; candidates: 8; pictures: 7; captions: 1; gold answers: 1" in counts
+    assert links.endswith(str(bad_set.parent / "far.png"))
+    told = json.loads(run(capsys, "check", bad_set, "--json")[1])
+    assert [fault["lost"] for fault in told["faults"]] == LOST
+
+
+def test_a_whole_set_has_no_faults_and_captions_need_no_pictures(capsys, bad_set: Path):
+    assert run(capsys, "check", SAMPLES)[0] == 0
+    captions = [item({"image": "a.png", "caption": "an owl"}, {"caption": "a lamp"})]
+    (bad_set / "manifest.jsonl").write_text("\n".join(map(json.dumps, captions)))
+    assert run(capsys, "check", bad_set)[0] == 0
+
+
+def test_rank_refuses_a_bad_set_before_any_model_and_skip_bad_goes_on(
+    capsys, monkeypatch, tmp_path, bad_set: Path
+):
+    def rank(*options: object) -> tuple[int, str, str]:
+        arguments = ("rank", bad_set, "--query", "compound", "--encoder", "sight")
+        return run(capsys, *arguments, "--out", tmp_path / "run", *options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("admire.runs.run_blocks.open_run", None)
+        code, _, err = rank()
+    assert code == 2
+    for words in FAULTS:
+        assert any(all(word in line for word in words) for line in err.splitlines())
+    assert err.endswith("8 faults. Correct them, or rank without what they spoil. (--skip-bad)\n")
+    assert not (tmp_path / "run").exists()
+
+    code, _, err = rank("--skip-bad", "--report")
+    assert code == 0, err
+    assert [line.rpartition(": the ")[2] for line in err.splitlines() if "Left out" in line] == [
+        f"{lost}." for lost in LOST
+    ]
+    made = read_run(tmp_path / "run")
+    assert [len(one.order) for one in made.rankings] == [3, 3, 2]
+    assert len(made.record["left_out"]) == len(FAULTS)
+    assert "data:image/webp" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_run_that_reads_captions_alone_opens_no_picture(capsys, monkeypatch, bad_set: Path):
+    rows = [item({"image": "empty.png", "caption": "an owl"}, {"caption": "a lamp"})]
+    (bad_set / "manifest.jsonl").write_text(json.dumps(rows[0]))
+    monkeypatch.setattr("admire.data.items.check_header", None)
+    out = bad_set.parent / "run"
+    assert run(capsys, "rank", bad_set, "--query", "compound", "--out", out)[0] == 0
+
+
+@pytest.mark.parametrize("below", ["", "more/run"])
+def test_a_place_that_cannot_be_written_is_refused_before_the_data_are_read(
+    capsys, tmp_path, locked_folder: Path, below: str
+):
+    for place in (locked_folder / "run" / below, locked_folder / "out.txt" / "run" / below):
+        message = ended(capsys, "rank", tmp_path / "no.tsv", "--out", place)
+        assert str(place) in message
+        assert "Choose another place for the run" in message
