@@ -47,7 +47,7 @@ def show_run(out: Path, written: Sequence[Path], *, report: bool = False) -> Non
     print_rankings(first_rankings(out, SHOWN), record["items"])
     scored, senses = score_run(out)
     if senses is not None and len(senses) > (0 if scored is None else len(scored)):
-        print_summary(summarise(senses), f"{out}, senses", json=False)
+        print_summary(summarise(senses), "Senses", json=False)
     if scored is not None:
         print_summary(summarise(scored), str(out), json=False)
         if len(scored) < record["items"]:
