@@ -22,6 +22,7 @@ from toys import ScriptedChat, WordEncoder
 
 from admire.models.head_settings import HeadTraining
 from admire.models.projection import Projection, load_projection
+from admire.senses.source import Asked
 from admire.training import sweep as sweep_module
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -44,13 +45,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         opened.append((name, options))
         return Others() if name == "others" else WordEncoder()
 
-    def open_llms(name: str, *, url: str | None = None, **_: Any) -> list[ScriptedChat]:
+    def open_llms(name: str, *, url: str | None = None, **_: Any) -> list[Asked]:
         opened.append((name, url))
-        return [
-            ScriptedChat(
-                lambda prompt: "Idiomatic" if "or literally" in prompt else "a woman awake late"
-            )
-        ]
+        chat = ScriptedChat(
+            lambda prompt: "Idiomatic" if "or literally" in prompt else "a woman awake late"
+        )
+        return [Asked(chat)]
 
     for module in ("training.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)

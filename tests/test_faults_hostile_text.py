@@ -88,7 +88,7 @@ ASKED = sorted(
 )
 ROLES = (
     *("compound", "sentence", "caption", "first", "second", "meaning", "idiomatic", "literal"),
-    *("definition", "hint"),
+    *("definition", "hint", "word"),
 )
 
 

@@ -122,7 +122,7 @@ def test_the_shipped_label_vectors_are_e5s(sight: SightEncoder):
     chosen = [0, 24, 999]
     assert sight.labels[24] == "great grey owl"
     fresh = E5Encoder().encode_texts([sight.labels[k] for k in chosen], role="document")
-    assert np.load(VECTORS)[chosen] == pytest.approx(fresh, abs=2e-3)
+    assert np.load(VECTORS)[chosen] == pytest.approx(fresh, abs=4e-3)  # 4 bits differ by processor
 
 
 # ------------------------------------------------------------------------------- surroundings

@@ -22,6 +22,7 @@ from admire.pages.report.tables import ranking_tables
 from admire.runs.past_runs import read_run
 from admire.scores.cards import seen_by, what_it_saw
 from admire.senses import LightDetector, open_detector, train_detector
+from admire.senses.source import Asked
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="needs the extra 'train'"
@@ -47,7 +48,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("training.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", lambda *_, **__: WordEncoder())
     monkeypatch.setattr("admire.training.triplets.open_source", lambda *_, **__: llm)
-    monkeypatch.setattr("admire.runs.run.open_sources", lambda *_, **__: [llm])
+    monkeypatch.setattr("admire.runs.run.open_sources", lambda *_, **__: [Asked(llm)])
     monkeypatch.setattr("admire.runs.sources.open_source", lambda *_, **__: llm)
     monkeypatch.setattr("admire.training.sweep.cores", lambda: 1)
 

@@ -153,7 +153,7 @@ def contributions(
         filled = np.where(there, values, mean)
         if scoring.standardise:
             spread = values[:, there].std(axis=1, keepdims=True)
-            if there.sum() == 2:
+            if values.shape[1] == 2:
                 spread = np.sqrt((spread**2).mean(keepdims=True))
             filled = (filled - mean) / np.where(spread > 0, spread, 1.0)
         weight = scoring.image_weight if track == "image" else scoring.caption_weight

@@ -17,7 +17,7 @@ const Cards = (() => {
     dcg: ["DCG", "How far up the two best candidates stand; at best 3.631"],
     corr_official: ["corr_official", "The task's own correlation, by the ranks of file names"],
     corr_rank: ["corr_rank", "Spearman's correlation with the gold order, from −1 to 1"],
-    mrr: ["reciprocal rank", "1 where the right image is first, 1/2 where it is second; at best 1"],
+    mrr: ["MRR", "1 where the right image is first, 1/2 where it is second; at best 1"],
     item_accuracy: ["item accuracy", "1 if the right candidate is first"],
     sense_accuracy: ["sense accuracy", "1 if the sense is right"],
     accuracy: ["accuracy", "1 if the sense is right"],
