@@ -81,7 +81,7 @@ def _known() -> list[tuple[str, bool]]:
 
 
 Data = Annotated[
-    Path, argument("AdMIRe TSV, manifest (.csv, .jsonl), or a folder; or a .txt of V-WSD.")
+    Path, argument("AdMIRe TSV, manifest (.csv, .json, .jsonl), a folder, or a .txt of V-WSD.")
 ]
 ImageFolder = Annotated[
     Path | None, option("Folder of the images of V-WSD, where the data are not in it.", "--images")

@@ -6,6 +6,7 @@ import json as jsonlib
 import logging
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,11 +124,14 @@ def print_account(asked: Sequence[Mapping[str, Any]]) -> None:
     _say_why(one["price_unknown_because"] for one in asked)
 
 
-def print_forecasts(forecasts: Sequence[Forecast]) -> None:
+def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> None:
     """What chat models would be asked, as a table, and in words what it leaves open."""
     from admire.models.llm.ledger import UNKNOWN
     from admire.models.llm.prices import Price
 
+    if json:
+        print(jsonlib.dumps([asdict(one) for one in forecasts], indent=2))
+        return
     if not forecasts:
         print("This run asks no chat model.")
         return

@@ -178,7 +178,7 @@ def rank(
     if dry_run:
         skip = (lambda fault: None) if skip_bad else None
         items = iter_items(data, lang, images=images, gold=gold, look=skip_bad, skip=skip)
-        print_forecasts(plan(list(items), settings))
+        print_forecasts(plan(list(items), settings), json=json)
         return
     check_folder(out, "run")
     if report:
