@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 import typer
-from commands import HEAVY, TORCH, loaded, run
+from commands import HEAVY, TORCH, ended, loaded, run
 
 from admire import PROFILES, Settings
 from admire.base.errors import DISTRIBUTION
 from admire.cli.app import app
-from admire.cli.options import FIELDS, profile_settings
+from admire.cli.config import run_settings
+from admire.cli.options import FIELDS
+from admire.cli.panels import DAILY, PANEL_OF, PANELS
 from admire.rankers.scorer import Scoring
 
 
@@ -50,8 +52,8 @@ def test_help_groups_commands_by_what_people_come_for(capsys):
     ]
     assert found == [
         [
-            *("demo", "check", "rank", "batch", "score", "submit", "fuse", "audit", "report"),
-            *("sense", "serve"),
+            *("demo", "check", "rank", "batch", "config", "score", "submit", "fuse", "audit"),
+            *("report", "sense", "serve"),
         ],
         ["search", "index", "retrieve", "benchmark", "sts", "detect"],
         ["tune", "sweep", "train", "augment"],
@@ -124,15 +126,108 @@ def test_each_setting_of_a_run_has_an_option_of_rank():
     options = {FIELDS.get(name, name): one for name, one in parameters("rank").items()}
     for field in (*fields(Settings), *fields(Scoring)):
         if field.name != "scoring":
-            assert options[field.name].default in (None, 0)  # else the profile's would not count
+            assert options[field.name].default is None  # else the profile's would not count
 
 
 def test_options_replace_what_the_profile_has():
     best = PROFILES["best"]
-    assert profile_settings("best", {"llm": None, "data": "x", "seed": 0}) == best
-    own = profile_settings("best", {"encoder": "e5", "contrast": 0.0, "llm": ["a", "b"]})
+    assert run_settings({"profile": "best", "llm": None, "data": "x"}) == best
+    changes = {"encoder": "e5", "contrast": 0.0, "llm": ["a", "b"], "seed": 0}
+    own = run_settings({"profile": "best"} | changes)
     assert (own.encoder, own.caption_encoder, own.llms) == ("e5", None, ("a", "b"))
     assert (own.scoring.contrast, own.scoring.gate) == (0.0, best.scoring.gate)
-    both = {"encoder": "e5", "caption_encoder": "sight", "head": Path("my/head")}
-    both_own = profile_settings("best", both)
+    both = {"profile": "best", "encoder": "e5", "caption_encoder": "sight", "head": Path("my/head")}
+    both_own = run_settings(both)
     assert (both_own.caption_encoder, both_own.head) == ("sight", str(Path("my/head")))
+
+
+# --------------------------------------------------------------------------- settings in a file
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_printed_settings_are_a_file_that_makes_them(capsys, tmp_path, profile):
+    file = tmp_path / "run.toml"
+    file.write_text(run(capsys, "config", "--profile", profile)[1])
+    assert run_settings({"config": file}) == PROFILES[profile]
+    assert run(capsys, "config", "--config", file)[1] == file.read_text()
+
+
+def test_the_printed_settings_say_what_each_is_and_takes(capsys):
+    code, out, err = run(capsys, "config", "--profile", "paper")
+    assert (code, err) == (0, "")
+    entries = dict(reversed(entry.rsplit("\n", 1)) for entry in out.strip().split("\n\n"))
+    assert len(entries) == len(fields(Settings)) - 1 + len(fields(Scoring))
+    track = entries['track = "image"']
+    assert "One of: image, caption, image+caption. Default: not set." in track.replace("\n# ", " ")
+    assert "the seed of the sampled replies" in entries["seed = 0"].lower()
+    assert "# caption_encoder =" in entries
+
+
+def test_options_win_over_the_file_and_the_file_over_the_profile(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text('profile = "best"\ncontrast = 0\nvotes = 3\nllms = ["a"]\nseed = 7\n')
+    made = run_settings({"config": file, "votes": 4, "llm": []})
+    assert (made.llms, made.votes, made.seed, made.scoring.contrast) == (("a",), 4, 7, 0)
+    assert made.caption_encoder == PROFILES["best"].caption_encoder
+    other = run_settings({"config": file, "profile": "paper"})
+    assert (other.encoder, other.llms) == (PROFILES["paper"].encoder, ("a",))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("llm = ['e']", "'llm' is no setting. Did you mean 'llms'? admire config lists all."),
+        ("[scoring]\ncontrast = 1", "'scoring' is no setting."),
+        ("gate = 'sof'", "gate cannot be 'sof'. Did you mean 'soft'? There are: hard, soft."),
+        ("votes = '5'", "votes cannot be '5': it should be a valid integer."),
+        ("texts = ['glos']", "texts cannot be 'glos'. Did you mean 'gloss'?"),
+        ("profile = 'bets'", "profile cannot be 'bets'. Did you mean 'best'?"),
+        ("query = 'compound'\nabstain_below = 0.8", "With the query compound no sense"),
+        ("votes 5", "is not TOML (Expected '=' after a key"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_with_the_key(capsys, tmp_path, text, complaint):
+    file = tmp_path / "run.toml"
+    file.write_text(text)
+    error = ended(capsys, "rank", "data.tsv", "--config", file, "--out", tmp_path / "run")
+    assert error.startswith(f"admire: {file}: {complaint}")
+
+
+# ------------------------------------------------------------------------------- help and shells
+
+
+def test_the_help_of_rank_shows_a_days_options_and_help_all_the_others(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    everything = set(parameters("rank")) - {"data"}
+    assert everything - {"help_all"} <= set(PANEL_OF)
+    named = r"^│ --([a-z-]+)"
+
+    def shown(*arguments: str) -> set[str]:
+        code, out, _ = run(capsys, *arguments)
+        assert code == 0
+        found = {name.replace("-", "_") for name in re.findall(named, out, re.MULTILINE)}
+        return found - {"help"}
+
+    assert shown("rank", "--help") == set(DAILY)
+    assert shown("rank", "--help-all") == everything
+    assert shown("rank", "--help") == set(DAILY)
+    _, out, _ = run(capsys, "rank", "--help-all")
+    places = [out.index(f" {panel} ─") for panel in PANELS]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("begun", "end"),
+    [
+        ("rank --llm op", {"openai:"}),
+        ("rank --encoder e", {"e5"}),
+        ("models pull s", {"sight", "sbert:"}),
+    ],
+)
+def test_a_shell_completes_names_of_models(capsys, monkeypatch, begun, end):
+    monkeypatch.setenv("_ADMIRE_COMPLETE", "complete_fish")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", f"admire {begun}")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    with pytest.raises(SystemExit):
+        app(prog_name="admire")
+    assert end <= set(capsys.readouterr().out.split())

@@ -35,7 +35,7 @@ from admire import (
 from admire.base.storage import note_addition
 from admire.cli.output import print_rankings, show_run
 from admire.rankers.settings import Asking
-from admire.runs.past_runs import read_run
+from admire.runs.past_runs import read_run, read_settings
 
 # ------------------------------------------------------------------------------- the options
 
@@ -160,6 +160,91 @@ def test_the_embedded_profiles_encoder_needs_no_torch(
     assert "'e5' reads no images: captions alone decide" in err
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["models"]["encoders"].keys() == {"caption"}
+
+
+OPTIONS = "--llm openai:toy --encoder mclip:toy --track image --meanings gloss --votes 3"
+OPTIONS += " --texts gloss,compound --contrast 0 --no-standardise --gate soft --seed 2"
+FILE = """
+profile = "best"
+llms = ["openai:toy"]
+rankers = ["embeddings"]
+encoder = "mclip:toy"
+track = "image"
+meanings = "gloss"
+votes = 3
+texts = ["gloss", "compound"]
+contrast = 0
+standardise = false
+gate = "soft"
+seed = 2
+"""
+
+
+def test_options_a_file_and_a_run_like_it_make_the_same_submission(
+    capsys, tmp_path, httpserver, opened, pictured
+):
+    chat_server(httpserver, answer)
+    url = httpserver.url_for("/v1")
+    file = tmp_path / "run.toml"
+    file.write_text(f"{FILE}llm_url = '{url}'\n")
+
+    def ranked(name: str, *options: object) -> bytes:
+        code, _, err = run(capsys, "rank", pictured, "--out", tmp_path / name, *options)
+        assert code == 0, err
+        return (tmp_path / name / "submission_en.tsv").read_bytes()
+
+    told = ranked("options", *OPTIONS.split(), "--llm-url", url)
+    assert ranked("file", "--config", file) == told
+    assert ranked("like", "--like", tmp_path / "options") == told
+    printed = run(capsys, "config", "--like", tmp_path / "options")[1]
+    file.write_text(printed)
+    assert ranked("printed", "--config", file) == told
+    assert ranked("other", "--config", file, "--track", "caption") != told
+    of = [json.loads((tmp_path / n / "run.json").read_text()) for n in ("options", "file", "like")]
+    assert of[0]["settings"] == of[1]["settings"] == of[2]["settings"]
+
+
+def test_a_run_like_another_shows_chat_models_what_the_other_did(tmp_path, wavering):
+    _, folder = wavering
+    assert read_settings(folder).track == "caption"
+    path = folder / "run.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"saw": ["image", "caption"]}))
+    assert read_settings(folder).track is None
+
+
+def test_a_run_that_cannot_be_the_model_of_another_is_refused(capsys, tmp_path, wavering):
+    data, folder = wavering
+    capsys.readouterr()  # what an earlier command's logging said of its closed stderr
+    command = ("rank", data, "--out", tmp_path / "new", "--like")
+    assert "(--profile, --like)" in ended(capsys, *command, folder, "--profile", "paper")
+    assert str(tmp_path / "none") in ended(capsys, *command, tmp_path / "none")
+    assert run(capsys, "fuse", folder, folder, "--out", tmp_path / "fused")[0] == 0
+    assert "is fused. Name one of the runs" in ended(capsys, *command, tmp_path / "fused")
+
+
+def test_a_program_reads_where_the_run_is_and_its_figures(
+    capsys, tmp_path, httpserver, opened, pictured
+):
+    chat_server(httpserver, answer)
+    out = tmp_path / "my run"
+    options = ("--llm", "openai:toy", "--llm-url", httpserver.url_for("/v1"), "--json")
+    code, printed, err = run(capsys, "rank", pictured, "--out", out, *options)
+    assert code == 0, err
+    told = json.loads(printed)
+    figures = told.pop("figures")
+    assert told == {
+        "run": str(out),
+        "items": 2,
+        "scored": 2,
+        "unsure": None,
+        "submissions": [str(out / "submission_en.tsv")],
+        "report": None,
+        "senses": None,
+    }
+    assert {(row["group"], row["metric"]) for row in figures} >= {("all", "top1"), ("all", "dcg")}
+    assert re.search(r"That took [\d.]+ s\.\n", err)
+    assert err.endswith(f"Next: admire report '{out}'\n")
 
 
 # -------------------------------------------------------------------------------- files and errors

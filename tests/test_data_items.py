@@ -156,7 +156,11 @@ def test_a_compound_does_not_lead_to_images_outside_the_folder(write_table, tmp_
     ("name", "content", "words"),
     [
         ("items.tsv", None, "No such file"),
-        ("items.xlsx", b"compound\tsentence\n", ".tsv, .csv or .jsonl"),
+        ("items.xlsx", b"PK", "is a spreadsheet. Save it there as CSV UTF-8, and name that."),
+        ("items.doc", b"compound\tsentence\n", ".tsv, .csv, .json or .jsonl"),
+        ("items.json", b'{"compound": "night owl"}', "is not a JSON list"),
+        ("items.json", b"[1]", "row 1: is not a JSON object"),
+        ("items.json", b"[{]", "is not JSON"),
         ("items.tsv", b"compound\tsubset\nowl\tTrain\n", "'sentence' is missing"),
         ("items.tsv", b"sentence\nAn owl.\n", "'compound' is missing"),
         ("items.tsv", b"compound\tsentence\n", "no items"),
@@ -308,6 +312,13 @@ def test_a_jsonl_row_has_the_same_keys_and_a_list_of_candidates(tmp_path):
         sentence_type="literal",
         expected_order=("candidate3", "owl.png", "lamp.png"),
     )
+
+
+def test_a_json_list_is_read_as_json_lines_are(tmp_path):
+    rows = [json_row(), json_row(sentence="A night owl hooted.")]
+    listed = tmp_path / "items.json"
+    listed.write_text(json.dumps(rows, indent=1))
+    assert read_items(listed) == read_items(json_lines(tmp_path / "items.jsonl", *rows))
 
 
 def test_null_and_missing_keys_of_a_jsonl_row_are_empty(tmp_path):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -107,6 +108,20 @@ def test_the_list_has_whole_names_in_140_columns_and_imports_no_model(capsys):
     assert "…" not in out
     heavy = TORCH - {"huggingface_hub"}
     assert not heavy & loaded("from admire.cli import main; main(['models'])")
+
+
+def test_programs_read_the_list(capsys):
+    code, out, _ = run(capsys, "models", "--json")
+    assert code == 0
+    rows = {row.pop("name"): row for row in json.loads(out)}
+    assert list(rows) == [model.name for model in MODELS]
+    assert rows["openai:MODEL"] == {
+        "what": "chat model: the OpenAI API, or a compatible server",
+        "size": "none here",
+        "licence": "the service's terms",
+        "commercial": True,
+        "here": "no: set OPENAI_API_KEY",
+    }
 
 
 def test_a_missing_extra_is_named_with_its_command(capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,6 +87,10 @@ def test_a_dry_run_of_the_embedded_profile_loads_nothing_and_costs_nothing(
     assert not (tmp_path / "run").exists()
     code, out, _ = run(capsys, "rank", data, "--query", "sentence", "--dry-run")
     assert (code, out) == (0, "This run asks no chat model.\n")
+    code, out, _ = run(capsys, "rank", data, "--dry-run", "--json")
+    rows = json.loads(out)
+    assert (code, {row["llm"] for row in rows}) == (0, {"embedded"})
+    assert rows[0]["price"] == {"dollars": 0.0, "at_most": False}
 
 
 def test_a_dry_run_shows_an_unknown_price_and_why(capsys, write_table, served: StrictServer):

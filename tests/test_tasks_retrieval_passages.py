@@ -117,7 +117,7 @@ def test_a_file_is_read_in_order_with_every_column(tmp_path, name):
     ("name", "text", "message"),
     [
         ("a.json", "[]", "holds no passages"),
-        ("a.json", '{"passages": []}', "is not a JSON list of passages"),
+        ("a.json", '{"passages": []}', "is not a JSON list"),
         # Blank lines count as rows but hold nothing.
         ("a.jsonl", f"\n{json.dumps(row())}\n\n{json.dumps(row(usage='odd'))}", "row 4, usage: "),
         ("a.json", json.dumps([row(), row(id=" ")]), "row 2, id: is empty"),

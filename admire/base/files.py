@@ -120,11 +120,22 @@ def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> N
 
 
 def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSONL file, with their numbers.
+    """The objects of a JSONL file, or of the list in a ``.json``, with their numbers.
 
     Raises:
         UserError: the file and row that cannot be used, and why.
     """
+    if path.suffix == ".json":
+        try:
+            rows = json.loads(read_text(path))
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}: is not JSON ({error}).") from None
+        if not isinstance(rows, list):
+            raise UserError(f"{path}: is not a JSON list. A file with an object a line is .jsonl.")
+        for number, row in enumerate(rows, start=1):
+            _check_object(row, f"{path}, row {number}")
+            yield number, row
+        return
     with open_text(path) as text:
         for number, line in enumerate(text, start=1):
             if not line.strip():

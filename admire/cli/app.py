@@ -17,6 +17,7 @@ from admire.cli import (
     batch,
     check,
     collections,
+    config,
     head,
     models,
     rank,
@@ -28,6 +29,7 @@ from admire.cli import (
     submit,
 )
 from admire.cli import options as opt
+from admire.cli.panels import Panelled
 
 log = logging.getLogger("admire")
 
@@ -45,6 +47,7 @@ for command, panel in (
     (check.check, RANK),
     (rank.rank, RANK),
     (batch.batch, RANK),
+    (config.config, RANK),
     (rank.score, RANK),
     (submit.submit, RANK),
     (rank.fuse, RANK),
@@ -61,7 +64,8 @@ for command, panel in (
     (rank.tune, LEARN),
     (head.sweep, LEARN),
 ):
-    app.command(rich_help_panel=panel)(command)
+    kind = Panelled if command in (rank.rank, batch.batch) else None
+    app.command(rich_help_panel=panel, cls=kind)(command)
 
 train = typer.Typer(help="Learn from data: heads, detectors, encoders.", no_args_is_help=True)
 app.add_typer(train, name="train", rich_help_panel=LEARN)

@@ -9,14 +9,18 @@ import typer
 
 from admire.base.choices import SenseMethod
 from admire.cli import options as opt
+from admire.cli.config import run_settings
 from admire.cli.output import print_forecasts
+from admire.cli.panels import HelpAll
 
 log = logging.getLogger("admire")
 
 
 def batch(
     data: opt.Data,
-    profile: opt.Profile = "embedded",
+    profile: opt.Profile = None,
+    config: opt.ConfigFile = None,
+    like: opt.LikeRun = None,
     ranker: opt.Rankers = None,
     shuffles: opt.Shuffles = None,
     image_side: opt.ImageSide = None,
@@ -32,9 +36,10 @@ def batch(
     gate: opt.GateWanted = None,
     prompts: opt.PromptFolder = None,
     detector: opt.DetectorFile = None,
-    seed: opt.Seed = 0,
+    seed: opt.RunSeed = None,
     dry_run: opt.DryRun = False,
     budget: opt.Budget = None,
+    help_all: HelpAll = False,
 ) -> None:
     """Ask by OpenAI's Batch API, at half the price and within a day, what admire rank will need.
 
@@ -47,7 +52,7 @@ def batch(
     from admire.runs.batch import batch as submit
     from admire.runs.forecast import plan
 
-    settings = opt.profile_settings(profile, locals())
+    settings = run_settings(locals())
     items = read_items(data, lang, images=images)
     if dry_run:
         print_forecasts(plan(items, settings, batch=True))

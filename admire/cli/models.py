@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as jsonlib
 import logging
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from admire.cli.output import print_rankings, print_rows, print_table
 log = logging.getLogger("admire")
 
 
-def list_models(context: typer.Context) -> None:
+def list_models(context: typer.Context, json: opt.Json = False) -> None:
     """List models with size and licence: which are here, and how to get the others."""
     if context.invoked_subcommand:
         return
@@ -23,6 +24,11 @@ def list_models(context: typer.Context) -> None:
 
     from admire.models.catalogue import MODELS
 
+    if json:
+        told = ("name", "what", "size", "licence", "commercial")
+        rows = [{n: getattr(one, n) for n in told} | {"here": one.status()} for one in MODELS]
+        print(jsonlib.dumps(rows, indent=2))
+        return
     table = Table()
     table.add_column("Name", no_wrap=True, overflow="fold")
     for heading in ("What it is", "Size", "Licence", "Here?"):
@@ -34,7 +40,15 @@ def list_models(context: typer.Context) -> None:
     print_table(table)
 
 
-def pull(name: Annotated[str, opt.argument("A name from the list.")]) -> None:
+def pull(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A name from the list.",
+            autocompletion=lambda: [*opt.known_chats(), *opt.known_encoders()],
+        ),
+    ],
+) -> None:
     """Fetch or assemble a model now, before its first use."""
     from admire.models.catalogue import find_model
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
@@ -26,7 +27,6 @@ from admire.base.errors import UserError, check_extra
 
 if TYPE_CHECKING:
     from admire.base.workers import Workers
-    from admire.rankers.settings import Settings
 
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ def option(help: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, **more)
 
 
-def choice(setting: str, words: Any, help: str) -> Any:
+def choice(setting: str, words: Any, help: str, **more: Any) -> Any:
     """An option that takes one word of a Literal, and refuses others as the library does."""
     allowed = get_args(words)
 
@@ -52,7 +52,7 @@ def choice(setting: str, words: Any, help: str) -> Any:
         return word
 
     return option(
-        help, metavar="|".join(allowed), parser=parse, autocompletion=lambda: list(allowed)
+        help, metavar="|".join(allowed), parser=parse, autocompletion=lambda: list(allowed), **more
     )
 
 
@@ -61,8 +61,27 @@ def commas(help: str) -> Any:
     return option(help, metavar="<str>", parser=lambda words: tuple(words.split(",")))
 
 
+def known_chats() -> list[str]:
+    """Chat models that a shell completes."""
+    return [name for name, chat in _known() if chat]
+
+
+def known_encoders() -> list[str]:
+    """Encoders that a shell completes."""
+    return [name for name, chat in _known() if not chat]
+
+
+def _known() -> list[tuple[str, bool]]:
+    """The names of ``admire models``, a family's without its placeholder, and what are chats."""
+    from admire.models.catalogue import MODELS
+
+    return [
+        (re.sub(r":[A-Z/]+$", ":", one.name), one.what.startswith("chat model")) for one in MODELS
+    ]
+
+
 Data = Annotated[
-    Path, argument("AdMIRe TSV, manifest (.csv, .jsonl), or a folder; or a .txt of V-WSD.")
+    Path, argument("AdMIRe TSV, manifest (.csv, .json, .jsonl), a folder, or a .txt of V-WSD.")
 ]
 ImageFolder = Annotated[
     Path | None, option("Folder of the images of V-WSD, where the data are not in it.", "--images")
@@ -72,7 +91,21 @@ GoldFile = Annotated[
     option("Gold of V-WSD, where it is not called as the data (x.data.txt, x.gold.txt).", "--gold"),
 ]
 Profile = Annotated[
-    ProfileName, choice("profile", ProfileName, "The stack that the other options change.")
+    ProfileName | None,
+    choice(
+        "profile", ProfileName, "The stack that the other options change.", show_default="embedded"
+    ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    option(
+        "TOML file of settings, as admire config prints them; other options win over it.",
+        "--config",
+    ),
+]
+LikeRun = Annotated[
+    Path | None,
+    option("Run folder whose settings count in place of a profile's; other options win over them."),
 ]
 Rankers = Annotated[
     list[str] | None,
@@ -128,7 +161,8 @@ Llm = Annotated[
     list[str] | None,
     option(
         "Chat model: embedded, gguf:PATH or openai:MODEL; or what was said before, "
-        "recorded:FILE or run:FOLDER. Repeat for an ensemble."
+        "recorded:FILE or run:FOLDER. Repeat for an ensemble.",
+        autocompletion=known_chats,
     ),
 ]
 LlmUrl = Annotated[
@@ -149,6 +183,7 @@ StartEncoder = Annotated[str, option("The model to begin with: sbert:…")]
 AdamRate = Annotated[float, option("Of AdamW, at its highest.")]
 VOTES_OPTION = option("Votes asked of each chat model (the paper's T, 5).")
 Seed = Annotated[int, option("Seed of sampled replies and of resampling.")]
+RunSeed = Annotated[int | None, option("Seed of sampled replies.", show_default="0")]
 Dictionaries = Annotated[
     list[str] | None,
     option(
@@ -165,11 +200,13 @@ DetectorFile = Annotated[
     ),
 ]
 TrainingData = Annotated[Path, argument("As for rank, with types and gold orders.")]
-EncoderOption = Annotated[str, option("Encoder, as for rank.")]
+EncoderOption = Annotated[str, option("Encoder, as for rank.", autocompletion=known_encoders)]
 EncoderDevice = Annotated[Device, choice("device", Device, "Where the encoder runs.")]
-ChatLlm = Annotated[str, option("Chat model for senses and glosses, as for rank.")]
+ChatLlm = Annotated[
+    str, option("Chat model for senses and glosses, as for rank.", autocompletion=known_chats)
+]
 QueryLanguage = Annotated[str, option("Language of queries, for the prompts.")]
-GlossLlm = Annotated[str, option("Chat model that writes the glosses.")]
+GlossLlm = Annotated[str, option("Chat model that writes the glosses.", autocompletion=known_chats)]
 TrainingTrack = Annotated[Track, choice("track", Track, "What of the candidates to learn from.")]
 AugmentedImages = Annotated[Path | None, option("Folder that admire augment images wrote.")]
 RewrittenCaptions = Annotated[Path | None, option("File that admire augment captions wrote.")]
@@ -261,20 +298,3 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(value)
     return str(value) if isinstance(value, Path) else value
-
-
-def profile_settings(profile: ProfileName, options: Mapping[str, Any]) -> Settings:
-    """The settings of a profile, changed by the options that were given.
-
-    Args:
-        options: ``locals()`` of a command: all of its options.
-    """
-    from admire.rankers.scorer import Scoring
-    from admire.rankers.settings import PROFILES, Settings
-
-    stack = PROFILES[profile]
-    changes = given(options, Settings)
-    if "encoder" in changes:  # else the profile's would go on reading the captions
-        changes = {"caption_encoder": None} | changes
-    scoring = replace(stack.scoring, **given(options, Scoring))
-    return replace(stack, scoring=scoring, **changes)

@@ -6,6 +6,7 @@ import json as jsonlib
 import logging
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +32,15 @@ SHOWN = 20
 """How many items' rankings are printed; the run folder has them all."""
 
 
-def show_run(out: Path, written: Sequence[Path], *, report: bool = False) -> None:
+def show_run(
+    out: Path, written: Sequence[Path], *, report: bool = False, json: bool = False
+) -> None:
     """Print the first rankings of a run folder, and their scores where the gold is known.
 
     Args:
-        written: the files that are named as written.
+        written: the submissions, which are named as written.
         report: whether the folder also gets a page that shows the run.
+        json: print where the run is, its files and its figures for programs instead.
     """
     from admire.audit.seen import warn_of_seen
     from admire.runs.past_runs import first_rankings, read_record
@@ -44,18 +48,38 @@ def show_run(out: Path, written: Sequence[Path], *, report: bool = False) -> Non
     from admire.scores.evaluation import summarise, told_of_gold
 
     record = read_record(out)
-    print_rankings(first_rankings(out, SHOWN), record["items"])
     scored, senses = score_run(out)
-    if senses is not None and len(senses) > (0 if scored is None else len(scored)):
-        print_summary(summarise(senses), "Senses", json=False)
-    if scored is not None:
-        print_summary(summarise(scored), str(out), json=False)
-        if len(scored) < record["items"]:
-            print(told_of_gold(len(scored), record["items"]))
-        warn_of_seen(scored, out)
+    if senses is not None and len(senses) <= (0 if scored is None else len(scored)):
+        senses = None  # the scored items say it
     below = abstained_below(out)
-    if below is not None:
-        print_sure(scored, count_unsure(out), record["items"], below)
+    if json:
+        figures, of_senses = (
+            None if rows is None else summarise(rows).to_dict("records")
+            for rows in (scored, senses)
+        )
+        told = {
+            "run": str(out),
+            "items": record["items"],
+            "scored": 0 if scored is None else len(scored),
+            "unsure": None if below is None else count_unsure(out),
+            "submissions": [str(path) for path in written],
+            "report": str(out / REPORT) if report else None,
+            "figures": figures,
+            "senses": of_senses,
+        }
+        print(jsonlib.dumps(told, indent=2))
+    else:
+        print_rankings(first_rankings(out, SHOWN), record["items"])
+        if senses is not None:
+            print_summary(summarise(senses), "Senses", json=False)
+        if scored is not None:
+            print_summary(summarise(scored), str(out), json=False)
+            if len(scored) < record["items"]:
+                print(told_of_gold(len(scored), record["items"]))
+        if below is not None:
+            print_sure(scored, count_unsure(out), record["items"], below)
+    if scored is not None:
+        warn_of_seen(scored, out)
     print_account(record.get("asked", ()))
     if report:
         from admire.pages.report import write_report
@@ -100,11 +124,14 @@ def print_account(asked: Sequence[Mapping[str, Any]]) -> None:
     _say_why(one["price_unknown_because"] for one in asked)
 
 
-def print_forecasts(forecasts: Sequence[Forecast]) -> None:
+def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> None:
     """What chat models would be asked, as a table, and in words what it leaves open."""
     from admire.models.llm.ledger import UNKNOWN
     from admire.models.llm.prices import Price
 
+    if json:
+        print(jsonlib.dumps([asdict(one) for one in forecasts], indent=2))
+        return
     if not forecasts:
         print("This run asks no chat model.")
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ import typer
 from admire.base.choices import Device, Fusion, Precision, RankQuery, SenseMethod
 from admire.base.errors import UserError
 from admire.cli import options as opt
+from admire.cli.config import run_settings
 from admire.cli.figures import print_scores
 from admire.cli.output import (
     REPORT,
@@ -22,6 +24,7 @@ from admire.cli.output import (
     print_summary,
     show_run,
 )
+from admire.cli.panels import HelpAll
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +59,9 @@ def demo(out: opt.RunFolder = Path("runs/demo")) -> None:
 def rank(
     data: opt.Data,
     out: opt.RunFolder = Path("runs/latest"),
-    profile: opt.Profile = "embedded",
+    profile: opt.Profile = None,
+    config: opt.ConfigFile = None,
+    like: opt.LikeRun = None,
     ranker: opt.Rankers = None,
     shuffles: opt.Shuffles = None,
     image_side: opt.ImageSide = None,
@@ -66,11 +71,16 @@ def rank(
         str | None,
         opt.option(
             "Encoder of queries and candidates: e5, sight, mclip:NAME, openclip:MODEL/TAG, "
-            "dual:REPOSITORY, sbert:REPOSITORY, or a family and a folder."
+            "dual:REPOSITORY, sbert:REPOSITORY, or a family and a folder.",
+            autocompletion=opt.known_encoders,
         ),
     ] = None,
     caption_encoder: Annotated[
-        str | None, opt.option("Encoder for captions, where it is not to be the same.")
+        str | None,
+        opt.option(
+            "Encoder for captions, where it is not to be the same.",
+            autocompletion=opt.known_encoders,
+        ),
     ] = None,
     device: Annotated[
         Device | None,
@@ -129,7 +139,7 @@ def rank(
     ] = None,
     prompts: opt.PromptFolder = None,
     detector: opt.DetectorFile = None,
-    seed: opt.Seed = 0,
+    seed: opt.RunSeed = None,
     dry_run: opt.DryRun = False,
     parallel: Annotated[
         int | None, opt.option("Questions that a server gets at the same time (else 8).")
@@ -146,12 +156,14 @@ def rank(
     report: Annotated[
         bool, opt.option("Also write report.html, a page that shows the run.", "--report")
     ] = False,
+    json: opt.Json = False,
+    help_all: HelpAll = False,
 ) -> None:
     """Rank each item's candidates and write a run folder with a submission.
 
-    What is not given is as the profile has it. embedded needs no key and no hub. In vision and
-    vision-local a chat model sees the candidates. best is what we would try first today; paper is
-    UoR-NCL's stack.
+    What is not given is as the file of --config, the run of --like or the profile has it. embedded
+    needs no key and no hub. In vision and vision-local a chat model sees the candidates. best is
+    what we would try first today; paper is UoR-NCL's stack.
     """
     from admire.base.storage import check_folder
     from admire.data.items import iter_items
@@ -159,13 +171,14 @@ def rank(
     from admire.runs.forecast import plan
     from admire.runs.run_blocks import rank_file
 
-    settings = opt.profile_settings(profile, locals())
+    started = time.monotonic()
+    settings = run_settings(locals())
     asking = Asking(parallel, budget)
     shared = opt.crew(workers, ray_address, settings.device)
     if dry_run:
         skip = (lambda fault: None) if skip_bad else None
         items = iter_items(data, lang, images=images, gold=gold, look=skip_bad, skip=skip)
-        print_forecasts(plan(list(items), settings))
+        print_forecasts(plan(list(items), settings), json=json)
         return
     check_folder(out, "run")
     if report:
@@ -183,7 +196,15 @@ def rank(
         workers=shared,
         skip_bad=skip_bad,
     )
-    show_run(out, written, report=report)
+    show_run(out, written, report=report, json=json)
+    log.info("That took %s.", _duration(time.monotonic() - started))
+    if not report:
+        log.info("Next: %s", shlex.join(["admire", "report", str(out)]))
+
+
+def _duration(seconds: float) -> str:
+    """``3.2 s``, or ``12:05 min``."""
+    return f"{seconds:.1f} s" if seconds < 60 else "{}:{:02} min".format(*divmod(int(seconds), 60))
 
 
 def score(

@@ -35,7 +35,10 @@ def serve(
     llm: opt.Llm = None,
     llm_url: opt.LlmUrl = None,
     encoder: Annotated[
-        str | None, opt.option("Encoder of queries and candidates, as for rank.")
+        str | None,
+        opt.option(
+            "Encoder of queries and candidates, as for rank.", autocompletion=opt.known_encoders
+        ),
     ] = None,
     detector: opt.DetectorFile = None,
     index: Annotated[

@@ -167,7 +167,8 @@ def iter_items(
     and ``imagek_caption``. Those of Subtask B have ``sequence_captionk`` or ``sequence_imagek``,
     optionally ``expected_item``, and need no sentences; without ``sequence_imagek`` the images are
     ``s1.png``, ``s2.png``, ... in the compound's subfolder, if they are there. A JSONL manifest has
-    the same keys, and instead of the columns of images and captions ``candidates`` and
+    the same keys (so have the objects in the list of a ``.json``), and instead of the columns of
+    images and captions ``candidates`` and
     ``sequence``, lists of objects with ``image``, ``caption`` or both. Image names are paths below
     the file's folder, or below its subfolder that is named after the compound.
 
@@ -197,7 +198,8 @@ def iter_items(
         if file.suffix == ".txt":
             rows = word_rows(file, Path(gold) if gold else None)
         else:
-            rows = json_rows(file) if file.suffix == ".jsonl" else _table_rows(file)
+            listed = file.suffix in (".json", ".jsonl")
+            rows = json_rows(file) if listed else _table_rows(file)
         reading = Reading(file, folder, tag, notes, whole, look, skip)
         number = 0
         for number, row in rows:
@@ -280,10 +282,12 @@ def _checked_file(path: Path) -> Path:
                 f"{address[1]}//{address[2]}: is an address. Download the file, and name that."
             )
         raise UserError(f"{path}: cannot be read (No such file or folder).")
-    if path.suffix not in (".tsv", ".csv", ".jsonl", ".txt"):
+    if path.suffix in (".xlsx", ".xls", ".ods"):
+        raise UserError(f"{path}: is a spreadsheet. Save it there as CSV UTF-8, and name that.")
+    if path.suffix not in (".tsv", ".csv", ".json", ".jsonl", ".txt"):
         raise UserError(
-            f"{path}: expected a .tsv, .csv or .jsonl file, a folder with a manifest, or a .txt of "
-            "V-WSD."
+            f"{path}: expected a .tsv, .csv, .json or .jsonl file, a folder with a manifest, or a "
+            ".txt of V-WSD."
         )
     return path
 

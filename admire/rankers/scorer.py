@@ -41,7 +41,7 @@ class Scoring:
 
     Attributes:
         image_weight, caption_weight: what a track's cosines are multiplied by before the sum.
-        gate: with ``hard``, p is 1 or 0, as the sense was decided.
+        gate: with ``hard``, p is 1 or 0, as the sense was decided; with ``soft`` both senses count.
         contrast: how much likeness to the literal sense counts *against* a candidate where the
             idiomatic one is meant; 0 is the paper's.
         standardise: bring each query's cosines to mean 0 and deviation 1 over the item's
@@ -50,8 +50,9 @@ class Scoring:
             there all queries share one spread, the root of their mean variance. Where images and
             captions have encoders of their own, only this gives their sum a meaning: cosines of a
             CLIP lie about 0.2, those of an E5 about 0.8.
-        texts: which of :data:`TEXTS` I and L are made of. What an item lacks is left out; I
-            without any text is C, and nothing is subtracted.
+        texts: which texts I (of the idiomatic sense) and L (of the literal one) are made of, see
+            :data:`TEXTS`. What an item lacks is left out; I without any text is C, and nothing is
+            subtracted.
     """
 
     image_weight: Weight = 1.0

@@ -36,7 +36,7 @@ class Settings:
         encoder: the name of the encoder of queries and candidates, for the ranker ``embeddings``.
         caption_encoder: another encoder for captions and the queries that they are compared with;
             None takes ``encoder``.
-        device, precision: of encoders that run on torch.
+        device, precision: where encoders on torch run, and how finely they compute.
         query: ``meaning`` is the method; ``compound``, ``sentence`` and, for Subtask B,
             ``sequence`` are baselines without a chat model.
         sense: how the sense is decided, see :data:`admire.base.choices.SenseMethod`.
@@ -54,7 +54,7 @@ class Settings:
         detector: a file of ``admire train detector`` or a folder of ``admire train classifier``;
             None is the built-in detector.
         llm_url: the address of an OpenAI-compatible server; None is the official one.
-        seed: of the sampled replies.
+        seed: the seed of the sampled replies.
     """
 
     rankers: tuple[Ranker, ...] = ("embeddings",)

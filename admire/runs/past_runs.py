@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -180,6 +181,24 @@ def read_record(folder: Path) -> dict[str, Any]:
     _checked(Fused if found.fused else Made, text, path)
     record: dict[str, Any] = json.loads(text)
     return record
+
+
+def read_settings(folder: Path) -> Settings:
+    """The settings of a run, with which the same items are ranked alike.
+
+    Raises:
+        UserError: the folder is not a run, or the run is fused.
+    """
+    record = read_record(folder)
+    if "fused" in record:
+        raise UserError(f"{folder}: is fused. Name one of the runs that it is made of.")
+    path = folder / RECORD
+    settings = _checked(Settings, json.dumps(record["settings"]), path)
+    saw = record.get("saw", ())
+    if settings.track and not set(saw) <= set(settings.track.split("+")):
+        # It is what the encoders compared; chat models were shown more, so none was asked for.
+        return replace(settings, track=None)
+    return settings
 
 
 def read_run(folder: str | Path) -> Run:

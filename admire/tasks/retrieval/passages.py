@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import pydantic.dataclasses
 from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, model_validator
 
 from admire.base.errors import UserError, check_extra
-from admire.base.files import json_rows, read_text
+from admire.base.files import json_rows
 from admire.base.schema import Text, check_setting, read_as
 from admire.base.storage import write_whole
 from admire.models.encoders.hub import local_folder
@@ -174,7 +174,7 @@ def read_passages(path: Path) -> list[Passage]:
         UserError: the file or a row of it cannot be used.
     """
     passages: dict[str, Passage] = {}
-    for number, row in _rows(path):
+    for number, row in json_rows(path):
         where = f"{path}, row {number}"
         passage = read_as(Passage, row, where)
         if passages.setdefault(passage.id, passage) is not passage:
@@ -182,19 +182,6 @@ def read_passages(path: Path) -> list[Passage]:
     if not passages:
         raise UserError(f"{path}: holds no passages.")
     return list(passages.values())
-
-
-def _rows(path: Path) -> Iterator[tuple[int, Any]]:
-    if path.suffix == ".jsonl":
-        yield from json_rows(path)
-        return
-    try:
-        rows = json.loads(read_text(path))
-    except ValueError as error:
-        raise UserError(f"{path}: is not JSON ({error}).") from None
-    if not isinstance(rows, list):
-        raise UserError(f"{path}: is not a JSON list of passages.")
-    yield from enumerate(rows, start=1)
 
 
 def write_split(folder: Path, split: str, content: Split) -> None:
