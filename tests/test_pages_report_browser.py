@@ -41,6 +41,8 @@ HOSTILE = {
     "candidates": [
         {"caption": "<img src=x onerror='hurt = 3'> \" ' </li>"},
         {"image": "images/night_owl_2.png", "caption": "&lt;b&gt; {{ 7 * 7 }} ${hurt = 4}"},
+        {"caption": "Twice the same. " * 12},
+        {"caption": "Twice the same. " * 12},
     ],
 }
 
@@ -256,6 +258,19 @@ def test_a_card_shows_both_runs_with_their_pictures_side_by_side(reported: Repor
     assert all(sizes)
 
 
+def test_equal_scores_and_the_first_without_gold_are_marked(reported: Reported, look: Look):
+    page = ready(look(reported.address))
+    shown = card(page, 15).locator(".run").first
+    expect(shown.locator(".candidate.first")).to_have_count(1)
+    expect(shown.locator(".candidate").first).to_have_class(re.compile("first"))
+    tied = shown.locator(".candidate:has(.tied)")
+    assert tied.locator(".file").all_inner_texts() == ["candidate3", "candidate4"]
+    expect(card(page, 2).locator(".candidate.first")).to_have_count(0)
+    name = card(page, 2).locator(".file").first
+    name.click()
+    assert page.evaluate("getSelection().toString().trim()") == name.inner_text()
+
+
 def test_what_data_say_is_text(reported: Reported, look: Look):
     page = ready(look(reported.address))
     shown = card(page, 15)
@@ -263,7 +278,7 @@ def test_what_data_say_is_text(reported: Reported, look: Look):
     assert shown.locator(".sentence").inner_text() == HOSTILE["sentence"]
     told = shown.locator(".run").first.text_content() or ""
     for candidate in HOSTILE["candidates"]:
-        assert candidate["caption"] in told
+        assert candidate["caption"].strip() in told
     assert page.evaluate("typeof hurt") == "undefined"
     assert page.locator("img[src='x']").count() == 0
 
@@ -331,6 +346,9 @@ def test_it_fits_a_phone(reported: Reported, look: Look):
     page = ready(look(reported.address, **PHONE))
     page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
     assert overflow(page) <= 0
+    text = card(page, 15).locator("button.text").last
+    assert text.evaluate("one => one.offsetWidth > 0.8 * one.closest('.card').offsetWidth")
+    assert text.locator("span").evaluate("one => one.scrollHeight <= one.clientHeight")
     card(page, 15).locator("button.picture").first.click()
     expect(page.locator("dialog#picture")).to_be_visible()
     assert overflow(page) <= 0

@@ -143,3 +143,14 @@ def test_a_reading_has_what_a_dictionary_says_and_its_scene(owls):
         "idiomatic": [{"gloss": "who stays up late", "source": "wordnet"}],
         "literal": [{"gloss": "an owl of the night", "source": "wordnet"}],
     }
+
+
+def test_a_card_says_where_no_meaning_was_found():
+    def reply(prompt: str) -> str:
+        return "Idiomatic" if "or literally" in prompt else "?"
+
+    settings = Settings(sense="vote", dictionaries=("none",))
+    at_a_loss = rank([OWL], settings, llms=[ScriptedChat(reply)], encoder=WordEncoder())
+    assert only(at_a_loss)["runs"][0]["no_meaning"] is True
+    told = rank([OWL], settings, llms=[explains("Idiomatic")], encoder=WordEncoder())
+    assert "no_meaning" not in only(told)["runs"][0]

@@ -64,12 +64,11 @@ def test_runs_stand_side_by_side_with_what_a_model_understood(tmp_path, data):
     reading = both[1]["reading"]
     assert (reading["sense"], reading["probability"]) == ("idiomatic", 1.0)
     assert "late" in reading["gloss"]
-    figures, against, settings = report.tables
-    assert [row[:3] for row in figures.rows[2:4]] == [
-        ("first", "literal", "1"),
-        ("second", "all", "1"),
-    ]
-    assert (against.title, against.rows[0][:3]) == ("Against first", ("second", "all", "1"))
+    figures, against, groups, _, settings = report.tables
+    assert [row[:2] for row in figures.rows] == [("first", "2"), ("second", "1")]
+    assert not figures.bold  # of other items
+    assert groups.rows[1][:3] == ("first", "literal", "1")
+    assert (against.title, against.rows[0][:2]) == ("Against first", ("second", "1"))
     difference = both[1]["figures"]["ndcg"] - both[0]["figures"]["ndcg"]
     assert against.rows[0][-1].startswith(f"{difference:+.3f} ")
     assert ("Chat model", "–", "embedded") in settings.rows
@@ -105,9 +104,16 @@ def test_each_use_has_its_sense_and_how_wrong_it_is(tmp_path):
     assert (wrong["agreement"], right["agreement"], unknown["agreement"]) == (0.0, 1.0, None)
     assert right["runs"][0]["loss"] == pytest.approx(0.1)
     assert (unknown["language"], unknown["sense"], unknown["runs"][1]) == ("pt", None, None)
-    figures, against, files = report.tables
-    assert figures.rows[0][:4] == ("a.tsv", "all", "2", "0.500 [0.000, 1.000]")
-    assert against.rows[0][3].startswith("+0.500")
+    figures, against, groups, more, files = report.tables
+    assert figures.rows[0][:3] == ("a.tsv", "2", "0.500 [0.000, 1.000]")
+    assert figures.bold == {(1, 2)}
+    assert against.rows[0][2] == "+0.500 [+0.000, +1.000]"
+    assert not against.bold
+    assert [row[:3] for row in more.rows] == [
+        ("b.tsv", "idiomatic", "1"),
+        ("b.tsv", "literal", "1"),
+    ]
+    assert more.bold == {(0, 3)}
     assert ("With a sense given", "2", "2") in files.rows
     assert ("Languages", "en, pt", "en") in files.rows
     assert report.plots[0].title == "Accuracy by sense"

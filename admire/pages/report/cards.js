@@ -10,6 +10,10 @@ const Cards = (() => {
 
   const UNSURE = "The sense is less sure than the run asks for";
 
+  const TIED = "Another candidate has the same score; the order among them is that of their names";
+
+  const NO_MEANING = "No meaning was found; ranked by the compound.";
+
   const SENSES = ["idiomatic", "literal"];
 
   const FIGURES = {
@@ -262,7 +266,9 @@ const Cards = (() => {
       ),
     ];
     if (result.unsure) lines[0].append(span("unsure", "unsure", { title: UNSURE }));
-    return kind === "ranking" ? [...lines, meanings(result)] : lines;
+    if (kind !== "ranking") return lines;
+    const none = result.no_meaning ? make("p", { class: "told", text: NO_MEANING }) : null;
+    return [...lines, none, meanings(result)].filter(known);
   }
 
   function searchedWith({ reading }) {
@@ -426,11 +432,12 @@ const Cards = (() => {
         "div",
         { class: "facts" },
         candidateLine(item, { k, result, place, rank, page }),
+        fileName(item.candidates[place]),
         partList(groups, place, most),
         ...said(result.judgements ?? [], place),
         caption(item.candidates[place]),
       );
-      const best = item.gold?.[0] === place ? " best" : "";
+      const best = item.gold?.[0] === place ? " best" : !item.gold && rank === 0 ? " first" : "";
       list.append(
         make(
           "li",
@@ -454,6 +461,7 @@ const Cards = (() => {
     const line = make("p", { class: "line" }, span("rank", rank + 1, { title: "Predicted place" }));
     const gold = goldTold(item.gold, place);
     if (gold) line.append(span("gold", gold, { title: "Place in the gold order" }));
+    if (isTied(result.scores, place)) line.append(span("tied", "tied", { title: TIED }));
     const first = item.runs.findIndex(Boolean);
     if (k > first) {
       const before = item.runs[first].order.indexOf(place);
@@ -462,6 +470,15 @@ const Cards = (() => {
     line.append(span("score", signed(result.scores[place]), { title: "Score" }));
     return line;
   }
+
+  /** Whether another candidate has the same score; digits that the order leaves out do not count. */
+  function isTied(scores, place) {
+    const same = (score) => Math.round(score * 1e9) === Math.round(scores[place] * 1e9);
+    return scores.filter(same).length > 1;
+  }
+
+  const fileName = ({ name }) =>
+    make("p", { class: "file", text: name, title: "A click selects it, to be copied" });
 
   /** Where a candidate stands in the first run, if it stands elsewhere in this one. */
   function moved(before, rank, name) {

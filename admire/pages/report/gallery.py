@@ -163,9 +163,10 @@ def result(
     best = None if item.best is None else ranking.order[0] == item.best
     right = None if None in (sense, item.sentence_type) else sense == item.sentence_type
     top = np.sort(scores)[::-1]
-    unsure = {"unsure": True} if ranking.unsure else {}
+    added = parts(ranking, record)
+    marks = {"unsure": ranking.unsure, "no_meaning": _lacks_meaning(sense, added, record)}
     return {
-        **unsure,
+        **{name: True for name, is_so in marks.items() if is_so},
         "sense": sense,
         "probability": probability,
         "confidence": None if probability is None else confidence(probability),
@@ -173,8 +174,7 @@ def result(
         "order": [names.index(name) for name in ranking.order],
         "scores": scores.tolist(),
         "parts": [
-            {"of": of, "text": text, "values": values[mine].tolist()}
-            for of, text, values in parts(ranking, record)
+            {"of": of, "text": text, "values": values[mine].tolist()} for of, text, values in added
         ],
         "judgements": [_judgement(one, names) for one in ranking.judgements],
         "figures": dict(figures) if figures else None,
@@ -183,6 +183,18 @@ def result(
         "sense_right": right,
         "margin": float(top[0] - top[1]) if len(top) > 1 else 0.0,
     }
+
+
+def _lacks_meaning(
+    sense: SenseLabel | None, added: Sequence[Part], record: Mapping[str, Any]
+) -> bool:
+    """Whether an idiom was ranked by the compound, for want of anything said of its meaning."""
+    compared = {text for of, text, _ in added if of in TRACKS} - {"sequence"}
+    return (
+        sense == "idiomatic"
+        and compared == {"compound"}
+        and record["settings"]["query"] == "meaning"
+    )
 
 
 def _loss(item: Item, figures: Mapping[str, float]) -> float:

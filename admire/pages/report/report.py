@@ -53,6 +53,8 @@ class Table:
     Attributes:
         note: what stands under it.
         folded: whether it is folded away under its title, however few rows it has.
+        bold: cells that stand out, each as the place of its row and of its column; the note says
+            why they do.
     """
 
     title: str
@@ -60,6 +62,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
     folded: bool = False
+    bold: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(frozen=True)

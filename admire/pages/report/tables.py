@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from admire.base.choices import BoardTrack, PublishedSet
@@ -81,6 +83,10 @@ def figure_tables(
             the column ``language``; empty without gold.
         columns: the figures; None takes those of :func:`admire.scores.evaluation.score_items`.
         unit: what is counted.
+
+    Returns:
+        The figures; of several runs a row a run, then the differences from the first, and both by
+        sense and language, folded away.
     """
     several = len(scored) > 1
     rows: list[tuple[str, ...]] = []
@@ -96,11 +102,58 @@ def figure_tables(
     if not rows:
         return []
     headings = (*(("Run",) if several else ()), unit, "n", *metrics)
-    note = "Mean and 95 % bootstrap interval."
-    tables = [Table("Figures", headings, tuple(rows), note)]
-    if several:
-        tables += _differences(scored, names, columns, unit)
+    table = Table("Figures", headings, tuple(rows), "Mean and 95 % bootstrap interval.")
+    if not several:
+        return [table]
+    whole, *parts = _by_run(table)
+    if best := _best(whole):
+        whole = replace(whole, note=f"{whole.note} The best is in bold.", bold=best)
+    differences = [
+        replace(one, bold=_apart(one))
+        for table in _differences(scored, names, columns, unit)
+        for one in _by_run(table)
+    ]
+    return [whole, *differences[:1], *parts, *differences[1:]]
+
+
+def _by_run(table: Table) -> list[Table]:
+    """A table of all items, a row a run; and, folded away, that of each sense and language."""
+    whole = tuple((row[0], *row[2:]) for row in table.rows if row[1] == "all")
+    parts = tuple(row for row in table.rows if row[1] != "all")
+    headings = (table.headings[0], *table.headings[2:])
+    tables = [replace(table, headings=headings, rows=whole)]
+    if parts:
+        tables.append(replace(table, title=f"{table.title}, by group", rows=parts, folded=True))
     return tables
+
+
+def _best(table: Table) -> frozenset[tuple[int, int]]:
+    """The highest mean of each column, where all runs have it, of equally many items."""
+    same_items = len({row[1] for row in table.rows}) == 1
+    best = set()
+    for column in range(2, len(table.headings)):
+        cells = [row[column] for row in table.rows]
+        if not same_items or NOTHING in cells:
+            continue
+        means = [_interval(cell)[0] for cell in cells]
+        if len(set(means)) > 1:
+            best |= {(k, column) for k, mean in enumerate(means) if mean == max(means)}
+    return frozenset(best)
+
+
+def _apart(table: Table) -> frozenset[tuple[int, int]]:
+    """The differences whose interval excludes 0."""
+    return frozenset(
+        (k, column)
+        for k, row in enumerate(table.rows)
+        for column, cell in enumerate(row)
+        if cell.endswith("]") and 0 < np.prod(_interval(cell)[1:])
+    )
+
+
+def _interval(cell: str) -> list[float]:
+    """Mean, low and high, as :func:`_figure_rows` writes them."""
+    return [float(number) for number in re.findall(r"[+-]?\d+\.\d+", cell)]
 
 
 def _without_unsure(
@@ -142,7 +195,7 @@ def _differences(
             ("Run", unit, "n", *metrics),
             tuple(rows),
             f"Mean of the differences item by item, run minus {names[0]}, and 95 % interval. "
-            "Where the interval holds 0, chance may have made the difference.",
+            "In bold where the interval excludes 0; else chance may have made the difference.",
         )
 
 
