@@ -104,7 +104,7 @@ def test_each_use_has_its_sense_and_how_wrong_it_is(tmp_path):
     assert (wrong["agreement"], right["agreement"], unknown["agreement"]) == (0.0, 1.0, None)
     assert right["runs"][0]["loss"] == pytest.approx(0.1)
     assert (unknown["language"], unknown["sense"], unknown["runs"][1]) == ("pt", None, None)
-    figures, against, groups, more, files = report.tables
+    figures, against, _, more, files = report.tables
     assert figures.rows[0][:3] == ("a.tsv", "2", "0.500 [0.000, 1.000]")
     assert figures.bold == {(1, 2)}
     assert against.rows[0][2] == "+0.500 [+0.000, +1.000]"

@@ -318,3 +318,44 @@ def test_it_fits_a_phone(site: Site, look: Look):
     assert overflow(page) <= 0
     page.locator("#tab-search").click()
     assert overflow(page) <= 0
+
+
+def test_a_reload_keeps_results_and_form(site: Site, look: Look):
+    page = look(site.address)
+    fill(page)
+    for k in range(2):
+        page.locator("#rank").click()
+        expect(page.locator("#earlier .earlier")).to_have_count(k)
+        expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
+        expect(page.locator("#waiting")).to_be_hidden()
+    order = page.locator("#result .candidate").evaluate_all("all => all.map(c => c.dataset.place)")
+    page.reload()
+    expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
+    assert order == page.locator("#result .candidate").evaluate_all(
+        "all => all.map(c => c.dataset.place)"
+    )
+    expect(page.locator("#earlier .earlier")).to_have_count(1)
+    shown = page.locator("#result img, .tile img").evaluate_all(
+        "all => Promise.all(all.map(one => one.decode().then(() => one.naturalWidth)))"
+    )
+    assert len(shown) == 10
+    assert all(shown)
+    asked = len(site.chat.prompts)
+    page.locator("#by-hand-literal").check()
+    page.locator("#again").click()
+    expect(page.locator("#result .predicted")).to_contain_text("literal")
+    assert len(site.chat.prompts) == asked
+    expect(page.locator("#sentence")).to_have_value(LATE.sentence)
+    page.locator("#rank").click()
+    expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
+
+
+def test_profiles_that_lack_their_key_are_grey(look: Look, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with serving(Models("paper")) as served:
+        page = look(f"http://127.0.0.1:{served.port}/")
+        grey = page.locator("#profile option:disabled")
+        expect(grey).to_have_count(3)
+        told = grey.evaluate_all("all => all.map(one => one.text)")
+        assert told == [f"{name} (needs OPENAI_API_KEY)" for name in ("paper", "vision", "best")]

@@ -52,6 +52,13 @@ def check(described: dict[str, Any], schema: str, value: object) -> None:
     Draft202012Validator(whole).validate(value)
 
 
+def test_health_is_told_without_a_token_or_a_model():
+    with serving(token="secret") as served:
+        answer = served.client.get("/healthz")
+        assert answer.status_code == 200
+        assert answer.json()["status"] == "ok"
+
+
 def test_a_row_is_ranked_as_the_description_says(served, described, owls):
     check(described, "Row", ROW)
     answer = served.client.post("/v1/rank", json=ROW | {"profile": None, "other": 1})

@@ -76,7 +76,7 @@ class OpenAIChat:
             raise UserError(
                 f"{self.name}: the key holds characters that no key has. Check OPENAI_API_KEY."
             )
-        if not self._key and without_secrets(self.url) == OFFICIAL:
+        if lacks_key(url, key):
             raise UserError(
                 f"{self.name} needs a key: set OPENAI_API_KEY. For a server of your own, give its "
                 "address. The chat model embedded needs no key.",
@@ -367,6 +367,13 @@ def _hide(record: logging.LogRecord) -> bool:
 
 
 logging.getLogger("httpx2").addFilter(_hide)
+
+
+def lacks_key(url: str | None = None, key: str | None = None) -> bool:
+    """Whether :class:`OpenAIChat` would refuse to open for want of a key."""
+    server = url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL
+    given = (key or os.environ.get("OPENAI_API_KEY") or "").strip()
+    return not given and without_secrets(server) == OFFICIAL
 
 
 def _is_address(url: str) -> bool:

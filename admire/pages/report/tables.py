@@ -147,7 +147,7 @@ def _apart(table: Table) -> frozenset[tuple[int, int]]:
         (k, column)
         for k, row in enumerate(table.rows)
         for column, cell in enumerate(row)
-        if cell.endswith("]") and 0 < np.prod(_interval(cell)[1:])
+        if cell.endswith("]") and np.prod(_interval(cell)[1:]) > 0
     )
 
 

@@ -102,6 +102,12 @@ def _template() -> Any:
     return environment.get_template("page.html.j2")
 
 
+@router.get("/healthz")
+async def tell_health(service: TheService) -> dict[str, str]:
+    """That the server answers, and whether the models are loading, ready or failed."""
+    return {"status": "ok", "models": service.state["state"]}
+
+
 @router.get("/favicon.ico", status_code=204)
 async def no_icon() -> None:
     """Browsers ask for it without being told to."""

@@ -65,6 +65,19 @@ class Models:
         stack = PROFILES[cast(ProfileName, profile)]
         return replace(stack, **self._changes) if profile == self.profiles[0] else stack
 
+    def keyless(self) -> list[str]:
+        """The profiles that cannot be used for want of a key."""
+        from admire.models.llm.openai import lacks_key
+
+        if self._openers[0]:
+            return []
+        stacks = {name: self.settings(name) for name in self.profiles}
+        return [
+            name
+            for name, stack in stacks.items()
+            if lacks_key(stack.llm_url) and any(llm.startswith("openai:") for llm in stack.llms)
+        ]
+
     def llms(self, settings: Settings) -> list[Source]:
         """The chat models that the settings name.
 

@@ -1,9 +1,9 @@
 /* The page of `admire serve`: sends what is typed and dropped, shows what the server tells. */
 
-const VISITOR = document.querySelector("meta[name=visitor]").content;
+let visitor = document.querySelector("meta[name=visitor]").content;
 const { pictures, megabytes, example } = document.querySelector("main").dataset;
 const LIMITS = { pictures: Number(pictures), megabytes: Number(megabytes) };
-const KEPT = "admire-form"; // where the texts of the form stay while the page is loaded again
+const SESSION = "admire-session"; // where the form and the results stay during a reload
 const RETRY = 3000; // milliseconds
 const SIDE = 512; // pixels of the pictures that are shown in a row
 
@@ -11,7 +11,7 @@ const { make } = Cards;
 const element = (id) => document.getElementById(id);
 const listed = (things) => new Intl.ListFormat("en").format(things);
 const plural = (count, thing) => `${count} ${thing}${count === 1 ? "" : "s"}`;
-const address = (path) => `${path}${path.includes("?") ? "&" : "?"}visitor=${VISITOR}`;
+const address = (path) => `${path}${path.includes("?") ? "&" : "?"}visitor=${visitor}`;
 
 /** Say something to those who use a screen reader. */
 const say = (text) => (element("said").textContent = text);
@@ -28,7 +28,7 @@ class Refusal extends Error {
 
 /** What the server answers, as JSON. Throws a Refusal. */
 async function request(method, path, body, type) {
-  const headers = { "Admire-Visitor": VISITOR, ...(type && { "Content-Type": type }) };
+  const headers = { "Admire-Visitor": visitor, ...(type && { "Content-Type": type }) };
   let answer;
   try {
     answer = await fetch(path, { method, headers, body });
@@ -140,7 +140,11 @@ function tellPlace(room, { place }) {
   tellProgress(room, place ? waits : "Under way");
 }
 
-function tellModels({ state, said }) {
+function tellModels({ state, said, keyless }) {
+  for (const option of element("profile").options) {
+    option.disabled = keyless.includes(option.value);
+    option.text = option.value + (option.disabled ? " (needs OPENAI_API_KEY)" : "");
+  }
   element("models").dataset.state = state;
   element("models").textContent = said;
 }
@@ -270,16 +274,19 @@ async function send(candidate, file) {
     const path = `/pictures?name=${encodeURIComponent(candidate.name)}`;
     const { id, name } = await request("POST", path, file, file.type || "application/octet-stream");
     if (candidate.state === "removed") return;
-    Object.assign(candidate, { name, picture: id, state: "ready" });
-    candidate.picturePlace.append(
-      make("img", { src: address(`/pictures/${id}?side=${SIDE}`), alt: "" }),
-    );
-    update();
+    showPicture(candidate, id, name);
   } catch (refusal) {
     if (candidate.state === "removed") return;
     refuse(candidate.name, withoutName(refusal.message, candidate.name));
     keepCaption(candidate);
   }
+}
+
+function showPicture(candidate, id, name) {
+  Object.assign(candidate, { name, picture: id, state: "ready" });
+  const src = address(`/pictures/${id}?side=${SIDE}`);
+  candidate.picturePlace.append(make("img", { src, alt: "" }));
+  update();
 }
 
 /** What is left of a candidate whose picture was refused: its caption, if somebody writes one. */
@@ -449,14 +456,22 @@ function showLanguages() {
   }
 }
 
-function fill({ sentence, compound, language, profile, captions }) {
+function fill({ sentence, compound, language, profile, candidates: given }) {
   element("sentence").value = sentence;
   element("compound").value = compound;
   element("language").value = language;
   if (profile) element("profile").value = profile;
-  for (const caption of captions) addCandidate(null, caption);
+  for (const { name, picture, caption } of given) {
+    if (picture) showPicture(addCandidate(name, caption), picture, name);
+    else if (caption) addCandidate(null, caption);
+  }
   showLanguages();
   update();
+}
+
+function fillExample() {
+  const { captions, ...rest } = JSON.parse(example);
+  fill({ ...rest, candidates: captions.map((caption) => ({ caption })) });
 }
 
 function clear() {
@@ -464,20 +479,23 @@ function clear() {
   for (const candidate of [...candidates]) remove(candidate);
   forgetRefused();
   ranking.problem.hidden = true;
-  fill({ sentence: "", compound: "", language: element("language").value, captions: [] });
+  fill({ sentence: "", compound: "", language: element("language").value, candidates: [] });
   element("sentence").focus();
 }
 
-/** The texts of the form, which can be kept while the page is loaded again. */
-function texts() {
-  const captions = candidates.map(({ caption }) => caption.value).filter(Boolean);
+/** What stands in the form. */
+function filled() {
   const value = (id) => element(id).value;
   return {
     sentence: value("sentence"),
     compound: value("compound"),
     language: value("language"),
     profile: value("profile"),
-    captions,
+    candidates: candidates.map(({ name, picture, caption }) => ({
+      name,
+      picture,
+      caption: caption.value.trim() || null,
+    })),
   };
 }
 
@@ -485,18 +503,17 @@ function texts() {
 
 /** The ranking on show: `{card, item, body, job, when}` and `told`, the one that the model made. */
 let current = null;
+const rankings = []; // all on this visit, as drawRanking takes them
+let lastFound = null; // by a search: `{found, body}`
 const made = new Map(); // job → ranking, of those that a model made
 
 function rank() {
   if (!ready(element("rank"), ranking.job === null ? lackingToRank() : [])) return;
-  const { captions, ...asked } = texts();
+  const asked = filled();
   start(ranking, {
     kind: "rank",
     ...asked,
-    candidates: candidates.map(({ picture, caption }) => ({
-      picture,
-      caption: caption.value.trim() || null,
-    })),
+    candidates: asked.candidates.map(({ picture, caption }) => ({ picture, caption })),
     by_hand: null,
   });
 }
@@ -525,10 +542,17 @@ function said(item, sense) {
 }
 
 function showRanking({ job, item }, body, focused) {
-  if (current) keepEarlier(current);
   if (body.by_hand?.sense) for (const reading of item.runs[0].readings) reading.votes = null;
+  drawRanking({ job, item, body, when: new Date() });
+  say(["Ranked.", ...item.warnings, inWords(item)].join(" "));
+  goTo("outcome-title", focused);
+}
+
+function drawRanking({ job, item, body, when }) {
+  if (current) keepEarlier(current);
   const card = drawCard(item);
-  const next = { card, item, body, job, when: new Date() };
+  const next = { card, item, body, job, when };
+  rankings.push({ job, item, body, when });
   next.told = body.by_hand ? made.get(body.by_hand.of) : next;
   made.set(job, next);
   if (next.told !== current?.told) fillByHand(next.told.item);
@@ -540,8 +564,6 @@ function showRanking({ job, item }, body, focused) {
   element("save-run").href = address(`/runs/${job}.zip`);
   element("nothing-yet").hidden = true;
   element("outcome").hidden = false;
-  say(["Ranked.", ...item.warnings, inWords(item)].join(" "));
-  goTo("outcome-title", focused);
 }
 
 let drawn = 0;
@@ -628,16 +650,21 @@ function search() {
 }
 
 function showFound({ found }, body, focused) {
-  const card = found.item ? drawCard(found.item) : drawTexts(found, body);
-  element("found").replaceChildren(card);
-  element("search-nothing-yet").hidden = true;
-  element("search-outcome").hidden = false;
+  drawFound({ found, body });
   const count = found.item
     ? plural(found.item.candidates.length, "picture")
     : plural(found.texts.length, "text");
   const meant = [found.sense ?? "sense not told", found.gloss].filter(Boolean).join(", ");
   say(`${count} found. ${body.span}: ${meant}.`);
   goTo("search-outcome-title", focused);
+}
+
+function drawFound({ found, body }) {
+  lastFound = { found, body };
+  const card = found.item ? drawCard(found.item) : drawTexts(found, body);
+  element("found").replaceChildren(card);
+  element("search-nothing-yet").hidden = true;
+  element("search-outcome").hidden = false;
 }
 
 function drawTexts({ sense, probability, gloss, texts: told }, body) {
@@ -697,6 +724,38 @@ function changeTab(event) {
   openTab(tabs.at(place % tabs.length));
 }
 
+// ---------------------------------------------------------------- a reload
+
+/** Kept only while the page is left: a copy of this tab is a visitor of its own. */
+function keepSession() {
+  const session = { visitor, form: filled(), rankings, lastFound };
+  for (const kept of [session, { ...session, rankings: [], lastFound: null }]) {
+    try {
+      sessionStorage.setItem(SESSION, JSON.stringify(kept));
+      return;
+    } catch {
+      // More than the browser keeps.
+    }
+  }
+}
+
+/** Go on as before a reload; of a visitor whom the server has let go, with the texts alone. */
+async function resumeSession() {
+  const session = JSON.parse(sessionStorage.getItem(SESSION));
+  sessionStorage.removeItem(SESSION);
+  if (!session) return;
+  const known = await fetch(`/pictures/none?visitor=${session.visitor}`).catch(() => null);
+  if (known?.status !== 404) {
+    const texts = session.form.candidates.map(({ caption }) => ({ caption }));
+    fill({ ...session.form, candidates: texts });
+    return;
+  }
+  visitor = session.visitor;
+  fill(session.form);
+  for (const one of session.rankings) drawRanking({ ...one, when: new Date(one.when) });
+  if (session.lastFound) drawFound(session.lastFound);
+}
+
 // ---------------------------------------------------------------- who listens to what
 
 function onClick(id, act) {
@@ -737,19 +796,22 @@ function listenToForm() {
     element("files").focus();
   });
   onClick("clear", clear);
-  if (example) onClick("example", () => fill(JSON.parse(example)));
-  onClick("reload", () => {
-    sessionStorage.setItem(KEPT, JSON.stringify(texts()));
-    location.reload();
-  });
+  if (example) onClick("example", fillExample);
+  onClick("reload", () => location.reload());
 }
 
 function listenToPage() {
   for (const kind of ["dragover", "dragleave", "drop"]) addEventListener(kind, followDrag);
   addEventListener("paste", paste);
-  addEventListener("pagehide", () => stream.close());
+  addEventListener("pagehide", () => {
+    stream.close();
+    keepSession();
+  });
   addEventListener("pageshow", (event) => {
-    if (event.persisted) connect();
+    if (event.persisted) {
+      sessionStorage.removeItem(SESSION);
+      connect();
+    }
     showLanguages(); // the browser may have filled the form again
     update();
   });
@@ -771,9 +833,7 @@ function listenToSearch() {
 listenToForm();
 listenToPage();
 if (searching) listenToSearch();
-const kept = sessionStorage.getItem(KEPT);
-sessionStorage.removeItem(KEPT);
-if (kept) fill(JSON.parse(kept));
+await resumeSession();
 showLanguages();
 update();
 connect();

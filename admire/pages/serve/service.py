@@ -92,7 +92,11 @@ class Service:
 
     def __init__(self, models: Models, limits: Limits | None = None):
         self.models, self.limits = models, limits or Limits()
-        self.state = {"state": "loading", "said": "The models are being loaded."}
+        self.state: dict[str, Any] = {
+            "state": "loading",
+            "said": "The models are being loaded.",
+            "keyless": [],
+        }
         self.visitors: dict[str, Visitor] = {}
         self.one_at_a_time = asyncio.Semaphore(1)
 
@@ -120,7 +124,10 @@ class Service:
         """Load the first profile's models, and tell the visitors the outcome."""
         profile = self.models.profiles[0]
         state, said = "ready", f"The models of the profile {profile} are loaded."
+        keyless: list[str] = []
         try:
+            keyless = self.models.keyless()
+            loop.call_soon_threadsafe(self._tell_state, self.state | {"keyless": keyless})
             with hidden_progress():
                 self.models.load()
         except UserError as error:
@@ -128,12 +135,13 @@ class Service:
         except Exception:
             state, said = "failed", f"The models of the profile {profile} could not be loaded."
             log.exception("Loading failed.")
-        loop.call_soon_threadsafe(self._tell_state, state, said)
+        told = {"state": state, "said": said, "keyless": keyless}
+        loop.call_soon_threadsafe(self._tell_state, told)
 
-    def _tell_state(self, state: str, said: str) -> None:
-        if state == "failed":
-            log.warning("%s", said)  # in the main thread: see run_server's filter
-        self.state = {"state": state, "said": said}
+    def _tell_state(self, told: dict[str, Any]) -> None:
+        if told["state"] == "failed":
+            log.warning("%s", told["said"])  # in the main thread: see run_server's filter
+        self.state = told
         for visitor in self.visitors.values():
             visitor.tell("models", self.state)
 
