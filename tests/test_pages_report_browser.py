@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -269,6 +270,30 @@ def test_equal_scores_and_the_first_without_gold_are_marked(reported: Reported, 
     name = card(page, 2).locator(".file").first
     name.click()
     assert page.evaluate("getSelection().toString().trim()") == name.inner_text()
+
+
+def test_a_click_on_a_plot_shows_its_items_and_they_become_a_table(reported: Reported, look: Look):
+    page = ready(look(reported.address))
+    page.locator("#plots > summary").click()
+    page.get_by_role("link", name="knowing, idiomatic items taken as literal").click()
+    mistaken = reported.where(
+        lambda a, b: (a.item.sentence_type, a.predicted_type) == ("idiomatic", "literal")
+    )
+    assert set(numbers(page)) == mistaken
+    expect(page.locator("#cards article").first).to_be_in_viewport()
+    page.get_by_role("link", name="credulous, place 2:").focus()
+    page.keyboard.press("Enter")
+    second = reported.where(lambda a, b: has_gold(b) and b.order.index(b.item.best) == 1)
+    expect(page.locator("#count")).to_contain_text(f"{len(second)} of 15")
+    assert set(numbers(page)) == second
+    with page.expect_download() as download:
+        page.locator("#csv").click()
+    with Path(download.value.path()).open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["number"]) for row in rows] == numbers(page)
+    rankings = [reported.runs[1].rankings[int(row["number"]) - 1] for row in rows]
+    assert [row["sentence"] for row in rows] == [one.item.sentence for one in rankings]
+    assert [row["credulous: order"] for row in rows] == [" ".join(one.order) for one in rankings]
 
 
 def test_what_data_say_is_text(reported: Reported, look: Look):

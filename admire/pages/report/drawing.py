@@ -6,8 +6,9 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from admire.base.errors import needs_extra
@@ -66,7 +67,13 @@ _STYLE = {
 
 
 def draw(
-    name: str, title: str, words: str, paint: Callable[[Figure], None], *, height: float = 2.8
+    name: str,
+    title: str,
+    words: str,
+    paint: Callable[[Figure], None],
+    *,
+    height: float = 2.8,
+    views: Mapping[str, str] = MappingProxyType({}),
 ) -> Plot:
     """A plot that a function paints on an empty figure.
 
@@ -75,6 +82,7 @@ def draw(
         words: what the plot shows, in words.
         paint: uses only the colours of this module.
         height: in inches without the legend, beside a width of :data:`WIDTH`.
+        views: what the links in the plot (``set_url``) show of the cards, by their addresses.
 
     Raises:
         UserError: Matplotlib is not installed.
@@ -93,7 +101,7 @@ def draw(
         paint(figure)
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None})
-    return Plot(title, _for_page(file.getvalue(), title), words)
+    return Plot(title, _for_page(file.getvalue(), title, views), words)
 
 
 def short(name: str, width: int = 18) -> str:
@@ -122,7 +130,7 @@ def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], title:
     figure.set_figheight(figure.get_figheight() + LINE_HEIGHT * lines)
 
 
-def _for_page(svg: str, title: str) -> str:
+def _for_page(svg: str, title: str, views: Mapping[str, str]) -> str:
     """Matplotlib's SVG without what the page sets itself: size, font, colours, a style sheet."""
     box = re.search(r'viewBox="([^"]*)"', svg)
     assert box
@@ -135,8 +143,12 @@ def _for_page(svg: str, title: str) -> str:
     for colour, custom in _COLOURS.items():
         body = body.replace(colour, custom)
     body = re.sub(r"\s*\n\s*", " ", body).replace("> <", "><")
+    for view, told in views.items():
+        link = f'<a href="{escape(view)}"'
+        body = body.replace(f'{link} target="_blank">', f'{link} aria-label="{escape(told)}">')
+    role = "group" if views else "img"  # nothing in an image can be reached
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box[1]}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box[1]}" role="{role}" '
         f'aria-label="{escape(title)}" stroke-linejoin="round"><title>{escape(title)}</title>'
     )
     return head + body

@@ -303,6 +303,12 @@ def _places(
         )
         words.append(f"{runs[run]}: {', '.join(each)}.")
 
+    views = {
+        f"#run={run}&place={name}": f"{short(runs[run], 60)}, place {name}: {n}"
+        for run in there
+        for name, n in zip(names, counts[run], strict=True)
+    }
+
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
         width = 0.8 / len(there)
@@ -310,6 +316,8 @@ def _places(
         for place, run in enumerate(there):
             at = np.arange(len(counts)) + width * (place - (len(there) - 1) / 2)
             bars.append(axes.bar(at, counts[run], width * 0.92, color=RUNS[run % len(RUNS)]))
+            for bar, name, n in zip(bars[-1], names, counts[run], strict=True):
+                bar.set_url(f"#run={run}&place={name}" if n else None)
             if len(there) * len(counts) <= 12:
                 axes.bar_label(bars[-1], padding=1, fontsize=10, color=INK)
         axes.set_xticks(
@@ -321,7 +329,7 @@ def _places(
             legend(figure, bars, [short(runs[run]) for run in there])
 
     title = f"Where the {what} landed"
-    yield draw("places", title, " ".join(words), paint, height=2.7)
+    yield draw("places", title, " ".join(words), paint, height=2.7, views=views)
 
 
 def _count_axis(axes: Axes, what: str) -> None:
@@ -464,17 +472,28 @@ def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         for panel in panels.flat[len(there) :]:
             panel.set_axis_off()
         for panel, run in zip(panels.flat, there, strict=False):
-            _confusion_panel(panel, counts.loc[run])
+            _confusion_panel(panel, counts.loc[run], run)
             if len(runs) > 1:
                 panel.set_title(short(runs[run], 14))
         figure.supxlabel("predicted", fontsize=11, color=MUTED)
         figure.supylabel("true", fontsize=11, color=MUTED)
 
     height = 0.6 + lines * (1.9 if columns == 1 else 1.45)
-    yield draw("confusion", "Confusion of the senses", " ".join(words), paint, height=height)
+    views = {
+        _cell_view(run, true, name): f"{short(runs[run], 60)}, {true} items taken as {name}: {n}"
+        for run in there
+        for true in SENSES
+        for name, n in counts.loc[(run, true)].items()
+    }
+    title = "Confusion of the senses"
+    yield draw("confusion", title, " ".join(words), paint, height=height, views=views)
 
 
-def _confusion_panel(axes: Axes, counts: pd.DataFrame) -> None:
+def _cell_view(run: int, true: str, predicted: str) -> str:
+    return f"#run={run}&sense={true}&taken={predicted}"
+
+
+def _confusion_panel(axes: Axes, counts: pd.DataFrame, run: int) -> None:
     """Counts in cells; a fuller cell has more of its row."""
     from matplotlib.patches import Rectangle
 
@@ -483,9 +502,9 @@ def _confusion_panel(axes: Axes, counts: pd.DataFrame) -> None:
         for x, predicted in enumerate(counts.columns):
             n = int(counts.loc[true, predicted])
             colour = GOOD if true == predicted else BAD
-            axes.add_patch(
-                Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, alpha=0.45 * n / total)
-            )
+            cell = Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, alpha=0.45 * n / total)
+            cell.set_url(_cell_view(run, true, predicted) if n else None)
+            axes.add_patch(cell)
             outline = Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, edgecolor=LINE)
             axes.add_patch(outline)
             axes.text(x, y, str(n), ha="center", va="center", fontsize=13)

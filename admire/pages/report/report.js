@@ -72,6 +72,15 @@
 
   const senseOf = (item) => item.sense ?? result(item)?.sense ?? result(item)?.reading?.sense;
 
+  const takenAs = (item, one = result(item)) => (one ? (one.sense ?? "none") : null);
+
+  /** Where the best candidate or the first relevant document stands, as in the plot of places. */
+  function placeOf(item, one = result(item)) {
+    if (item.gold && one) return String(1 + one.order.indexOf(item.gold[0]));
+    if (!one?.documents || !one.figures) return null;
+    return String(1 + one.documents.findIndex(({ relevant }) => relevant) || "later");
+  }
+
   /* State */
 
   const KEYS = {
@@ -81,6 +90,8 @@
     run: "run",
     outcome: "filter-outcome",
     sense: "filter-sense",
+    taken: "filter-taken",
+    place: "filter-place",
     language: "filter-language",
     agree: "filter-agree",
   };
@@ -90,6 +101,8 @@
     run: "0",
     outcome: "",
     sense: "",
+    taken: "",
+    place: "",
     language: "",
     agree: "",
   };
@@ -155,6 +168,7 @@
     state = readState();
     showState();
     show();
+    if (finder.getBoundingClientRect().top > innerHeight) finder.scrollIntoView();
   }
 
   /** Opens a place of the page that is folded. */
@@ -204,6 +218,13 @@
       senses.map((sense) => [sense, sense]),
       "all",
     );
+    const found = (value) =>
+      [...new Set(data.items.flatMap((item) => item.runs.map((one) => value(item, one))))]
+        .filter(Boolean)
+        .sort((a, b) => a.localeCompare(b, "en", { numeric: true }))
+        .map((one) => [one, one]);
+    choices("filter-taken", data.kind === "retrieval" ? [] : found(takenAs), "all");
+    choices("filter-place", found(placeOf), "all");
     const languages = [...new Set(data.items.map((item) => item.language))].filter(Boolean).sort();
     choices(
       "filter-language",
@@ -277,6 +298,9 @@
         (!outcome || outcome(result(item))) &&
         (!agreement || agreement(item)) &&
         (!state.sense || senseOf(item) === state.sense) &&
+        (!state.taken || takenAs(item) === state.taken) &&
+        (!state.taken || !state.sense || item.sense) && // a cell of the confusion: gold and taken
+        (!state.place || placeOf(item) === state.place) &&
         (!state.language || item.language === state.language) &&
         wanted.every((word) => haystack(item).includes(word)),
     );
@@ -358,6 +382,41 @@
     return `${shown} of ${all} ${plural}${shown ? "" : ". Clear shows all."}`;
   }
 
+  /** The items that are shown, a row an item, for tables of one's own. */
+  function csv() {
+    const columns = ["sense", "probability", "right", "loss", "margin"];
+    const heading = ["number", "compound", "sentence", "language", "gold_sense"];
+    const name = (run, column) => (several ? `${run.name}: ${column}` : column);
+    for (const run of data.runs) {
+      heading.push(...[...columns, "order", ...data.metrics].map((column) => name(run, column)));
+    }
+    const rows = chosen().map((item) => [
+      item.number,
+      item.compound,
+      item.sentence.map(([text]) => text).join(""),
+      item.language,
+      item.sense,
+      ...item.runs.flatMap((one) => [
+        ...columns.map((column) => one?.[column]),
+        one?.order?.map((place) => item.candidates[place].name).join(" "),
+        ...data.metrics.map((metric) => one?.figures?.[metric]),
+      ]),
+    ]);
+    return [heading, ...rows].map((row) => row.map(csvCell).join(",") + "\r\n").join("");
+  }
+
+  const csvCell = (value) => {
+    const text = String(value ?? "");
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+
+  function download(text, name, type) {
+    const link = Cards.make("a", { href: URL.createObjectURL(new Blob([text], { type })) });
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  }
+
   /* Keys */
 
   function current() {
@@ -435,6 +494,7 @@
     showState();
     changed(false);
   });
+  control("csv").addEventListener("click", () => download(csv(), "items.csv", "text/csv"));
   control("help").addEventListener("click", () => control("keys").showModal());
   addEventListener("hashchange", addressChanged);
   addEventListener("keydown", keyPressed);

@@ -102,16 +102,16 @@ def figure_tables(
     if not rows:
         return []
     headings = (*(("Run",) if several else ()), unit, "n", *metrics)
-    table = Table("Figures", headings, tuple(rows), "Mean and 95 % bootstrap interval.")
+    figures = Table("Figures", headings, tuple(rows), "Mean and 95 % bootstrap interval.")
     if not several:
-        return [table]
-    whole, *parts = _by_run(table)
+        return [figures]
+    whole, *parts = _by_run(figures)
     if best := _best(whole):
         whole = replace(whole, note=f"{whole.note} The best is in bold.", bold=best)
     differences = [
         replace(one, bold=_apart(one))
-        for table in _differences(scored, names, columns, unit)
-        for one in _by_run(table)
+        for against in _differences(scored, names, columns, unit)
+        for one in _by_run(against)
     ]
     return [whole, *differences[:1], *parts, *differences[1:]]
 
