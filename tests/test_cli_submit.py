@@ -108,7 +108,8 @@ def four(path: Path) -> None:
 def test_a_broken_file_ends_a_run_before_it_starts(capsys, tmp_path, damage, words):
     plain(tmp_path / "blind", "submission_Uzbek.tsv")
     damage(plain(tmp_path / "blind"))
-    message = ended(capsys, "rank", tmp_path / "blind", "--out", tmp_path / "run")
+    code, out, message = run(capsys, "rank", tmp_path / "blind", "--out", tmp_path / "run")
+    assert (code, out) == (2, "")
     assert all(word in message for word in words)
     assert not (tmp_path / "run").exists()
     message = ended(capsys, "submit", tmp_path / "run", "--out", tmp_path / "mine.zip")

@@ -28,7 +28,7 @@ SEEN = [
     "erosion",
     *(f"bicycle {k}" for k in range(6)),
 ]
-NAMES = [f"image.{k}.ppm" for k in range(10)]
+NAMES = [f"image.{k}.png" for k in range(10)]
 RIVER = '{"definitions": ["land beside a river"], "scene": "land and a river"}'
 HERE = ("bank", "bank erosion"), ("bank", "bank robbery")
 
@@ -48,7 +48,7 @@ def data(tmp_path: Path) -> Path:
         Image.new("RGB", (4, 4), "red").save(tmp_path / "images" / name)
     lines = ["\t".join((*told, *NAMES)) + "\n" for told in HERE]
     (tmp_path / "en.test.data.v1.1.txt").write_text("".join(lines))
-    (tmp_path / "en.test.gold.v1.1.txt").write_text("image.2.ppm\nimage.5.ppm\n")
+    (tmp_path / "en.test.gold.v1.1.txt").write_text("image.2.png\nimage.5.png\n")
     return tmp_path / "en.test.data.v1.1.txt"
 
 
@@ -79,7 +79,7 @@ def test_a_file_is_ranked_scored_and_shown_without_a_sense(
     assert [f"meaning {k}" in chat.prompts[0] for k in (9, 10)] == [True, False]
 
     first, second = (out / "prediction.en.txt").read_text().splitlines()
-    assert first.split("\t")[:2] == ["image.2.ppm", "image.1.ppm"]
+    assert first.split("\t")[:2] == ["image.2.png", "image.1.png"]
     assert second.split("\t") == NAMES  # no words in common: all alike
     figures = {"top1": 0.5, "mrr": pytest.approx((1 + 1 / 6) / 2)}
     table = compare_runs([out])
@@ -145,11 +145,14 @@ def test_runs_of_v_wsd_are_fused_but_not_tuned(data, tmp_path, chat):
 
 def test_mistakes_end_with_one_message_and_nothing_is_written(capsys, data, tmp_path, chat):
     short = tmp_path / "short.txt"
-    short.write_text("image.2.ppm")
+    short.write_text("image.2.png")
     before = sorted(tmp_path.rglob("*"))
     out = ("--out", tmp_path / "run")
     images = ("--images", tmp_path / "images")
-    assert "'image.0.ppm' is not in" in ended(capsys, "rank", data, *out)
+    code, printed, said = run(capsys, "rank", data, *out)
+    assert (code, printed) == (2, "")
+    assert "'image.0.png' is not in" in said
+    assert "2 faults" in said.splitlines()[-1]
     assert "(--ranker)" in ended(capsys, "rank", data, *out, *images, "--ranker", "listwise")
     assert "(--gold)" in ended(capsys, "rank", data, *out, *images, "--gold", short)
     assert "no sense to decide" in ended(capsys, "sense", data)
@@ -162,7 +165,7 @@ def test_a_submission_that_does_not_fit_its_gold_is_refused(capsys, data, tmp_pa
     for text, words in [
         ("\t".join(NAMES) + "\n", "has 1 rows for 2 gold items"),
         (2 * ("\t".join(NAMES[:9]) + "\n"), "does not name exactly the item's 10 candidates"),
-        ("\t".join(NAMES) + "\n\nimage.1.ppm\n", "row 3, expected_order: names 1"),
+        ("\t".join(NAMES) + "\n\nimage.1.png\n", "row 3, expected_order: names 1"),
     ]:
         mine.write_text(text)
         assert words in ended(capsys, "score", mine, "--gold", data)
@@ -170,4 +173,4 @@ def test_a_submission_that_does_not_fit_its_gold_is_refused(capsys, data, tmp_pa
     published = ("--published", "en-test")
     assert "not of V-WSD" in ended(capsys, "score", mine, "--gold", data, *published)
     (tmp_path / "en.test.gold.v1.1.txt").unlink()
-    assert "has no expected_item to score" in ended(capsys, "score", mine, "--gold", data)
+    assert "has an expected_item to score" in ended(capsys, "score", mine, "--gold", data)
