@@ -45,15 +45,20 @@ def demo(out: opt.RunFolder = Path("runs/demo")) -> None:
     from admire.base.storage import check_folder
     from admire.data.items import SAMPLES, read_items
     from admire.pages.report import check_report
-    from admire.runs.run import rank as rank_items
+    from admire.rankers.set_summary import summarise_set
+    from admire.runs.ranking import Run
+    from admire.runs.record import source_record
+    from admire.runs.run import open_run, rank_block
     from admire.runs.run_folder import write_run
 
     check_folder(out, "run")
     check_report(out / REPORT)
     items = read_items(SAMPLES)
-    first = rank_items(items[:1])  # an answer soon; the caches keep what was asked
-    print_rankings(first.rankings, 1)
-    show_run(out, write_run(rank_items(items, source=SAMPLES), out), report=True)
+    opened = open_run(summarise_set(items), source=source_record(SAMPLES))
+    first = rank_block(items[:1], opened)  # alone, so that an answer is there soon
+    print_rankings(first, 1)
+    rankings = (*first, *rank_block(items[1:], opened, first=False))
+    show_run(out, write_run(Run(rankings, opened.finished()), out), report=True)
 
 
 def rank(

@@ -98,18 +98,17 @@ class LightDetector:
         contexts = read_contexts([use.item for use in uses], encoder, neutral=self.neutral)
         # A product of all at once would depend in its last bits on how many there are.
         products = np.stack([(self.weights * one).sum(axis=1) for one in contexts])
-        unknown = [self._unknown(base_language(use.item.language)) for use in uses]
-        products -= self.shift * np.array(unknown)[:, None]
+        products -= self.shift * self._unknown(uses)[:, None]
         probabilities = 1 / (1 + np.exp(-(products + self.biases)))
         return [_sense(row) for row in probabilities]
 
-    def _unknown(self, language: str) -> bool:
-        """Whether it was not trained on this language, which is said once."""
-        trained = {base_language(tag) for tag in self.card.get("languages", [language])}
-        if language in trained:
-            return False
-        _warn_of_language(language, tuple(sorted(trained)))
-        return True
+    def _unknown(self, uses: Sequence[Use]) -> npt.NDArray[np.bool_]:
+        """Whether it was not trained on the language of each use, which is said once a language."""
+        languages = [base_language(use.item.language) for use in uses]
+        trained = {base_language(tag) for tag in self.card.get("languages", languages)}
+        for language in sorted(set(languages) - trained):
+            _warn_of_language(language, tuple(sorted(trained)))
+        return np.array([language not in trained for language in languages])
 
     @cached_property
     def reader(self) -> QueryEncoder:

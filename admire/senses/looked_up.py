@@ -66,13 +66,14 @@ class LookedUp:
     ) -> dict[Item, Meaning]:
         """The glosses of a sense, and for the idiomatic one the sentence in other words."""
         found = {}
+        by_phrase = any(item.word for item in items)
+        encoder = (self.encoder or open_encoder("e5")) if by_phrase else None
         for item in items:
             entries = known_of(self.dictionaries, item)
             glosses = [
                 entry.gloss for entry in entries.of("literal" if what == "literal" else "idiomatic")
             ]
-            if item.word:
-                encoder = self.encoder or open_encoder("e5")
+            if item.word and encoder:
                 found[item] = Meaning(nearest(item.phrase, glosses, encoder))
             elif what == "gloss":
                 found[item] = Meaning(tuple(glosses[:1]))
