@@ -312,7 +312,10 @@ def test_a_narrow_terminal_gets_a_block_an_item_with_names_to_tell_apart(
         assert out.count("a bird asleep") >= 3  # the gloss
         assert ("Candidates, best first" in out) == wide
         assert [name for name in "abcde" if f"{name}.png" not in out] == []
-        assert "Names are shown without “pictures/a_snake_in_tall_grass_”" in " ".join(out.split())
+        assert (
+            "All names begin with “pictures/a_snake_in_tall_grass_”, which is left out here."
+            in " ".join(out.split())
+        )
 
 
 def test_gold_for_some_items_or_of_senses_alone_is_scored_and_counted(capsys, wavering):

@@ -61,7 +61,7 @@ def bad_set(tmp_path: Path) -> Path:
 
 FAULTS = [
     ("row 1", "photo.heic", "Save it as PNG or JPEG"),
-    ("row 1", "candidate 4 has a caption and not an image: 'gone.png' is not in"),
+    ("row 1", "candidate 4 has a caption but no image: 'gone.png' is not in"),
     ("row 2", "'../far.png' lies outside the data folder"),
     ("row 2", "'link.png' is a link to", "nowhere.png"),
     ("row 3", "drawing.svg", "Save it as PNG or JPEG"),
@@ -91,7 +91,7 @@ def test_what_is_left_of_a_bad_set_keeps_its_captions_and_its_gold(bad_set: Path
 def test_check_prints_all_faults_counts_and_links_and_ends_with_2(capsys, bad_set: Path):
     code, out, err = run(capsys, "check", bad_set, "--out", bad_set)
     assert code == 2
-    assert f"faults, of which each stands above: {len(FAULTS) + 1}" in err
+    assert f"{len(FAULTS) + 1} faults, listed above." in err
     *lines, place, counts, links = out.splitlines()
     for line, words in zip(lines, FAULTS, strict=True):
         assert [word for word in words if word not in line] == []

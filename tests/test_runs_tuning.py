@@ -290,7 +290,7 @@ def test_tune_keeps_a_default_that_other_compounds_would_make_worse(capsys, tmp_
     assert code == 0
     titles = ("Default: ", "Tuned: ", "Tuned minus default")
     assert [title for title in titles if title not in out] == []
-    assert "Keep the default. Items that had no say are not ranked better" in err
+    assert "Keep the default. Held-out items are ranked no better" in err
     assert "top-1 +0.000" in err or "top-1 -" in err
 
 

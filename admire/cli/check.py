@@ -18,7 +18,7 @@ def check(
     lang: opt.Lang = None,
     images: opt.ImageFolder = None,
     out: Annotated[
-        Path | None, opt.option("Run folder that admire rank is to write: whether it can be.")
+        Path | None, opt.option("Run folder for admire rank: also check that it can be written.")
     ] = None,
     json: opt.Json = False,
 ) -> None:
@@ -52,4 +52,5 @@ def check(
             more = f" and {len(links) - 1} more" if len(links) > 1 else ""
             print(visible(f"Links that lead out of the set's folder: {links[0]}{more}"))
     if told:
-        raise UserError(f"{data}: faults, of which each stands above: {len(told)}.")
+        some = "1 fault" if len(told) == 1 else f"{len(told)} faults"
+        raise UserError(f"{data}: {some}, listed above.")

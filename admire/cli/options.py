@@ -84,11 +84,11 @@ Data = Annotated[
     Path, argument("AdMIRe TSV, manifest (.csv, .json, .jsonl), a folder, or a .txt of V-WSD.")
 ]
 ImageFolder = Annotated[
-    Path | None, option("Folder of the images of V-WSD, where the data are not in it.", "--images")
+    Path | None, option("Folder of V-WSD's images, if it is not the data file's.", "--images")
 ]
 GoldFile = Annotated[
     Path | None,
-    option("Gold of V-WSD, where it is not called as the data (x.data.txt, x.gold.txt).", "--gold"),
+    option("Gold of V-WSD, if it is not called x.gold.txt beside x.data.txt.", "--gold"),
 ]
 Profile = Annotated[
     ProfileName | None,
@@ -146,12 +146,12 @@ Published = Annotated[
     choice(
         "published",
         PublishedSet,
-        "The set that the gold is: also tell where the figures stand among published ones.",
+        "The set that the gold is of: also compare with the figures published on it.",
     ),
 ]
 PublishedTrack = Annotated[
     BoardTrack | None,
-    choice("track", BoardTrack, "The board's track; else as the run saw images or captions alone."),
+    choice("track", BoardTrack, "The board's track, if it is not to be taken from the run."),
 ]
 DryRun = Annotated[
     bool, option("Only count what chat models would be asked, and estimate the price.", "--dry-run")

@@ -26,7 +26,7 @@ REPORT = "report.html"
 """What the page that shows a run is called in its folder."""
 
 WIDE = 120
-"""From so many columns on, rankings are printed as a table."""
+"""The least width, in columns, at which rankings are printed as a table."""
 
 SHOWN = 20
 """How many items' rankings are printed; the run folder has them all."""
@@ -212,7 +212,7 @@ def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
     else:
         _print_wide(rankings, shared)
     if shared:
-        print(visible(f"Names are shown without “{shared}”, with which all begin."))
+        print(visible(f"All names begin with “{shared}”, which is left out here."))
     if count > SHOWN:
         print(f"… and {count - SHOWN} more, in items.jsonl and scores.csv")
 

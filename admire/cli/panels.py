@@ -93,7 +93,7 @@ def _show_everything(context: typer.Context, wanted: bool) -> None:
 HelpAll = Annotated[
     bool,
     option(
-        "Show all options, by what they decide, and exit.",
+        "Show all options, in groups, and exit.",
         "--help-all",
         callback=_show_everything,
         is_eager=True,

@@ -217,7 +217,8 @@ def score(
         list[Path], opt.argument("One submission or run folder, or two to compare.")
     ],
     gold: Annotated[
-        Path, opt.option("The file with the expected orders, or a folder with one a language.")
+        Path,
+        opt.option("The file with the expected orders, or a folder with one file per language."),
     ],
     published: opt.Published = None,
     track: opt.PublishedTrack = None,
@@ -364,8 +365,8 @@ def _advise(difference: pd.DataFrame, chosen: str) -> None:
     told += f", top-1 {top1['mean']:+z.3f}"
     if dcg["mean"] <= 1e-9 or top1["mean"] < -1e-9:
         log.info(
-            "Keep the default. Items that had no say are not ranked better by what others choose "
-            "(%s).",
+            "Keep the default. Held-out items are ranked no better by the scoring that the other "
+            "items choose (%s).",
             told,
         )
     elif dcg["low"] <= 0:

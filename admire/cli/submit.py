@@ -16,7 +16,7 @@ def submit(
     out: Annotated[Path, opt.option("ZIP file to write.")] = Path("submission.zip"),
     data: Annotated[
         Path | None,
-        opt.option("Where the blind files of the run are now; else as ranked."),
+        opt.option("Where the run's blind files are, if they have moved."),
     ] = None,
     without_sense: Annotated[
         bool, opt.option("Leave out the column sentence_type.", "--without-sense")

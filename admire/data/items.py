@@ -475,11 +475,12 @@ def _candidate(
         image = None
     if not image and not fault:
         if not caption and reading.whole:
-            lacks = _not_there(name, compound, reading.folder) if name else "an image name."
+            why = _not_there(name, compound, reading.folder)
+            lacks = f"an image: {why}" if name else "an image name."
             fault = f"{where}: {place} has neither a caption nor {lacks}"
         elif name and caption and reading.look:
-            lacks = _not_there(name, compound, reading.folder)
-            fault = f"{where}: {place} has a caption and not {lacks}"
+            why = _not_there(name, compound, reading.folder)
+            fault = f"{where}: {place} has a caption but no image: {why}"
         elif name and caption:
             missing = "the image is missing, the caption stands alone."
             _note(reading.notes, missing, f"{where}, '{name}'")
@@ -503,8 +504,8 @@ def _not_there(name: str, compound: str, folder: Path) -> str:
     """Why an image is not found."""
     for subfolder in ("", *_subfolders(compound)):
         if os.path.islink(place := os.path.join(folder, subfolder, name)):
-            return f"an image: '{name}' is a link to {os.readlink(place)}, where nothing is."
-    return f"an image: '{name}' is not in {folder} or its folder '{compound}'."
+            return f"'{name}' is a link to {os.readlink(place)}, where nothing is."
+    return f"'{name}' is not in {folder} or its folder '{compound}'."
 
 
 @lru_cache(maxsize=1)
