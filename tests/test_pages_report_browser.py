@@ -279,12 +279,15 @@ def test_a_click_on_a_plot_shows_its_items_and_they_become_a_table(reported: Rep
     mistaken = reported.where(
         lambda a, b: (a.item.sentence_type, a.predicted_type) == ("idiomatic", "literal")
     )
+    expect(card(page, max(mistaken))).to_be_visible()  # both filters may show equally many
     assert set(numbers(page)) == mistaken
     expect(page.locator("#cards article").first).to_be_in_viewport()
     page.get_by_role("link", name="credulous, place 2:").focus()
     page.keyboard.press("Enter")
     second = reported.where(lambda a, b: has_gold(b) and b.order.index(b.item.best) == 1)
     expect(page.locator("#count")).to_contain_text(f"{len(second)} of 15")
+    expect(card(page, max(second))).to_be_visible()
+    expect(page.locator("#cards article")).to_have_count(len(second))
     assert set(numbers(page)) == second
     with page.expect_download() as download:
         page.locator("#csv").click()
