@@ -6,20 +6,23 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from commands import hide
 from pytest_httpserver import HTTPServer
 from toys import said
-from werkzeug import Response
+from werkzeug import Request, Response
 
 from admire.base.errors import UserError
-from admire.models.llm import open_llm
+from admire.models.llm import Question, Reply, Usage, open_llm
 from admire.models.llm.local import (
     EMBEDDED_FILE,
     EMBEDDED_REPOSITORY,
@@ -184,6 +187,7 @@ import json, os
 from types import SimpleNamespace
 
 llama_pooling_type = SimpleNamespace(LLAMA_POOLING_TYPE_NONE="none")
+llama_load_mode = SimpleNamespace(LLAMA_LOAD_MODE_NONE="read")
 
 def CommonParams():
     return SimpleNamespace(model=SimpleNamespace(), cpuparams=SimpleNamespace(), pid=os.getpid())
@@ -265,6 +269,90 @@ def test_an_error_names_the_model_as_the_user_does(
         said(LocalChat(model), "hi")
     assert f"gguf:{model}" in str(caught.value)
     assert "openai:" not in str(caught.value)
+
+
+@pytest.fixture
+def together(llama: Path, httpserver: HTTPServer) -> list[tuple[str, object]]:
+    """What is asked of a llama.cpp that writes several replies at a time, in that order."""
+    asked: list[tuple[str, object]] = []
+
+    def apply(request: Request) -> Response:
+        texts = [message["content"] for message in request.get_json()["messages"]]
+        return json_response({"prompt": "\n".join(texts)})
+
+    def complete(request: Request) -> Response:
+        body = request.get_json()
+        asked.append(("completion", body["prompt"]))
+        if isinstance(body["prompt"], str):
+            return json_response({})
+        if any("long" in prompt for prompt in body["prompt"]):
+            return json_response({"error": {"message": "exceeds the context size"}}, 400)
+        timings = {"prompt_n": 2, "cache_n": 30, "predicted_n": 5}
+        replies = [
+            {
+                "index": k,
+                "content": f" of {prompt[-2]}",
+                "timings": timings,
+                "stop_type": "limit" if "cut" in prompt else "eos",
+                "model": "tiny",
+            }
+            for k, prompt in enumerate(body["prompt"])
+        ]
+        return json_response(replies[::-1])
+
+    def slot(request: Request) -> Response:
+        asked.append((request.full_path.strip("/"), request.get_json()["filename"]))
+        return json_response({})
+
+    httpserver.expect_request("/apply-template").respond_with_handler(apply)
+    httpserver.expect_request("/completion").respond_with_handler(complete)
+    httpserver.expect_request(re.compile(r"/slots/\d")).respond_with_handler(slot)
+    return asked
+
+
+def json_response(content: object, status: int = 200) -> Response:
+    return Response(json.dumps(content), status, content_type="application/json")
+
+
+def asked_at_once(llm: LocalChat, texts: list[str], **settings: Any) -> list[Reply]:
+    with ThreadPoolExecutor(len(texts)) as pool:
+        return list(pool.map(lambda text: llm.ask(Question(text, **settings)), texts))
+
+
+def test_questions_that_begin_alike_are_answered_together(model: Path, together):
+    llm = LocalChat(model, continues=True)
+    lead = "Say what it means.\n" * 3
+    texts = [f'{lead}{{"of": "{name}"' for name in "cabd"]
+    replies = asked_at_once(llm, texts)
+    assert [reply.text for reply in replies] == [f'{{"of": "{name}" of {name}' for name in "cabd"]
+    assert {reply.usage for reply in replies} == {Usage(prompt=32, cached=30, completion=5)}
+    restored = [(f"slots/{slot}?action=restore", "0") for slot in range(4)]
+    assert together == [
+        ("completion", lead),  # read once, and given to each
+        ("slots/0?action=save", "0"),
+        *restored,
+        ("completion", sorted(texts)),  # in the same order, whoever came first
+    ]
+    together.clear()
+    cut = asked_at_once(llm, [f'{lead}cut "{name}"' for name in "ef"])
+    assert [(reply.text, reply.cut) for reply in cut] == [(" of e", True), (" of f", True)]
+    assert together[:-1] == restored  # that beginning is known
+
+
+def test_a_question_that_is_unlike_the_others_is_asked_alone(model: Path, together):
+    llm = LocalChat(model, continues=True)
+    lead = "Say what it means.\n" * 3
+    for texts, settings in [
+        ([f"{lead}a", "What is an owl?"], {}),
+        ([f"{lead}a", f"{lead}b"], {"schema": {"type": "object"}}),
+        ([f"{lead}a", f"{lead}b"], {"logprobs": 2}),
+        ([f"{lead}too long", f"{lead}b"], {}),  # the server refuses both together
+    ]:
+        assert [one.text for one in asked_at_once(llm, texts, **settings)] == ["Literal"] * 2
+    assert [kind for kind, prompt in together if isinstance(prompt, list)] == ["completion"]
+    plain = LocalChat(model)  # what else its template puts into a reply is not known
+    assert plain.parallel == 1
+    assert asked_at_once(plain, [f"{lead}a", f"{lead}b"])[0].text == "Literal"
 
 
 def test_without_llama_cpp_the_message_names_the_package_and_the_way_round(

@@ -250,6 +250,7 @@ HINT = ("who stays up late", "an owl")
     ("reply", "expected"),
     [
         ('"definitions": ["who stays up late"], "scene": "a lamp"}', Meaning(HINT[:1], "a lamp")),
+        ('who stays up late"], "scene": "a lamp"}', Meaning(HINT[:1], "a lamp")),  # goes on
         ("", Meaning(HINT)),
         ("I'm sorry.", Meaning(HINT)),
         ('"definitions": ["a reckless person whom nobody can control"]}', Meaning(HINT)),
@@ -264,6 +265,7 @@ def test_a_dictionary_may_be_repeated_and_stands_in_for_what_cannot_be_used(repl
     ("reply", "expected"),
     [
         (' "a woman works by a lamp"}', "a woman works by a lamp"),
+        ('a woman works by a lamp"}', "a woman works by a lamp"),
         ('"a \\"lamp\\" by a desk"},\n// "Next."', "a lamp by a desk"),
         ('```json\n"a lamp"}\n```', "a lamp"),
         ('{"idiom": "night owl", "meaning": "x", "scene": "a lamp"}', "a lamp"),

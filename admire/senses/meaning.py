@@ -122,7 +122,7 @@ def scene_of(
     question = Question(
         prompt, temperature=0.0, max_tokens=SCENE_TOKENS, seed=seed, purpose="meanings"
     )
-    reply = without_objects(llm.ask(question).text, data_of(item))
+    reply = _whole(without_objects(llm.ask(question).text, data_of(item)), prompt)
     named = re.search(rf'"scene"\s*:\s*"({_INSIDE})', reply) or re.match(
         rf'\s*(?:```\w*\s*)?"({_INSIDE})"?\s*(?:[}},]|$)', reply
     )
@@ -159,7 +159,7 @@ def read_meaning(reply: str, item: Item, prompt: str = "") -> Meaning:
     prompt's examples of other phrases is left out, and so is what is said of another phrase.
     Without a definition the meaning is empty.
     """
-    reply = without_objects(reply, data_of(item))
+    reply = _whole(without_objects(reply, data_of(item)), prompt)
     own = quoted(item.phrase).casefold()
     examples = "\n".join(line for line in prompt.splitlines() if own not in line.casefold())
     is_json = "{" in reply or '"definitions"' in reply
@@ -174,6 +174,12 @@ def read_meaning(reply: str, item: Item, prompt: str = "") -> Meaning:
     shown = _plain(scene)
     told = re.search(r"\w", shown) and not _echoed(shown, item, examples)
     return Meaning(tuple(kept.values())[:DEFINITIONS], shown if told else None)
+
+
+def _whole(reply: str, prompt: str) -> str:
+    """The reply with the prompt's last line before it, where it goes on with that JSON object."""
+    goes_on = re.match(r'(?s)\s*[^\s"`{][^{]*"\s*[]}]', reply)
+    return prompt.rpartition("\n")[2] + reply if goes_on else reply
 
 
 def _of_json(reply: str, compound: str) -> tuple[list[str], str]:

@@ -23,7 +23,8 @@ def serve(settings: dict[str, Any]) -> NoReturn:
 
     Args:
         settings: the file's ``path``; how many tokens are its ``context``; on how many ``threads``
-            it runs; whether it serves hidden ``states`` instead of answers.
+            it runs; whether it serves hidden ``states`` instead of answers; how many questions it
+            answers ``together``, and the ``folder`` for what it has read.
     """
     import xllamacpp
 
@@ -32,7 +33,13 @@ def serve(settings: dict[str, Any]) -> NoReturn:
     params = xllamacpp.CommonParams()
     params.model.path = settings["path"]
     params.n_ctx = settings["context"]
-    params.n_parallel = 1
+    params.n_parallel = settings["together"]
+    params.kv_unified = True  # one long question may take the whole context
+    # It would take the beginnings that are restored away from the questions' slots.
+    params.cache_ram_mib = 0
+    params.slot_save_path = settings["folder"]
+    # Half of what is loaded is repacked, so mapping the file would hold it twice.
+    params.load_mode = xllamacpp.llama_load_mode.LLAMA_LOAD_MODE_NONE
     params.cpuparams.n_threads = settings["threads"]
     params.verbosity = 0
     if settings["states"]:
