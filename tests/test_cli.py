@@ -16,7 +16,7 @@ from admire.base.errors import DISTRIBUTION
 from admire.cli.app import app
 from admire.cli.config import run_settings
 from admire.cli.options import FIELDS
-from admire.cli.panels import DAILY, PANEL_OF, PANELS
+from admire.cli.panels import Panelled, PanelledTraining
 from admire.rankers.scorer import Scoring
 
 
@@ -159,8 +159,9 @@ def test_the_printed_settings_say_what_each_is_and_takes(capsys):
     assert len(entries) == len(fields(Settings)) - 1 + len(fields(Scoring))
     track = entries['track = "image"']
     assert "One of: image, caption, image+caption. Default: not set." in track.replace("\n# ", " ")
-    assert "the seed of the sampled replies" in entries["seed = 0"].lower()
+    assert "Seed of sampled replies." in entries["seed = 0"]
     assert "# caption_encoder =" in entries
+    assert run(capsys, "config", "rank", "--profile", "paper")[1] == out
 
 
 def test_options_win_over_the_file_and_the_file_over_the_profile(tmp_path):
@@ -193,14 +194,72 @@ def test_a_file_that_cannot_be_used_is_named_with_the_key(capsys, tmp_path, text
     assert error.startswith(f"admire: {file}: {complaint}")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sweep",
+        *("train " + name for name in ("head", "detector", "classifier", "sentences", "retriever")),
+    ],
+)
+def test_the_printed_options_of_a_training_are_a_file_that_sets_them(capsys, tmp_path, command):
+    file = tmp_path / "training.toml"
+    _, out, err = run(capsys, "config", *command.split())
+    assert not err
+    names = set(parameters(command)) - {"data", "out", "json", "config", "help_all"}
+    assert set(re.findall(r"^(?:# )?(\w+) =", out, re.MULTILINE)) == names
+    file.write_text(out.replace("\nseed = ", "\nseed = 1"))
+    _, again, err = run(capsys, "config", *command.split(), "--config", file)
+    assert not err
+    assert re.sub(r" Default: \d+\.", "", again) == file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("epoch = 3", ": 'epoch' is no setting. Did you mean 'epochs'? admire config sweep lists"),
+        ("out = 'x'", ": 'out' is no setting."),
+        ("epochs = 2.5", ", epochs: cannot be 2.5: it should be a valid integer."),
+        ("track = 'imag'", ", track: cannot be 'imag'. Did you mean 'image'? There are: image,"),
+        ("dropout = 0.1", ", dropout: cannot be 0.1: it should be a valid array."),
+        ("epochs = 1979-05-27", ", epochs: cannot be '1979-05-27': it should be a valid integer."),
+    ],
+)
+def test_a_trainings_file_that_cannot_be_used_is_named_with_the_key(
+    capsys, tmp_path, text, complaint
+):
+    file = tmp_path / "sweep.toml"
+    file.write_text(text)
+    error = ended(capsys, "sweep", "data.tsv", "--config", file)
+    assert error.startswith(f"admire: {file}{complaint}")
+
+
+def test_there_are_files_of_settings_for_rank_and_trainings_alone(capsys):
+    error = ended(capsys, "config", "train", "heads")
+    assert "cannot be 'train heads'. Did you mean 'train head'? There are: rank, sweep," in error
+    error = ended(capsys, "config", "sweep", "--profile", "best")
+    assert error.endswith("(--profile, --like)")
+
+
 # ------------------------------------------------------------------------------- help and shells
 
 
-def test_the_help_of_rank_shows_a_days_options_and_help_all_the_others(capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        ("rank", Panelled),
+        ("batch", Panelled),
+        ("sweep", PanelledTraining),
+        ("train head", PanelledTraining),
+        ("train sentences", PanelledTraining),
+        ("train retriever", PanelledTraining),
+    ],
+)
+def test_the_help_shows_a_days_options_and_help_all_the_others(capsys, monkeypatch, command, kind):
     monkeypatch.setenv("COLUMNS", "120")
-    everything = set(parameters("rank")) - {"data"}
-    assert everything - {"help_all"} <= set(PANEL_OF)
-    named = r"^│ --([a-z-]+)"
+    everything = set(parameters(command)) - {"data"}
+    panels = {panel: {*names} & everything for panel, names in kind.panels.items()}
+    assert everything - {"help_all"} == set().union(*panels.values())
+    named = r"^│ [ *]*--([a-z-]+)"
 
     def shown(*arguments: str) -> set[str]:
         code, out, _ = run(capsys, *arguments)
@@ -208,11 +267,12 @@ def test_the_help_of_rank_shows_a_days_options_and_help_all_the_others(capsys, m
         found = {name.replace("-", "_") for name in re.findall(named, out, re.MULTILINE)}
         return found - {"help"}
 
-    assert shown("rank", "--help") == set(DAILY)
-    assert shown("rank", "--help-all") == everything
-    assert shown("rank", "--help") == set(DAILY)
-    _, out, _ = run(capsys, "rank", "--help-all")
-    places = [out.index(f" {panel} ─") for panel in PANELS]
+    words = command.split()
+    assert shown(*words, "--help") == everything & {*kind.daily}
+    assert shown(*words, "--help-all") == everything
+    assert shown(*words, "--help") == everything & {*kind.daily}
+    _, out, _ = run(capsys, *words, "--help-all")
+    places = [out.index(f" {panel} ─") for panel, names in panels.items() if names]
     assert places == sorted(places)
 
 

@@ -82,15 +82,20 @@ def test_train_writes_a_head_and_prints_its_card(capsys, tmp_path, opened, table
     folder = tmp_path / "head"
     options = shlex.split(
         "--llm openai:x --llm-url http://y --encoder words --device cpu --seed 2 --batch-size 3 "
-        "--learning-rate 0.01 --weight-decay 0.1 --temperature 0.5 --dropout 0.2 --patience 4 "
-        "--residual --glosses-only"
+        "--learning-rate 0.01 --no-residual --glosses-only"
     )
+    file = tmp_path / "head.toml"
+    file.write_text(
+        "weight_decay = 0.1\ntemperature = 0.5\ndropout = 0.2\npatience = 4\n"
+        "epochs = 99  # options win\nresidual = true\nencoder = 'others'\nseed = 5\n"
+    )
+    options += ["--config", str(file)]
     code, out, err = run(capsys, "train", "head", table, "--out", folder, *SMALL, *options)
     assert code == 0, err
     assert f"Wrote {folder}" in err
     assert opened == [("words", {"device": "cpu"}), ("openai:x", "http://y")]
     card = json.loads(out)
-    given = {"hidden": 8, "output": 5, "dropout": 0.2, "residual": True, "glosses_only": True}
+    given = {"hidden": 8, "output": 5, "dropout": 0.2, "residual": False, "glosses_only": True}
     given |= {"batch_size": 3, "learning_rate": 0.01, "weight_decay": 0.1, "soft_negatives": 2}
     given |= {"temperature": 0.5, "epochs": 3, "patience": 4, "seed": 2}
     assert card["settings"] == given
@@ -111,8 +116,11 @@ def test_a_sweep_tries_what_is_asked_for_and_its_folds_go_on(
     out = tmp_path / "sweep.jsonl"
     options = shlex.split(
         "--soft-negatives 1 --soft-negatives 2 --dropout 0.2 --learning-rate 0.01 "
-        "--temperature 0.5 --batch-size 2 --epochs 2 --residual --glosses-only --json"
+        "--temperature 0.5 --epochs 2 --glosses-only --json"
     )
+    file = tmp_path / "sweep.toml"
+    file.write_text("batch_size = [2]\nsoft_negatives = [9]  # options win\nresidual = true\n")
+    options += ["--config", str(file)]
     code, stdout, err = run(capsys, "sweep", table, "--out", out, *options)
     assert code == 0, err
     rows = [json.loads(line) for line in out.read_text().splitlines()]

@@ -11,7 +11,8 @@ from conftest import admire_row, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admire.data.submission import Prediction, read_submission, write_submission
+from admire.base.storage import write_whole
+from admire.data.submission import Prediction, add_predictions, read_submission
 
 NAMES = ("a.png", "b.png", "c.png", "d.png", "e.png")
 
@@ -30,18 +31,23 @@ PREDICTIONS = st.builds(
 WITHOUT_SENTENCES = PREDICTIONS.map(lambda one: replace(one, sentence=None))
 
 
+def write(path: Path, predictions: list[Prediction]) -> None:
+    with write_whole(path) as file:
+        add_predictions(file, predictions)
+
+
 @settings(max_examples=75)  # each one makes a file
 @given(st.lists(PREDICTIONS, max_size=4) | st.lists(WITHOUT_SENTENCES, max_size=4))
 def test_a_submission_comes_back_as_it_was_written(predictions):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "submission_en.tsv"
-        write_submission(path, predictions)
+        write(path, predictions)
         assert read_submission(path) == predictions
 
 
 def test_a_submission_is_the_tsv_that_admires_scorer_reads(tmp_path):
     path = tmp_path / "submission_en.tsv"
-    write_submission(path, [Prediction("cat's eyes", "Cat's eyes, twice.", NAMES, "literal")])
+    write(path, [Prediction("cat's eyes", "Cat's eyes, twice.", NAMES, "literal")])
     assert path.read_bytes().replace(b"\r\n", b"\n").decode() == (
         "compound\texpected_order\tsentence\tsentence_type\n"
         "cat's eyes\t['a.png', 'b.png', 'c.png', 'd.png', 'e.png']\tCat's eyes, twice.\tliteral\n"
@@ -54,7 +60,7 @@ def test_a_submission_to_subtask_b_is_its_three_columns_and_comes_back(tmp_path)
         Prediction("night owl", "", ("a.png", "b.png"), "literal", "a.png"),
         Prediction("early bird", "", ("d.png", "c.png"), None, "d.png"),
     ]
-    write_submission(path, written)
+    write(path, written)
     assert path.read_bytes().replace(b"\r\n", b"\n").decode() == (
         "compound\tsentence_type\texpected_item\nnight owl\tliteral\ta.png\nearly bird\t\td.png\n"
     )

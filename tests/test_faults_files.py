@@ -23,7 +23,7 @@ from toys import OWL, PAPER, WordEncoder, explains
 
 import admire
 from admire import UserError
-from admire.data.submission import Prediction, write_submission
+from admire.data.submission import Prediction, add_predictions
 from admire.runs.past_runs import open_run_replies, read_cosines, read_record, read_run
 from admire.runs.scoring import compare_runs, score_run
 from admire.senses.recorded import open_replies
@@ -94,7 +94,8 @@ def submission(folder: Path) -> Path:
     path = folder / "submission_en.tsv"
     order = ("a.png", "b.png")
     rows = [Prediction(one, f"A {one}.", order, "idiomatic") for one in ("night owl", "cold\nfeet")]
-    write_submission(path, rows)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        add_predictions(file, rows)
     return path
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import admire
 from admire.models.encoders.e5 import E5Encoder
-from admire.models.encoders.sight import VECTORS, SightEncoder, conse, likeliest_labels
+from admire.models.encoders.sight import VECTORS, SightEncoder, conse
 
 IMAGES = Path(admire.SAMPLES) / "images"
 PICTURES = sorted(IMAGES.glob("*.png"))[:4]
@@ -100,18 +100,6 @@ def test_the_network_names_what_it_sees(sight: SightEncoder, picture: str, shown
     assert seen.shape == (5, 1000)
     assert seen.sum(axis=1) == pytest.approx(1, abs=1e-4)
     assert shown in sight.labels[seen.mean(axis=0).argmax()]
-
-
-def test_the_likeliest_labels_are_told_with_their_probability_and_cached(
-    sight: SightEncoder, monkeypatch: pytest.MonkeyPatch
-):
-    pictures = [IMAGES / "balde_de_agua_fria_1.png", IMAGES / "dor_de_cotovelo_4.png"]
-    found = likeliest_labels(pictures)
-    seen = sight.seen([sight.prepare_image(picture) for picture in pictures])
-    assert [label for label, _ in found] == ["bucket", "balloon"]
-    assert [p for _, p in found] == pytest.approx(seen.max(axis=1), abs=1e-4)
-    monkeypatch.setattr(SightEncoder, "probabilities", None)  # nothing is looked at again
-    assert likeliest_labels(pictures) == found
 
 
 # ----------------------------------------------------------------------------------- texts

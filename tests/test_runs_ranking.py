@@ -54,6 +54,23 @@ def test_tables_of_candidates_and_items_say_what_the_rankings_say(run, tmp_path)
         score(submission)
 
 
+def test_figures_with_the_gold_sense_are_marked(run, tmp_path):
+    given = rank(
+        [replace(OWL, sentence_type="idiomatic")],
+        replace(PAPER, sense="given"),
+        llms=[says("Idiomatic")],
+        encoder=WordEncoder(),
+    )
+    assert "with the gold sense" in repr(given).splitlines()[0]
+    (submission,) = write_run(given, tmp_path / "run")
+    items = [one.item for one in given.rankings]
+    for of, gold in ((given, None), (given, items), (submission.parent, None), (submission, items)):
+        table = score(of, gold)
+        assert table["gold_sense"].all()
+        assert "sense_accuracy" not in set(table["metric"])
+    assert "gold_sense" not in run.figures()
+
+
 def test_figures_without_gold_say_so(run):
     blind = replace(run, rankings=run.rankings[1:2])
     assert "top1" not in blind.items_frame()

@@ -24,7 +24,8 @@ from admire import (
     write_run,
 )
 from admire.runs.past_runs import open_run_replies, read_record, read_run
-from admire.runs.scoring import judged_track, used_gold_sense
+from admire.runs.record import used_gold_sense
+from admire.runs.scoring import judged_track
 from admire.runs.tuning import tune
 from admire.scores.evaluation import score_items
 from admire.senses.dictionaries import UNKNOWN, open_dictionaries

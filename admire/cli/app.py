@@ -29,7 +29,7 @@ from admire.cli import (
     submit,
 )
 from admire.cli import options as opt
-from admire.cli.panels import Panelled
+from admire.cli.panels import Panelled, PanelledTraining
 
 log = logging.getLogger("admire")
 
@@ -64,16 +64,16 @@ for command, panel in (
     (rank.tune, LEARN),
     (head.sweep, LEARN),
 ):
-    kind = Panelled if command in (rank.rank, batch.batch) else None
-    app.command(rich_help_panel=panel, cls=kind)(command)
+    kinds = {rank.rank: Panelled, batch.batch: Panelled, head.sweep: PanelledTraining}
+    app.command(rich_help_panel=panel, cls=kinds.get(command))(command)
 
 train = typer.Typer(help="Learn from data: heads, detectors, encoders.", no_args_is_help=True)
 app.add_typer(train, name="train", rich_help_panel=LEARN)
-train.command("head")(head.train_head)
+train.command("head", cls=PanelledTraining)(head.train_head)
 train.command("detector")(senses.train_detector)
 train.command("classifier")(senses.train_classifier)
-train.command("sentences")(sts.train_sentences)
-train.command("retriever")(retrieval.train_retriever)
+train.command("sentences", cls=PanelledTraining)(sts.train_sentences)
+train.command("retriever", cls=PanelledTraining)(retrieval.train_retriever)
 
 variants = typer.Typer(help="Make variants of images and captions.", no_args_is_help=True)
 app.add_typer(variants, name="augment", rich_help_panel=LEARN)

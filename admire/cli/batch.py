@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated
+from typing import Any
 
 import typer
 
-from admire.base.choices import SenseMethod
 from admire.cli import options as opt
-from admire.cli.config import run_settings
+from admire.cli.config import run_options, run_settings
 from admire.cli.output import print_forecasts
 from admire.cli.panels import HelpAll
 
 log = logging.getLogger("admire")
 
 
+@opt.with_options(run_options)
 def batch(
     data: opt.Data,
-    profile: opt.Profile = None,
-    config: opt.ConfigFile = None,
-    like: opt.LikeRun = None,
-    ranker: opt.Rankers = None,
-    shuffles: opt.Shuffles = None,
-    image_side: opt.ImageSide = None,
-    llm: opt.Llm = None,
-    llm_url: opt.LlmUrl = None,
     lang: opt.Lang = None,
     images: opt.ImageFolder = None,
-    sense: Annotated[SenseMethod | None, opt.SENSE_OPTION] = None,
-    votes: Annotated[int | None, opt.VOTES_OPTION] = None,
-    meanings: opt.MeaningsWanted = None,
-    dictionary: opt.Dictionaries = None,
-    track: opt.TrackWanted = None,
-    gate: opt.GateWanted = None,
-    prompts: opt.PromptFolder = None,
-    detector: opt.DetectorFile = None,
-    seed: opt.RunSeed = None,
     dry_run: opt.DryRun = False,
     budget: opt.Budget = None,
     help_all: HelpAll = False,
+    **options: Any,
 ) -> None:
     """Ask by OpenAI's Batch API, at half the price and within a day, what admire rank will need.
 
@@ -52,7 +36,7 @@ def batch(
     from admire.runs.batch import batch as submit
     from admire.runs.forecast import plan
 
-    settings = run_settings(locals())
+    settings = run_settings(options)
     items = read_items(data, lang, images=images)
     if dry_run:
         print_forecasts(plan(items, settings, batch=True))

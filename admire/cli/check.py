@@ -29,19 +29,22 @@ def check(
     --skip-bad goes on without what they spoil.
     """
     from admire.base.storage import check_folder
-    from admire.data.check import counts_of
+    from admire.data.check import SetCounts, check_set
     from admire.data.items import iter_items
-    from admire.runs.run_blocks import read_summary
 
-    read = partial(iter_items, data, lang, images=images)
-    _, faults, look = read_summary(read, lambda summary: summary.images > 0)
+    folder = images or (data if data.is_dir() else data.parent)
+    found, faults, _ = check_set(
+        partial(iter_items, data, lang, images=images),
+        partial(SetCounts, folder.resolve()),
+        lambda first: first.counts["pictures"] > 0,
+    )
+    counts, links = found.counts, list(found.links)
     told: list[dict[str, Any]] = [asdict(fault) for fault in faults]
     if out:
         try:
             check_folder(out, "run")
         except UserError as error:
             told.append({"what": str(error), "lost": "run"})
-    counts, links = counts_of(read, images or (data if data.is_dir() else data.parent), look=look)
     if json:
         print(jsonlib.dumps({"counts": counts, "faults": told, "links": links}, indent=2))
     else:

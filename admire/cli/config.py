@@ -1,4 +1,4 @@
-"""What a run is made with: a profile or a run, changed by a TOML file, changed by options."""
+"""Settings in TOML files: what a run is made with, and the options of trainings."""
 
 from __future__ import annotations
 
@@ -7,44 +7,198 @@ import json
 import re
 import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from admire.base.choices import ProfileName, nearest
+import typer
+from typer.core import TyperOption
+
+from admire.base.choices import (
+    Device,
+    Gate,
+    Meanings,
+    Precision,
+    ProfileName,
+    Ranker,
+    RankQuery,
+    SenseMethod,
+    Track,
+    nearest,
+    not_among,
+)
 from admire.base.errors import UserError
 from admire.cli import options as opt
 
 if TYPE_CHECKING:
     from admire.rankers.settings import Settings
 
+NO_SETTINGS = ("out", "json", "config", "help_all")
+"""Options of trainings that stand in no file."""
 
-def config(
-    profile: opt.Profile = None, config: opt.ConfigFile = None, like: opt.LikeRun = None
+FILE_HELP = "TOML file of settings, as admire config prints them; other options win over it."
+
+Profile = Annotated[
+    ProfileName | None,
+    opt.choice(
+        "profile", ProfileName, "The stack that the other options change.", show_default="embedded"
+    ),
+]
+LikeRun = Annotated[
+    Path | None,
+    opt.option(
+        "Run folder whose settings count in place of a profile's; other options win over them."
+    ),
+]
+RunFile = Annotated[Path | None, opt.option(FILE_HELP, "--config")]
+
+
+def _take_file(context: typer.Context, file: Path | None) -> Path | None:
+    """Let the settings in a file stand in place of a command's defaults."""
+    if file:
+        called = context.command_path.removeprefix(context.find_root().command_path)
+        context.default_map = _read_options(file, context.command, called)
+    return file
+
+
+TrainingFile = Annotated[
+    Path | None, opt.option(FILE_HELP, "--config", callback=_take_file, is_eager=True)
+]
+
+
+def run_options(
+    profile: Profile = None,
+    config: RunFile = None,
+    like: LikeRun = None,
+    ranker: Annotated[
+        list[str] | None,
+        opt.choice(
+            "rankers",
+            Ranker,
+            "What orders the candidates: vectors, or the chat models by looking at all of them, "
+            "at one, or at two. Repeat to fuse several.",
+        ),
+    ] = None,
+    shuffles: Annotated[
+        int | None, opt.option("In how many orders listwise shows the candidates.")
+    ] = None,
+    image_side: Annotated[
+        int | None, opt.option("Longest side of an image that a chat model is shown, in pixels.")
+    ] = None,
+    llm: opt.Llm = None,
+    llm_url: opt.LlmUrl = None,
+    encoder: Annotated[
+        str | None,
+        opt.option(
+            "Encoder of queries and candidates: e5, sight, mclip:NAME, openclip:MODEL/TAG, "
+            "dual:REPOSITORY, sbert:REPOSITORY, or a family and a folder.",
+            autocompletion=opt.ENCODERS,
+        ),
+    ] = None,
+    caption_encoder: Annotated[
+        str | None,
+        opt.option(
+            "Encoder for captions, where it is not to be the same.", autocompletion=opt.ENCODERS
+        ),
+    ] = None,
+    device: Annotated[
+        Device | None,
+        opt.choice("device", Device, "Where torch runs (auto: a GPU where there is one)."),
+    ] = None,
+    precision: Annotated[
+        Precision | None,
+        opt.choice("precision", Precision, "How finely torch computes; float16 needs a GPU."),
+    ] = None,
+    query: Annotated[
+        RankQuery | None,
+        opt.choice(
+            "query",
+            RankQuery,
+            "What candidates are compared with; all but the meaning are baselines.",
+        ),
+    ] = None,
+    sense: Annotated[SenseMethod | None, opt.SENSE_OPTION] = None,
+    votes: Annotated[int | None, opt.VOTES_OPTION] = None,
+    abstain_below: Annotated[
+        float | None,
+        opt.option(
+            "Mark items as unsure of which the sense is less sure than this, from 0.5 to 1; "
+            "they are ranked all the same."
+        ),
+    ] = None,
+    meanings: Annotated[
+        Meanings | None,
+        opt.choice(
+            "meanings",
+            Meanings,
+            "What each chat model says: one gloss of the idiom (the paper's), or definitions and "
+            "a scene of both senses.",
+        ),
+    ] = None,
+    dictionary: opt.Dictionaries = None,
+    track: Annotated[
+        Track | None,
+        opt.choice(
+            "track", Track, "What of the candidates counts; else all that is there and can be read."
+        ),
+    ] = None,
+    gate: Annotated[
+        Gate | None,
+        opt.choice(
+            "gate",
+            Gate,
+            "Weigh the senses by their probability (soft), or follow the likelier one.",
+        ),
+    ] = None,
+    contrast: Annotated[
+        float | None,
+        opt.option("Weight of the literal sense against literal pictures (0: the paper's)."),
+    ] = None,
+    standardise: Annotated[
+        bool | None, opt.option("Bring each query's cosines to one scale before they are added.")
+    ] = None,
+    texts: Annotated[
+        Any,
+        opt.commas(
+            "Which texts count, with commas: gloss, gloss2, scene, scene2, literal, literal2, "
+            "literal_scene, compound (the paper's: gloss,compound)."
+        ),
+    ] = None,
+    image_weight: Annotated[float | None, opt.option("Weight of the image term.")] = None,
+    caption_weight: Annotated[float | None, opt.option("Weight of the caption term.")] = None,
+    head: Annotated[
+        Path | None, opt.option("Head written by admire train head, to compare in its space.")
+    ] = None,
+    prompts: opt.PromptFolder = None,
+    detector: opt.DetectorFile = None,
+    seed: Annotated[int | None, opt.option("Seed of sampled replies.", show_default="0")] = None,
 ) -> None:
-    """Print the settings of a profile, a file or a run, as the TOML that rank --config takes."""
-    print(settings_text(run_settings(locals())), end="")
+    """The options that :func:`run_settings` takes, for :func:`admire.cli.options.with_options`."""
 
 
 def run_settings(options: Mapping[str, Any]) -> Settings:
     """The settings of a profile or a run, changed by a file, changed by the options given.
 
     Args:
-        options: ``locals()`` of a command: all of its options.
+        options: those of :func:`run_options`, as far as a command has them.
 
     Raises:
         UserError: a setting cannot have its value, the file or the run cannot be read, or a
             profile and a run are both named.
     """
+    from admire.base.schema import check_setting
     from admire.rankers.scorer import Scoring
     from admire.rankers.settings import PROFILES, Settings
     from admire.runs.past_runs import read_settings
 
     file, like = options.get("config"), options.get("like")
-    told = _read(file) if file else {}
-    in_file = told.pop("profile", None)
+    told = _read(file, ["profile", *_values(Settings())]) if file else {}
+    told = {n: tuple(value) if isinstance(value, list) else value for n, value in told.items()}
+    with _errors_of(file):
+        in_file = told.pop("profile", None)
+        check_setting("profile", in_file, ProfileName | None)
     profile = options.get("profile") or in_file
     if like and profile:
         raise UserError("Begin with a profile or with a run, not with both.", "profile", "like")
@@ -64,29 +218,46 @@ def _changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     return replace(settings, scoring=scoring, **{n: v for n, v in changes.items() if n in own})
 
 
-def _read(file: Path) -> dict[str, Any]:
-    """The settings in a TOML file, and the profile where it names one.
+def _values(settings: Settings) -> dict[str, Any]:
+    """The settings by the keys that they have in a file."""
+    values = vars(settings) | vars(settings.scoring)
+    return {name: value for name, value in values.items() if name != "scoring"}
+
+
+def _read(file: Path, names: Collection[str], called: str = "") -> dict[str, Any]:
+    """The settings in a TOML file.
+
+    Args:
+        called: the command that lists the names, after ``admire config``.
 
     Raises:
         UserError: the file cannot be read, is not TOML, or has a key that is no setting.
     """
     from admire.base.files import read_text
-    from admire.base.schema import check_setting
 
     try:
         found = tomllib.loads(read_text(file).replace("\r\n", "\n"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file}: is not TOML ({error}).") from None
-    names = ["profile", *_types()]
     for name in found:
         if name not in names:
             raise UserError(
-                f"{file}: '{name}' is no setting.{nearest(name, names)} admire config lists all."
+                f"{file}: '{name}' is no setting.{nearest(name, [*names])} "
+                f"admire config{called} lists all."
             )
-    if "profile" in found:
-        with _errors_of(file):
-            check_setting("profile", found["profile"], ProfileName)
-    return {n: tuple(value) if isinstance(value, list) else value for n, value in found.items()}
+    return found
+
+
+def _read_options(file: Path, command: Any, called: str) -> dict[str, Any]:
+    """As :func:`_read`, of a training: the values are checked by the types of its options."""
+    from admire.base.schema import read_as
+
+    found = _read(file, _options(command), called)
+    kinds = inspect.signature(command.callback, eval_str=True).parameters
+    for name, value in found.items():
+        (kind, *_) = get_args(kinds[name].annotation)
+        read_as(kind, json.dumps(value, default=str), f"{file}, {name}")
+    return found
 
 
 @contextmanager
@@ -97,35 +268,65 @@ def _errors_of(file: Path | None) -> Iterator[None]:
         raise UserError(f"{file}: {error}") from None
 
 
-def _types() -> dict[str, Any]:
-    """The type of each setting of a run, in the order of the file."""
-    from admire.rankers.scorer import Scoring
-    from admire.rankers.settings import Settings
+def config(
+    context: typer.Context,
+    command: Annotated[
+        list[str] | None, opt.argument("Of which command: rank, sweep, train head, …")
+    ] = None,
+    profile: Profile = None,
+    config: RunFile = None,
+    like: LikeRun = None,
+) -> None:
+    """Print the settings of a command, rank's if none is named, as the TOML that --config takes.
 
-    own = get_type_hints(Settings)
-    at = list(own).index("scoring")
-    types = list(own.items())
-    return dict([*types[:at], *get_type_hints(Scoring).items(), *types[at + 1 :]])
+    They are those of a profile, a run or a file; of a training its defaults, or a file's.
+    """
+    commands = dict(_with_file(context.find_root().command))
+    called = " ".join(command or ["rank"])
+    if called not in commands:
+        raise UserError(f"The command {not_among(called, [*commands])}")
+    options = _options(commands[called])
+    if called == "rank":
+        from admire.rankers.settings import Settings
+
+        values, defaults = _values(run_settings(locals())), _values(Settings())
+        options = {opt.FIELDS.get(name, name): one for name, one in options.items()}
+    elif profile or like:
+        raise UserError("Only of rank there are profiles and runs.", "profile", "like")
+    else:
+        defaults = {name: one.default for name, one in options.items()}
+        values = defaults | (
+            _read_options(config, commands[called], f" {called}") if config else {}
+        )
+    entries = [
+        _entry(name, one, values[name], defaults[name])
+        for name, one in options.items()
+        if name in values
+    ]
+    print("\n".join(entries), end="")
 
 
-def settings_text(settings: Settings) -> str:
-    """A TOML file that makes these settings, with what each is, takes and has by default."""
-    from admire.rankers.scorer import Scoring
-    from admire.rankers.settings import Settings
-
-    values, defaults = vars(settings) | vars(settings.scoring), vars(Settings()) | vars(Scoring())
-    docs = _docs(Settings) | _docs(Scoring)
-    return "\n".join(
-        _entry(name, kind, docs[name], values[name], defaults[name])
-        for name, kind in _types().items()
-    )
+def _with_file(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """The commands that take a file of their own options, by what they are called."""
+    for name, one in group.commands.items():
+        if hasattr(one, "commands"):
+            yield from _with_file(one, f"{before}{name} ")
+        elif name not in ("config", "batch") and any(p.name == "config" for p in one.params):
+            yield before + name, one
 
 
-def _entry(name: str, kind: Any, doc: str, value: Any, default: Any) -> str:
+def _options(command: Any) -> dict[str, TyperOption]:
+    """The options of a command that can stand in a file."""
+    found = (one for one in command.params if isinstance(one, TyperOption))
+    return {one.name: one for one in found if one.name and one.name not in NO_SETTINGS}
+
+
+def _entry(name: str, option: TyperOption, value: Any, default: Any) -> str:
     """A setting's lines; what is not set stands there as a comment."""
-    words = [word for word in _leaves(kind) if isinstance(word, str)]
-    if words:
-        doc += f" {'Any' if get_origin(kind) is tuple else 'One'} of: {', '.join(words)}."
+    # A file has lists where options are repeated.
+    doc = re.sub(r"; repeat| Repeat[^.]*\.|, with commas", "", option.help or "")
+    if "|" in (words := option.metavar or ""):
+        doc += f" {'Any' if option.multiple else 'One'} of: {words.replace('|', ', ')}."
     if value != default:
         doc += f" Default: {'not set' if default is None else _toml(default)}."
     comment = textwrap.fill(doc, 88, initial_indent="# ", subsequent_indent="# ")
@@ -137,23 +338,3 @@ def _toml(value: Any) -> str:
     """A flat value as TOML, which writes texts, numbers and lists of them as JSON does."""
     text = json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
     return text.replace("\x7f", "\\u007f")
-
-
-def _leaves(kind: Any) -> Iterator[Any]:
-    """The words that a type names, and the types that it is made of."""
-    inner = get_args(kind)
-    if not inner:
-        yield kind
-    for one in inner:
-        yield from _leaves(one)
-
-
-def _docs(kind: type) -> dict[str, str]:
-    """What a settings class's docstring says of each attribute, without markup."""
-    text = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")[2]
-    text = re.sub(r",? see :\w+:`[^`]*`|``|`|:\w+:`~?", "", text)
-    found: dict[str, str] = {}
-    for names, doc in re.findall(r"^    (\w[\w, ]*): (.*(?:\n        .*)*)", text, re.MULTILINE):
-        doc = re.sub(r"(\. )?\bNone\b", r"\1unset", " ".join(doc.split())).replace(". u", ". U")
-        found |= dict.fromkeys(names.split(", "), doc[0].upper() + doc[1:])
-    return found

@@ -145,7 +145,8 @@ def published_figures(
         name: of the submission, in titles.
     """
     from admire.runs.past_runs import read_record
-    from admire.runs.scoring import judged_track, used_gold_sense
+    from admire.runs.record import used_gold_sense
+    from admire.runs.scoring import judged_track
     from admire.scores.published import boards
 
     record = read_record(run) if run else None

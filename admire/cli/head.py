@@ -5,24 +5,52 @@ from __future__ import annotations
 import json as jsonlib
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+from admire.base.choices import Track
 from admire.cli import options as opt
+from admire.cli.config import TrainingFile
 from admire.cli.output import print_rows, print_summaries
+from admire.cli.panels import HelpAll
 
 log = logging.getLogger("admire")
 
 
+def head_options(
+    encoder: Annotated[
+        str, opt.option("Encoder, as for rank.", autocompletion=opt.ENCODERS)
+    ] = "e5",
+    llm: Annotated[
+        str, opt.option("Chat model that writes the glosses.", autocompletion=opt.CHATS)
+    ] = "embedded",
+    llm_url: opt.LlmUrl = None,
+    lang: opt.Lang = None,
+    track: Annotated[
+        Track, opt.choice("track", Track, "What of the candidates to learn from.")
+    ] = "caption",
+    images: Annotated[Path | None, opt.option("Folder that admire augment images wrote.")] = None,
+    captions: Annotated[Path | None, opt.option("File that admire augment captions wrote.")] = None,
+    residual: Annotated[
+        bool, opt.option("Add the head's output to its input (not the paper's).")
+    ] = False,
+    glosses_only: Annotated[
+        bool,
+        opt.option("Learn from glosses, and compare them alone in its space (not the paper's)."),
+    ] = False,
+    epochs: Annotated[int, opt.option("Epochs at most.")] = 200,
+    device: opt.EncoderDevice = "auto",
+    prompts: opt.PromptFolder = None,
+    seed: opt.Seed = 0,
+    config: TrainingFile = None,
+    help_all: HelpAll = False,
+) -> None:
+    """The options of all commands that train heads."""
+
+
+@opt.with_options(head_options)
 def train_head(
     data: opt.TrainingData,
     out: Annotated[Path, opt.option("Folder of the head to write.")] = Path("head"),
-    encoder: opt.EncoderOption = "e5",
-    llm: opt.GlossLlm = "embedded",
-    llm_url: opt.LlmUrl = None,
-    lang: opt.Lang = None,
-    track: opt.TrainingTrack = "caption",
-    images: opt.AugmentedImages = None,
-    captions: opt.RewrittenCaptions = None,
     batch_size: Annotated[int, opt.option("Items in a batch.")] = 16,
     learning_rate: Annotated[float, opt.option("Of Adam.")] = 1e-4,
     weight_decay: Annotated[float, opt.option("Of AdamW; 0 is plain Adam.")] = 0.0,
@@ -33,58 +61,45 @@ def train_head(
     dropout: Annotated[float, opt.option("Between the two layers.")] = 0.3,
     hidden: Annotated[int, opt.option("Width of the first layer.")] = 768,
     output: Annotated[int, opt.option("Width of the second layer.")] = 768,
-    residual: opt.Residual = False,
-    glosses_only: opt.GlossesOnly = False,
-    epochs: opt.Epochs = 200,
     patience: Annotated[int, opt.option("Epochs without a lower validation loss.")] = 10,
     folds: Annotated[
         int | None, opt.option("Write no head; show by cross-validation whether heads help.")
     ] = None,
-    device: opt.EncoderDevice = "auto",
-    prompts: opt.PromptFolder = None,
-    seed: opt.Seed = 0,
+    **shared: Any,
 ) -> None:
     """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %."""
-    options = locals()
+    options = locals() | shared
+    from admire import training
     from admire.base.schema import check_setting
     from admire.base.storage import check_folder
     from admire.data.items import read_items
     from admire.models.head_settings import Folds, HeadTraining
     from admire.scores.cards import brief
-    from admire.training import compare_heads, open_triplets
-    from admire.training import train_head as train
 
     settings = opt.call_with(HeadTraining, options)
     if folds is None:
         check_folder(out, "head")
     else:
         check_setting("folds", folds, Folds)
-    items = read_items(data, lang)
-    triplets, opened = opt.call_with(open_triplets, options, items=items)
+    items = read_items(data, shared["lang"])
+    triplets, opened = opt.call_with(training.open_triplets, shared, items=items)
     if folds is not None:
-        print_summaries(compare_heads(items, triplets, [settings], folds=folds, seed=seed), False)
+        orders = training.cross_validate_heads(
+            items, triplets, [settings], folds=folds, seed=settings.seed
+        )
+        print_summaries(training.compare_heads(items, *orders, settings.seed), False)
         return
-    head = train(triplets, settings, opened)
+    head = training.train_head(triplets, settings, opened)
     head.save(out)
     log.info("Wrote %s", out)
     print(jsonlib.dumps(brief(head.card), indent=2))
 
 
+@opt.with_options(head_options)
 def sweep(
     data: opt.TrainingData,
-    out: Annotated[Path, opt.option("Results, a line each; goes on with them.")] = Path(
-        "sweep.jsonl"
-    ),
-    encoder: opt.EncoderOption = "e5",
-    llm: opt.GlossLlm = "embedded",
-    llm_url: opt.LlmUrl = None,
-    lang: opt.Lang = None,
-    track: opt.TrainingTrack = "caption",
-    images: opt.AugmentedImages = None,
-    captions: opt.RewrittenCaptions = None,
-    batch_size: Annotated[
-        list[int] | None, opt.option("To try; repeat. Else the paper's 16 and 32.")
-    ] = None,
+    out: Annotated[Path, opt.option("Results so far; goes on with them.")] = Path("sweep.jsonl"),
+    batch_size: Annotated[list[int] | None, opt.option("To try; repeat. Else 16 and 32.")] = None,
     learning_rate: Annotated[
         list[float] | None, opt.option("To try; repeat. Else 1e-3, 1e-4 and 1e-5.")
     ] = None,
@@ -97,9 +112,6 @@ def sweep(
     dropout: Annotated[
         list[float] | None, opt.option("To try; repeat. Else 0.1, 0.3 and 0.5.")
     ] = None,
-    residual: opt.Residual = False,
-    glosses_only: opt.GlossesOnly = False,
-    epochs: opt.Epochs = 200,
     folds: Annotated[
         int | None,
         opt.option(
@@ -107,29 +119,30 @@ def sweep(
             "like this: each fold is ranked by the head that validates best on the others."
         ),
     ] = None,
-    device: opt.EncoderDevice = "auto",
-    prompts: opt.PromptFolder = None,
-    seed: opt.Seed = 0,
     json: opt.Json = False,
+    **shared: Any,
 ) -> None:
     """Train heads over a grid, the paper's 162 settings, and show the ten that validate best."""
     options = locals()
+    from admire import training
     from admire.base.schema import check_setting
     from admire.data.items import read_items
     from admire.models.head_settings import Folds, HeadTraining
-    from admire.training import PAPER_AXES, compare_heads, head_grid, open_triplets, sweep_heads
 
-    axes = {name: options[name] or values for name, values in PAPER_AXES.items()}
-    base = HeadTraining(residual=residual, glosses_only=glosses_only, epochs=epochs, seed=seed)
-    settings = head_grid(base, axes)
+    axes = {name: options[name] or values for name, values in training.PAPER_AXES.items()}
+    base = opt.call_with(HeadTraining, shared)
+    settings = training.head_grid(base, axes)
     if folds is not None:
         check_setting("folds", folds, Folds)
-    items = read_items(data, lang)
-    triplets, _ = opt.call_with(open_triplets, options, items=items)
+    items = read_items(data, shared["lang"])
+    triplets, _ = opt.call_with(training.open_triplets, shared, items=items)
     if folds is not None:
-        print_summaries(compare_heads(items, triplets, settings, out, folds=folds, seed=seed), json)
+        orders = training.cross_validate_heads(
+            items, triplets, settings, out, folds=folds, seed=base.seed
+        )
+        print_summaries(training.compare_heads(items, *orders, base.seed), json)
         return
-    found = sweep_heads(triplets, settings, out).sort_values("validation_loss")
+    found = training.sweep_heads(triplets, settings, out).sort_values("validation_loss")
     shown = [*axes, "epoch", "validation_loss", "test_top1", "none_top1"]
     if json:
         print(found[shown].to_json(orient="records", indent=2))

@@ -45,7 +45,7 @@ def pull(
         str,
         typer.Argument(
             help="A name from the list.",
-            autocompletion=lambda: [*opt.known_chats(), *opt.known_encoders()],
+            autocompletion=lambda: [*opt.CHATS(), *opt.ENCODERS()],
         ),
     ],
 ) -> None:

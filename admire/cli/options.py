@@ -11,18 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 import typer
 
-from admire.base.choices import (
-    BoardTrack,
-    Device,
-    Gate,
-    Meanings,
-    ProfileName,
-    PublishedSet,
-    Ranker,
-    SenseMethod,
-    Track,
-    not_among,
-)
+from admire.base.choices import BoardTrack, Device, PublishedSet, SenseMethod, not_among
 from admire.base.errors import UserError, check_extra
 
 if TYPE_CHECKING:
@@ -30,6 +19,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def argument(help: str) -> Any:
@@ -61,24 +51,19 @@ def commas(help: str) -> Any:
     return option(help, metavar="<str>", parser=lambda words: tuple(words.split(",")))
 
 
-def known_chats() -> list[str]:
-    """Chat models that a shell completes."""
-    return [name for name, chat in _known() if chat]
+def known(*, chats: bool) -> Callable[[], list[str]]:
+    """What a shell completes: chat models or encoders, a family without its placeholder."""
+
+    def names() -> list[str]:
+        from admire.models.catalogue import MODELS
+
+        of_kind = (one.name for one in MODELS if one.what.startswith("chat model") is chats)
+        return [re.sub(r":[A-Z/]+$", ":", name) for name in of_kind]
+
+    return names
 
 
-def known_encoders() -> list[str]:
-    """Encoders that a shell completes."""
-    return [name for name, chat in _known() if not chat]
-
-
-def _known() -> list[tuple[str, bool]]:
-    """The names of ``admire models``, a family's without its placeholder, and what are chats."""
-    from admire.models.catalogue import MODELS
-
-    return [
-        (re.sub(r":[A-Z/]+$", ":", one.name), one.what.startswith("chat model")) for one in MODELS
-    ]
-
+CHATS, ENCODERS = known(chats=True), known(chats=False)
 
 Data = Annotated[
     Path, argument("AdMIRe TSV, manifest (.csv, .json, .jsonl), a folder, or a .txt of V-WSD.")
@@ -89,57 +74,6 @@ ImageFolder = Annotated[
 GoldFile = Annotated[
     Path | None,
     option("Gold of V-WSD, if it is not called x.gold.txt beside x.data.txt.", "--gold"),
-]
-Profile = Annotated[
-    ProfileName | None,
-    choice(
-        "profile", ProfileName, "The stack that the other options change.", show_default="embedded"
-    ),
-]
-ConfigFile = Annotated[
-    Path | None,
-    option(
-        "TOML file of settings, as admire config prints them; other options win over it.",
-        "--config",
-    ),
-]
-LikeRun = Annotated[
-    Path | None,
-    option("Run folder whose settings count in place of a profile's; other options win over them."),
-]
-Rankers = Annotated[
-    list[str] | None,
-    choice(
-        "rankers",
-        Ranker,
-        "What orders the candidates: vectors, or the chat models by looking at all of them, at "
-        "one, or at two. Repeat to fuse several.",
-    ),
-]
-Shuffles = Annotated[int | None, option("In how many orders listwise shows the candidates.")]
-ImageSide = Annotated[
-    int | None, option("Longest side of an image that a chat model is shown, in pixels.")
-]
-MeaningsWanted = Annotated[
-    Meanings | None,
-    choice(
-        "meanings",
-        Meanings,
-        "What each chat model says: one gloss of the idiom (the paper's), or definitions and a "
-        "scene of both senses.",
-    ),
-]
-TrackWanted = Annotated[
-    Track | None,
-    choice(
-        "track", Track, "What of the candidates counts; else all that is there and can be read."
-    ),
-]
-GateWanted = Annotated[
-    Gate | None,
-    choice(
-        "gate", Gate, "Weigh the senses by their probability (soft), or follow the likelier one."
-    ),
 ]
 Published = Annotated[
     PublishedSet | None,
@@ -162,7 +96,7 @@ Llm = Annotated[
     option(
         "Chat model: embedded, gguf:PATH or openai:MODEL; or what was said before, "
         "recorded:FILE or run:FOLDER. Repeat for an ensemble.",
-        autocompletion=known_chats,
+        autocompletion=CHATS,
     ),
 ]
 LlmUrl = Annotated[
@@ -183,7 +117,6 @@ StartEncoder = Annotated[str, option("The model to begin with: sbert:…")]
 AdamRate = Annotated[float, option("Of AdamW, at its highest.")]
 VOTES_OPTION = option("Votes asked of each chat model (the paper's T, 5).")
 Seed = Annotated[int, option("Seed of sampled replies and of resampling.")]
-RunSeed = Annotated[int | None, option("Seed of sampled replies.", show_default="0")]
 Dictionaries = Annotated[
     list[str] | None,
     option(
@@ -200,27 +133,11 @@ DetectorFile = Annotated[
     ),
 ]
 TrainingData = Annotated[Path, argument("As for rank, with types and gold orders.")]
-EncoderOption = Annotated[str, option("Encoder, as for rank.", autocompletion=known_encoders)]
 EncoderDevice = Annotated[Device, choice("device", Device, "Where the encoder runs.")]
 ChatLlm = Annotated[
-    str, option("Chat model for senses and glosses, as for rank.", autocompletion=known_chats)
+    str, option("Chat model for senses and glosses, as for rank.", autocompletion=CHATS)
 ]
 QueryLanguage = Annotated[str, option("Language of queries, for the prompts.")]
-GlossLlm = Annotated[str, option("Chat model that writes the glosses.", autocompletion=known_chats)]
-TrainingTrack = Annotated[Track, choice("track", Track, "What of the candidates to learn from.")]
-AugmentedImages = Annotated[Path | None, option("Folder that admire augment images wrote.")]
-RewrittenCaptions = Annotated[Path | None, option("File that admire augment captions wrote.")]
-Residual = Annotated[
-    bool, option("Add the head's output to its input (not the paper's).", "--residual")
-]
-GlossesOnly = Annotated[
-    bool,
-    option(
-        "Learn from glosses and compare only them in the head's space (not the paper's).",
-        "--glosses-only",
-    ),
-]
-Epochs = Annotated[int, option("Epochs at most.")]
 TrainingFormat = Literal["float32", "bfloat16"]
 TrainingPrecision = Annotated[
     TrainingFormat,
@@ -273,6 +190,19 @@ def crew(count: int | None, address: str | None, device: str | None) -> Workers 
     if address:
         check_address(address)
     return Workers(count, address, gpus=device != "cpu")
+
+
+def with_options(of: Callable[..., None]) -> Callable[[Command], Command]:
+    """Give a command the options of another function, too; its ``**`` parameter takes them."""
+
+    def extended(command: Command) -> Command:
+        own, more = (inspect.signature(one, eval_str=True) for one in (command, of))
+        *named, _ = own.parameters.values()
+        both = own.replace(parameters=[*named, *more.parameters.values()])
+        setattr(command, "__signature__", both)  # noqa: B010 (mypy knows no such attribute)
+        return command
+
+    return extended
 
 
 def call_with(function: Callable[..., T], options: Mapping[str, Any], **others: Any) -> T:

@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from admire.base.choices import Device, Fusion, Precision, RankQuery, SenseMethod
+from admire.base.choices import Fusion
 from admire.base.errors import UserError
 from admire.cli import options as opt
-from admire.cli.config import run_settings
+from admire.cli.config import run_options, run_settings
 from admire.cli.figures import print_scores
 from admire.cli.output import (
     REPORT,
@@ -61,90 +59,13 @@ def demo(out: opt.RunFolder = Path("runs/demo")) -> None:
     show_run(out, write_run(Run(rankings, opened.finished()), out), report=True)
 
 
+@opt.with_options(run_options)
 def rank(
     data: opt.Data,
     out: opt.RunFolder = Path("runs/latest"),
-    profile: opt.Profile = None,
-    config: opt.ConfigFile = None,
-    like: opt.LikeRun = None,
-    ranker: opt.Rankers = None,
-    shuffles: opt.Shuffles = None,
-    image_side: opt.ImageSide = None,
-    llm: opt.Llm = None,
-    llm_url: opt.LlmUrl = None,
-    encoder: Annotated[
-        str | None,
-        opt.option(
-            "Encoder of queries and candidates: e5, sight, mclip:NAME, openclip:MODEL/TAG, "
-            "dual:REPOSITORY, sbert:REPOSITORY, or a family and a folder.",
-            autocompletion=opt.known_encoders,
-        ),
-    ] = None,
-    caption_encoder: Annotated[
-        str | None,
-        opt.option(
-            "Encoder for captions, where it is not to be the same.",
-            autocompletion=opt.known_encoders,
-        ),
-    ] = None,
-    device: Annotated[
-        Device | None,
-        opt.choice("device", Device, "Where torch runs (auto: a GPU where there is one)."),
-    ] = None,
-    precision: Annotated[
-        Precision | None,
-        opt.choice("precision", Precision, "How finely torch computes; float16 needs a GPU."),
-    ] = None,
     lang: opt.Lang = None,
     images: opt.ImageFolder = None,
     gold: opt.GoldFile = None,
-    query: Annotated[
-        RankQuery | None,
-        opt.choice(
-            "query",
-            RankQuery,
-            "What candidates are compared with; all but the meaning are baselines.",
-        ),
-    ] = None,
-    sense: Annotated[SenseMethod | None, opt.SENSE_OPTION] = None,
-    votes: Annotated[int | None, opt.VOTES_OPTION] = None,
-    abstain_below: Annotated[
-        float | None,
-        opt.option(
-            "Mark items as unsure of which the sense is less sure than this, from 0.5 to 1; "
-            "they are ranked all the same."
-        ),
-    ] = None,
-    meanings: opt.MeaningsWanted = None,
-    dictionary: opt.Dictionaries = None,
-    track: opt.TrackWanted = None,
-    gate: opt.GateWanted = None,
-    contrast: Annotated[
-        float | None,
-        opt.option("Weight of the literal sense against literal pictures (0: the paper's)."),
-    ] = None,
-    standardise: Annotated[
-        bool | None,
-        typer.Option(
-            "--standardise/--no-standardise",
-            help="Bring each query's cosines to one scale before they are added.",
-        ),
-    ] = None,
-    texts: Annotated[
-        Any,
-        opt.commas(
-            "Which texts count, with commas: gloss, gloss2, scene, scene2, literal, literal2, "
-            "literal_scene, compound (the paper's: gloss,compound)."
-        ),
-    ] = None,
-    image_weight: Annotated[float | None, opt.option("Weight of the image term.")] = None,
-    caption_weight: Annotated[float | None, opt.option("Weight of the caption term.")] = None,
-    head: Annotated[
-        Path | None, opt.option("Head written by admire train head, to compare in its space.")
-    ] = None,
-    prompts: opt.PromptFolder = None,
-    detector: opt.DetectorFile = None,
-    seed: opt.RunSeed = None,
     dry_run: opt.DryRun = False,
     parallel: Annotated[
         int | None, opt.option("Questions that a server gets at the same time (else 8).")
@@ -163,6 +84,7 @@ def rank(
     ] = False,
     json: opt.Json = False,
     help_all: HelpAll = False,
+    **options: Any,
 ) -> None:
     """Rank each item's candidates and write a run folder with a submission.
 
@@ -177,7 +99,7 @@ def rank(
     from admire.runs.run_blocks import rank_file
 
     started = time.monotonic()
-    settings = run_settings(locals())
+    settings = run_settings(options)
     asking = Asking(parallel, budget)
     shared = opt.crew(workers, ray_address, settings.device)
     if dry_run:

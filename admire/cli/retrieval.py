@@ -9,7 +9,9 @@ from typing import Annotated
 
 from admire.base.choices import SenseMethod
 from admire.cli import options as opt
+from admire.cli.config import TrainingFile
 from admire.cli.output import print_rows
+from admire.cli.panels import HelpAll
 from admire.tasks.retrieval.modes import SPLITS, Compared, Format, Mode, SplitName
 
 log = logging.getLogger("admire")
@@ -120,10 +122,7 @@ def train_retriever(
     ] = 3,
     positive_in_denominator: Annotated[
         bool,
-        opt.option(
-            "The usual form of the loss; the paper's has only the negatives there.",
-            "--positive-in-denominator",
-        ),
+        opt.option("The usual form of the loss; the paper's has only the negatives there."),
     ] = False,
     temperature: Annotated[float, opt.option("Of the loss; 1 is the paper's.")] = 1.0,
     batch_size: Annotated[int, opt.option("Queries in a batch.")] = 16,
@@ -136,7 +135,9 @@ def train_retriever(
     device: opt.EncoderDevice = "auto",
     precision: opt.TrainingPrecision = "float32",
     seed: opt.Seed = 0,
+    config: TrainingFile = None,
     json: opt.Json = False,
+    help_all: HelpAll = False,
 ) -> None:
     """Fine-tune a sentence encoder to retrieve the same meaning, and score it on test."""
     options = locals()

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from admire.base.choices import SenseMethod
 from admire.base.errors import UserError
 from admire.cli import options as opt
+from admire.cli.config import TrainingFile
 from admire.cli.output import print_rows, print_summaries, print_summary
 
 log = logging.getLogger("admire")
@@ -152,6 +153,7 @@ def train_detector(
         str, opt.option("Encoder of words in their context: embedded-state or sbert:….")
     ] = "embedded-state",
     seed: opt.Seed = 0,
+    config: TrainingFile = None,
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire."""
     from admire.scores.cards import brief
@@ -208,6 +210,7 @@ def train_classifier(
     seed: Annotated[int, opt.option("Of all that is drawn; 4 is the paper's.")] = 4,
     device: opt.EncoderDevice = "auto",
     precision: opt.TrainingPrecision = "float32",
+    config: TrainingFile = None,
     json: opt.Json = False,
 ) -> None:
     """Fine-tune an encoder to detect idiomatic use, for --detector."""

@@ -36,9 +36,7 @@ def serve(
     llm_url: opt.LlmUrl = None,
     encoder: Annotated[
         str | None,
-        opt.option(
-            "Encoder of queries and candidates, as for rank.", autocompletion=opt.known_encoders
-        ),
+        opt.option("Encoder of queries and candidates, as for rank.", autocompletion=opt.ENCODERS),
     ] = None,
     detector: opt.DetectorFile = None,
     index: Annotated[

@@ -10,7 +10,9 @@ from typing import Annotated
 
 from admire.base.errors import UserError
 from admire.cli import options as opt
+from admire.cli.config import TrainingFile
 from admire.cli.output import print_rows
+from admire.cli.panels import HelpAll
 from admire.tasks.sts.objectives import Objective, TrainingSetting, usual_batch_size
 
 log = logging.getLogger("admire")
@@ -117,9 +119,7 @@ def train_sentences(
     max_length: Annotated[
         int | None, opt.option("Tokens of a sentence that are read; else the model's own.")
     ] = None,
-    mwe_tokens: Annotated[
-        bool, opt.option("Make each expression a token of its own.", "--mwe-tokens")
-    ] = False,
+    mwe_tokens: Annotated[bool, opt.option("Make each expression a token of its own.")] = False,
     token_rate: Annotated[float, opt.option("Learning rate of those tokens.")] = 1e-3,
     repeat: Annotated[
         int, opt.option("Repeat the groups of rare expressions up to this number.")
@@ -134,7 +134,9 @@ def train_sentences(
     device: opt.EncoderDevice = "auto",
     precision: opt.TrainingPrecision = "float32",
     seed: opt.Seed = 0,
+    config: TrainingFile = None,
     json: opt.Json = False,
+    help_all: HelpAll = False,
 ) -> None:
     """Fine-tune a sentence encoder on idioms and their paraphrases, or on sentence pairs."""
     options = locals()

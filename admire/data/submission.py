@@ -11,7 +11,6 @@ import pandas as pd
 
 from admire.base.errors import UserError
 from admire.base.files import add_table, check_columns, read_table
-from admire.base.storage import write_whole
 from admire.data.items import SenseLabel, parse_order, parse_sentence_type
 from admire.data.words import lines_of
 
@@ -40,22 +39,6 @@ class Prediction:
     language: str | None = None
 
 
-def write_submission(path: Path, predictions: Sequence[Prediction]) -> None:
-    """Write a TSV that AdMIRe's scorer accepts, with all texts exactly as in the data.
-
-    Nothing protects a spreadsheet from sentences that look like formulas: do not open a submission
-    of data that you do not trust in one.
-
-    The columns are ``compound``, ``expected_order``, ``sentence`` and ``sentence_type``; in Subtask
-    B ``compound``, ``sentence_type`` and ``expected_item``.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
-    with write_whole(path) as file:
-        add_predictions(file, predictions)
-
-
 def add_predictions(
     file: IO[str],
     predictions: Sequence[Prediction],
@@ -63,10 +46,15 @@ def add_predictions(
     header: bool = True,
     columns: Sequence[str] | None = None,
 ) -> None:
-    """Add predictions to a submission that is being written.
+    """Add predictions to a TSV that AdMIRe's scorer accepts, with all texts as in the data.
+
+    Nothing protects a spreadsheet from sentences that look like formulas: do not open a submission
+    of data that you do not trust in one.
 
     Args:
-        columns: those of :data:`HANDED_IN` that it has; None are those of :func:`write_submission`.
+        columns: those of :data:`HANDED_IN` that it has. None are ``compound``, ``expected_order``,
+            ``sentence`` and ``sentence_type``; in Subtask B ``compound``, ``sentence_type`` and
+            ``expected_item``.
     """
     cells = {
         "compound": [p.compound for p in predictions],

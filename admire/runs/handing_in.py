@@ -29,7 +29,7 @@ def hand_in(
 
     It is flat and holds ``submission_<CODE>.tsv`` for each language of the run, with the codes of
     AdMIRe 2 or of AdMIRe 1. The columns are ``compound``, ``sentence``, ``expected_order`` and
-    ``sentence_type``; in Subtask B those of :func:`admire.data.submission.write_submission`. Logs
+    ``sentence_type``; in Subtask B those of :func:`admire.data.submission.add_predictions`. Logs
     which languages of AdMIRe 2 are missing.
 
     Args:

@@ -127,16 +127,12 @@ def _kept(content: bytes) -> Path:
 
 def _names(pictures: Sequence[Any], files: Sequence[Path | None]) -> list[str]:
     """What the candidates are called; of several with one name, those after the first by number."""
+    seen: Counter[str] = Counter()
     names = []
     for k, (picture, file) in enumerate(zip(pictures, files, strict=True), start=1):
+        name = f"image{k}" if file else f"candidate{k}"
         if file and isinstance(picture, str | Path):
-            names.append(file.name)
-        else:
-            names.append(f"image{k}" if file else f"candidate{k}")
-    seen: Counter[str] = Counter()
-    distinct: list[str] = []
-    for name in names:
+            name = file.name
         seen[name] += 1
-        unique = name if seen[name] == 1 else f"{name} ({seen[name]})"
-        distinct.append(unique)
-    return distinct
+        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return names

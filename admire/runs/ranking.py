@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +13,7 @@ from admire.data.items import Item, SenseLabel
 from admire.data.submission import Prediction
 from admire.rankers import Judgement
 from admire.rankers.scorer import Scores
+from admire.runs.record import used_gold_sense
 from admire.scores.cards import Seen
 from admire.scores.evaluation import score_items, summarise
 from admire.senses.interpretation import Interpretation
@@ -189,7 +190,7 @@ class Run:
         """How good the orders are: means with 95 % bootstrap intervals over the items with gold.
 
         As :func:`admire.score`: ``group`` (all, idiomatic, literal), ``n``, ``metric``, ``mean``,
-        ``low``, ``high``.
+        ``low``, ``high``; and ``gold_sense``, if the run took the sense from the gold.
 
         Raises:
             UserError: no item has gold.
@@ -197,15 +198,16 @@ class Run:
         scored = score_rankings(self)
         if scored.empty:
             raise UserError("No item of this run has an expected_order or expected_item to score.")
-        return summarise(scored)
+        return run_figures(scored, self.record)
 
     def __repr__(self) -> str:
         models = self.record.get("models", {})
         made = [one["name"] for one in models.get("llms", ())]
         made += dict.fromkeys(one["name"] for one in models.get("encoders", {}).values())
         count = len(self.rankings)
+        given = ", with the gold sense" * used_gold_sense(self.record)
         lines = [
-            f"Run of {count} item{'s' * (count != 1)}, by {', '.join(made) or 'fused runs'}",
+            f"Run of {count} item{'s' * (count != 1)}, by {', '.join(made) or 'fused runs'}{given}",
             *(_line(one) for one in self.rankings[:3]),
         ]
         return "\n".join([*lines, f"  … and {count - 3} more"] if count > 3 else lines)
@@ -236,11 +238,17 @@ def _line(one: Ranking) -> str:
     return text if len(text) <= WIDE else text[: WIDE - 1] + "…"
 
 
+def run_figures(scored: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
+    """As :func:`admire.scores.evaluation.summarise`, marked where the sense was the gold's."""
+    table = summarise(scored)
+    return table.assign(gold_sense=True) if used_gold_sense(record) else table
+
+
 def score_rankings(run: Run) -> pd.DataFrame:
     """The figures of the items with gold, and their languages.
 
     The index is the items' place in the run. As for :func:`score_items`, with
-    ``sense_accuracy`` if the senses are predicted and labelled, and ``language``.
+    ``sense_accuracy`` if the senses are predicted, not given, and labelled, and ``language``.
     """
     import pandas as pd
 
@@ -251,6 +259,7 @@ def score_rankings(run: Run) -> pd.DataFrame:
     predictions = run.predictions()
     scored = score_items(items, [predictions[k] for k in labelled], "the run")
     predicted = [run.rankings[k].predicted_type for k in labelled]
-    if any(predicted) and scored["sentence_type"].notna().all():
+    told = any(predicted) and not used_gold_sense(run.record)
+    if told and scored["sentence_type"].notna().all():
         scored["sense_accuracy"] = (scored["sentence_type"] == predicted).astype(float)
     return scored.assign(language=[item.language for item in items]).set_index(pd.Index(labelled))

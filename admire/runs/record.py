@@ -113,6 +113,13 @@ def take_record(
     }
 
 
+def used_gold_sense(record: Mapping[str, Any]) -> bool:
+    """Whether a run took the sense from the gold (``--sense given``), or a run fused into it."""
+    if "fused" in record:
+        return any(used_gold_sense(one["record"]) for one in record["fused"])
+    return any(one.get("sense") == "given" for one in record.get("models", {}).get("llms", ()))
+
+
 def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str]:
     """The path of a data file or folder, and the SHA-256 of its files' content as it is now.
 

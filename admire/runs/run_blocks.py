@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from admire.base.errors import UserError
 from admire.base.progress import show_progress
 from admire.base.storage import check_folder
 from admire.base.workers import Workers, check_same, over_workers
-from admire.data.check import find_faults, log_faults, refuse_faults
-from admire.data.items import Fault, Item, iter_items
+from admire.data.check import check_set, log_faults, refuse_faults
+from admire.data.items import Item, iter_items
 from admire.models.llm.ledger import Entry
 from admire.models.llm.openai import PARALLEL, without_secrets
 from admire.rankers.embeddings import reads_pictures
@@ -74,8 +73,8 @@ def rank_file(
     check_folder(out, "run")
     source = source_record(data, images=images, gold=gold)
     read = partial(iter_items, data, language, images=images, gold=gold)
-    summary, faults, look = read_summary(
-        read, partial(reads_pictures, settings=settings or Settings())
+    summary, faults, look = check_set(
+        read, SetSummary, partial(reads_pictures, settings=settings or Settings())
     )
     if not skip_bad:
         refuse_faults(data, faults)
@@ -112,27 +111,6 @@ def rank_file(
     except KeyboardInterrupt:
         log.warning("%d of %d items are done.", done, summary.items)
         raise
-
-
-def read_summary(
-    read: Callable[..., Iterator[Item]], reads: Callable[[SetSummary], bool]
-) -> tuple[SetSummary, list[Fault], bool]:
-    """What a run has to know of a set, its faults, and whether pictures were looked at.
-
-    Args:
-        read: :func:`admire.data.items.iter_items` of the set.
-        reads: whether pictures are to be looked at, given what is there.
-
-    Raises:
-        UserError: the data cannot be read.
-    """
-    summary = SetSummary()
-    faults = find_faults(read, add=summary.add)
-    look = reads(summary) and find_spec("PIL") is not None
-    if look:
-        summary = SetSummary()
-        faults = find_faults(read, look=True, add=summary.add)
-    return summary, faults, look
 
 
 def _check_for_workers(settings: Settings, asking: Asking) -> None:

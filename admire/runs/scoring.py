@@ -19,7 +19,8 @@ from admire.data.items import SenseLabel
 from admire.data.submission import Prediction, read_submission
 from admire.rankers.settings import Settings
 from admire.runs.past_runs import read_record, read_rows, read_run, with_gold
-from admire.runs.ranking import Run, blocks
+from admire.runs.ranking import Run, blocks, run_figures
+from admire.runs.record import used_gold_sense
 from admire.runs.run_folder import ITEMS, submission_names
 from admire.scores.cards import Seen
 from admire.scores.evaluation import (
@@ -42,7 +43,8 @@ SENSE_TYPE = pd.CategoricalDtype([*get_args(SenseLabel)])
 def score(run: Run | str | Path, gold: Data | None = None) -> pd.DataFrame:
     """How good the orders of a run or a submission are, as means with 95 % bootstrap intervals.
 
-    Columns: ``group`` (all, idiomatic, literal), ``n``, ``metric``, ``mean``, ``low``, ``high``.
+    Columns: ``group`` (all, idiomatic, literal), ``n``, ``metric``, ``mean``, ``low``, ``high``;
+    and ``gold_sense``, which is True, if the run took the sense from the gold.
 
     Args:
         run: a run, its folder, or the file of a submission.
@@ -54,15 +56,16 @@ def score(run: Run | str | Path, gold: Data | None = None) -> pd.DataFrame:
             not fit it.
     """
     if isinstance(run, str | Path) and gold is not None:
-        predictions, _ = read_predictions(Path(run))
-        return summarise(score_items(take_items(gold), predictions, str(run)))
+        predictions, folder = read_predictions(Path(run))
+        scored = score_items(take_items(gold), predictions, str(run))
+        return run_figures(scored, read_record(folder) if folder else {})
     if isinstance(run, str | Path):
         if not Path(run).is_dir():
             raise UserError(f"{run}: is no run folder, which has its own gold. Give gold.", "gold")
         run = read_run(run)
     if gold is None:
         return run.figures()
-    return summarise(score_items(take_items(gold), run.predictions(), "the run"))
+    return run_figures(score_items(take_items(gold), run.predictions(), "the run"), run.record)
 
 
 def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
@@ -155,13 +158,6 @@ def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
     if "image" in saw:
         return "image+caption"
     return "caption" if "caption" in saw else None
-
-
-def used_gold_sense(record: Mapping[str, Any]) -> bool:
-    """Whether a run took the sense from the gold (``--sense given``), or a run fused into it."""
-    if "fused" in record:
-        return any(used_gold_sense(one["record"]) for one in record["fused"])
-    return any(one.get("sense") == "given" for one in record["models"]["llms"])
 
 
 def score_run(folder: Path) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:

@@ -85,29 +85,23 @@ def sweep_heads(
 
 def compare_heads(
     items: Sequence[Item],
-    data: Triplets,
-    settings: Sequence[HeadTraining],
-    out: Path | None = None,
-    *,
-    folds: int = 5,
+    without: Sequence[Prediction],
+    having: Sequence[Prediction],
     seed: int = 0,
-    processes: int | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Whether heads help: the figures without and with them, and the difference item by item.
 
-    Arguments and errors are those of :func:`cross_validate_heads`.
+    Args:
+        without, having: as :func:`cross_validate_heads` gives them.
 
     Returns:
         Three tables as :func:`admire.scores.evaluation.summarise` makes them, by their titles.
     """
-    predicted = cross_validate_heads(
-        items, data, settings, out, folds=folds, seed=seed, processes=processes
-    )
-    without, having = (score_items(items, orders, "head") for orders in predicted)
+    plain, headed = (score_items(items, orders, "head") for orders in (without, having))
     return {
-        "without a head": summarise(without, seed=seed),
-        "in the head's space": summarise(having, seed=seed),
-        "second minus first": paired_difference(without, having, seed=seed),
+        "without a head": summarise(plain, seed=seed),
+        "in the head's space": summarise(headed, seed=seed),
+        "second minus first": paired_difference(plain, headed, seed=seed),
     }
 
 

@@ -95,15 +95,9 @@ class SightEncoder:
 
     def encode_prepared(self, images: Sequence[Any]) -> Vectors:
         """See :class:`admire.models.encoders.protocols.Towers`; shape (images, 384)."""
-        return conse(self.seen(images), self._label_vectors)
-
-    def seen(self, images: Sequence[npt.NDArray[np.uint8]]) -> Vectors:
-        """The labels' probabilities in prepared pictures, the mean over their views.
-
-        Shape (images, 1000).
-        """
         # One picture at a time: that is as fast, and takes less memory.
-        return np.stack([self.probabilities(views).mean(axis=0) for views in images])
+        seen = np.stack([self.probabilities(views).mean(axis=0) for views in images])
+        return conse(seen, self._label_vectors)
 
     @cached_property
     def labels(self) -> list[str]:
@@ -131,33 +125,6 @@ class SightEncoder:
         from admire.models.encoders.cached import CachedEncoder
 
         return CachedEncoder(self._texts).encode_texts(self.labels, role="document")
-
-
-class _Labels:
-    """The encoder's probabilities of labels as vectors, so that they can be cached like others."""
-
-    name = "sight"
-    batch = SightEncoder.batch
-
-    def __init__(self, encoder: SightEncoder):
-        self.identity = f"labels:{encoder.identity}"
-        self.prepare_image = encoder.prepare_image
-        self.encode_prepared = encoder.seen
-        self.encode_texts = encoder.encode_texts
-
-
-def likeliest_labels(images: Sequence[Path]) -> list[tuple[str, float]]:
-    """For each picture the label that fits best, and its probability.
-
-    Raises:
-        UserError: a package is not installed, or a file cannot be read as a picture.
-    """
-    from admire.models.encoders.cached import CachedTowers
-
-    encoder = SightEncoder()
-    seen = CachedTowers(_Labels(encoder)).encode_images(images)
-    seen = seen / seen.sum(axis=1, keepdims=True)  # cached at unit length
-    return [(encoder.labels[int(row.argmax())], float(row.max())) for row in seen]
 
 
 def conse(

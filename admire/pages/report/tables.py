@@ -14,7 +14,8 @@ from admire.base.choices import BoardTrack, PublishedSet
 from admire.pages.report.names import file_name, plain_name
 from admire.pages.report.report import FIGURES, Table
 from admire.runs.ranking import Run, score_rankings
-from admire.runs.scoring import judged_track, used_gold_sense
+from admire.runs.record import used_gold_sense
+from admire.runs.scoring import judged_track
 from admire.scores.cards import told_of_seen
 from admire.scores.evaluation import paired_difference, summarise, told_of_gold
 from admire.scores.published import (
