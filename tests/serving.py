@@ -16,7 +16,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-for package in ("PIL", "fastapi", "uvicorn"):
+for package in ("PIL", "fastapi", "py3langid", "uvicorn"):
     pytest.importorskip(package, reason="needs the extra 'serve'")
 
 from PIL import Image  # noqa: E402 - after the skips

@@ -59,7 +59,7 @@ def test_only_missing_texts_are_encoded_and_each_once():
 def test_what_is_encoded_is_counted_in_words(caplog, texts, said):
     with caplog.at_level("INFO", "admire"):
         encode(Watched(), texts)
-    assert caplog.messages[0].startswith(f"Encoding {said}with")
+    assert caplog.messages[0].startswith(f"Reading {said}(model ")
 
 
 def test_encoders_of_different_identity_are_kept_apart():

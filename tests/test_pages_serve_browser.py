@@ -320,6 +320,38 @@ def test_it_fits_a_phone(site: Site, look: Look):
     assert overflow(page) <= 0
 
 
+def test_the_example_is_ranked_and_its_result_has_an_address(site: Site, look: Look):
+    page = look(site.address)
+    page.locator("#example").click()
+    expect(page.locator("#candidates > .tile[data-state=ready] img")).to_have_count(5)
+    expect(page.locator("#language option:checked")).to_have_text("English (guessed)")
+    page.locator("#rank").click()
+    expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
+    page.locator("#by-hand-literal").check()
+    page.locator("#again").click()
+    expect(page.locator("#result .predicted")).to_contain_text("literal")
+
+    other = look(page.url)
+    expect(other.locator("#outcome-title")).to_contain_text("by hand: literal sense given")
+    assert (
+        other.locator("#result img").evaluate_all(
+            "all => Promise.all(all.map(one => one.decode().then(() => one.naturalWidth > 0)))"
+        )
+        == [True] * 5
+    )
+    page.locator("#earlier .earlier > summary").click()
+    page.get_by_text("Open again").click()
+    expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
+    expect(page.locator("#earlier .earlier")).to_have_count(1)
+    page.go_back()
+    expect(page.locator("#result .predicted")).to_contain_text("literal")
+    expect(page.locator("#earlier .earlier")).to_have_count(1)
+
+    lost = look(f"{site.address}#0123")
+    expect(lost.locator("#lost")).to_contain_text("no result at this address")
+    assert barriers(lost) == []
+
+
 def test_a_reload_keeps_results_and_form(site: Site, look: Look):
     page = look(site.address)
     fill(page)

@@ -47,10 +47,11 @@ def test_other_names_and_other_sites_are_refused(served, headers, status):
 def test_an_unknown_visitor_has_to_load_the_page_again(served):
     page, other = served.visit(), served.visit()
     assert page.visitor != other.visitor
-    for path in ("/events", "/pictures/1", "/set.zip", "/runs/1.zip"):
+    for path in ("/events", "/pictures/1", "/set.zip", "/runs/1.zip", "/results/1"):
         assert "Load it again" in problem(served.client.get(path), 403)
         problem(served.client.get(f"{path}?visitor={page.visitor[:-1]}"), 403)
     problem(served.client.post("/jobs", json=ASKED), 403)
+    problem(served.client.post("/language", content="a"), 403)
     problem(served.client.delete("/jobs/1"), 403)
 
 
@@ -79,6 +80,16 @@ def test_other_errors_are_problems_too(served, monkeypatch, caplog):
     assert "division" not in problem(served.client.get("/?token=abc"), 500)
     assert "ZeroDivisionError" in caplog.text
     assert "abc" not in caplog.text
+
+
+def test_people_read_of_problems_on_a_page():
+    browser = {"Accept": "text/html,*/*;q=0.8"}
+    with serving(token="s3cret") as served:
+        for path, status, said in (("/nowhere", 404, "nothing"), ("/", 401, "?token=")):
+            answer = served.client.get(path, headers=browser)
+            assert answer.status_code == status
+            assert answer.headers["content-type"].startswith("text/html")
+            assert said in answer.text
 
 
 def test_loopback_addresses_cannot_be_reached_from_other_machines():

@@ -10,7 +10,7 @@ from serving import ASKED, TOYS, ColourEncoder, drawn, problem, serving, toy_mod
 from toys import ScriptedChat, explains
 
 from admire import UserError
-from admire.pages.serve import Models
+from admire.pages.serve import Limits, Models
 from admire.tasks.collections import write_index
 
 CAPTIONS = ASKED["candidates"]
@@ -77,6 +77,27 @@ def test_what_people_say_by_hand_is_ranked_without_a_question(llm):
         assert len(llm.prompts) == asked
 
         problem(page.post("/jobs", json=ASKED | {"by_hand": {"of": "unknown"}}), 404)
+
+
+def test_a_result_is_opened_by_its_address_as_long_as_somebody_has_it(llm):
+    with serving(toy_models(llm), limits=Limits(grace=1)) as served:
+        page = served.visit().listen()
+        ids = [page.add(drawn(colour=colour)).json()["id"] for colour in ("red", "blue")]
+        first, _ = page.ranked(candidates=[{"picture": one} for one in ids])
+        job, item = page.ranked(by_hand={"of": first, "sense": "literal"})
+        other = served.visit().listen()
+        answer = other.get(f"/results/{job}").json()
+        assert answer["item"]["runs"] == item["runs"]
+        assert answer["body"]["by_hand"]["sense"] == "literal"
+        page.close()
+        while page.visitor in served.service.visitors:
+            served.client.get("/healthz")
+        pictures = [one["picture"] for one in answer["item"]["candidates"]]
+        assert [served.client.get(one).status_code for one in pictures] == [200, 200]
+        _, again = other.ranked(by_hand={"of": job, "sense": "idiomatic"})
+        assert again["runs"][0]["sense"] == "idiomatic"
+        assert other.get(f"/results/{job}").status_code == 200
+        assert "Rank again" in problem(other.get(f"/results/{first}"), 404)
 
 
 def test_by_hand_is_refused_where_a_chat_model_would_have_to_look_again():

@@ -11,6 +11,7 @@ import httpx2 as httpx
 import pytest
 from jsonschema import Draft202012Validator
 from serving import LONGEST, ColourEncoder, Gate, Served, drawn, problem, serving, toy_models
+from toys import ScriptedChat, explains
 
 from admire import UserError
 from admire.pages.serve import Limits
@@ -104,6 +105,48 @@ def test_a_sequence_stands_in_for_the_sentence(served, described):
     told = served.client.post("/v1/rank", json=row).json()
     check(described, "Ranking", told)
     assert "sequence" in {part["text"] for part in told["candidates"][0]["parts"]}
+
+
+@pytest.mark.parametrize(
+    ("row", "language"),
+    [
+        ({"sentence": "Depois do casamento veio um balde de água fria."}, "pt"),
+        ({"sentence": "Depois do casamento veio um balde de água fria.", "language": "gl"}, "gl"),
+        ({"sentence": "12 + 12"}, "en"),
+    ],
+)
+def test_a_language_that_nobody_says_is_that_of_the_sentence(served, row, language):
+    assert served.client.post("/v1/rank", json=ROW | row).json()["language"] == language
+
+
+def test_lines_are_answered_one_by_one_and_what_is_wrong_stops_no_other(described):
+    content = described["paths"]["/v1/rank"]["post"]["requestBody"]["content"]
+    assert content.keys() == {"application/json", "application/x-ndjson"}
+    goes_on, toy = threading.Event(), explains("idiomatic")
+
+    def reply(prompt: str) -> str:
+        assert "third" not in prompt or goes_on.wait(LONGEST)
+        return toy.answer(prompt)
+
+    third = ROW | {"sentence": "The third night owl."}
+    lines = [json.dumps(ROW), "{", "", json.dumps(ROW | {"compound": " "}), json.dumps(third)]
+    with (
+        serving(toy_models(ScriptedChat(reply))) as served,
+        served.client.stream(
+            "POST",
+            "/v1/rank",
+            content="\n".join(lines),
+            headers={"Content-Type": "application/x-ndjson"},
+        ) as answer,
+    ):
+        assert answer.headers["content-type"] == "application/x-ndjson"
+        told = map(json.loads, answer.iter_lines())
+        check(described, "Ranking", next(told))
+        assert "JSON" in next(told)["detail"]
+        assert next(told)["detail"] == "compound: is empty."
+        goes_on.set()
+        (last,) = told
+        assert last["sentence"] == third["sentence"]
 
 
 def changed(k: int, **thing: object) -> dict[str, Any]:

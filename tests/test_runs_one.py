@@ -124,4 +124,5 @@ def test_a_function_hears_the_progress_of_a_run():
     for progress in (lambda *what: told.append(what), False):
         rank([OWL], PAPER, llms=[says("Literal")], encoder=WordEncoder(), progress=progress)
     first, *_, last = told
-    assert (first, last[1] == last[2]) == (("Asking says Literal for senses", 0, 5), True)
+    assert first == ("Asking for the sense (model says Literal)", 0, 5)
+    assert last[1] == last[2]

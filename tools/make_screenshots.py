@@ -71,14 +71,9 @@ def served() -> Iterator[str]:
 
 
 def show_served(page: Page) -> None:
-    """The first sample, ranked."""
+    """The page's example, ranked."""
     page.set_viewport_size({"width": 1200, "height": 900})
-    item = read_items(SAMPLES)[0]
-    page.locator("#files").set_input_files([c.image for c in item.candidates if c.image])
-    for field, candidate in zip(page.locator(".tile-caption").all(), item.candidates, strict=True):
-        field.fill(candidate.caption or "")
-    page.locator("#sentence").fill(item.sentence)
-    page.locator("#compound").fill(item.compound)
+    page.locator("#example").click()
     expect(page.locator("#rank")).to_have_attribute("aria-disabled", "false")
     page.locator("#rank").click()
     page.locator("#result .predicted").wait_for()

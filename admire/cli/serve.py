@@ -49,7 +49,7 @@ def serve(
     opens: Annotated[bool, opt.option("Open the page in the browser.", "--open")] = False,
 ) -> None:
     """Serve a page on this machine to rank pictures and captions by hand, and POST /v1/rank."""
-    check_extra("serve", "admire serve", "fastapi", "uvicorn", "PIL")
+    check_extra("serve", "admire serve", "fastapi", "uvicorn", "PIL", "py3langid")
     from admire.pages.serve import Models, run_server
     from admire.rankers.settings import Settings
 

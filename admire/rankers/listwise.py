@@ -94,7 +94,7 @@ def judge_listwise(
         for item in items
         for number, shown in enumerate(shuffled(item, settings.shuffles, settings.seed))
     ]
-    answers = ask_each(ask, turns, llm, "orders", called=lambda turn: turn[0].compound)
+    answers = ask_each(ask, turns, llm, "Ordering candidates", called=lambda turn: turn[0].compound)
     count = settings.shuffles
     of_items = [tuple(answers[k : k + count]) for k in range(0, len(answers), count)]
     return [

@@ -93,7 +93,9 @@ def judge_pairwise(
         for number, item in enumerate(items)
         for pair in permutations(sorted(item.candidates, key=lambda candidate: candidate.name), 2)
     ]
-    answers = ask_each(ask, turns, llm, "comparisons", called=lambda t: items[t[0]].compound)
+    answers = ask_each(
+        ask, turns, llm, "Comparing candidates in pairs", called=lambda t: items[t[0]].compound
+    )
     rest = iter(answers)
     of_items = [tuple(next(rest) for _ in permutations(item.candidates, 2)) for item in items]
     return [_judged(item, llm, given) for item, given in zip(items, of_items, strict=True)]

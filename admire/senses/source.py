@@ -155,7 +155,11 @@ class Asked:
         first = {prompt: item for item, prompt in sorted(prompt_of.items(), key=itemgetter(1))}
         noun = "literal meaning" if what == "literal" else "meaning"
         answers = ask_each(
-            ask, list(first.values()), self.llm, f"{noun}s", called=attrgetter("compound")
+            ask,
+            list(first.values()),
+            self.llm,
+            f"Writing the {noun}",
+            called=attrgetter("compound"),
         )
         said = dict(zip(first, answers, strict=True))
         for prompt, item in first.items():
@@ -170,7 +174,7 @@ class Asked:
             return scene_of(item, definitions[item], self.llm, prompts, seed=seed)
 
         items = list(definitions)
-        answers = ask_each(ask, items, self.llm, "scenes", called=attrgetter("compound"))
+        answers = ask_each(ask, items, self.llm, "Writing the scene", called=attrgetter("compound"))
         return {item: text for item, text in zip(items, answers, strict=True) if text}
 
     def order(self, item: Item) -> None:

@@ -43,7 +43,7 @@ def vote(
         return read_label(llm.ask(question).text, data_of(item))
 
     turns = [(item, seed + turn) for item in items for turn in range(votes)]
-    labels = ask_each(ask, turns, llm, "senses", called=lambda turn: turn[0].compound)
+    labels = ask_each(ask, turns, llm, "Asking for the sense", called=lambda turn: turn[0].compound)
     return [counted(labels[first : first + votes]) for first in range(0, len(labels), votes)]
 
 

@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("admire")
 
-ONE = {"texts": "text", "queries": "query", "images": "image"}
-"""What is encoded, in the singular."""
+DOES = {
+    "texts": ("Reading", "text"),
+    "queries": ("Reading the sense in", "sentence"),
+    "images": ("Looking at", "picture"),
+}
+"""What an encoder does with which thing, to show the progress."""
 
 Thing = TypeVar("Thing")
 Ready = TypeVar("Ready")
@@ -72,8 +76,9 @@ class CachedEncoder:
         missing = {
             key: thing for key, thing in zip(keys, things, strict=True) if vectors[key] is None
         }
-        some = what if len(missing) != 1 else ONE[what]
-        message = f"Encoding {len(missing)} {some} with {self.name}"
+        does, thing = DOES[what]
+        s = "" if len(missing) == 1 else "s"
+        message = f"{does} {len(missing)} {thing}{s} (model {self.name})"
         waiting: list[tuple[str, Any]] = []
         # The zip has no name, so that its threads end with an error, and not with the traceback.
         for done, pair in enumerate(

@@ -161,7 +161,7 @@ def ask_each(
     """Ask a question about each thing, several at a time if the model allows it.
 
     Args:
-        what: what is asked for, to show the progress: "meanings".
+        what: what the model does, to show the progress: "Writing the meaning".
         called: what a message calls a thing.
 
     Returns:
@@ -190,7 +190,7 @@ def ask_each(
     waits = True
     try:
         told = pool.map(named, things)
-        answers = list(show_progress(told, f"Asking {llm.name} for {what}", len(things)))
+        answers = list(show_progress(told, f"{what} (model {llm.name})", len(things)))
     except KeyboardInterrupt:
         waits = False  # replies under way are cached when they come
         raise

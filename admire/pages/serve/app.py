@@ -20,14 +20,20 @@ from starlette.exceptions import HTTPException
 from admire.data.languages import LANGUAGES
 from admire.pages.serve import jobs, rest
 from admire.pages.serve.guard import Guard
+from admire.pages.serve.language import language_of
 from admire.pages.serve.pictures import TIFF, check_picture, label
 from admire.pages.serve.problems import Problem, answer_error
 from admire.pages.serve.service import Service, TheService, TheVisitor
 
 HERE = Path(__file__).parent
 REPORT = HERE.parent / "report"
-STATIC = {"cards.js": REPORT, "cards.css": REPORT, "serve.js": HERE, "serve.css": HERE}
-"""The folders of the page's files."""
+# Without admire.data.items, which takes longer to import than the page may take.
+SAMPLES = HERE.parents[1] / "data" / "samples"
+STATIC = {
+    **{"cards.js": REPORT, "cards.css": REPORT, "serve.js": HERE, "serve.css": HERE},
+    **{picture.name: picture.parent for picture in (SAMPLES / "images").iterdir()},
+}
+"""The folders of the page's files, and of the example's pictures."""
 
 IN_BROWSER = {"Cache-Control": "private, max-age=3600"}
 
@@ -55,7 +61,7 @@ def create_app(service: Service, host: str, token: str | None = None) -> Guard:
             (Problem, RequestValidationError, HTTPException, Exception), answer_error
         ),
     )
-    for part in (router, jobs.router, rest.router):
+    for part in (router, jobs.router, rest.by_line, rest.router):
         app.include_router(part)
     app.state.service = service
     return Guard(app, host, service.limits, token)
@@ -83,14 +89,13 @@ async def show_page(service: TheService) -> HTMLResponse:
 
 @cache
 def _example() -> dict[str, Any]:
-    """What fills the form to try it: the first of the samples, by its captions."""
-    # Without admire.data.items, which takes longer to import than the page may take.
-    samples = HERE.parents[1] / "data" / "samples" / "manifest.jsonl"
-    with samples.open(encoding="utf-8") as file:
+    """What fills the form to try it: the first of the samples."""
+    with (SAMPLES / "manifest.jsonl").open(encoding="utf-8") as file:
         row = json.loads(file.readline())
-    keys = ("compound", "sentence", "language")
-    captions = [candidate["caption"] for candidate in row["candidates"]]
-    return {key: row[key] for key in keys} | {"captions": captions}
+    candidates = [
+        {"name": Path(one["image"]).name, "caption": one["caption"]} for one in row["candidates"]
+    ]
+    return {key: row[key] for key in ("compound", "sentence")} | {"candidates": candidates}
 
 
 @cache
@@ -129,6 +134,13 @@ async def send_events(service: TheService, visitor: TheVisitor) -> AsyncIterator
         yield ServerSentEvent(event="models", data=service.state, retry=2000)
         while event := await events.get():
             yield event
+
+
+@router.post("/language")
+async def propose_language(request: Request, visitor: TheVisitor) -> dict[str, str | None]:
+    """The language of a text, which is the body; null where it cannot be told."""
+    text = (await request.body()).decode(errors="replace")
+    return {"language": await run_in_threadpool(language_of, text)}
 
 
 # --------------------------------------------------------------------------------- pictures

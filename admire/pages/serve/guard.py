@@ -78,7 +78,7 @@ class Guard:
         try:
             self.check(scope)
         except Problem as problem:
-            await problem.response()(scope, receive, send_guarded)
+            await problem.response(Headers(scope=scope))(scope, receive, send_guarded)
             return
         await self.app(scope, receive, send_guarded)
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from admire.base.errors import UserError
 from admire.pages.serve.guard import Limits
+from admire.pages.serve.language import language_of
 from admire.pages.serve.pictures import Picture, distinct
 from admire.pages.serve.problems import INTERNAL, Problem
 from admire.pages.serve.service import Service, TheService, TheVisitor, Visitor
@@ -66,7 +67,7 @@ class Search(BaseModel):
     kind: Literal["search"]
     text: Text
     span: Text
-    language: str = "en"
+    language: str | None = None
     top: int = Field(10, ge=1, le=100, strict=True)
 
 
@@ -90,7 +91,7 @@ async def add_job(
     elif asked.by_hand:
         before = visitor.result(asked.by_hand.of)
         names = _names(before.pictures)
-        do = partial(_rank_by_hand, service, visitor, asked.by_hand, before)
+        do = partial(_rank_by_hand, service, visitor, asked, asked.by_hand, before)
     else:
         profile = service.check_profile(asked.profile)
         pictures = [
@@ -105,12 +106,20 @@ async def add_job(
             item = await run_in_threadpool(_read, asked, visitor, f"{id}.jsonl", called)
         except UserError as error:
             raise service.problem(error, names) from None
-        do = partial(_rank, service, visitor, profile, item, shown)
+        do = partial(_rank, service, visitor, asked, profile, item, shown)
     job = Job(id, do, visitor.tell)
     service.work.add(job)
     visitor.jobs[id] = job
     job.done.add_done_callback(partial(_tell_result, service, visitor, id, names))
     return {"job": id}
+
+
+@router.get("/results/{job}")
+async def send_result(job: str, service: TheService, visitor: TheVisitor) -> dict[str, Any]:
+    """A result by its address, and what was asked for it."""
+    ranked = service.open_result(job, visitor)
+    shown = await run_in_threadpool(_shown, ranked, visitor)
+    return {"item": shown["item"], "body": ranked.asked}
 
 
 @router.delete("/jobs/{id}", status_code=204)
@@ -128,7 +137,7 @@ def _search(service: Service, visitor: Visitor, asked: Search) -> Mapping[str, A
     return search(
         asked.text,
         asked.span,
-        asked.language,
+        asked.language or language_of(asked.text) or "en",
         asked.top,
         service.models,
         visitor.folder,
@@ -154,22 +163,28 @@ def _names(pictures: Mapping[str, Picture]) -> dict[str, str]:
 
 
 def _rank(
-    service: Service, visitor: Visitor, profile: str, item: Item, pictures: Mapping[str, Picture]
+    service: Service,
+    visitor: Visitor,
+    asked: Ranking,
+    profile: str,
+    item: Item,
+    pictures: Mapping[str, Picture],
 ) -> Mapping[str, Any]:
     from admire.pages.serve.ranking import Ranked, rank_item
 
     settings = service.models.settings(profile)
     run = rank_item(item, settings, service.models)
-    return _shown(Ranked(run, settings, pictures), visitor)
+    return _shown(Ranked(run, settings, pictures, asked=asked.model_dump()), visitor)
 
 
 def _rank_by_hand(
-    service: Service, visitor: Visitor, by_hand: ByHand, before: Ranked
+    service: Service, visitor: Visitor, asked: Ranking, by_hand: ByHand, before: Ranked
 ) -> Mapping[str, Any]:
     from admire.pages.serve.ranking import rank_by_hand
 
     run = rank_by_hand(before, by_hand.sense, by_hand.meanings, service.models)
-    return _shown(replace(before, run=run, sense=by_hand.sense or before.sense), visitor)
+    sense = by_hand.sense or before.sense
+    return _shown(replace(before, run=run, sense=sense, asked=asked.model_dump()), visitor)
 
 
 def _shown(ranked: Ranked, visitor: Visitor) -> Mapping[str, Any]:

@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, Field
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 log = logging.getLogger("admire")
 
 PROBLEM_TYPE = "application/problem+json"
 INTERNAL = "Something went wrong inside admire. The server's terminal shows what."
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>admire: {title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="stylesheet" href="/static/cards.css">
+<link rel="stylesheet" href="/static/serve.css">
+</head>
+<body>
+<header class="page-head"><h1>{title}</h1></header>
+<main class="alone"><p>{detail}</p><p><a href="/">To the page of admire serve</a></p></main>
+</body>
+</html>
+"""
+"""A problem for people who opened an address in a browser."""
 
 
 class ProblemDetails(BaseModel):
@@ -45,27 +65,41 @@ class Problem(Exception):  # noqa: N818  it is called as RFC 9457 calls it
         title = HTTPStatus(self.status).phrase
         return ProblemDetails(title=title, status=self.status, detail=self.detail).model_dump()
 
-    def response(self) -> Response:
+    def response(self, asked: Headers) -> Response:
+        """The answer to a request with these headers: JSON, or a page for a browser's window."""
+        if "text/html" in asked.get("accept", ""):
+            details = self.details()
+            page = PAGE.format(title=details["title"], detail=escape(self.detail))
+            return HTMLResponse(page, self.status, self.headers)
         return JSONResponse(self.details(), self.status, self.headers, media_type=PROBLEM_TYPE)
+
+
+def unfit(errors: Iterable[Mapping[str, Any]]) -> Problem:
+    """What breaks a schema, by pydantic's errors."""
+    return Problem(422, " ".join(map(_sentence, errors)))
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
     """The answer to a problem, a body that breaks its schema, or an unforeseen error."""
     match error:
         case Problem():
-            return error.response()
+            problem = error
         case RequestValidationError():
-            return Problem(422, " ".join(map(_sentence, error.errors()))).response()
+            problem = unfit(one | {"loc": one["loc"][1:]} for one in error.errors())
+        case HTTPException(status_code=404):
+            problem = Problem(404, "There is nothing at this address.")
         case HTTPException():
-            return Problem(error.status_code, f"{error.detail}.", error.headers).response()
-    log.error("%s %s failed.", request.method, request.url.path, exc_info=error)
-    return Problem(500, INTERNAL).response()
+            problem = Problem(error.status_code, f"{error.detail}.", error.headers)
+        case _:
+            log.error("%s %s failed.", request.method, request.url.path, exc_info=error)
+            problem = Problem(500, INTERNAL)
+    return problem.response(request.headers)
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
     """``candidates[0].image: Input should be a valid string.``"""
     message = error["msg"].removeprefix("Value error, ").rstrip(".")
-    return f"{_key(error['loc'][1:])}{message}."
+    return f"{_key(error['loc'])}{message}."
 
 
 def _key(location: Sequence[int | str]) -> str:

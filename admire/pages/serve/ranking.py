@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from admire.base.errors import UserError
 from admire.data.items import Item, SenseLabel, read_items
 from admire.pages.report.gallery import card, result
 from admire.pages.report.thumbnails import Shown, thumbnail
+from admire.pages.serve.language import language_of
 from admire.pages.serve.pictures import Picture
 from admire.rankers import look_where_no_caption_is
 from admire.rankers.set_summary import summarise_set
@@ -47,12 +49,14 @@ class Ranked:
         pictures: of the candidates that have one, by the candidate's name.
         settings: with which the profile ranks, whatever was said by hand since.
         sense: as it was given by hand.
+        asked: what the page sent for it.
     """
 
     run: Run
     settings: Settings
     pictures: Mapping[str, Picture]
     sense: SenseLabel | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def ranking(self) -> Ranking:
@@ -66,6 +70,8 @@ class Ranked:
 def read_row(row: Mapping[str, Any], folder: Path, name: str) -> Item:
     """A row of a ``manifest.jsonl`` as an item, with all checks of ``admire rank``.
 
+    Without a ``language`` it is that of the sentence, or ``en`` where that cannot be told.
+
     Args:
         folder: holds the pictures, by the names in the row.
         name: of the manifest, which is written there for a moment.
@@ -75,8 +81,9 @@ def read_row(row: Mapping[str, Any], folder: Path, name: str) -> Item:
     """
     manifest = folder / name
     manifest.write_text(json.dumps(row), encoding="utf-8")
+    guess = None if row.get("language") else language_of(row.get("sentence") or "")
     try:
-        (item,) = read_items(manifest, "en")
+        (item,) = read_items(manifest, guess or "en")
     except UserError as error:
         message = str(error).removeprefix(f"{manifest}, row 1")
         message = message.removeprefix(f" ('{row.get('compound')}')").lstrip(":, ")
@@ -127,6 +134,23 @@ def rank_by_hand(
         before.settings, rankers=("embeddings",), llms=tuple(one.name for one in recorded)
     )
     return _rank(item, settings, models, recorded)
+
+
+def copied(ranked: Ranked, folder: Path) -> Ranked:
+    """The result with its pictures in another visitor's folder, under the same ids."""
+    pictures = {name: replace(one, path=folder / one.id) for name, one in ranked.pictures.items()}
+    for name, one in pictures.items():
+        if not one.path.exists():
+            os.link(ranked.pictures[name].path, one.path)
+    item = replace(
+        ranked.item,
+        candidates=tuple(
+            replace(one, image=pictures[one.name].path) if one.name in pictures else one
+            for one in ranked.item.candidates
+        ),
+    )
+    run = replace(ranked.run, rankings=(replace(ranked.ranking, item=item),))
+    return replace(ranked, run=run, pictures=pictures)
 
 
 def _by_hand(

@@ -1,11 +1,14 @@
-"""``/v1``: one row of a ``manifest.jsonl`` in, its ranking out."""
+"""``/v1``: rows of a ``manifest.jsonl`` in, their rankings out."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import json
+import logging
 import re
 import secrets
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,21 +16,34 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Security
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, WithJsonSchema
+from starlette.datastructures import Headers
+from starlette.routing import Match
+from starlette.types import Scope
 
 from admire.base.choices import ProfileName
 from admire.base.errors import UserError
 from admire.data.pictures import NAMED
 from admire.pages.serve.guard import MEGABYTE, Limits
 from admire.pages.serve.pictures import check_picture, distinct, label
-from admire.pages.serve.problems import PROBLEM_TYPE, Problem, ProblemDetails
+from admire.pages.serve.problems import (
+    INTERNAL,
+    PROBLEM_TYPE,
+    Problem,
+    ProblemDetails,
+    unfit,
+)
 from admire.pages.serve.service import Service, TheService
 from admire.pages.serve.work import Job
 
 if TYPE_CHECKING:
     from admire.data.items import Item
     from admire.runs.ranking import Run
+
+log = logging.getLogger("admire")
 
 PROBLEM: dict[str, Any] = {
     "description": "Why it cannot be done (RFC 9457).",
@@ -40,7 +56,28 @@ TOKEN = HTTPBearer(
     description="The token that admire serve was given, if it was given one.", auto_error=False
 )
 
+LINES = "application/x-ndjson"
+ASKED = {"itemSchema": {"$ref": "#/components/schemas/Row"}}
+ANSWERED = {
+    "itemSchema": {
+        "anyOf": [{"$ref": "#/components/schemas/Ranking"}, ProblemDetails.model_json_schema()]
+    }
+}
+"""What stands in each line, for the description."""
+
+
+class ByLine(APIRoute):
+    """A route for bodies with an item a line."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """See Starlette."""
+        match, child = super().matches(scope)
+        kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
+        return (match, child) if kind == LINES else (Match.NONE, {})
+
+
 router = APIRouter(dependencies=[Security(TOKEN)])  # for the description; Guard checks it
+by_line = APIRouter(route_class=ByLine, include_in_schema=False)
 
 Sense = Literal["idiomatic", "literal"]
 Probability = Annotated[
@@ -86,7 +123,11 @@ class Row(BaseModel):
     sentence: str | None = Field(
         None, description="Uses the compound. Only an item with a sequence can do without."
     )
-    language: str | None = Field(None, description="A language tag; en where there is none.")
+    language: str | None = Field(
+        None,
+        description="A language tag; without one that of the sentence, or en where it cannot be "
+        "told.",
+    )
     candidates: list[Candidate] = Field(
         min_length=2,
         max_length=Limits.pictures,
@@ -161,7 +202,7 @@ class Ranking(BaseModel):
 
     compound: str
     sentence: str
-    language: str
+    language: str = Field(description="As in the request, or as told from the sentence.")
     sense: Sense | None
     probability: Probability
     readings: list[Reading]
@@ -170,9 +211,49 @@ class Ranking(BaseModel):
     warnings: list[str] = Field(description="What is odd about the item.")
 
 
-@router.post("/v1/rank", responses={"4XX": PROBLEM, "5XX": PROBLEM})
+class Gone(Problem):
+    """The server is ending, or nobody waits for the answer any more."""
+
+    def __init__(self) -> None:
+        super().__init__(503, "The server is ending, or nobody waits any more.")
+
+
+@by_line.post("/v1/rank")
+async def rank_lines(request: Request, service: TheService) -> StreamingResponse:
+    """Rank one item after the other, as :func:`rank` does, and answer each as it is ranked."""
+    return StreamingResponse(_answers(await request.body(), request, service), media_type=LINES)
+
+
+async def _answers(body: bytes, request: Request, service: Service) -> AsyncIterator[bytes]:
+    """For each line with an item a line with its ranking, or with a problem in its place."""
+    for line in filter(None, map(bytes.strip, body.splitlines())):
+        try:
+            ranking = await rank(Row.model_validate_json(line), request, service)
+            answer = ranking.model_dump()
+        except Gone:
+            return
+        except Problem as problem:
+            answer = problem.details()
+        except ValidationError as error:
+            answer = unfit(error.errors()).details()
+        except Exception:
+            log.exception("A line of /v1/rank failed.")
+            answer = Problem(500, INTERNAL).details()
+        yield json.dumps(answer, ensure_ascii=False).encode() + b"\n"
+
+
+@router.post(
+    "/v1/rank",
+    responses={200: {"content": {LINES: ANSWERED}}, "4XX": PROBLEM, "5XX": PROBLEM},
+    openapi_extra={"requestBody": {"content": {LINES: ASKED}}},
+)
 async def rank(row: Row, request: Request, service: TheService) -> Ranking:
-    """Rank the candidates of one item."""
+    """Rank the candidates of one item; or of several, an item a line.
+
+    A body of the type application/x-ndjson has a Row in each line. It is answered by as many lines
+    in the same order, each sent as soon as its item is ranked: a Ranking, or a problem, which has
+    a status. The other items are ranked in any case.
+    """
     profile = service.check_profile(row.profile)
     if len(row.candidates) + len(row.sequence) > service.limits.pictures:
         most = service.limits.pictures
@@ -205,7 +286,7 @@ async def _done(job: Job, request: Request, service: Service) -> Ranking:
     try:
         await asyncio.wait({job.done, gone}, return_when=asyncio.FIRST_COMPLETED)
         if job.done.cancelled() or not job.done.done():
-            raise Problem(503, "The server is ending, or nobody waits any more.")
+            raise Gone
         result: Ranking = job.done.result()
         return result
     finally:

@@ -5,6 +5,7 @@ const { pictures, megabytes, example } = document.querySelector("main").dataset;
 const LIMITS = { pictures: Number(pictures), megabytes: Number(megabytes) };
 const SESSION = "admire-session"; // where the form and the results stay during a reload
 const RETRY = 3000; // milliseconds
+const PAUSE = 300; // milliseconds without typing before a language is proposed
 const SIDE = 512; // pixels of the pictures that are shown in a row
 
 const { make } = Cards;
@@ -120,10 +121,10 @@ function fail(room, text) {
   room.problem.hidden = false;
 }
 
-/** Show what is done; without a total it is not known how much there is. */
-function tellProgress(room, what, done = 0, total = 0) {
-  room.status.textContent = total ? `${what}, ${done} of ${total}` : what;
-  if (total) {
+/** Show what is done; of one thing it is not known how far it is. */
+function tellProgress(room, what, done = 0, total = 1) {
+  room.status.textContent = total > 1 ? `${what}, ${done} of ${total}` : what;
+  if (total > 1) {
     room.progress.max = total;
     room.progress.value = done;
   } else {
@@ -137,7 +138,7 @@ function tellPlace(room, { place }) {
   const loading = element("models").dataset.state === "loading";
   const queue = place === 1 ? "Next in the queue" : `Number ${place} in the queue`;
   const waits = loading ? `${queue}, when the models are loaded` : queue;
-  tellProgress(room, place ? waits : "Under way");
+  tellProgress(room, place ? waits : "Starting");
 }
 
 function tellModels({ state, said, keyless }) {
@@ -388,11 +389,13 @@ function update() {
   offer(element("rank"), element("why"), lackingToRank(), ranking);
   offer(element("again"), null, [], again);
   hint("compound", "sentence");
+  proposeLanguage("sentence", "language");
   element("clear").hidden = isEmpty();
   if (example) element("example").hidden = !isEmpty();
   if (!searching) return;
   offer(element("find"), element("search-why"), lackingToSearch(), searching);
   hint("search-span", "search-text");
+  proposeLanguage("search-text", "search-language");
 }
 
 const needs = (lacks) => `Needs ${listed(lacks.map(([what]) => what))}.`;
@@ -449,17 +452,43 @@ function takeSelection(textId, wordsId) {
 
 /** Tell the browser which language the texts are in. */
 function showLanguages() {
-  for (const id of ["sentence", "compound"]) element(id).lang = element("language").value;
+  const chosen = ({ value, options }) => value || options[0].dataset.language;
+  for (const id of ["sentence", "compound"]) element(id).lang = chosen(element("language"));
   if (!searching) return;
   for (const id of ["search-text", "search-span"]) {
-    element(id).lang = element("search-language").value;
+    element(id).lang = chosen(element("search-language"));
   }
+}
+
+const proposals = new Map(); // a text's id → `{text, timer}`
+
+/** Propose the language of a text once it is no longer being typed. */
+function proposeLanguage(textId, languageId) {
+  const text = element(textId).value.trim();
+  const before = proposals.get(textId);
+  if (before?.text === text) return;
+  clearTimeout(before?.timer);
+  const timer = setTimeout(async () => {
+    const asked = text ? request("POST", "/language", text, "text/plain") : null;
+    const language = (await asked?.catch(() => null))?.language;
+    if (proposals.get(textId).text === text) showProposal(languageId, text, language);
+  }, PAUSE);
+  proposals.set(textId, { text, timer });
+}
+
+/** The first choice of a language is what the server takes by itself. */
+function showProposal(languageId, text, language) {
+  const [first, ...others] = element(languageId).options;
+  const { value, text: name } = others.find((other) => other.value === (language ?? "en"));
+  first.dataset.language = value;
+  first.text = text ? `${name} (${language ? "guessed" : "by default"})` : "From the sentence";
+  showLanguages();
 }
 
 function fill({ sentence, compound, language, profile, candidates: given }) {
   element("sentence").value = sentence;
   element("compound").value = compound;
-  element("language").value = language;
+  element("language").value = language ?? ""; // from the sentence
   if (profile) element("profile").value = profile;
   for (const { name, picture, caption } of given) {
     if (picture) showPicture(addCandidate(name, caption), picture, name);
@@ -469,9 +498,19 @@ function fill({ sentence, compound, language, profile, candidates: given }) {
   update();
 }
 
-function fillExample() {
-  const { captions, ...rest } = JSON.parse(example);
-  fill({ ...rest, candidates: captions.map((caption) => ({ caption })) });
+/** Fill the form with the example, whose pictures are sent like any others. */
+async function fillExample() {
+  const { candidates: given, ...texts } = JSON.parse(example);
+  const open = async ({ name }) => {
+    const picture = await (await fetch(`/static/${name}`)).blob();
+    return new File([picture], name, { type: picture.type });
+  };
+  const files = await Promise.all(given.map(open));
+  if (!isEmpty()) return;
+  fill({ ...texts, candidates: [] });
+  addFiles(files);
+  candidates.forEach(({ caption }, place) => (caption.value = given[place].caption));
+  update();
 }
 
 function clear() {
@@ -489,7 +528,7 @@ function filled() {
   return {
     sentence: value("sentence"),
     compound: value("compound"),
-    language: value("language"),
+    language: value("language") || null,
     profile: value("profile"),
     candidates: candidates.map(({ name, picture, caption }) => ({
       name,
@@ -544,16 +583,22 @@ function said(item, sense) {
 function showRanking({ job, item }, body, focused) {
   if (body.by_hand?.sense) for (const reading of item.runs[0].readings) reading.votes = null;
   drawRanking({ job, item, body, when: new Date() });
+  element("lost").hidden = true;
+  keepAddress();
   say(["Ranked.", ...item.warnings, inWords(item)].join(" "));
   goTo("outcome-title", focused);
 }
 
+/** Show a ranking, and under it the one that was on show; one of earlier comes back up. */
 function drawRanking({ job, item, body, when }) {
   if (current) keepEarlier(current);
+  element(`earlier-${job}`)?.remove();
+  const before = rankings.findIndex((one) => one.job === job);
+  if (before >= 0) rankings.splice(before, 1);
   const card = drawCard(item);
   const next = { card, item, body, job, when };
   rankings.push({ job, item, body, when });
-  next.told = body.by_hand ? made.get(body.by_hand.of) : next;
+  next.told = made.get(body.by_hand?.of) ?? next; // another tab's may have come without it
   made.set(job, next);
   if (next.told !== current?.told) fillByHand(next.told.item);
   current = next;
@@ -564,6 +609,31 @@ function drawRanking({ job, item, body, when }) {
   element("save-run").href = address(`/runs/${job}.zip`);
   element("nothing-yet").hidden = true;
   element("outcome").hidden = false;
+}
+
+/** Make the page's address that of the result on show, or of the other tab. */
+function keepAddress() {
+  const shown = tabs.find((tab) => tab.getAttribute("aria-selected") === "true");
+  const hash = shown?.id === "tab-search" ? "#search" : current ? `#${current.job}` : "";
+  history.replaceState(null, "", location.pathname + location.search + hash);
+}
+
+/** Show the result of the page's address, which may be another tab's. */
+async function openResult(focused) {
+  const job = location.hash.slice(1);
+  element("lost").hidden = true;
+  if (!job || job === "search" || job === current?.job) return;
+  let found = rankings.find((one) => one.job === job);
+  try {
+    const path = `/results/${encodeURIComponent(job)}`;
+    found ??= { job, when: new Date(), ...(await request("GET", path)) };
+  } catch (refusal) {
+    element("lost").textContent = refusal.message;
+    element("lost").hidden = false;
+    return;
+  }
+  drawRanking(found);
+  goTo("outcome-title", focused);
 }
 
 let drawn = 0;
@@ -618,9 +688,10 @@ function keepEarlier({ card, item, body, job, when }) {
     download: "",
     text: "Download run folder",
   });
+  const open = make("a", { href: `#${job}`, text: "Open again" });
   const kept = make(
     "details",
-    { class: "earlier" },
+    { class: "earlier", id: `earlier-${job}` },
     make(
       "summary",
       {},
@@ -630,7 +701,7 @@ function keepEarlier({ card, item, body, job, when }) {
       }),
     ),
     card,
-    make("p", {}, download),
+    make("p", { class: "buttons" }, open, download),
   );
   element("earlier-title").after(kept);
   element("earlier").hidden = false;
@@ -644,7 +715,7 @@ function search() {
     kind: "search",
     text: element("search-text").value,
     span: element("search-span").value.trim(),
-    language: element("search-language").value,
+    language: element("search-language").value || null,
     top: Number(element("search-top").value),
   });
 }
@@ -711,9 +782,8 @@ function showTab(tab, focus = false) {
 const tabOfAddress = () => element(location.hash === "#search" ? "tab-search" : "tab-rank");
 
 function openTab(tab) {
-  const here = location.pathname + location.search;
-  history.replaceState(null, "", tab.id === "tab-search" ? "#search" : here);
   showTab(tab, true);
+  keepAddress();
 }
 
 function changeTab(event) {
@@ -815,6 +885,10 @@ function listenToPage() {
     showLanguages(); // the browser may have filled the form again
     update();
   });
+  addEventListener("hashchange", () => {
+    if (searching) showTab(tabOfAddress());
+    openResult(true);
+  });
 }
 
 function listenToSearch() {
@@ -826,7 +900,6 @@ function listenToSearch() {
     tab.addEventListener("click", () => openTab(tab));
     tab.addEventListener("keydown", changeTab);
   }
-  addEventListener("hashchange", () => showTab(tabOfAddress()));
   showTab(tabOfAddress());
 }
 
@@ -834,6 +907,7 @@ listenToForm();
 listenToPage();
 if (searching) listenToSearch();
 await resumeSession();
+await openResult(false);
 showLanguages();
 update();
 connect();

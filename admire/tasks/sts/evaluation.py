@@ -76,7 +76,7 @@ def rate(
         return None
 
     wanted = _asked(pairs)
-    ratings = ask_each(rating, wanted, llm, "similarities", called=lambda asked: asked[0])
+    ratings = ask_each(rating, wanted, llm, "Rating similarities", called=lambda asked: asked[0])
     return {asked: found for asked, found in zip(wanted, ratings, strict=True) if found is not None}
 
 
