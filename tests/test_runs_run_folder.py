@@ -25,7 +25,7 @@ from admire import (
 )
 from admire.runs.past_runs import open_run_replies, read_record, read_run
 from admire.runs.record import used_gold_sense
-from admire.runs.scoring import judged_track
+from admire.runs.scoring import count_tied, judged_track
 from admire.runs.tuning import tune
 from admire.scores.evaluation import score_items
 from admire.senses.dictionaries import UNKNOWN, open_dictionaries
@@ -106,6 +106,21 @@ def test_a_run_read_again_is_the_run_that_was_written(tmp_path):
         )
         for back, said in zip(read.judgements, made.judgements, strict=True):
             assert back.row() == said.row()
+
+
+def test_equal_scores_are_marked_and_an_older_run_has_no_marks(tmp_path):
+    alike = replace(OWL, candidates=(*OWL.candidates, Candidate("b.png", caption="a red bicycle")))
+    items = [OWL, replace(alike, expected_order=None)]
+    folder = tmp_path / "run"
+    write_run(rank(items, PAPER, llms=[says("Idiomatic")], encoder=WordEncoder()), folder)
+    path = folder / "items.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert "tied" not in rows[0]
+    assert rows[1]["tied"] == ["b.png", "bike.png"]
+    assert count_tied(folder) == 1
+    del rows[1]["tied"]
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    assert read_run(folder).rankings[1].tied == ("b.png", "bike.png")
 
 
 def test_what_dictionaries_said_is_kept_and_an_older_run_has_none(tmp_path, owls):

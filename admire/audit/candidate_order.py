@@ -165,10 +165,9 @@ def _shuffled(item: Item, rng: np.random.Generator) -> tuple[Item, dict[str, str
 def _ties(numbers: Iterable[int], rankings: Iterable[Ranking]) -> dict[str, Any]:
     tied, tied_first = [], []
     for number, ranking in zip(numbers, rankings, strict=True):
-        scores = np.round(ranking.scores, 9)  # as admire.rankers.scorer.rank_names has it
-        if len(np.unique(scores)) < len(scores):
+        if ranking.tied:
             tied.append(number)
-        if (scores == scores.max()).sum() > 1:
+        if ranking.order[0] in ranking.tied:
             tied_first.append(number)
     return {"tied": tuple(tied), "tied_first": tuple(tied_first)}
 

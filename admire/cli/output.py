@@ -44,7 +44,7 @@ def show_run(
     """
     from admire.audit.seen import warn_of_seen
     from admire.runs.past_runs import first_rankings, read_record
-    from admire.runs.scoring import abstained_below, count_unsure, score_run
+    from admire.runs.scoring import abstained_below, count_tied, count_unsure, score_run
     from admire.scores.evaluation import summarise, told_of_gold
 
     record = read_record(out)
@@ -62,6 +62,7 @@ def show_run(
             "items": record["items"],
             "scored": 0 if scored is None else len(scored),
             "unsure": None if below is None else count_unsure(out),
+            "tied": count_tied(out),
             "submissions": [str(path) for path in written],
             "report": str(out / REPORT) if report else None,
             "figures": figures,
@@ -264,16 +265,20 @@ def _print_block(ranking: Ranking, shared: str) -> None:
 
 
 def _candidate_cells(ranking: Ranking, shared: str) -> list[tuple[str, str, str, str]]:
-    """Of each candidate its score, ★ if it is the best by gold, its name and its caption."""
+    """Of each candidate its score, ★ if it is the best by gold, its name and its caption.
+
+    Candidates with equal scores are marked as tied.
+    """
     found = {
         candidate.name: (score, candidate.caption or "")
         for candidate, score in zip(ranking.item.candidates, ranking.scores, strict=True)
     }
+    tied = ranking.tied
     return [
         (
             f"{found[name][0]:+z.2f}",
             "★" if name == ranking.item.best else " ",
-            _short(name.removeprefix(shared)),
+            _short(name.removeprefix(shared)) + " (tied)" * (name in tied),
             found[name][1],
         )
         for name in ranking.order

@@ -215,3 +215,10 @@ def rank_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
         zip(np.round(scores, 9), names, strict=True), key=lambda pair: (-pair[0], pair[1])
     )
     return tuple(name for _, name in keyed)
+
+
+def tied_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
+    """The names whose score another one has too, in the order of :func:`rank_names`."""
+    rounded = np.round(scores, 9).tolist()
+    tied = {n for n, score in zip(names, rounded, strict=True) if rounded.count(score) > 1}
+    return tuple(name for name in rank_names(names, scores) if name in tied)

@@ -82,6 +82,7 @@ class Row(Strict):
     fused: tuple[FusedRun, ...] = ()
     seen: dict[str, list[Kind]] = {}
     unsure: bool = False
+    tied: tuple[str, ...] = ()
 
     def item(self) -> Item:
         """The item, without images."""

@@ -12,7 +12,7 @@ from admire.base.notebook import drawn
 from admire.data.items import Item, SenseLabel
 from admire.data.submission import Prediction
 from admire.rankers import Judgement
-from admire.rankers.scorer import Scores
+from admire.rankers.scorer import Scores, tied_names
 from admire.runs.record import used_gold_sense
 from admire.scores.cards import Seen
 from admire.scores.evaluation import score_items, summarise
@@ -95,6 +95,11 @@ class Ranking:
     def probability(self) -> float | None:
         """That of the idiomatic sense, the mean of the chat models; None as for the sense."""
         return mean_probability(one.sense for one in self.interpretations)
+
+    @property
+    def tied(self) -> tuple[str, ...]:
+        """The names of candidates whose score another one has too, from best to worst."""
+        return tied_names([one.name for one in self.item.candidates], self.scores)
 
     @property
     def prediction(self) -> Prediction:

@@ -143,6 +143,7 @@ def _item_row(ranking: Ranking) -> dict[str, Any]:
         "fused": [asdict(one) for one in ranking.fused],
         "seen": ranking.seen,
         "unsure": ranking.unsure,
+        "tied": ranking.tied,
     }
     return row | {name: value for name, value in more.items() if value}
 

@@ -275,3 +275,12 @@ def count_unsure(folder: Path) -> int:
         UserError: the folder is not a run, or it is damaged.
     """
     return sum(row.unsure for row in read_rows(folder))
+
+
+def count_tied(folder: Path) -> int:
+    """In how many items of a run candidates have equal scores.
+
+    Raises:
+        UserError: the folder is not a run, or it is damaged.
+    """
+    return sum(bool(row.tied) for row in read_rows(folder))
