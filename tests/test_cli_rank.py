@@ -30,6 +30,7 @@ from admire import (
     rank,
     read_items,
     read_submission,
+    score,
     write_run,
 )
 from admire.base.storage import note_addition
@@ -68,12 +69,13 @@ def test_options_reach_the_run(capsys, monkeypatch, tmp_path, write_table):
     assert ranked == [data, out, settings, told]
 
 
-def test_a_score_that_rounds_to_nothing_has_no_minus(capsys, write_table):
+def test_a_score_that_rounds_to_nothing_has_no_minus_and_ties_are_marked(capsys, write_table):
     (item,) = read_items(write_table(admire_row()))
     names = tuple(candidate.name for candidate in item.candidates)
     shown = {"interpretations": [], "unsure": False, "order": names, "scores": [-0.001] * 5}
-    print_rankings([SimpleNamespace(item=item, **shown)], 1)
-    assert capsys.readouterr().out.count("+0.00") == 5
+    print_rankings([SimpleNamespace(item=item, **shown, tied=names[:2])], 1)
+    out = capsys.readouterr().out
+    assert (out.count("+0.00"), out.count("(tied)")) == (5, 2)
 
 
 # ------------------------------------------------------------------------- whole runs by profile
@@ -238,6 +240,7 @@ def test_a_program_reads_where_the_run_is_and_its_figures(
         "items": 2,
         "scored": 2,
         "unsure": None,
+        "tied": 1,
         "submissions": [str(out / "submission_en.tsv")],
         "report": None,
         "senses": None,
@@ -366,6 +369,34 @@ def test_a_run_is_scored_with_how_far_its_senses_can_be_trusted(capsys, wavering
     assert code == 0
     for words in ("calibration_error", "Coverage", "2 of 3 items are unsure (below 0.7)"):
         assert words in out
+
+
+def test_judgements_correct_the_gold_of_a_run(capsys, tmp_path, wavering):
+    data, folder = wavering
+    judgements = tmp_path / "judgements.json"
+    ranking = read_run(folder).rankings[0]
+    said = {"compound": "night owl", "sentence": "A night owl."}
+    said |= {"verdict": "disagree", "sense": "literal", "best": ranking.order[-1]}
+    judgements.write_text(json.dumps({"judgements": [said]}))
+    command = ["score", folder, "--judgements", judgements]
+    code, out, err = run(capsys, *command, "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    counts = {"judged": 1, "senses": 1, "bests": int(ranking.order[-1] != ranking.item.best)}
+    before = told["judgements"].pop("before")
+    assert told["judgements"] == counts
+    plain = json.loads(run(capsys, "score", folder, "--json")[1])
+    assert before == {str(folder): plain[str(folder)]}
+    figures = pd.DataFrame(told[str(folder)]).set_index(["group", "metric"])
+    assert figures.loc[("literal", "top1"), "mean"] == 0.0
+    assert score(folder, judgements=judgements)["n"].max() == 3
+    assert json.loads(run(capsys, *command, "--gold", data, "--json")[1]) == json.loads(out)
+    code, out, err = run(capsys, *command)
+    assert f"{folder}, by the gold as it was" in out
+    assert "1 item is judged; gold is corrected in the sense of 1" in err
+    assert "Published figures" in ended(capsys, *command, "--published", "en-dev")
+    submission = folder / "submission_en.tsv"
+    assert "is no run folder" in ended(capsys, "score", submission, "--judgements", judgements)
 
 
 def test_a_submission_that_is_not_a_runs_is_scored_as_it_is(capsys, tmp_path, wavering):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from admire.base.choices import BoardTrack, PublishedSet
+    from admire.scores.judgements import Corrected
     from admire.scores.published import Board, Subtask
 
 log = logging.getLogger("admire")
@@ -29,6 +30,7 @@ def print_scores(
     languages: Mapping[str, pd.DataFrame],
     published: PublishedSet | None,
     track: BoardTrack | None,
+    judged: tuple[Corrected, Mapping[str, pd.DataFrame]] | None = None,
     *,
     json: bool,
     seed: int,
@@ -36,7 +38,8 @@ def print_scores(
     """Print what ``admire score`` has found.
 
     JSON has a list for each table, by its name, and an object ``languages``, ``reliability`` or
-    ``published`` by the names of the submissions where there is something to say.
+    ``published`` by the names of the submissions where there is something to say; and an object
+    ``judgements`` if people corrected the gold.
 
     Args:
         names: of the submissions.
@@ -47,9 +50,13 @@ def print_scores(
             is one language.
         published: the set to compare with.
         track: the board's; None takes that in which the run is judged.
+        judged: how people corrected the gold, and the tables by the gold as it was.
     """
     if not json:
-        print_summaries(tables, json)
+        for name, table in (judged[1] if judged else {}).items():
+            print_summary(table, f"{name}, by the gold as it was", json=False)
+        by = ", by the corrected gold" if judged else ""
+        print_summaries({name + by: table for name, table in tables.items()}, json)
         for name, table in languages.items():
             print_summary(table, f"By language, {name}", json=False)
     senses = {
@@ -60,6 +67,14 @@ def print_scores(
         "languages": {name: table.to_dict("records") for name, table in languages.items()},
         "reliability": {name: found for name, found in senses.items() if found},
     }
+    if judged:
+        corrected, before = judged
+        more["judgements"] = {
+            "judged": corrected.judged,
+            "senses": corrected.senses,
+            "bests": corrected.bests,
+            "before": {name: table.to_dict("records") for name, table in before.items()},
+        }
     if published:
         import pandas as pd
 

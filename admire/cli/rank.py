@@ -139,9 +139,16 @@ def score(
         list[Path], opt.argument("One submission or run folder, or two to compare.")
     ],
     gold: Annotated[
-        Path,
-        opt.option("The file with the expected orders, or a folder with one file per language."),
-    ],
+        Path | None,
+        opt.option(
+            "The file with the expected orders, or a folder with one file per language.",
+            show_default="the run's own",
+        ),
+    ] = None,
+    judgements: Annotated[
+        Path | None,
+        opt.option("A file that a report saved (judgements.json), by which people correct gold."),
+    ] = None,
     published: opt.Published = None,
     track: opt.PublishedTrack = None,
     seed: opt.Seed = 0,
@@ -158,7 +165,8 @@ def score(
     """
     from admire.audit.seen import warn_of_seen
     from admire.data.items import iter_items
-    from admire.runs.scoring import read_predictions
+    from admire.runs.past_runs import read_rows
+    from admire.runs.scoring import check_own_gold, read_predictions
     from admire.scores.evaluation import (
         paired_difference,
         score_items,
@@ -166,15 +174,35 @@ def score(
         summarise_languages,
         with_ndcg,
     )
+    from admire.scores.judgements import Corrected, correct
     from admire.scores.published import misfit
 
     if len(submissions) > 2:
         raise UserError("Give one submission, or two to compare.")
-    items = list(iter_items(gold, whole=False))
+    if published and judgements:
+        raise UserError(
+            "Published figures are by the gold as it was. Leave one of the two out.",
+            "published",
+            "judgements",
+        )
+    if gold:
+        items = list(iter_items(gold, whole=False))
+    else:
+        check_own_gold(submissions[0])
+        items = [row.item() for row in read_rows(submissions[0])]
     if published and (note := misfit(published, items)):
         log.warning("%s", note)
     names = [str(path) for path in submissions]
     predictions, runs = zip(*map(read_predictions, submissions), strict=True)
+    judged: tuple[Corrected, dict[str, pd.DataFrame]] | None = None
+    if judgements:
+        judged = correct(items, judgements, gold or submissions[0]), {}
+        log.info("%s: %s", judgements, judged[0])
+        for said, name in zip(predictions, names, strict=True):
+            if any(item.best for item in items):
+                before = summarise(score_items(items, said, name), seed=seed)
+                judged[1][name] = with_ndcg(before)
+        items = judged[0].items
     scored = [score_items(items, *pair) for pair in zip(predictions, names, strict=True)]
     tables = {name: summarise(rows, seed=seed) for rows, name in zip(scored, names, strict=True)}
     if len(scored) == 2:
@@ -186,7 +214,18 @@ def score(
         for rows, name in zip(scored, names, strict=True)
         if len(set(tags)) > 1
     }
-    print_scores(names, scored, runs, tables, languages, published, track, json=json, seed=seed)
+    print_scores(
+        names,
+        scored,
+        runs,
+        tables,
+        languages,
+        published,
+        track,
+        judged,
+        json=json,
+        seed=seed,
+    )
     for path, one in zip(submissions, scored, strict=True):
         warn_of_seen(one, path)
 

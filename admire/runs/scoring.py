@@ -30,6 +30,7 @@ from admire.scores.evaluation import (
     summarise,
     without_missing_senses,
 )
+from admire.scores.judgements import correct
 
 log = logging.getLogger("admire")
 
@@ -40,7 +41,9 @@ SENSE_TYPE = pd.CategoricalDtype([*get_args(SenseLabel)])
 """Of columns in which a word would take fifty bytes a row."""
 
 
-def score(run: Run | str | Path, gold: Data | None = None) -> pd.DataFrame:
+def score(
+    run: Run | str | Path, gold: Data | None = None, *, judgements: str | Path | None = None
+) -> pd.DataFrame:
     """How good the orders of a run or a submission are, as means with 95 % bootstrap intervals.
 
     Columns: ``group`` (all, idiomatic, literal), ``n``, ``metric``, ``mean``, ``low``, ``high``;
@@ -50,22 +53,40 @@ def score(run: Run | str | Path, gold: Data | None = None) -> pd.DataFrame:
         run: a run, its folder, or the file of a submission.
         gold: the items with their gold, in any form that :func:`admire.rank` takes. None takes the
             run's own, as far as it has some; a submission has none.
+        judgements: a file that ``admire report`` saved, by which people correct the gold; see
+            :func:`admire.scores.judgements.correct`.
 
     Raises:
-        UserError: something cannot be read, an item of ``gold`` has no gold, or the predictions do
-            not fit it.
+        UserError: something cannot be read, an item of ``gold`` has no gold, or the predictions or
+            judgements do not fit it.
     """
-    if isinstance(run, str | Path) and gold is not None:
+    items = None if gold is None else take_items(gold)
+    if items is not None and judgements:
+        items = correct(items, Path(judgements), "the gold").items
+    if isinstance(run, str | Path) and items is not None:
         predictions, folder = read_predictions(Path(run))
-        scored = score_items(take_items(gold), predictions, str(run))
+        scored = score_items(items, predictions, str(run))
         return run_figures(scored, read_record(folder) if folder else {})
     if isinstance(run, str | Path):
-        if not Path(run).is_dir():
-            raise UserError(f"{run}: is no run folder, which has its own gold. Give gold.", "gold")
+        check_own_gold(Path(run))
         run = read_run(run)
-    if gold is None:
-        return run.figures()
-    return run_figures(score_items(take_items(gold), run.predictions(), "the run"), run.record)
+    if items is not None:
+        return run_figures(score_items(items, run.predictions(), "the run"), run.record)
+    if judgements:
+        own = correct([one.item for one in run.rankings], Path(judgements), "the run").items
+        pairs = zip(run.rankings, own, strict=True)
+        run = replace(run, rankings=tuple(replace(one, item=item) for one, item in pairs))
+    return run.figures()
+
+
+def check_own_gold(path: Path) -> None:
+    """Check that a run folder is given where no other gold is.
+
+    Raises:
+        UserError: it is none.
+    """
+    if not path.is_dir():
+        raise UserError(f"{path}: is no run folder, which has its own gold. Give gold.", "gold")
 
 
 def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:

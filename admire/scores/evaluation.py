@@ -33,11 +33,12 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
     to V-WSD is joined row by row.
 
     Columns: ``compound``, ``sentence``, ``sentence_type``, ``top1``, ``dcg``, ``corr_official``,
-    ``corr_rank``. For Subtask B, whose gold is ``expected_item``, the figures are ``item_accuracy``
-    and ``sense_accuracy``, each 1 or 0; the latter is left out if the submission has no senses, or
-    the gold lacks some. For V-WSD they are ``top1`` and ``mrr``. Predictions of a run that predicts
-    senses add ``predicted_type``, ``probability`` (of the idiomatic sense; NaN if no vote could be
-    read) and ``unsure``.
+    ``corr_rank``. An item whose ``expected_order`` names only the best candidate, as people's
+    judgements may give it, has ``top1`` alone. For Subtask B, whose gold is ``expected_item``, the
+    figures are ``item_accuracy`` and ``sense_accuracy``, each 1 or 0; the latter is left out if the
+    submission has no senses, or the gold lacks some. For V-WSD they are ``top1`` and ``mrr``.
+    Predictions of a run that predicts senses add ``predicted_type``, ``probability`` (of the
+    idiomatic sense; NaN if no vote could be read) and ``unsure``.
 
     Args:
         name: the submission's name in messages.
@@ -159,6 +160,8 @@ def item_figures(item: Item, prediction: Prediction, name: str) -> dict[str, flo
         )
         return dict(zip(metrics.SEQUENCE_METRICS, map(float, right), strict=True))
     expected = item.expected_order or ()
+    if len(expected) == 1 and expected[0] in prediction.order:  # the others' places are not known
+        return {"top1": metrics.top1(expected, prediction.order)}
     _check_order(expected, item, prediction, name)
     return metrics.figures(expected, prediction.order)
 
@@ -181,7 +184,7 @@ def summarise(
     """Means of each figure over all, idiomatic and literal items, with 95 % bootstrap intervals.
 
     Columns: ``group``, ``n``, ``metric``, ``mean``, ``low``, ``high``. Groups without items are
-    left out.
+    left out. A figure that some items lack is of the others.
 
     Args:
         columns: the figures; None takes those of :func:`score_items`.
@@ -191,11 +194,17 @@ def summarise(
         chosen = scored if group == "all" else scored[scored["sentence_type"] == group]
         if not len(chosen):
             continue
-        names = columns or _metrics(scored)
-        means = [metrics.mean(chosen[name]) for name in names]
-        intervals = metrics.bootstrap_intervals(means, len(chosen), seed=seed)
-        for column, (low, high) in zip(names, intervals, strict=True):
-            rows.append((group, len(chosen), column, float(chosen[column].mean()), low, high))
+        of_items = defaultdict(list)
+        for name in columns or _metrics(scored):
+            of_items[tuple(chosen[name].notna())].append(name)
+        for has, names in of_items.items():
+            known = chosen[list(has)]
+            if known.empty:
+                continue
+            means = [metrics.mean(known[name]) for name in names]
+            intervals = metrics.bootstrap_intervals(means, len(known), seed=seed)
+            for column, (low, high) in zip(names, intervals, strict=True):
+                rows.append((group, len(known), column, float(known[column].mean()), low, high))
     return pd.DataFrame(rows, columns=["group", "n", "metric", "mean", "low", "high"])
 
 
@@ -210,16 +219,18 @@ def summarise_languages(
 
     Columns as for :func:`summarise`. The groups are the languages by their first figure, the best
     first, and then :data:`MACRO`, whose intervals are from resampling languages, and items within
-    each.
+    each. Figures that some items lack are left out, unless all are such.
 
     Args:
         languages: of each row of ``scored``.
     """
-    names = _metrics(scored)
+    whole = [name for name in _metrics(scored) if scored[name].notna().all()]
+    names = whole or _metrics(scored)
     parts = {str(tag): part for tag, part in scored.groupby(list(languages))}
     tables = []
     for tag in sorted(parts, key=lambda tag: -parts[tag][names[0]].mean()):
-        tables.append(summarise(parts[tag].assign(sentence_type=None), seed=seed).assign(group=tag))
+        part = parts[tag].assign(sentence_type=None)
+        tables.append(summarise(part, columns=names, seed=seed).assign(group=tag))
     intervals = metrics.macro_intervals(
         [part[names].to_numpy(float) for part in parts.values()], seed=seed
     )
