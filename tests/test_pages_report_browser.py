@@ -24,6 +24,7 @@ from admire.pages.report.page import render
 from admire.pages.report.report import Report
 from admire.prompts import quoted
 from admire.runs.ranking import Ranking
+from admire.scores.judgements import correct
 from admire.scores.metrics import dcg
 from admire.senses import Sense, write_senses
 from admire.tasks.retrieval import RetrieveSettings, retrieve_split, write_retrieval, write_split
@@ -135,6 +136,7 @@ def card(page: Page, number: int) -> Locator:
     page.wait_for_function(
         """number => {
           const place = document.querySelector(`#cards > li[data-number="${number}"]`);
+          if (!place) return false; // a filter has not shown it yet
           const before = place.getBoundingClientRect().top;
           place.scrollIntoView({block: "center"});
           return place.firstChild && Math.abs(place.getBoundingClientRect().top - before) < 1;
@@ -289,6 +291,17 @@ def test_a_click_on_a_plot_shows_its_items_and_they_become_a_table(reported: Rep
     expect(card(page, max(second))).to_be_visible()
     expect(page.locator("#cards article")).to_have_count(len(second))
     assert set(numbers(page)) == second
+    before = page.evaluate("location.href")
+    column = page.get_by_role("link", name="knowing, probability 0.4 to 0.5:")
+    column.focus()
+    page.keyboard.press("Enter")
+    unsure = reported.where(lambda a, b: has_gold(a) and 0.4 <= a.probability < 0.5)
+    assert f": {len(unsure)}" in (column.get_attribute("aria-label") or "")
+    expect(page.locator("#filter-probability")).to_have_value("0.4")
+    expect(card(page, max(unsure))).to_be_visible()
+    assert set(numbers(page)) == unsure
+    page.goto(before)
+    expect(page.locator("#cards article")).to_have_count(len(second))
     with page.expect_download() as download:
         page.locator("#csv").click()
     with Path(download.value.path()).open(encoding="utf-8", newline="") as file:
@@ -297,6 +310,42 @@ def test_a_click_on_a_plot_shows_its_items_and_they_become_a_table(reported: Rep
     rankings = [reported.runs[1].rankings[int(row["number"]) - 1] for row in rows]
     assert [row["sentence"] for row in rows] == [one.item.sentence for one in rankings]
     assert [row["credulous: order"] for row in rows] == [" ".join(one.order) for one in rankings]
+
+
+def test_judgements_survive_a_reload_and_become_a_file_that_corrects_gold(
+    reported: Reported, look: Look
+):
+    path = write_report([reported.path.parent / "knowing"], reported.path.with_name("judged.html"))
+    page = ready(look(path.as_uri(), own=(path.as_uri(), reported.address)))
+    save = page.locator("#save")
+    expect(save).to_be_hidden()
+    first, second = reported.runs[0].rankings[:2]
+    of_first = card(page, 1).get_by_role("group", name="Your judgement")
+    of_first.get_by_label("agree", exact=True).check()
+    of_second = card(page, 2).get_by_role("group", name="Your judgement")
+    expect(of_second.get_by_label("Best candidate")).to_be_hidden()
+    of_second.get_by_label("disagree").check()
+    of_second.get_by_label("Right sense").select_option("idiomatic")
+    of_second.get_by_label("Best candidate").select_option(second.order[2])
+    of_second.get_by_label("Note").fill("He is <awake>, I think.")
+    expect(save).to_have_text("Save 2 judgements")
+    page.reload()
+    with ready(page).expect_download() as download:
+        save.click()
+    items = [one.item for one in reported.runs[0].rankings]
+    found = correct(items, Path(download.value.path()), "the run")
+    assert (found.judged, found.items[2:]) == (2, items[2:])
+    assert found.items[0].best == first.order[0]
+    assert (found.items[1].best, found.items[1].sentence_type) == (second.order[2], "idiomatic")
+    of_second = card(page, 2).get_by_role("group", name="Your judgement")
+    expect(of_second.get_by_label("Note")).to_have_value("He is <awake>, I think.")
+    expect(of_second.get_by_label("Right sense")).to_have_value("idiomatic")
+    of_second.get_by_label("Note").fill("")
+    of_second.get_by_label("none").check()
+    expect(save).to_have_text("Save 1 judgement")
+    page.goto(reported.address)  # of other runs, which keep their own
+    expect(ready(page).locator("#save")).to_be_hidden()
+    expect(card(page, 1).get_by_label("agree with credulous")).to_be_visible()
 
 
 def test_what_data_say_is_text(reported: Reported, look: Look):
@@ -361,6 +410,7 @@ def test_nothing_keeps_people_out(reported: Reported, look: Look, scheme: str):
     brightness = sum(map(int, re.findall(r"\d+", paper)[:3]))
     assert brightness < 200 if scheme == "dark" else brightness > 600
     page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    page.get_by_label("disagree with all").first.check()
     assert barriers(page) == []
     page.keyboard.press("?")
     assert barriers(page) == []
@@ -373,6 +423,7 @@ def test_nothing_keeps_people_out(reported: Reported, look: Look, scheme: str):
 def test_it_fits_a_phone(reported: Reported, look: Look):
     page = ready(look(reported.address, **PHONE))
     page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    page.get_by_label("disagree with all").first.check()
     assert overflow(page) <= 0
     text = card(page, 15).locator("button.text").last
     assert text.evaluate("one => one.offsetWidth > 0.8 * one.closest('.card').offsetWidth")

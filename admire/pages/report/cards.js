@@ -231,6 +231,7 @@ const Cards = (() => {
     const box = make("section", { class: `run run-${(k % 6) + 1}` });
     if (page.runs.length > 1) {
       const name = page.runs[k].name;
+      box.setAttribute("role", "group"); // each card has one, too many for landmarks
       box.setAttribute("aria-label", name);
       const title = make("h4", { class: "run-name", text: name, dir: "auto" });
       const told = result ? outcome(result, page.kind) : null;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -62,7 +64,13 @@ def gallery(
         cards.append(card(number, item, results, shown))
     measured = [one["figures"] for card in cards for one in card["runs"] if one and one["figures"]]
     columns = dict.fromkeys(metric for figures in measured for metric in figures)
-    return card_data("ranking", names, list(columns), cards)
+    return card_data("ranking", names, list(columns), cards) | {"key": _key(runs)}
+
+
+def _key(runs: Sequence[Run]) -> str:
+    """What the browser keeps judgements of these runs by: another run has another record."""
+    records = json.dumps([run.record for run in runs], sort_keys=True, default=str)
+    return hashlib.sha256(records.encode()).hexdigest()[:16]
 
 
 def card_data(

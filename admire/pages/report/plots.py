@@ -362,6 +362,11 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         "on the dotted line both agree. Below: how many items have such a probability. "
         f"Expected calibration error: {each}."
     )
+    views = {
+        _bin_view(run, k): f"{short(runs[run], 60)}, probability {k / BINS:.1f} to "
+        f"{(k + 1) / BINS:.1f}: {n}"
+        for run, k, n in bins[["run", "bin", "n"]].itertuples(index=False)
+    }
 
     def paint(figure: Figure) -> None:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -382,6 +387,10 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
             )
             at = (part["bin"] + 0.5) / BINS + width * (place - (len(there) - 1) / 2)
             below.bar(at, part["n"], width * 0.92, color=colour)
+            # A bar of one item among many can hardly be hit, so its whole column is the link.
+            columns = below.bar(at, bins["n"].max(), width * 0.92, color=colour, alpha=0.12)
+            for column, k in zip(columns, part["bin"], strict=True):
+                column.set_url(_bin_view(run, k))
         above.set_ylabel("share idiomatic")
         above.set(xlim=(-0.02, 1.02), ylim=(-0.04, 1.04))
         above.tick_params(bottom=False, left=False)
@@ -395,7 +404,11 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
             legend(figure, lines, [f"expected calibration error {errors[0]:.3f}"])
 
     title = "Reliability of the sense probability"
-    yield draw("reliability", title, words, paint, height=3.2)
+    yield draw("reliability", title, words, paint, height=3.2, views=views)
+
+
+def _bin_view(run: int, place: int) -> str:
+    return f"#run={run}&probability={place / BINS:.1f}"
 
 
 RISKS = {"sense_risk": "sense wrong", "top1_risk": "first wrong"}

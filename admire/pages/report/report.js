@@ -9,6 +9,8 @@
   const what = { ranking: "item", retrieval: "query", senses: "sentence" }[data.kind];
   const several = data.runs.length > 1;
   const MANY = 300; // cards; more take long to print
+  const BINS = 10; // of probabilities, as in the plot of reliability
+  const STORE = `admire judgements ${data.key}`;
 
   const control = (name) => document.getElementById(name);
   const known = (value) => value !== null && value !== undefined;
@@ -81,6 +83,14 @@
     return String(1 + one.documents.findIndex(({ relevant }) => relevant) || "later");
   }
 
+  /** Where its bin of probabilities begins, as in the plot of reliability, which needs gold. */
+  function binOf(item, one = result(item)) {
+    if (!known(one?.probability) || !item.sense) return null;
+    return (Math.min(Math.trunc(one.probability * BINS), BINS - 1) / BINS).toFixed(1);
+  }
+
+  const binName = (from) => `${from}–${(Number(from) + 1 / BINS).toFixed(1)}`;
+
   /* State */
 
   const KEYS = {
@@ -92,6 +102,7 @@
     sense: "filter-sense",
     taken: "filter-taken",
     place: "filter-place",
+    probability: "filter-probability",
     language: "filter-language",
     agree: "filter-agree",
   };
@@ -103,6 +114,7 @@
     sense: "",
     taken: "",
     place: "",
+    probability: "",
     language: "",
     agree: "",
   };
@@ -225,6 +237,11 @@
         .map((one) => [one, one]);
     choices("filter-taken", data.kind === "retrieval" ? [] : found(takenAs), "all");
     choices("filter-place", found(placeOf), "all");
+    choices(
+      "filter-probability",
+      found(binOf).map(([from]) => [from, binName(from)]),
+      "all",
+    );
     const languages = [...new Set(data.items.map((item) => item.language))].filter(Boolean).sort();
     choices(
       "filter-language",
@@ -301,6 +318,7 @@
         (!state.taken || takenAs(item) === state.taken) &&
         (!state.taken || !state.sense || item.sense) && // a cell of the confusion: gold and taken
         (!state.place || placeOf(item) === state.place) &&
+        (!state.probability || binOf(item) === state.probability) &&
         (!state.language || item.language === state.language) &&
         wanted.every((word) => haystack(item).includes(word)),
     );
@@ -333,7 +351,10 @@
 
   function draw(place) {
     if (place.firstChild) return;
-    place.append(Cards.drawItem(itemOf.get(place), { ...data, picture }));
+    const item = itemOf.get(place);
+    const card = Cards.drawItem(item, { ...data, picture });
+    if (data.kind === "ranking") card.append(judgementForm(item));
+    place.append(card);
     place.style.height = "";
     place.classList.add("drawn");
   }
@@ -380,6 +401,133 @@
     if (state.item) return `${what} ${state.item} alone, of ${all}. Clear shows all.`;
     if (shown === all) return `${all} ${all === 1 ? what : plural}`;
     return `${shown} of ${all} ${plural}${shown ? "" : ". Clear shows all."}`;
+  }
+
+  /* Judgements: whether people agree, and what is right if not; kept by the browser */
+
+  /** By the items' numbers: `verdict` (a run's place, or `disagree`), `sense`, `best`, `note`. */
+  let judged = {};
+  let kept = true;
+
+  function readJudged() {
+    try {
+      judged = JSON.parse(localStorage.getItem(STORE)) ?? {};
+    } catch {
+      kept = false;
+    }
+  }
+
+  function keepJudged() {
+    try {
+      localStorage.setItem(STORE, JSON.stringify(judged));
+      kept = true;
+    } catch {
+      kept = false;
+    }
+  }
+
+  function tellJudged() {
+    const number = Object.keys(judged).length;
+    const lost = kept ? "" : " (this browser keeps none)";
+    control("save").hidden = !number;
+    control("save").textContent = `Save ${number} judgement${number === 1 ? "" : "s"}${lost}`;
+  }
+
+  function judgementForm(item) {
+    const said = judged[item.number] ?? {};
+    const first = item.runs.find(Boolean);
+    const radio = (value, text, title) => {
+      const input = Cards.make("input", {
+        type: "radio",
+        name: `verdict-${item.number}`,
+        value,
+        "data-said": "verdict",
+      });
+      input.checked = (said.verdict ?? "") === value;
+      return Cards.make("label", { title }, input, ` ${text}`);
+    };
+    const field = (name, text, element) => {
+      element.dataset.said = name;
+      element.value = said[name] ?? "";
+      return Cards.make("label", { class: `judged-${name}` }, `${text} `, element);
+    };
+    const select = (options) =>
+      Cards.make(
+        "select",
+        { dir: "auto" },
+        Cards.make("option", { value: "", text: "not told" }),
+        ...options.map(([value, text]) => Cards.make("option", { value, text })),
+      );
+    const names = first.order.map((place, rank) => {
+      const { name } = item.candidates[place];
+      return [name, several ? name : `${rank + 1}: ${name}`];
+    });
+    const senses = ["idiomatic", "literal"].map((sense) => [sense, sense]);
+    const hasSenses = item.runs.some(
+      (one) => one && !(one.readings.length && one.readings.every((reading) => reading.no_sense)),
+    );
+    const right = Cards.make(
+      "div",
+      { class: "corrected" },
+      hasSenses ? field("sense", "Right sense", select(senses)) : null,
+      field("best", "Best candidate", select(names)),
+    );
+    right.hidden = said.verdict !== "disagree";
+    const agreements = item.runs.flatMap((one, k) => {
+      const text = several ? `agree with ${data.runs[k].name}` : "agree";
+      return one ? [radio(String(k), text, agreementTold(item, one))] : [];
+    });
+    const note = Cards.make("input", { type: "text", maxlength: 500, dir: "auto" });
+    const form = Cards.make(
+      "fieldset",
+      { class: "judgement" },
+      Cards.make("legend", { text: "Your judgement" }),
+      radio("", "none"),
+      ...agreements,
+      radio("disagree", several ? "disagree with all" : "disagree"),
+      right,
+      field("note", "Note", note),
+    );
+    form.addEventListener("input", () => {
+      const told = [...form.querySelectorAll("[data-said]")]
+        .filter((one) => one.type !== "radio" || one.checked)
+        .map((one) => [one.dataset.said, one.value.trim()])
+        .filter(([, value]) => value);
+      judged[item.number] = Object.fromEntries(told);
+      const { verdict, note: words } = judged[item.number];
+      if (!verdict && !words) delete judged[item.number];
+      right.hidden = verdict !== "disagree";
+      keepJudged();
+      tellJudged();
+    });
+    return form;
+  }
+
+  const agreementTold = (item, one) =>
+    [one.sense, `${item.candidates[one.order[0]].name} first`].filter(Boolean).join(", ");
+
+  /** All judgements as a file; an agreement says what the run says. */
+  function judgements() {
+    const entries = data.items.flatMap((item) => {
+      const said = judged[item.number];
+      if (!said) return [];
+      const agreed = item.runs[said.verdict];
+      const wrong = said.verdict === "disagree" ? said : {};
+      return {
+        number: item.number,
+        compound: item.compound,
+        sentence: item.sentence.map(([text]) => text).join(""),
+        language: item.language,
+        candidates: item.candidates.map(({ name }) => name),
+        verdict: agreed ? "agree" : wrong.verdict ?? null,
+        run: agreed ? data.runs[said.verdict].name : null,
+        sense: (agreed ?? wrong).sense ?? null,
+        best: agreed ? item.candidates[agreed.order[0]].name : wrong.best ?? null,
+        note: said.note ?? "",
+      };
+    });
+    const file = { runs: data.runs.map(({ name }) => name), judgements: entries };
+    return JSON.stringify(file, null, 2) + "\n";
   }
 
   /** The items that are shown, a row an item, for tables of one's own. */
@@ -443,7 +591,7 @@
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (document.querySelector("dialog[open]")) return;
     const target = event.target;
-    if (target.matches("input:not([type=checkbox]), select, textarea")) return;
+    if (target.matches("input:not([type=checkbox], [type=radio]), select, textarea")) return;
     const onCard = target.matches(".card");
     const single = control("keys-on").checked;
     const act = {
@@ -495,6 +643,9 @@
     changed(false);
   });
   control("csv").addEventListener("click", () => download(csv(), "items.csv", "text/csv"));
+  control("save").addEventListener("click", () =>
+    download(judgements(), "judgements.json", "application/json"),
+  );
   control("help").addEventListener("click", () => control("keys").showModal());
   addEventListener("hashchange", addressChanged);
   addEventListener("keydown", keyPressed);
@@ -503,6 +654,8 @@
   unfold(location.hash.slice(1));
   state = readState();
   showState();
+  readJudged();
+  tellJudged();
   show();
   for (const place of places.values()) watcher.observe(place);
   document.documentElement.dataset.ready = "1";
