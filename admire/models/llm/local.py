@@ -434,6 +434,8 @@ def _cut(whole: Path, path: Path, layers: int) -> None:
                 writer.add_key_value(name, field.contents(), field.types[0])
         for tensor in show_progress(reader.tensors, "Cutting the detector's layers out of it"):
             block = re.match(r"blk\.(\d+)\.", tensor.name)
+            if tensor.name == "output.weight":
+                continue  # for the next word; llama.cpp takes the smaller embeddings in its place
             if block is None or int(block[1]) < layers:
                 writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
         writer.write_header_to_file()
