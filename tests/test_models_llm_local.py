@@ -407,7 +407,8 @@ def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     writer.add_block_count(3)
     writer.add_embedding_length(4)
     writer.add_token_list(["a", "b"])
-    for name in ("token_embd", "blk.0.attn_q", "blk.1.attn_q", "blk.2.attn_q", "output_norm", "output"):
+    blocks = ("blk.0.attn_q", "blk.1.attn_q", "blk.2.attn_q")
+    for name in ("token_embd", *blocks, "output_norm", "output"):
         values = np.full((2, 4), len(name), dtype=np.float32)
         writer.add_tensor(f"{name}.weight", values)
     writer.write_header_to_file()
