@@ -56,7 +56,7 @@ def test_help_groups_commands_by_what_people_come_for(capsys):
             *("report", "sense", "serve"),
         ],
         ["search", "index", "retrieve", "benchmark", "sts", "detect"],
-        ["tune", "sweep", "train", "augment"],
+        ["tune", "weights", "sweep", "train", "augment"],
         ["models"],
     ]
 

@@ -366,8 +366,8 @@ def test_runs_are_weighed_as_other_compounds_choose(two_runs):
         )
 
 
-def test_tune_prints_the_command_that_fuses_with_the_weights(two_runs, capsys, tmp_path):
-    code, out, err = run(capsys, "tune", *two_runs, "--method", "borda", "--json")
+def test_weights_prints_the_command_that_fuses_with_the_weights(two_runs, capsys, tmp_path):
+    code, out, err = run(capsys, "weights", *two_runs, "--method", "borda", "--json")
     assert code == 0
     told = json.loads(out)
     (default, tuned, gain) = (
@@ -393,8 +393,7 @@ def test_runs_without_gold_or_of_few_compounds_cannot_be_weighed(two_runs, capsy
         path.write_text(path.read_text().replace('["person", "bird", "bike"]', "null", 1))
     with pytest.raises(UserError, match=r"half: item 1 \('owl0'\) has no gold order"):
         tune_weights(two_runs)
-    refused = ended(capsys, "tune", two_runs[0], "--method", "rrf")
-    assert "there is one run. (--method)" in refused
+    assert "Give two run folders or more" in ended(capsys, "weights", two_runs[0])
 
 
 def test_a_fused_run_has_no_scoring_to_tune(two_runs, tmp_path):

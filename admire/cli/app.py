@@ -62,6 +62,7 @@ for command, panel in (
     (sts.sts, TEXTS),
     (senses.detect, TEXTS),
     (rank.tune, LEARN),
+    (rank.weights, LEARN),
     (head.sweep, LEARN),
 ):
     kinds = {rank.rank: Panelled, batch.batch: Panelled, head.sweep: PanelledTraining}

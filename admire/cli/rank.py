@@ -34,7 +34,7 @@ log = logging.getLogger("admire")
 FUSION_OPTION = opt.choice(
     "method",
     Fusion,
-    "How runs are fused: standardised scores (the default), Borda's points, reciprocal ranks.",
+    "How runs are fused: standardised scores, Borda's points, reciprocal ranks.",
 )
 
 
@@ -262,43 +262,63 @@ def _weights(given: Sequence[str] | None) -> list[float] | None:
 
 
 def tune(
-    runs: Annotated[
-        list[Path], opt.argument("Run folder of admire rank, or several; with gold orders.")
-    ],
-    method: Annotated[Fusion | None, FUSION_OPTION] = None,
+    run: Annotated[Path, opt.argument("Run folder of admire rank, with gold orders.")],
     seed: opt.Seed = 0,
     json: opt.Json = False,
 ) -> None:
-    """Choose a run's gate, contrast and weights, or the weights of several runs to fuse.
+    """Choose a run's gate, contrast, texts and weights by cross-validation.
 
-    Prints the figures of the run as it stands (of several, with equal weights), those of
-    cross-validation, which are of items that had no say in what was chosen for them, and the
-    difference.
+    Prints the figures of the run as it stands, those of cross-validation, which are of items that
+    had no say in what was chosen for them, and the difference.
     """
-    from admire.audit.seen import warn_of_seen
-    from admire.runs.tuning import tune as tune_run
+    from admire.runs.tuning import tune
+
+    before, scored, best = tune(run, seed=seed)
+    names = f"{run}, as it stands", f"{run}, scored as other compounds choose"
+    _show_tuned(before, scored, names, _options(best), [run], seed, json)
+
+
+def weights(
+    runs: Annotated[list[Path], opt.argument("Run folders to fuse, with gold orders.")],
+    method: Annotated[Fusion, FUSION_OPTION] = "scores",
+    seed: opt.Seed = 0,
+    json: opt.Json = False,
+) -> None:
+    """Choose by cross-validation how much each run counts in admire fuse.
+
+    Prints the figures of equal weights, those of cross-validation, which are of items that had no
+    say in what was chosen for them, and the difference.
+    """
     from admire.runs.tuning import tune_weights
+
+    before, scored, best = tune_weights(runs, method, seed=seed)
+    fused = f"{' & '.join(map(str, runs))}, fused"
+    names = f"{fused} with equal weights", f"{fused} as other compounds choose"
+    counts = ",".join(map(str, best))
+    chosen = f"admire fuse {shlex.join(map(str, runs))} --method {method} --weight {counts}"
+    _show_tuned(before, scored, names, chosen, runs, seed, json)
+
+
+def _show_tuned(
+    before: pd.DataFrame,
+    scored: pd.DataFrame,
+    names: tuple[str, str],
+    chosen: str,
+    runs: Sequence[Path],
+    seed: int,
+    json: bool,
+) -> None:
+    from admire.audit.seen import warn_of_seen
     from admire.scores.evaluation import paired_difference, summarise
 
-    if len(runs) > 1:
-        before, scored, shares = tune_weights(runs, method or "scores", seed=seed)
-        names = f"{' & '.join(map(str, runs))}, fused"
-        default, tuned = f"{names} with equal weights", f"{names} as other compounds choose"
-        chosen = f"admire fuse {shlex.join(map(str, runs))}"
-        chosen += f" --method {method}" * bool(method) + f" --weight {','.join(map(str, shares))}"
-    else:
-        if method:
-            raise UserError("The method is of fusing several runs, but there is one run.", "method")
-        before, scored, best = tune_run(runs[0], seed=seed)
-        default, tuned = f"{runs[0]}, as it stands", f"{runs[0]}, scored as other compounds choose"
-        chosen = _options(best)
     difference = paired_difference(before, scored, seed=seed)
+    default, tuned = summarise(before, seed=seed), summarise(scored, seed=seed)
     if json:
-        found = {"default": summarise(before, seed=seed), "tuned": summarise(scored, seed=seed)}
-        print_summaries(found | {"tuned minus default": difference}, json)
+        found = {"default": default, "tuned": tuned, "tuned minus default": difference}
+        print_summaries(found, json)
     else:
-        print_summary(summarise(before, seed=seed), f"Default: {default}", json)
-        print_summary(summarise(scored, seed=seed), f"Tuned: {tuned}", json)
+        print_summary(default, f"Default: {names[0]}", json)
+        print_summary(tuned, f"Tuned: {names[1]}", json)
         print_summary(difference, "Tuned minus default", json)
     warn_of_seen(scored, *runs)
     _advise(difference, chosen)
