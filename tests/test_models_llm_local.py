@@ -7,7 +7,9 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -337,6 +339,22 @@ def test_questions_that_begin_alike_are_answered_together(model: Path, together)
     cut = asked_at_once(llm, [f'{lead}cut "{name}"' for name in "ef"])
     assert [(reply.text, reply.cut) for reply in cut] == [(" of e", True), (" of f", True)]
     assert together[:-1] == restored  # that beginning is known
+
+
+def test_the_files_of_beginnings_go_with_the_process_that_asked(llama: Path, model: Path):
+    lines = [
+        "import os, sys",
+        "from pathlib import Path",
+        "from admire.models.llm.local import LlamaServer",
+        "server = LlamaServer(Path(sys.argv[1]))",
+        "os._exit(0)  # as after Ctrl-C",
+    ]
+    subprocess.run([sys.executable, "-c", "\n".join(lines), model], check=True)
+    folder = Path(json.loads(llama.read_text())["slot_save_path"])
+    deadline = time.monotonic() + 20
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not folder.exists()
 
 
 def test_a_question_that_is_unlike_the_others_is_asked_alone(model: Path, together):
