@@ -55,7 +55,7 @@ def data(tmp_path: Path) -> Path:
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> ScriptedChat:
     """Toys in place of the models that the embedded profile opens."""
-    chat = ScriptedChat(lambda prompt: RIVER if prompt.endswith('"bank erosion",') else "?")
+    chat = ScriptedChat(lambda prompt: RIVER if '"bank erosion", "def' in prompt else "?")
     monkeypatch.setattr("admire.runs.sources.open_llm", lambda *_, **__: chat)
     encoder = PicturesThatSay()
     monkeypatch.setattr("admire.rankers.embeddings.open_encoder", lambda *_, **__: encoder)

@@ -194,9 +194,9 @@ def _of_json(reply: str, compound: str) -> tuple[list[str], str]:
         ]
     for _, part in about:
         definitions = re.search(rf'"definitions"\s*:\s*(\[[^\]]*|"{_INSIDE}")', part)
-        if definitions:
+        texts = re.findall(rf'"({_INSIDE})"', definitions[1]) if definitions else []
+        if texts:  # else the prompt's last line, repeated
             scene = re.search(rf'"scene"\s*:\s*"({_INSIDE})', part)
-            texts = re.findall(rf'"({_INSIDE})"', definitions[1])
             return [_unescaped(text) for text in texts], _unescaped(scene[1] if scene else "")
     return [], ""
 
