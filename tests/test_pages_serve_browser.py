@@ -288,6 +288,7 @@ def test_the_other_tab_searches_pictures(look: Look, tmp_path: Path):
         first = page.locator("#found img").first
         first.evaluate("image => image.decode()")
         assert first.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [60, 40]
+        page.close()  # before the server stops, which may still send the other picture
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
