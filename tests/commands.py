@@ -1,10 +1,11 @@
-"""Running admire's commands in tests, a server for them to ask, and packages that are missing."""
+"""Running admire's commands in tests, waiting, a server to ask, and packages that are missing."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import pytest
@@ -31,6 +32,14 @@ def ended(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("admire: ")
     return err.strip()
+
+
+def until(is_so: Callable[[], object]) -> None:
+    """Wait for what happens in another process or thread."""
+    limit = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
 
 
 def chat_server(httpserver: HTTPServer, answer: Callable[[str], str]) -> list[str]:

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import hide
+from commands import hide, until
 from pytest_httpserver import HTTPServer
 from toys import said
 from werkzeug import Request, Response
@@ -351,10 +350,7 @@ def test_the_files_of_beginnings_go_with_the_process_that_asked(llama: Path, mod
     ]
     subprocess.run([sys.executable, "-c", "\n".join(lines), model], check=True)
     folder = Path(json.loads(llama.read_text())["slot_save_path"])
-    deadline = time.monotonic() + 20
-    while folder.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not folder.exists()
+    until(lambda: not folder.exists())
 
 
 def test_a_question_that_is_unlike_the_others_is_asked_alone(model: Path, together):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import threading
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browser import PHONE, barriers, overflow
+from commands import until
 from PIL import Image
 from serving import ColourEncoder, drawn, serving
 from toys import ScriptedChat, WordEncoder
@@ -89,14 +89,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     texts.write_text("A young woman smiles, awake at night.\nA brown owl hoots.\nA red bicycle.\n")
     with started(texts, WordEncoder()) as site:
         yield site
-
-
-def until(is_so: Callable[[], object]) -> None:
-    """Wait for what happens outside the browser."""
-    limit = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
 
 
 def pictures() -> list[Path]:

@@ -271,9 +271,9 @@ def tune(
     Prints the figures of the run as it stands, those of cross-validation, which are of items that
     had no say in what was chosen for them, and the difference.
     """
-    from admire.runs.tuning import tune
+    from admire.runs.tuning import tune as tune_run
 
-    before, scored, best = tune(run, seed=seed)
+    before, scored, best = tune_run(run, seed=seed)
     names = f"{run}, as it stands", f"{run}, scored as other compounds choose"
     _show_tuned(before, scored, names, _options(best), [run], seed, json)
 

@@ -21,6 +21,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from itertools import compress
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -294,28 +295,31 @@ class LocalChat:
 
     def _answer(self, asked: list[tuple[Question, Future[Reply]]]) -> None:
         asked.sort(key=lambda one: one[0].text)  # not by who came first
-        while asked:
-            group = [one for one in asked if self.parallel > 1 and _together(asked[0][0], one[0])]
-            group = group or asked[:1]
-            asked = [one for one in asked if one not in group]
-            try:
-                if len(group) > 1:
-                    with suppress(UserError):  # one is too long, perhaps: the client says so
-                        bodies = [self._client.request(question) for question, _ in group]
-                        replies = self._server.complete(bodies)
-                        for (_, future), reply in zip(group, replies, strict=True):
-                            future.set_result(reply)
-                        continue
-                for question, future in group:
-                    future.set_result(self._client.ask(question))
-            except Exception as error:
-                for _, future in [*group, *asked]:
-                    if not future.done():
-                        future.set_exception(error)
+        try:
+            while asked:
+                first = asked[0][0]
+                fits = [self.parallel > 1 and _alike(first, one) for one, _ in asked[1:]]
+                group = [asked[0], *compress(asked[1:], fits)]
+                replies = self._replies([question for question, _ in group])
+                for (_, future), reply in zip(group, replies, strict=True):
+                    future.set_result(reply)
+                asked = [one for one in asked if not one[1].done()]
+        except Exception as error:
+            for _, future in asked:
+                if not future.done():
+                    future.set_exception(error)
+
+    def _replies(self, questions: Sequence[Question]) -> Iterator[Reply]:
+        client = self._client
+        if len(questions) > 1:
+            with suppress(UserError):  # one is too long, perhaps: the client says so
+                bodies = [client.request(question) for question in questions]
+                yield from self._server.complete(bodies)
                 return
+        yield from map(client.ask, questions)
 
 
-def _together(one: Question, other: Question) -> bool:
+def _alike(one: Question, other: Question) -> bool:
     """Whether both ask for plain text in the same way and begin alike."""
     plain = one.schema is None and not one.logprobs
     shared = beginning([one.text, other.text])
