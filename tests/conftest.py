@@ -153,7 +153,7 @@ def tried() -> Iterator[list[tuple]]:
 
 @dataclass(frozen=True)
 class Demo:
-    """What ``admire demo`` left: its run folder and cache, what it printed, how long it took.
+    """What ``admire demo --all`` left: its run folder and cache, what it printed, how long it took.
 
     ``said`` is what went to stderr.
     """
@@ -165,8 +165,8 @@ class Demo:
     seconds: float
 
 
-def run_demo(folder: Path, cache: Path) -> Demo:
-    command = [sys.executable, "-m", "admire.cli", "demo", "--out", str(folder)]
+def run_demo(folder: Path, cache: Path, *options: str) -> Demo:
+    command = [sys.executable, "-m", "admire.cli", "demo", *options, "--out", str(folder)]
     started = time.monotonic()
     done = subprocess.run(
         command,
@@ -182,7 +182,7 @@ def run_demo(folder: Path, cache: Path) -> Demo:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """``admire demo`` from an empty cache, run once for all workers and with the real models.
+    """``admire demo --all`` from an empty cache, run once for all workers and with the real models.
 
     The chat model of 1.1 GB is put together on the way, and its replies stay in the cache.
     """
@@ -193,7 +193,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     told = root / "demo.json"
     with FileLock(root / "demo.lock"):
         if not told.exists():
-            found = run_demo(root / "demo", root / "demo-cache")
+            found = run_demo(root / "demo", root / "demo-cache", "--all")
             told.write_text(json.dumps(asdict(found)))
     return Demo(**json.loads(told.read_text()))
 

@@ -256,7 +256,7 @@ def test_a_prompt_shows_what_a_dictionary_says_of_its_sense_and_none_is_as_befor
     assert OWLET not in idiomatic
     assert f'// dictionary: "{OWLET}"\n{{"phrase": "night owl",' in literal
     assert PERSON not in literal
-    assert scene.endswith(f'"meaning": "{PERSON}", "scene": "')
+    assert scene.endswith(f'"definitions": ["{PERSON}"], "scene": "')
     run, prompts = ranked(OWL, settings=replace(VOTED, dictionaries=("none",)))
     assert prompts == [Prompts().about(OWL, sense) for sense in ("idiomatic", "literal")]
     assert "dictionary" not in "".join(prompts)
@@ -273,7 +273,7 @@ def test_a_scene_is_asked_for_where_a_dictionary_defines_the_idiom_that_is_meant
     settings = replace(VOTED, scoring=Scoring(gate=gate))
     run, prompts = ranked(OWL, LITERAL_USE, white, cold, settings=settings)
     scenes = [prompt for prompt in prompts if prompt.endswith('"scene": "')]
-    assert scenes == [Prompts().about(item, "scene", definition=PERSON) for item in shown]
+    assert scenes == [Prompts().about(item, "idiomatic", definition=PERSON) for item in shown]
     found = [one.interpretations[0].idiomatic for one in run.rankings]
     assert [one.item for one, said in zip(run.rankings, found, strict=True) if said.scene2] == shown
     assert found[0].scene2 == SCENE

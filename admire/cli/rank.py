@@ -17,7 +17,6 @@ from admire.cli.figures import print_scores
 from admire.cli.output import (
     REPORT,
     print_forecasts,
-    print_rankings,
     print_summaries,
     print_summary,
     show_run,
@@ -38,25 +37,24 @@ FUSION_OPTION = opt.choice(
 )
 
 
-def demo(out: opt.RunFolder = Path("runs/demo")) -> None:
-    """Rank the samples that come with admire, on this machine, without key or hub."""
+def demo(
+    out: opt.RunFolder = Path("runs/demo"),
+    every: Annotated[
+        bool, opt.option("Rank all of the samples and not only the first four.", "--all")
+    ] = False,
+) -> None:
+    """Rank samples that come with admire, on this machine, without key or hub."""
     from admire.base.storage import check_folder
     from admire.data.items import SAMPLES, read_items
     from admire.pages.report import check_report
-    from admire.rankers.set_summary import summarise_set
-    from admire.runs.ranking import Run
-    from admire.runs.record import source_record
-    from admire.runs.run import open_run, rank_block
+    from admire.runs.run import rank
     from admire.runs.run_folder import write_run
 
     check_folder(out, "run")
     check_report(out / REPORT)
     items = read_items(SAMPLES)
-    opened = open_run(summarise_set(items), source=source_record(SAMPLES))
-    first = rank_block(items[:1], opened)  # alone, so that an answer is there soon
-    print_rankings(first, 1)
-    rankings = (*first, *rank_block(items[1:], opened, first=False))
-    show_run(out, write_run(Run(rankings, opened.finished()), out), report=True)
+    run = rank(items if every else items[:4], source=SAMPLES)
+    show_run(out, write_run(run, out), report=True)
 
 
 @opt.with_options(run_options)

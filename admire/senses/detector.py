@@ -44,12 +44,14 @@ class Detector(Protocol):
         ...
 
 
-def open_detector(path: str | Path | None = None) -> Detector:
+def open_detector(path: str | Path | None = None, *, keep_loaded: bool = False) -> Detector:
     """Open a detector.
 
     Args:
         path: a file of ``admire train detector`` or a folder of ``admire train classifier``; None
             opens the one that comes with admire.
+        keep_loaded: keep the light detector's encoder, which may take a gigabyte, in memory between
+            calls; a classifier always stays there.
 
     Raises:
         UserError: the file or folder cannot be read or holds no detector, or an extra is missing.
@@ -61,4 +63,4 @@ def open_detector(path: str | Path | None = None) -> Detector:
         return open_classifier(path)
     from admire.senses.light import open_light_detector
 
-    return open_light_detector(path)
+    return open_light_detector(path, keep_loaded=keep_loaded)

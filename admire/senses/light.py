@@ -56,6 +56,7 @@ class LightDetector:
         card: how it was made; ``saw`` has the digests of the compounds and sentences that it was
             trained on.
         identity: SHA-256 of its file; of a new detector, of the file that :meth:`save` writes.
+        keep_loaded: keep the encoder in memory between calls.
     """
 
     encoder: str
@@ -66,6 +67,7 @@ class LightDetector:
     card: dict[str, Any]
     shift: float = 0.0
     identity: str = ""
+    keep_loaded: bool = False
 
     columns = ()
     setting = None
@@ -96,6 +98,8 @@ class LightDetector:
                 "detector",
             )
         contexts = read_contexts([use.item for use in uses], encoder, neutral=self.neutral)
+        if not self.keep_loaded:
+            self.__dict__.pop("reader", None)
         # A product of all at once would depend in its last bits on how many there are.
         products = np.stack([(self.weights * one).sum(axis=1) for one in contexts])
         products -= self.shift * self._unknown(uses)[:, None]
@@ -112,7 +116,7 @@ class LightDetector:
 
     @cached_property
     def reader(self) -> QueryEncoder:
-        """The encoder of that name, opened once.
+        """The encoder of that name, opened when it is needed.
 
         Raises:
             UserError: it cannot be opened.
@@ -258,7 +262,7 @@ class _File(BaseModel):
     card: dict[str, Any]
 
 
-def open_light_detector(path: Path) -> LightDetector:
+def open_light_detector(path: Path, *, keep_loaded: bool = False) -> LightDetector:
     """Open a detector that :meth:`LightDetector.save` wrote.
 
     Raises:
@@ -284,6 +288,7 @@ def open_light_detector(path: Path) -> LightDetector:
         file.card,
         file.shift,
         identity=_sha256(text.encode()),
+        keep_loaded=keep_loaded,
     )
 
 

@@ -115,10 +115,12 @@ def scene_of(
 ) -> str | None:
     """What a photo of a definition would show; None where the reply cannot be used.
 
+    The prompt is the one for the idiomatic sense, with the definition already there.
+
     Raises:
         UserError: the model cannot be asked.
     """
-    prompt = prompts.about(item, "scene", definition=definition)
+    prompt = prompts.about(item, "idiomatic", definition=definition)
     question = Question(
         prompt, temperature=0.0, max_tokens=SCENE_TOKENS, seed=seed, purpose="meanings"
     )

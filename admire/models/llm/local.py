@@ -7,7 +7,6 @@ import importlib.util
 import json
 import logging
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -29,12 +28,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from admire.base.errors import UserError, check_extra, needs_extra, pip_install
+from admire.base.errors import UserError, check_extra, pip_install
 from admire.base.machine import cores
 from admire.base.progress import show_progress
 from admire.base.storage import cache_dir, only_writer, write_whole
 from admire.models.llm import llama_process
 from admire.models.llm.chat import Question, Reply, Usage
+from admire.models.llm.layers import write_layers
 from admire.models.llm.openai import SEEING, OpenAIChat
 
 log = logging.getLogger("admire")
@@ -411,41 +411,13 @@ def lower_layers(layers: int) -> Path:
     Its last states are those of the whole model after that layer, and take less time to compute.
 
     Raises:
-        UserError: the package gguf or the embedded model is missing, or the file cannot be written.
+        UserError: the embedded model is missing, or the file cannot be written.
     """
     path = cache_dir() / "models" / f"{Path(EMBEDDED_FILE).stem}-layers-{layers}.gguf"
     with only_writer(path, wait=PATIENCE):
         if not path.is_file():
-            _cut(embedded_weights(), path, layers)
+            write_layers(embedded_weights(), path, layers)
     return path
-
-
-def _cut(whole: Path, path: Path, layers: int) -> None:
-    with needs_extra("embedded", "The embedded model's lower layers"):
-        import gguf
-    reader = gguf.GGUFReader(whole)
-    with write_whole(path, "wb") as file:
-        architecture = reader.fields["general.architecture"].contents()
-        writer = gguf.GGUFWriter(file.name, architecture)
-        for name, field in reader.fields.items():
-            if name.startswith("GGUF.") or name == "general.architecture":
-                continue  # the writer writes these itself
-            if name == f"{architecture}.block_count":
-                writer.add_uint32(name, layers)
-            elif field.types[0] == gguf.GGUFValueType.ARRAY:
-                writer.add_array(name, field.contents())
-            else:
-                writer.add_key_value(name, field.contents(), field.types[0])
-        for tensor in show_progress(reader.tensors, "Cutting the detector's layers out of it"):
-            block = re.match(r"blk\.(\d+)\.", tensor.name)
-            if tensor.name == "output.weight":
-                continue  # for the next word; llama.cpp takes the smaller embeddings in its place
-            if block is None or int(block[1]) < layers:
-                writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
 
 
 def _is_whole(path: Path) -> bool:

@@ -118,7 +118,7 @@ class Models:
         methods = [sense_method(settings.sense, llm) for llm in self.llms(settings)]
         if "detector" not in methods:
             return None
-        opener = partial(self._openers[2] or open_detector, settings.detector)
+        opener = partial(self._openers[2] or open_detector, settings.detector, keep_loaded=True)
         return self._once(("detector", settings.detector), opener)
 
     def collection(self, settings: Settings) -> tuple[Index, TextEncoder]:
