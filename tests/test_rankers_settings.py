@@ -69,7 +69,7 @@ def test_embedded_is_what_settings_are_where_nothing_is_said():
         query="meaning",
         sense="auto",
         votes=5,
-        meanings="both",
+        meanings="auto",
         track=None,
         scoring=Scoring(gate="hard", contrast=1.0, standardise=True, texts=TEXTS),
     )

@@ -76,6 +76,17 @@ def test_what_depends_on_replies_is_counted_at_most(served: StrictServer):
     assert (meanings.questions, meanings.at_most) == (1, True)  # the others are literal
 
 
+def test_of_meanings_that_are_meant_each_is_counted_until_the_senses_are_known(
+    served: StrictServer,
+):
+    settings = Settings(llms=("openai:gpt-4o",), meanings="meant", dictionaries=("none",))
+    meanings = plan(ITEMS, settings)[1]
+    assert (meanings.questions, meanings.at_most) == (8, True)
+    rank(ITEMS, settings, encoder=WordEncoder())
+    senses, meanings = plan(ITEMS, settings)
+    assert (senses.questions, meanings.questions) == (senses.kept, meanings.kept)
+
+
 def test_a_dry_run_of_the_embedded_profile_loads_nothing_and_costs_nothing(
     capsys, tmp_path: Path, monkeypatch, write_table
 ):
@@ -90,7 +101,7 @@ def test_a_dry_run_of_the_embedded_profile_loads_nothing_and_costs_nothing(
     code, out, _ = run(capsys, "rank", data, "--dry-run", "--json")
     rows = json.loads(out)
     assert (code, {row["llm"] for row in rows}) == (0, {"embedded"})
-    assert rows[0]["price"] == {"dollars": 0.0, "at_most": False}
+    assert rows[0]["price"] == {"dollars": 0.0, "at_most": True}  # it knows no sense yet
 
 
 def test_a_dry_run_shows_an_unknown_price_and_why(capsys, write_table, served: StrictServer):

@@ -181,6 +181,28 @@ def test_each_sense_is_described_and_the_meant_one_is_shown(sense, meant):
     }
 
 
+@pytest.mark.parametrize(("sense", "described"), [("Idiomatic", LATE), ("Literal", BIRD)])
+@pytest.mark.parametrize(
+    ("name", "meanings", "glosses", "alone"),
+    [
+        ("embedded", "auto", "idiomatic", True),
+        ("toy", "auto", "idiomatic", False),
+        ("toy", "meant", "idiomatic", True),
+        ("toy", "meant", "all", False),  # the gate is soft
+    ],
+)
+def test_what_is_meant_may_be_described_alone(sense, described, name, meanings, glosses, alone):
+    chat = explains(sense)
+    chat.name = name
+    (found,) = read(OWL, chat=chat, meanings=meanings, glosses=glosses)
+    if alone:
+        assert asked(chat) == ["sense", sense.lower()]
+        assert described in (found.idiomatic, found.literal)
+        assert found.meant == described.definitions[0]
+    else:
+        assert asked(chat) == ["sense", "idiomatic", "literal"]
+
+
 def test_a_sense_that_is_known_without_asking_has_only_the_meanings_that_count_asked():
     items = [
         replace(one, sentence_type=s) for one, s in ((OWL, "idiomatic"), (LITERAL_USE, "literal"))

@@ -23,10 +23,12 @@ model's hidden states, ``given`` takes the data's own. ``auto`` is the detector 
 chat model, which calls nearly every use idiomatic when it is asked. For every other it is votes,
 or, with the ranker ``listwise``, what the replies with the orders say."""
 
-Meanings = Literal["gloss", "both"]
-"""What chat models say of a compound: ``gloss`` is one definition of the idiomatic sense, as in the
-paper; ``both`` is definitions and a scene of each sense. Where a detector decides, the idiomatic
-sense of literal uses is left out, unless the gate is soft."""
+Meanings = Literal["auto", "meant", "both", "gloss"]
+"""What chat models say of a compound: ``meant`` is definitions and a scene of the sense that is
+meant, ``both`` of each sense, and ``gloss`` one definition of the idiomatic sense, as in the paper.
+``auto`` is ``meant`` for the embedded chat model, whose words for the other sense cost half of the
+time and gain nothing, and ``both`` for every other. Where a detector decides, ``both`` leaves out
+the idiomatic sense of literal uses. With a soft gate each sense of every use is asked for."""
 
 Gate = Literal["hard", "soft"]
 """Whether one sense is followed, or both are weighed by their probability."""

@@ -133,8 +133,9 @@ def run_options(
         opt.choice(
             "meanings",
             Meanings,
-            "What each chat model says: one gloss of the idiom (the paper's), or definitions and "
-            "a scene of both senses.",
+            "What each chat model says: definitions and a scene of the sense that is meant, or of "
+            "both (else: the embedded model of what is meant, others of both), or one gloss of "
+            "the idiom (the paper's).",
         ),
     ] = None,
     dictionary: opt.Dictionaries = None,

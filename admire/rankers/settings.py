@@ -69,7 +69,7 @@ class Settings:
     sense: SenseMethod = "auto"
     votes: Count = 5
     abstain_below: Annotated[float, Field(gt=0.5, le=1)] | None = None
-    meanings: Meanings = "both"
+    meanings: Meanings = "auto"
     dictionaries: tuple[str, ...] = ("wordnet",)
     track: Track | None = None
     scoring: Scoring = Scoring()

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
+from admire.base.choices import Meanings
 from admire.base.progress import hidden_progress
 from admire.data.frames import Data, take_items
 from admire.data.items import Item
@@ -22,7 +23,13 @@ from admire.runs.given import Model, take_settings
 from admire.runs.run import chat_models
 from admire.senses import Detector
 from admire.senses.dictionaries import Dictionary, known_of, open_dictionaries
-from admire.senses.interpretation import Interpretation, interpret, sense_method, unasked
+from admire.senses.interpretation import (
+    Interpretation,
+    interpret,
+    meanings_wanted,
+    sense_method,
+    unasked,
+)
 from admire.senses.meaning import UNSAID, Meaning, gloss, meaning, scene_of
 from admire.senses.sense import Sense
 from admire.senses.source import Asked, Source, hints
@@ -125,7 +132,8 @@ def _put(
                 glosses="none",
             )[0][0].sense
     meanings: dict[str, Meaning] = {}
-    asks = list(_meanings(settings, method, sense, guess))
+    wanted = meanings_wanted(settings.meanings, Asked(llm))
+    asks = list(_meanings(wanted, settings, method, sense, guess))
     for what in asks:
         with suppress(Unanswered):
             if what == "gloss":
@@ -148,19 +156,21 @@ def _put(
 
 
 def _meanings(
-    settings: Settings, method: str, sense: Sense | None, guess: bool
+    wanted: Meanings, settings: Settings, method: str, sense: Sense | None, guess: bool
 ) -> Iterator[Literal["gloss", "idiomatic", "literal"]]:
     """What a run asks about the meaning of an item of this sense; None is unknown."""
     if settings.rankers == ("listwise",):
         return
     shows_idiom = _shows_idiom(settings, sense, guess)
-    if settings.meanings == "gloss":
+    if wanted == "gloss":
         if shows_idiom:
             yield "gloss"
         return
-    if shows_idiom or not unasked(method):
+    if shows_idiom or (wanted == "both" and not unasked(method)):
         yield "idiomatic"
-    yield "literal"
+    is_idiom = sense is not None and sense.label == "idiomatic"
+    if wanted == "both" or settings.weighs_both or not is_idiom:
+        yield "literal"
 
 
 def _shows_idiom(settings: Settings, sense: Sense | None, guess: bool) -> bool:
@@ -223,9 +233,7 @@ def plan(
     check_questions(items, models, settings)
     prompts = Prompts(settings.prompts)
     dictionaries = open_dictionaries(settings.dictionaries)
-    waits = settings.scoring.gate == "hard" and (
-        settings.meanings == "gloss" or any(known_of(dictionaries, one).idiomatic for one in items)
-    )
+    defined = any(known_of(dictionaries, one).idiomatic for one in items)
     found = []
     for llm in [source.llm for source in models if source.llm]:
         counts = _Counts(llm)
@@ -237,6 +245,8 @@ def plan(
             dictionaries=dictionaries,
             guess=True,
         )
+        wanted = meanings_wanted(settings.meanings, Asked(llm))
+        waits = settings.scoring.gate == "hard" and (wanted != "both" or defined)
         for stage in counts.stages:
             at_most = stage == "meanings" and waits and not senses_known
             found.append(counts.forecast(stage, batch, at_most=at_most))

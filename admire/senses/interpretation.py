@@ -83,6 +83,13 @@ def sense_method(
     return "listwise" if "listwise" in rankers and source.llm else "vote"
 
 
+def meanings_wanted(wanted: Meanings, source: Source) -> Meanings:
+    """Resolves ``auto`` for this source; returns others unchanged."""
+    if wanted != "auto":
+        return wanted
+    return "meant" if source.name == "embedded" else "both"
+
+
 def unasked(method: str) -> bool:
     """Whether senses by this method are known before a chat model is asked anything."""
     return method in ("detector", "given")
@@ -98,7 +105,7 @@ def interpret(
     seed: int = 0,
     detector: Detector | None = None,
     encoder: TextEncoder | None = None,
-    meanings: Meanings = "both",
+    meanings: Meanings = "auto",
     glosses: Glosses = "idiomatic",
     known: Mapping[str, Sequence[Sense]] | None = None,
     dictionaries: Sequence[Dictionary] = (),
@@ -116,9 +123,10 @@ def interpret(
         encoder: what that method compares captions with, where there are sequences; None is
             ``e5``.
         meanings: what is asked for; see :data:`admire.base.choices.Meanings`.
-        glosses: the items whose gloss is asked for; with ``both`` meanings the scene of the
+        glosses: the items whose gloss is asked for; with ``both`` or ``meant`` the scene of the
             dictionaries' definition and, where the sense is known without asking, the idiomatic
-            sense. The literal one is then asked for of all items, unless this is ``none``.
+            sense. The literal one is asked for of all items, with ``meant`` of the others alone,
+            unless this is ``all`` or ``none``.
         known: senses that are decided already, by the chat model's name.
         dictionaries: what they say is a hint in the prompts for meanings, and a witness beside the
             detector.
@@ -156,13 +164,20 @@ def interpret(
             for item, one in zip(rest, senses, strict=True)
             if glosses == "all" or one.label == "idiomatic"
         ]
+        asked = meanings_wanted(meanings, source)
         if glosses == "none":
             idiomatic, literal = {}, {}
-        elif meanings == "both":
+        elif asked != "gloss":
             # Asked of all items after votes, so that one batch holds both; what costs nothing, too.
-            described = [*wanted, *words] if source.llm and unasked(method) else items
+            everything = asked == "both" and not (source.llm and unasked(method))
+            described = items if everything else [*wanted, *words]
             idiomatic = source.meanings(described, "idiomatic", prompts, seed=seed, known=entries)
-            literal = source.meanings(rest, "literal", prompts, seed=seed, known=entries)
+            described = [
+                item
+                for item, one in zip(rest, senses, strict=True)
+                if asked == "both" or glosses == "all" or one.label != "idiomatic"
+            ]
+            literal = source.meanings(described, "literal", prompts, seed=seed, known=entries)
             shown = {
                 item: entries[item].idiomatic[0].gloss for item in wanted if entries[item].idiomatic
             }
