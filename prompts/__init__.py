@@ -56,15 +56,14 @@ class Prompts:
         """The prompt about an item, in the item's language. See :meth:`render`.
 
         The template is given the ``compound``, the ``sentence``, the ``word`` in V-WSD, the
-        captions of the ``sequence``, a list, and these values. ``hint``, what dictionaries say, is
-        an empty list without one, and ``definition``, of which a scene is asked for, is empty.
+        captions of the ``sequence``, a list, and these values; ``hint``, what dictionaries say, is
+        an empty list without one.
         """
         known: dict[str, object] = {
             "compound": item.phrase,
             "sentence": item.sentence,
             "word": item.word,
             "hint": (),
-            "definition": "",
             "sequence": [" ".join(one.caption.split()) for one in item.sequence if one.caption],
         }
         return self.render(prompt, base_language(item.language), **known | values)

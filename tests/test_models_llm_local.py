@@ -300,7 +300,7 @@ def together(llama: Path, httpserver: HTTPServer) -> list[tuple[str, object]]:
             }
             for k, prompt in enumerate(body["prompt"])
         ]
-        return json_response(replies[::-1])
+        return json_response(replies[::-1] if len(replies) > 1 else replies[0])
 
     def slot(request: Request) -> Response:
         asked.append((request.full_path.strip("/"), request.get_json()["filename"]))
@@ -339,6 +339,9 @@ def test_questions_that_begin_alike_are_answered_together(model: Path, together)
     cut = asked_at_once(llm, [f'{lead}cut "{name}"' for name in "ef"])
     assert [(reply.text, reply.cut) for reply in cut] == [(" of e", True), (" of f", True)]
     assert together[:-1] == restored  # that beginning is known
+    together.clear()
+    (alone,) = asked_at_once(llm, [f'{lead}"g"'])
+    assert (alone.text, together) == (" of g", [*restored, ("completion", [f'{lead}"g"'])])
 
 
 def test_the_files_of_beginnings_go_with_the_process_that_asked(llama: Path, model: Path):
@@ -357,14 +360,17 @@ def test_the_files_of_beginnings_go_with_the_process_that_asked(llama: Path, mod
 def test_a_question_that_is_unlike_the_others_is_asked_alone(model: Path, together):
     llm = LocalChat(model, continues=True)
     lead = "Say what it means.\n" * 3
+    unlike = [f"{lead}'a'", "What is 'owl'"]
+    assert [one.text for one in asked_at_once(llm, unlike)] == [" of a", " of l"]
+    assert together == [("completion", [text]) for text in unlike]  # no beginning is known
     for texts, settings in [
-        ([f"{lead}a", "What is an owl?"], {}),
         ([f"{lead}a", f"{lead}b"], {"schema": {"type": "object"}}),
         ([f"{lead}a", f"{lead}b"], {"logprobs": 2}),
         ([f"{lead}too long", f"{lead}b"], {}),  # the server refuses both together
     ]:
         assert [one.text for one in asked_at_once(llm, texts, **settings)] == ["Literal"] * 2
-    assert [kind for kind, prompt in together if isinstance(prompt, list)] == ["completion"]
+    refused = [len(prompt) for _, prompt in together if isinstance(prompt, list)]
+    assert refused == [1, 1, 2]
     plain = LocalChat(model)  # what else its template puts into a reply is not known
     assert plain.parallel == 1
     assert asked_at_once(plain, [f"{lead}a", f"{lead}b"])[0].text == "Literal"

@@ -16,7 +16,6 @@ VALUES = {
     "sentence": "My sister is a night owl.",
     "sequence": SHOWN,
     "hint": ["who stays up late"],
-    "definition": "who stays up late",
     "word": "owl",
 }
 SHIPPED = sorted(file.name for file in FOLDER.glob("*.j2"))

@@ -27,7 +27,7 @@ from admire.senses.meaning import TEXTS
             lambda: Scoring(texts=("gloss", "sceen")),
             ("--texts", "gloss,sceen"),
             "texts cannot be 'sceen'. Did you mean 'scene'? "
-            "There are: gloss, gloss2, scene, scene2, literal, literal2, literal_scene, compound.",
+            "There are: gloss, gloss2, scene, literal, literal2, literal_scene, compound.",
         ),
     ],
 )

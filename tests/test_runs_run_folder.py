@@ -128,7 +128,6 @@ def test_what_dictionaries_said_is_kept_and_an_older_run_has_none(tmp_path, owls
     run = rank([OWL], settings, llms=[explains("Idiomatic")], encoder=WordEncoder())
     write_run(run, folder)
     (made,) = run.rankings[0].interpretations
-    assert made.idiomatic.scene2
     (known,) = made.known.idiomatic
     assert (known.gloss, known.source) == ("who stays up late", "wordnet")
     assert read_run(folder).rankings[0].interpretations == (made,)
@@ -145,11 +144,9 @@ def test_what_dictionaries_said_is_kept_and_an_older_run_has_none(tmp_path, owls
     del record["settings"]["dictionaries"]
     (row,) = items["interpretations"]
     assert row.pop("known")["literal"][0]["gloss"] == "an owl of the night"
-    for sense in ("idiomatic", "literal"):
-        del row[sense]["scene2"]
     (folder / "items.jsonl").write_text(json.dumps(items))
     (folder / "run.json").write_text(json.dumps(record))
-    old = replace(made, known=UNKNOWN, idiomatic=replace(made.idiomatic, scene2=None))
+    old = replace(made, known=UNKNOWN)
     assert read_run(folder).rankings[0].interpretations == (old,)
     assert set(compare_runs([folder])["dictionaries"]) == {"none"}
 

@@ -249,36 +249,22 @@ def test_what_the_words_of_a_compound_say_is_asked_once_for_all_its_sentences():
 # ---------------------------------------------------------------------- what dictionaries say
 
 PERSON, OWLET = "who stays up late", "an owl of the night"
-SCENE = "a red bicycle under a lamp"
 VOTED = Settings(sense="vote")
-
-
-def pictures() -> ScriptedChat:
-    """A chat model that takes all but hooting for idiomatic, and has a scene for a definition."""
-    meaning = explains("").answer
-
-    def answer(prompt: str) -> str:
-        if "or literally" in prompt:
-            return "Literal" if "hooted" in prompt else "Idiomatic"
-        return f'"{SCENE}"}}' if prompt.endswith('"scene": "') else meaning(prompt)
-
-    return ScriptedChat(answer)
 
 
 def ranked(*items: Item, settings: Settings = VOTED) -> tuple[Run, list[str]]:
     """A run, and what was asked after the votes."""
-    chat = pictures()
+    chat = explains("Idiomatic")
     run = rank(items, settings, llms=[chat], encoder=WordEncoder())
     return run, [prompt for prompt in chat.prompts if "or literally" not in prompt]
 
 
 def test_a_prompt_shows_what_a_dictionary_says_of_its_sense_and_none_is_as_before(owls):
-    _, (idiomatic, literal, scene) = ranked(OWL)
+    _, (idiomatic, literal) = ranked(OWL)
     assert f'// dictionary: "{PERSON}"\n{{"idiom": "night owl",' in idiomatic
     assert OWLET not in idiomatic
     assert f'// dictionary: "{OWLET}"\n{{"phrase": "night owl",' in literal
     assert PERSON not in literal
-    assert scene.endswith(f'"definitions": ["{PERSON}"], "scene": "')
     run, prompts = ranked(OWL, settings=replace(VOTED, dictionaries=("none",)))
     assert prompts == [Prompts().about(OWL, sense) for sense in ("idiomatic", "literal")]
     assert "dictionary" not in "".join(prompts)
@@ -287,31 +273,3 @@ def test_a_prompt_shows_what_a_dictionary_says_of_its_sense_and_none_is_as_befor
     assert ranked(unknown)[1] == [
         Prompts().about(unknown, sense) for sense in ("idiomatic", "literal")
     ]
-
-
-@pytest.mark.parametrize(("gate", "shown"), [("hard", [OWL]), ("soft", [OWL, LITERAL_USE])])
-def test_a_scene_is_asked_for_where_a_dictionary_defines_the_idiom_that_is_meant(owls, gate, shown):
-    white, cold = (replace(OWL, compound=name) for name in ("white owl", "cold feet"))
-    settings = replace(VOTED, scoring=Scoring(gate=gate))
-    run, prompts = ranked(OWL, LITERAL_USE, white, cold, settings=settings)
-    scenes = [prompt for prompt in prompts if prompt.endswith('"scene": "')]
-    assert scenes == [Prompts().about(item, "idiomatic", definition=PERSON) for item in shown]
-    found = [one.interpretations[0].idiomatic for one in run.rankings]
-    assert [one.item for one, said in zip(run.rankings, found, strict=True) if said.scene2] == shown
-    assert found[0].scene2 == SCENE
-    assert {one.scene for one in found} == {LATE.scene}
-    assert run.rankings[2].interpretations[0].known.literal
-    _, prompts = ranked(OWL, settings=replace(settings, meanings="gloss"))
-    assert prompts == [Prompts().about(OWL, "gloss")]
-
-
-def test_the_scene_of_a_definition_counts_among_the_texts_of_the_idiomatic_sense(owls):
-    settings = replace(VOTED, scoring=Scoring.paper(texts=("gloss", "scene2")))
-    (ranking,) = ranked(OWL, settings=settings)[0].rankings
-    for part in ranking.parts:
-        mean = (part["caption_gloss"] + part["caption_scene2"]) / 2
-        assert part["score"] == pytest.approx(mean)
-    alone = replace(settings, scoring=Scoring.paper(texts=("scene2",)))
-    for chosen, best in ((alone, "bike.png"), (replace(alone, dictionaries=("none",)), "bird.png")):
-        (ranking,) = ranked(OWL, settings=chosen)[0].rankings
-        assert ranking.order[0] == best

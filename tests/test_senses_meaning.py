@@ -17,7 +17,6 @@ from admire.senses.meaning import (
     gloss,
     meaning,
     read_meaning,
-    scene_of,
 )
 
 ITEM = Item("night owl", "My sister is a night owl who writes at midnight.")
@@ -259,28 +258,6 @@ HINT = ("who stays up late", "an owl")
 def test_a_dictionary_may_be_repeated_and_stands_in_for_what_cannot_be_used(reply, expected):
     chat = Replies(reply)  # asked again, it has no reply
     assert meaning(ITEM, "idiomatic", chat, Prompts(), hint=HINT) == expected
-
-
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        (' "a woman works by a lamp"}', "a woman works by a lamp"),
-        ('a woman works by a lamp"}', "a woman works by a lamp"),
-        ('"a \\"lamp\\" by a desk"},\n// "Next."', "a lamp by a desk"),
-        ('```json\n"a lamp"}\n```', "a lamp"),
-        ('{"idiom": "night owl", "meaning": "x", "scene": "a lamp"}', "a lamp"),
-        ("a woman and a lamp\nThat is all.", "a woman and a lamp"),
-        (' "a woman works by a la', "a woman works by a la"),
-        ("", None),
-        ('""}', None),
-        ('"who stays up late"}', None),
-        ('"my sister, who writes at midnight"}', None),
-        ('"a roll of tape"}', "a roll of tape"),
-        ('"an old singer bows on a stage while the audience stands and claps"}', None),
-    ],
-)
-def test_the_scene_of_a_definition_is_read(reply: str, expected: str | None):
-    assert scene_of(ITEM, "who stays up late", Replies(reply), Prompts()) == expected
 
 
 # -------------------------------------------------------------------------------------- gloss

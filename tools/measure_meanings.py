@@ -62,21 +62,16 @@ def main(run: Path, replies: Path) -> None:
         names = [name for name, text in told.items() if text and name in known]
         given = [str(told[name]) for name in names] + among
         report(what, ranks(given, [known[name] for name in names] + among, encoder)[: len(names)])
-    scenes = {
-        "scenes": {n: r.idiomatic.scene for n, r in readings.items()},
-        "scenes of definitions": {n: r.idiomatic.scene2 for n, r in readings.items()},
-    }
-    for what, told in scenes.items():
-        found = []
-        vectors = encoder.encode_texts(captions, role="document")
-        for name, text in told.items():
-            row = rows[name]
-            if not text or row.sentence_type != "idiomatic" or not row.expected_order:
-                continue
-            best = next(c.caption for c in row.candidates if c.name == row.expected_order[0])
-            cosines = vectors @ encoder.encode_texts([text], role="query")[0]
-            found.append(1 + int((cosines > cosines[captions.index(best)]).sum()))
-        report(what, found)
+    found = []
+    vectors = encoder.encode_texts(captions, role="document")
+    for name, reading in readings.items():
+        row, text = rows[name], reading.idiomatic.scene
+        if not text or row.sentence_type != "idiomatic" or not row.expected_order:
+            continue
+        best = next(c.caption for c in row.candidates if c.name == row.expected_order[0])
+        cosines = vectors @ encoder.encode_texts([text], role="query")[0]
+        found.append(1 + int((cosines > cosines[captions.index(best)]).sum()))
+    report("scenes", found)
 
 
 if __name__ == "__main__":

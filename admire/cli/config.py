@@ -163,7 +163,7 @@ def run_options(
     texts: Annotated[
         Any,
         opt.commas(
-            "Which texts count, with commas: gloss, gloss2, scene, scene2, literal, literal2, "
+            "Which texts count, with commas: gloss, gloss2, scene, literal, literal2, "
             "literal_scene, compound (the paper's: gloss,compound)."
         ),
     ] = None,

@@ -30,7 +30,7 @@ from admire.senses.interpretation import (
     sense_method,
     unasked,
 )
-from admire.senses.meaning import UNSAID, Meaning, gloss, meaning, scene_of
+from admire.senses.meaning import UNSAID, Meaning, gloss, meaning
 from admire.senses.sense import Sense
 from admire.senses.source import Asked, Source, hints
 
@@ -141,10 +141,6 @@ def _put(
             else:
                 hint = hints(item, known, what)
                 meanings[what] = meaning(item, what, llm, prompts, seed=settings.seed, hint=hint)
-    if "idiomatic" in asks and _shows_idiom(settings, sense, guess):
-        with suppress(Unanswered):
-            for entry in known.idiomatic[:1]:
-                scene_of(item, entry.gloss, llm, prompts, seed=settings.seed)
     if guess or (sense and len(meanings) == len(asks)):
         idiomatic, literal = (meanings.get(one, UNSAID) for one in ("idiomatic", "literal"))
         reading = Interpretation(llm.name, sense or Sense(None, 0.5), idiomatic, literal, known)
@@ -233,7 +229,6 @@ def plan(
     check_questions(items, models, settings)
     prompts = Prompts(settings.prompts)
     dictionaries = open_dictionaries(settings.dictionaries)
-    defined = any(known_of(dictionaries, one).idiomatic for one in items)
     found = []
     for llm in [source.llm for source in models if source.llm]:
         counts = _Counts(llm)
@@ -246,7 +241,7 @@ def plan(
             guess=True,
         )
         wanted = meanings_wanted(settings.meanings, Asked(llm))
-        waits = settings.scoring.gate == "hard" and (wanted != "both" or defined)
+        waits = settings.scoring.gate == "hard" and wanted != "both"
         for stage in counts.stages:
             at_most = stage == "meanings" and waits and not senses_known
             found.append(counts.forecast(stage, batch, at_most=at_most))

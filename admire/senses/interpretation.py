@@ -64,7 +64,6 @@ class Interpretation:
         ):
             names = [first, *(f"{first}{k}" for k in range(2, DEFINITIONS + 1))]
             found |= dict(zip(names, one.definitions, strict=False)) | {scene: one.scene}
-        found["scene2"] = self.idiomatic.scene2
         return {role: text for role, text in found.items() if text}
 
 
@@ -123,10 +122,9 @@ def interpret(
         encoder: what that method compares captions with, where there are sequences; None is
             ``e5``.
         meanings: what is asked for; see :data:`admire.base.choices.Meanings`.
-        glosses: the items whose gloss is asked for; with ``both`` or ``meant`` the scene of the
-            dictionaries' definition and, where the sense is known without asking, the idiomatic
-            sense. The literal one is asked for of all items, with ``meant`` of the others alone,
-            unless this is ``all`` or ``none``.
+        glosses: the items whose gloss is asked for; with ``both`` or ``meant``, where the sense is
+            known without asking, whose idiomatic sense. The literal one is asked for of all items,
+            with ``meant`` of the others alone, unless this is ``all`` or ``none``.
         known: senses that are decided already, by the chat model's name.
         dictionaries: what they say is a hint in the prompts for meanings, and a witness beside the
             detector.
@@ -178,11 +176,6 @@ def interpret(
                 if asked == "both" or glosses == "all" or one.label != "idiomatic"
             ]
             literal = source.meanings(described, "literal", prompts, seed=seed, known=entries)
-            shown = {
-                item: entries[item].idiomatic[0].gloss for item in wanted if entries[item].idiomatic
-            }
-            for item, scene in source.scenes(shown, prompts, seed=seed).items():
-                idiomatic[item] = replace(idiomatic[item], scene2=scene)
         else:
             idiomatic = source.meanings(wanted, "gloss", prompts, seed=seed, known=entries)
             if words:

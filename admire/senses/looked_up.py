@@ -84,10 +84,6 @@ class LookedUp:
                 found[item] = Meaning(tuple(glosses[:DEFINITIONS]), scene)
         return found
 
-    def scenes(self, definitions: object, prompts: Prompts, *, seed: int) -> dict[Item, str]:
-        """None."""
-        return {}
-
     def order(self, item: Item) -> None:
         """None."""
 

@@ -16,7 +16,6 @@ from admire.prompts import Prompts, quoted
 
 GLOSS_TOKENS = 60
 MEANING_TOKENS = 90
-SCENE_TOKENS = 70
 HINTS = 2
 """How many glosses of a dictionary a prompt shows."""
 WORD_HINTS = 10
@@ -26,12 +25,10 @@ ATTEMPTS = 3
 DEFINITIONS = 2
 """How many definitions of a sense are kept."""
 
-TextRole = Literal[
-    "gloss", "gloss2", "scene", "scene2", "literal", "literal2", "literal_scene", "compound"
-]
+TextRole = Literal["gloss", "gloss2", "scene", "literal", "literal2", "literal_scene", "compound"]
 TEXTS: tuple[TextRole, ...] = get_args(TextRole)
 """What candidates are compared with, by role: definitions and scenes of a sense, the compound."""
-IDIOMATIC, LITERAL = TEXTS[:4], TEXTS[4:]
+IDIOMATIC, LITERAL = TEXTS[:3], TEXTS[3:]
 
 
 @dataclass(frozen=True)
@@ -39,14 +36,10 @@ class Meaning:
     """A sense in a chat model's words: short definitions, and what a picture of it would show.
 
     Empty where the model was not asked, or gave nothing that can be used.
-
-    Attributes:
-        scene2: another scene, of a dictionary's definition; see :func:`scene_of`.
     """
 
     definitions: tuple[str, ...] = ()
     scene: str | None = None
-    scene2: str | None = None
 
     def __bool__(self) -> bool:
         return bool(self.definitions or self.scene)
@@ -108,28 +101,6 @@ def meaning(
 def template(item: Item, sense: SenseLabel) -> str:
     """The prompt for a sense: it is called as the sense, and ``word`` for a word in a phrase."""
     return "word" if item.word else sense
-
-
-def scene_of(
-    item: Item, definition: str, llm: ChatModel, prompts: Prompts, *, seed: int = 0
-) -> str | None:
-    """What a photo of a definition would show; None where the reply cannot be used.
-
-    The prompt is the one for the idiomatic sense, with the definition already there.
-
-    Raises:
-        UserError: the model cannot be asked.
-    """
-    prompt = prompts.about(item, "idiomatic", definition=definition)
-    question = Question(
-        prompt, temperature=0.0, max_tokens=SCENE_TOKENS, seed=seed, purpose="meanings"
-    )
-    reply = _whole(without_objects(llm.ask(question).text, data_of(item)), prompt)
-    named = re.search(rf'"scene"\s*:\s*"({_INSIDE})', reply) or re.match(
-        rf'\s*(?:```\w*\s*)?"({_INSIDE})"?\s*(?:[}},]|$)', reply
-    )
-    text = _plain(_unescaped(named[1]) if named else next(iter(reply.strip().splitlines()), ""))
-    return text if re.search(r"\w", text) and not _echoed(text, item, prompt) else None
 
 
 def _ask(

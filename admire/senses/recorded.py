@@ -132,12 +132,6 @@ class Recorded:
             log.warning("%s lacks the %s meaning of %s.", self.name, label, _named(missing))
         return found
 
-    def scenes(
-        self, definitions: object, prompts: Prompts | None = None, *, seed: int = 0
-    ) -> dict[Item, str]:
-        """None but those of the meanings."""
-        return {}
-
     def order(self, item: Item) -> tuple[str, ...] | None:
         """The recorded order of an item's candidates, from best to worst; None without one.
 

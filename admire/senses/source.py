@@ -20,7 +20,6 @@ from admire.senses.meaning import (
     Meaning,
     gloss,
     meaning,
-    scene_of,
     template,
 )
 from admire.senses.sense import Sense
@@ -80,16 +79,6 @@ class Source(Protocol):
 
         Args:
             known: what dictionaries say.
-
-        Raises:
-            UserError: a chat model cannot be asked.
-        """
-        ...
-
-    def scenes(
-        self, definitions: Mapping[Item, str], prompts: Prompts, *, seed: int
-    ) -> dict[Item, str]:
-        """What photos of these definitions would show, as far as it can say.
 
         Raises:
             UserError: a chat model cannot be asked.
@@ -166,16 +155,6 @@ class Asked:
             if said[prompt] == UNSAID:
                 log.warning("%s gave no %s of '%s'.", self.name, noun, item.compound)
         return {item: said[prompt] for item, prompt in prompt_of.items()}
-
-    def scenes(
-        self, definitions: Mapping[Item, str], prompts: Prompts, *, seed: int
-    ) -> dict[Item, str]:
-        def ask(item: Item) -> str | None:
-            return scene_of(item, definitions[item], self.llm, prompts, seed=seed)
-
-        items = list(definitions)
-        answers = ask_each(ask, items, self.llm, "Writing the scene", called=attrgetter("compound"))
-        return {item: text for item, text in zip(items, answers, strict=True) if text}
 
     def order(self, item: Item) -> None:
         """None: its rankers ask it."""

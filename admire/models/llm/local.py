@@ -148,9 +148,10 @@ class LlamaServer:
     def complete(self, bodies: Sequence[Mapping[str, Any]]) -> list[Reply]:
         """The replies to chat requests that differ in their messages alone, all written together.
 
-        They should begin alike: their beginning is read once, and then given to each. Which of them
-        are asked together decides in what order llama.cpp adds numbers up, so a reply may change
-        with its neighbours, but not from one run to the next.
+        They should begin alike: their beginning is read once, and then given to each, and to one
+        that is asked alone later. Which of them are asked together decides in what order llama.cpp
+        adds numbers up, so a reply may change with its neighbours, but not from one run to the
+        next.
 
         Raises:
             UserError: llama.cpp refuses one of them.
@@ -166,6 +167,7 @@ class LlamaServer:
         written = self._post(
             "completion", {"prompt": prompts, "n_predict": first["max_tokens"], **sampling}
         )
+        written = written if isinstance(written, list) else [written]
         seconds = (time.perf_counter() - started) / len(bodies)
         replies = []
         for body, one in zip(bodies, sorted(written, key=itemgetter("index")), strict=True):
@@ -182,6 +184,8 @@ class LlamaServer:
         shared = beginning(prompts)
         begun = next((one for one in self._begun if alike(one, shared)), None)
         if begun is None:
+            if len(prompts) == 1:
+                return  # nothing tells which part of it others will share
             begun = shared[: shared.rfind("\n") + 1]
             self._post("completion", {"prompt": begun, "n_predict": 0, "id_slot": 0})
             self._post("slots/0?action=save", {"filename": str(len(self._begun))})
@@ -311,7 +315,7 @@ class LocalChat:
 
     def _replies(self, questions: Sequence[Question]) -> Iterator[Reply]:
         client = self._client
-        if len(questions) > 1:
+        if self._continues and _plain(questions[0]):
             with suppress(UserError):  # one is too long, perhaps: the client says so
                 bodies = [client.request(question) for question in questions]
                 yield from self._server.complete(bodies)
@@ -321,14 +325,17 @@ class LocalChat:
 
 def _alike(one: Question, other: Question) -> bool:
     """Whether both ask for plain text in the same way and begin alike."""
-    plain = one.schema is None and not one.logprobs
     shared = beginning([one.text, other.text])
     return (
-        plain
+        _plain(one)
         and replace(one, parts="") == replace(other, parts="")
         and alike(shared, one.text)
         and alike(shared, other.text)
     )
+
+
+def _plain(question: Question) -> bool:
+    return question.schema is None and not question.logprobs
 
 
 def _check_gguf(path: Path) -> None:

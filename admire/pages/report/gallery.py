@@ -233,8 +233,7 @@ def decided(sense: Sense) -> dict[str, Any]:
 
 
 def _meaning(one: Meaning) -> dict[str, Any]:
-    scenes = filter(None, (one.scene, one.scene2))
-    return {"definitions": list(one.definitions), "scenes": list(scenes)}
+    return {"definitions": list(one.definitions), "scenes": [one.scene] if one.scene else []}
 
 
 def _entries(entries: Iterable[Entry]) -> list[dict[str, str]]:
