@@ -595,6 +595,7 @@ def test_recorded_replies_rank_without_asking_and_so_does_their_run(
     assert "a woman at a desk" in out
     code, _, err = run(capsys, *arguments, tmp_path / "two", "--llm", f"run:{tmp_path / 'one'}")
     assert code == 0
+    assert "lacks" not in err  # the run has the meaning that is meant
     one, two = (tmp_path / name / "submission_en.tsv" for name in ("one", "two"))
     assert one.read_bytes() == two.read_bytes()
     assert read_submission(one)[0].order[0] == "a.png"

@@ -121,13 +121,19 @@ class Recorded:
     ) -> dict[Item, Meaning]:
         """What each item's compound means in a sense; a gloss is the first idiomatic definition.
 
-        What is said of the item itself goes before what is said of its compound in any sentence.
+        What is said of the item itself goes before what is said of its compound in any sentence. A
+        warning names what lacks a meaning, unless the other sense is recorded as the one that is
+        meant.
         """
         label: SenseLabel = "literal" if what == "literal" else "idiomatic"
         found = {item: self._meaning(item, label) for item in items}
         if what == "gloss":
             found = {item: Meaning(one.definitions[:1]) for item, one in found.items()}
-        missing = [item for item, one in found.items() if not one]
+        missing = [
+            item
+            for item, one in found.items()
+            if not one and ((sense := self._of(item).sense) is None or sense.label == label)
+        ]
         if missing:
             log.warning("%s lacks the %s meaning of %s.", self.name, label, _named(missing))
         return found
