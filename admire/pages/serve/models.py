@@ -141,20 +141,25 @@ class Models:
         return self._once("collection", read)
 
     def load(self) -> None:
-        """Open what the first profile needs, and load the weights of local models.
+        """Open what the first profile needs, load the weights of local models, and have them read
+        how prompts begin, so that the first question takes no longer than the next.
 
         Raises:
             UserError: something cannot be opened.
         """
+        from admire.data.items import Item
         from admire.models.encoders import Query
         from admire.models.llm import Question
         from admire.models.llm.prices import is_free
+        from admire.prompts import Prompts
         from admire.senses import LightDetector
 
         settings = self.settings(self.profiles[0])
+        prompts, item = Prompts(settings.prompts), Item("night owl", "She is a night owl.")
         for llm in [source.llm for source in self.llms(settings) if source.llm]:
-            if is_free(llm):
-                _within(llm, "model").ask(Question("Hello", max_tokens=1))
+            for sense in ("idiomatic", "literal") if is_free(llm) else ():
+                prompt = prompts.about(item, sense, hint=("an owl",))
+                _within(llm, "model").ask(Question(prompt, max_tokens=1))
         if "embeddings" in settings.rankers:
             names = dict.fromkeys(filter(None, [settings.encoder, settings.caption_encoder]))
             for name in names:
