@@ -73,7 +73,7 @@ def test_a_row_is_ranked_as_the_description_says(served, described, owls):
     assert {part["of"] for part in told["candidates"][1]["parts"]} == {"image", "caption"}
     (reading,) = told["readings"]
     assert reading["llm"] == "explains idiomatic"
-    assert reading["idiomatic"]["scenes"] == ["a lamp at night"] * 2  # of each definition
+    assert reading["idiomatic"]["scenes"] == ["a lamp at night"]
     assert reading["dictionary"]["idiomatic"] == [
         {"gloss": "who stays up late", "source": "wordnet"}
     ]

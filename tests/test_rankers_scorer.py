@@ -22,18 +22,13 @@ SOFT = Scoring.paper(gate="soft", contrast=0.5, texts=TEXTS)
 @pytest.mark.parametrize(
     ("scoring", "p", "roles", "expected"),
     [
-        # All there, idiomatic: a quarter for each of four wordings, and half of a quarter against
+        # All there, idiomatic: a third for each of three wordings, and half of a quarter against
         # each of the literal side's four.
-        (
-            ALL,
-            0.9,
-            TEXTS,
-            [1 / 4, 1 / 4, 1 / 4, 1 / 4, -1 / 8, -1 / 8, -1 / 8, -1 / 8],
-        ),
+        (ALL, 0.9, TEXTS, [1 / 3, 1 / 3, 1 / 3, -1 / 8, -1 / 8, -1 / 8, -1 / 8]),
         # Literal: the compound alone.
-        (ALL, 0.1, TEXTS, [0, 0, 0, 0, 0, 0, 0, 1]),
+        (ALL, 0.1, TEXTS, [0, 0, 0, 0, 0, 0, 1]),
         # p = 0.6: 0.6 · I − 0.3 · L + 0.4 · C
-        (SOFT, 0.6, TEXTS, [0.15, 0.15, 0.15, 0.15, -0.075, -0.075, -0.075, 0.325]),
+        (SOFT, 0.6, TEXTS, [0.2, 0.2, 0.2, -0.075, -0.075, -0.075, 0.325]),
         # What is not there leaves its share to the others of its side.
         (SOFT, 0.6, ("gloss", "literal_scene", "compound"), [0.6, -0.15, 0.25]),
         # The literal meaning is missing: the last default, 0.6 · G + (1 − 0.6 − 0.3) · C.
