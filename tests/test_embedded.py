@@ -45,9 +45,9 @@ def test_the_demo_ranks_the_samples_and_a_second_run_takes_seconds(demo, tmp_pat
     best = [row["order"][0] == row["expected_order"][0] for row in rows]
     assert np.mean(best) > 0.3  # chance is 0.2
 
-    second = run_demo(tmp_path / "two", Path(demo.cache))  # of the first four
+    second = run_demo(tmp_path / "two", Path(demo.cache))  # of the first two
     assert second.seconds < min(10, demo.seconds)
-    for name, lines in (("scores.csv", 21), ("items.jsonl", 4), ("submission_en.tsv", 5)):
+    for name, lines in (("scores.csv", 11), ("items.jsonl", 2), ("submission_en.tsv", 3)):
         again = (tmp_path / "two" / name).read_text().splitlines()
         assert again == (first / name).read_text().splitlines()[:lines]
 

@@ -3,7 +3,7 @@
 $ python tools/make_screenshots.py
 
 Needs the extras ``embedded``, ``serve`` and ``test``, and Debian's chromium. The first time, it
-ranks four samples as ``admire demo`` does, which takes a minute; later they are cached.
+ranks two samples as ``admire demo`` does, which takes a minute; later they are cached.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> None:
 
 def show_report(page: Page, folder: Path) -> None:
     """The first card of the report of what ``admire demo`` does."""
-    write_run(rank(read_items(SAMPLES)[:4], source=SAMPLES), folder / "demo")
+    write_run(rank(read_items(SAMPLES)[:2], source=SAMPLES), folder / "demo")
     page.goto(write_report([folder / "demo"], folder / "report.html").as_uri())
     page.keyboard.press("j")
     end = page.evaluate("document.activeElement.getBoundingClientRect().bottom")

@@ -40,7 +40,7 @@ FUSION_OPTION = opt.choice(
 def demo(
     out: opt.RunFolder = Path("runs/demo"),
     every: Annotated[
-        bool, opt.option("Rank all of the samples and not only the first four.", "--all")
+        bool, opt.option("Rank all of the samples and not only the first two.", "--all")
     ] = False,
 ) -> None:
     """Rank samples that come with admire, on this machine, without key or hub."""
@@ -53,7 +53,7 @@ def demo(
     check_folder(out, "run")
     check_report(out / REPORT)
     items = read_items(SAMPLES)
-    run = rank(items if every else items[:4], source=SAMPLES)
+    run = rank(items if every else items[:2], source=SAMPLES)
     show_run(out, write_run(run, out), report=True)
 
 
