@@ -28,7 +28,8 @@ Meanings = Literal["auto", "meant", "both", "gloss"]
 meant, ``both`` of each sense, and ``gloss`` one definition of the idiomatic sense, as in the paper.
 ``auto`` is ``meant`` for the embedded chat model, whose words for the other sense cost half of the
 time and gain nothing, and ``both`` for every other. Where a detector decides, ``both`` leaves out
-the idiomatic sense of literal uses. With a soft gate each sense of every use is asked for."""
+the idiomatic sense of literal uses. With a soft gate, or the ranker ``pointwise``, both senses of
+every use are asked for."""
 
 Gate = Literal["hard", "soft"]
 """Whether one sense is followed, or both are weighed by their probability."""

@@ -157,21 +157,16 @@ def _meanings(
     """What a run asks about the meaning of an item of this sense; None is unknown."""
     if settings.rankers == ("listwise",):
         return
-    shows_idiom = _shows_idiom(settings, sense, guess)
+    idiom = sense.label == "idiomatic" if sense else None
+    shows_idiom = settings.weighs_both or (guess if idiom is None else idiom)
     if wanted == "gloss":
         if shows_idiom:
             yield "gloss"
         return
     if shows_idiom or (wanted == "both" and not unasked(method)):
         yield "idiomatic"
-    is_idiom = sense is not None and sense.label == "idiomatic"
-    if wanted == "both" or settings.weighs_both or not is_idiom:
+    if wanted == "both" or settings.weighs_both or not idiom:
         yield "literal"
-
-
-def _shows_idiom(settings: Settings, sense: Sense | None, guess: bool) -> bool:
-    """Whether a run asks what only items that count as idiomatic need."""
-    return settings.weighs_both or (sense.label == "idiomatic" if sense else guess)
 
 
 @dataclass

@@ -122,9 +122,10 @@ def interpret(
         encoder: what that method compares captions with, where there are sequences; None is
             ``e5``.
         meanings: what is asked for; see :data:`admire.base.choices.Meanings`.
-        glosses: the items whose gloss is asked for; with ``both`` or ``meant``, where the sense is
-            known without asking, whose idiomatic sense. The literal one is asked for of all items,
-            with ``meant`` of the others alone, unless this is ``all`` or ``none``.
+        glosses: the items whose gloss is asked for. With ``meant``, and with ``both`` where the
+            sense is known without asking, it is their idiomatic sense, and with ``meant`` the
+            others' literal one. Otherwise the literal sense is asked for of all items, unless this
+            is ``none``.
         known: senses that are decided already, by the chat model's name.
         dictionaries: what they say is a hint in the prompts for meanings, and a witness beside the
             detector.

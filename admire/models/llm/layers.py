@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mmap
 import re
-from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from struct import Struct
 
@@ -23,16 +23,6 @@ ALIGNMENT = 32
 U32, U64, HEAD = Struct("<I"), Struct("<Q"), Struct("<4sIQQ")
 
 
-@dataclass(frozen=True)
-class _Tensor:
-    """Where a tensor stands in the file: what is said of it, and its data."""
-
-    name: str
-    begin: int
-    end: int
-    data: int
-
-
 def write_layers(whole: Path, path: Path, layers: int) -> None:
     """Write a GGUF file of the first layers, without the rest and the output's head.
 
@@ -43,35 +33,34 @@ def write_layers(whole: Path, path: Path, layers: int) -> None:
     """
     with whole.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         magic, version, tensor_count, field_count = HEAD.unpack_from(data)
-        at = begin = HEAD.size
+        at = HEAD.size
         for _ in range(field_count):
             name, at = _text(data, at)
             if name.endswith(".block_count"):
-                count = at + U32.size
+                counted = at + U32.size - HEAD.size
             at = _after(data, at + U32.size, U32.unpack_from(data, at)[0])
-        fields = bytearray(data[begin:at])
-        U32.pack_into(fields, count - begin, layers)
-        tensors = []
+        fields = bytearray(data[HEAD.size : at])
+        U32.pack_into(fields, counted, layers)
+        tensors = []  # name, what is said of it, and where its data begin
         for _ in range(tensor_count):
             begin, (name, at) = at, _text(data, at)
             at += U32.size + U32.unpack_from(data, at)[0] * U64.size + U32.size
-            tensors.append(_Tensor(name, begin, at, U64.unpack_from(data, at)[0]))
+            tensors.append((name, data[begin:at], U64.unpack_from(data, at)[0]))
             at += U64.size
         start = _aligned(at)
-        ends = sorted({one.data for one in tensors} | {len(data) - start})
-        kept = [one for one in tensors if _is_kept(one.name, layers)]
+        begins = sorted(begin for _, _, begin in tensors)
+        end_of = dict(pairwise([*begins, len(data) - start]))
+        kept = [(said, begin) for name, said, begin in tensors if _is_kept(name, layers)]
         with write_whole(path, "wb") as cut:
             cut.write(HEAD.pack(magic, version, len(kept), field_count) + fields)
             offset = 0
-            sizes = [ends[ends.index(one.data) + 1] - one.data for one in kept]
-            for one, size in zip(kept, sizes, strict=True):
-                cut.write(data[one.begin : one.end] + U64.pack(offset))
-                offset += _aligned(size)
-            cut.write(bytes(_aligned(cut.tell()) - cut.tell()))
-            pairs = list(zip(kept, sizes, strict=True))
-            for one, size in show_progress(pairs, "Cutting the detector's layers out of it"):
-                cut.write(data[start + one.data : start + one.data + size])
-                cut.write(bytes(_aligned(size) - size))
+            for said, begin in kept:
+                cut.write(said + U64.pack(offset))
+                offset += _aligned(end_of[begin] - begin)
+            cut.write(bytes(-cut.tell() % ALIGNMENT))
+            for _, begin in show_progress(kept, "Cutting the detector's layers out of it"):
+                cut.write(data[start + begin : start + end_of[begin]])
+                cut.write(bytes(-cut.tell() % ALIGNMENT))
 
 
 def _is_kept(name: str, layers: int) -> bool:

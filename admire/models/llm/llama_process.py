@@ -41,7 +41,6 @@ def serve(settings: dict[str, Any]) -> NoReturn:
     params.slot_save_path = settings["folder"]
     # Half of what is loaded is repacked, so mapping the file would hold it twice.
     params.load_mode = xllamacpp.llama_load_mode.LLAMA_LOAD_MODE_NONE
-    params.fit_params = False  # there is no GPU to fit it to, and trying takes half a second
     params.cpuparams.n_threads = settings["threads"]
     params.verbosity = 0
     if settings["states"]:
