@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
@@ -149,17 +150,30 @@ class Models:
         """
         from admire.data.items import Item
         from admire.models.encoders import Query
-        from admire.models.llm import Question
+        from admire.models.llm import Question, ask_each
         from admire.models.llm.prices import is_free
         from admire.prompts import Prompts
         from admire.senses import LightDetector
 
         settings = self.settings(self.profiles[0])
-        prompts, item = Prompts(settings.prompts), Item("night owl", "She is a night owl.")
+        prompts = Prompts(settings.prompts)
+        items = [Item(bird, f"She is an {bird}.") for bird in ("early bird", "odd bird")]
+        # Two of each kind, so that what they share shows.
+        begun = [
+            prompts.about(item, sense, hint=hint)
+            for sense, hint in product(("idiomatic", "literal"), ((), ("a bird",)))
+            for item in items
+        ]
         for llm in [source.llm for source in self.llms(settings) if source.llm]:
-            for sense in ("idiomatic", "literal") if is_free(llm) else ():
-                prompt = prompts.about(item, sense, hint=("an owl",))
-                _within(llm, "model").ask(Question(prompt, max_tokens=1))
+            if is_free(llm):
+                model = _within(llm, "model")
+                ask_each(
+                    lambda prompt, model=model: model.ask(Question(prompt, max_tokens=1)),
+                    begun,
+                    model,
+                    "Reading how prompts begin",
+                    called=str,
+                )
         if "embeddings" in settings.rankers:
             names = dict.fromkeys(filter(None, [settings.encoder, settings.caption_encoder]))
             for name in names:

@@ -108,9 +108,12 @@ def run_server(
         if opens:
             page = f"{address}?{urlencode({'token': token})}" if token else address
             threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
-        log.addFilter(_is_of_the_server)
         warnings.filterwarnings("ignore", "Image size")  # Pillow's; we refuse such pictures
-        server.run(sockets=[listening])
+        log.addFilter(_is_of_the_server)
+        try:
+            server.run(sockets=[listening])
+        finally:
+            log.removeFilter(_is_of_the_server)
 
 
 def _is_of_the_server(record: logging.LogRecord) -> bool:
