@@ -7,7 +7,6 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import ModuleSpec
@@ -18,12 +17,14 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
-from commands import hide, until
+from commands import hide
 from pytest_httpserver import HTTPServer
 from toys import said
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 from werkzeug import Request, Response
 
 from admire.base.errors import UserError
+from admire.base.storage import cache_dir
 from admire.models.llm import Question, Reply, Usage, open_llm
 from admire.models.llm.local import (
     EMBEDDED_FILE,
@@ -303,7 +304,13 @@ def together(llama: Path, httpserver: HTTPServer) -> list[tuple[str, object]]:
         return json_response(replies[::-1] if len(replies) > 1 else replies[0])
 
     def slot(request: Request) -> Response:
-        asked.append((request.full_path.strip("/"), request.get_json()["filename"]))
+        name = request.get_json().get("filename", "")
+        asked.append((request.full_path.strip("/"), name))
+        file = Path(json.loads(llama.read_text().splitlines()[-1])["slot_save_path"]) / name
+        if request.args["action"] == "save":
+            file.write_text("what was read")
+        elif request.args["action"] == "restore" and file.read_text() != "what was read":
+            return json_response({"error": {"message": "Unable to restore slot"}}, 400)
         return json_response({})
 
     httpserver.expect_request("/apply-template").respond_with_handler(apply)
@@ -321,59 +328,62 @@ def asked_at_once(llm: LocalChat, texts: list[str], **settings: Any) -> list[Rep
         return list(pool.map(lambda text: llm.ask(Question(text, **settings)), texts))
 
 
+LEAD = "Say what it means.\n" * 3
+
+
 def test_questions_that_begin_alike_are_answered_together(model: Path, together):
     llm = LocalChat(model, continues=True)
-    lead = "Say what it means.\n" * 3
-    texts = [f'{lead}{{"of": "{name}"' for name in "cabd"]
+    texts = [f'{LEAD}{{"of": "{name}"' for name in "cabd"]
     replies = asked_at_once(llm, texts)
     assert [reply.text for reply in replies] == [f'{{"of": "{name}" of {name}' for name in "cabd"]
     assert {reply.usage for reply in replies} == {Usage(prompt=32, cached=30, completion=5)}
-    restored = [(f"slots/{slot}?action=restore", "0") for slot in range(4)]
+    (text,) = (cache_dir() / "beginnings").rglob("*.txt")
     assert together == [
-        ("completion", lead),  # read once, and given to each
-        ("slots/0?action=save", "0"),
-        *restored,
+        ("completion", LEAD),  # read once, and given to each
+        ("slots/0?action=save", f"{text.stem}.part"),
+        *((f"slots/{slot}?action=restore", text.stem) for slot in range(4)),
         ("completion", sorted(texts)),  # in the same order, whoever came first
     ]
     together.clear()
-    cut = asked_at_once(llm, [f'{lead}cut "{name}"' for name in "ef"])
+    cut = asked_at_once(llm, [f'{LEAD}cut "{name}"' for name in "ef"])
     assert [(reply.text, reply.cut) for reply in cut] == [(" of e", True), (" of f", True)]
-    assert together[:-1] == restored  # that beginning is known
-    together.clear()
-    (alone,) = asked_at_once(llm, [f'{lead}"g"'])
-    assert (alone.text, together) == (" of g", [*restored, ("completion", [f'{lead}"g"'])])
+    assert [asked for asked, _ in together] == slots("restore", "restore", "erase", "erase")
 
 
-def test_the_files_of_beginnings_go_with_the_process_that_asked(llama: Path, model: Path):
-    lines = [
-        "import os, sys",
-        "from pathlib import Path",
-        "from admire.models.llm.local import LlamaServer",
-        "server = LlamaServer(Path(sys.argv[1]))",
-        "os._exit(0)  # as after Ctrl-C",
-    ]
-    subprocess.run([sys.executable, "-c", "\n".join(lines), model], check=True)
-    folder = Path(json.loads(llama.read_text())["slot_save_path"])
-    until(lambda: not folder.exists())
+def slots(*actions: str) -> list[str]:
+    return [*(f"slots/{k}?action={action}" for k, action in enumerate(actions)), "completion"]
+
+
+def test_a_beginning_is_known_to_the_next_command_and_to_a_question_alone(model: Path, together):
+    asked_at_once(LocalChat(model, continues=True), [f"{LEAD}a'", f"{LEAD}b'"])
+    known = slots("restore", "erase", "erase", "erase")
+    (text,) = (cache_dir() / "beginnings").rglob("*.txt")
+    for content, expected in (("what was read", known), ("what w", [known[0], "completion"])):
+        text.with_suffix("").write_text(content)
+        together.clear()
+        llm = LocalChat(model, continues=True)
+        assert llm.ask(Question(f"{LEAD}g'")).text == " of g"
+        assert [asked for asked, _ in together] == expected
+    asked_at_once(llm, [f"{LEAD}a'", f"{LEAD}b'"])  # two show again what they share
+    assert text.with_suffix("").read_text() == "what was read"
 
 
 def test_a_question_that_is_unlike_the_others_is_asked_alone(model: Path, together):
     llm = LocalChat(model, continues=True)
-    lead = "Say what it means.\n" * 3
-    unlike = [f"{lead}'a'", "What is 'owl'"]
+    unlike = [f"{LEAD}'a'", "What is 'owl'"]
     assert [one.text for one in asked_at_once(llm, unlike)] == [" of a", " of l"]
     assert together == [("completion", [text]) for text in unlike]  # no beginning is known
     for texts, settings in [
-        ([f"{lead}a", f"{lead}b"], {"schema": {"type": "object"}}),
-        ([f"{lead}a", f"{lead}b"], {"logprobs": 2}),
-        ([f"{lead}too long", f"{lead}b"], {}),  # the server refuses both together
+        ([f"{LEAD}a", f"{LEAD}b"], {"schema": {"type": "object"}}),
+        ([f"{LEAD}a", f"{LEAD}b"], {"logprobs": 2}),
+        ([f"{LEAD}too long", f"{LEAD}b"], {}),  # the server refuses both together
     ]:
         assert [one.text for one in asked_at_once(llm, texts, **settings)] == ["Literal"] * 2
     refused = [len(prompt) for _, prompt in together if isinstance(prompt, list)]
     assert refused == [1, 1, 2]
     plain = LocalChat(model)  # what else its template puts into a reply is not known
     assert plain.parallel == 1
-    assert asked_at_once(plain, [f"{lead}a", f"{lead}b"])[0].text == "Literal"
+    assert asked_at_once(plain, [f"{LEAD}a", f"{LEAD}b"])[0].text == "Literal"
 
 
 def test_without_llama_cpp_the_message_names_the_package_and_the_way_round(
@@ -416,50 +426,73 @@ def test_states_are_those_that_llama_cpp_gives_each_token(
         os.kill(loaded["pid"], 0)
 
 
-# ------------------------------------------------------------------------- the lower layers
+# ------------------------------------------------------------------------- the real llama.cpp
 
 
-@pytest.fixture
-def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A GGUF file of three layers, in the place of the embedded model's."""
-    path = tmp_path / "whole.gguf"
+def write_qwen(path: Path, layers: int) -> Path:
+    """A Qwen2 model of so many layers, the first ones the same; its words are the bytes."""
+    numbers = np.random.default_rng(0)
     writer = gguf.GGUFWriter(path, "qwen2")
-    writer.add_block_count(3)
-    writer.add_embedding_length(4)
-    writer.add_layer_norm_rms_eps(0.5)
-    writer.add_add_bos_token(False)
-    writer.add_token_list(["a", "b"])
-    blocks = ("blk.0.attn_q", "blk.1.attn_q", "blk.2.attn_q")
-    for name in ("token_embd", *blocks, "output_norm", "output"):
-        values = np.full((3, 4), len(name), dtype=np.float32)
-        writer.add_tensor(f"{name}.weight", values)
+    writer.add_block_count(layers)
+    writer.add_context_length(64)
+    writer.add_embedding_length(256)
+    writer.add_feed_forward_length(256)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(1e6)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    words = [*bytes_to_unicode().values(), "<|im_end|>"]
+    writer.add_token_list(words)
+    writer.add_token_types([1] * 256 + [3])
+    writer.add_token_merges([f"{words[ord('a')]} {words[ord('b')]}"])
+    writer.add_eos_token_id(256)
+    shapes = {
+        "attn_norm.weight": (256,),
+        "attn_q.weight": (256, 256),
+        "attn_q.bias": (256,),
+        "attn_k.weight": (128, 256),
+        "attn_k.bias": (128,),
+        "attn_v.weight": (128, 256),
+        "attn_v.bias": (128,),
+        "attn_output.weight": (256, 256),
+        "ffn_norm.weight": (256,),
+        "ffn_gate.weight": (256, 256),
+        "ffn_up.weight": (256, 256),
+        "ffn_down.weight": (256, 256),
+    }
+    shapes = {f"blk.{k}.{name}": shape for k in range(layers) for name, shape in shapes.items()}
+    shapes |= {"output_norm.weight": (256,), "output.weight": (257, 256)}
+    for name, shape in ({"token_embd.weight": (257, 256)} | shapes).items():
+        if name.startswith("output"):
+            values = np.ones(shape)
+        else:
+            values = numbers.normal(scale=1.0 if len(shape) == 1 else 0.1, size=shape)
+        writer.add_tensor(name, values.astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    monkeypatch.setattr("admire.models.llm.local.embedded_weights", lambda: path)
     return path
 
 
-def test_the_lower_layers_are_the_model_without_the_others(whole: Path):
-    path = lower_layers(2)
-    reader = gguf.GGUFReader(path)
-    fields, whole_fields = (
-        {name: field.contents() for name, field in one.fields.items() if "GGUF" not in name}
-        for one in (reader, gguf.GGUFReader(whole))
+def test_the_lower_layers_give_the_states_of_the_model_without_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("xllamacpp")
+    whole = write_qwen(tmp_path / "whole.gguf", 3)
+    monkeypatch.setattr("admire.models.llm.local.embedded_weights", lambda: whole)
+    cut, two = lower_layers(2), write_qwen(tmp_path / "two.gguf", 2)
+    (pieces, found), (_, expected) = (
+        LlamaServer(path, states=True).states("She sits in the dark.") for path in (cut, two)
     )
-    assert fields == whole_fields | {"qwen2.block_count": 2}
-    names = [tensor.name for tensor in reader.tensors]
-    kept = ("token_embd", "blk.0.attn_q", "blk.1.attn_q", "output_norm")
-    assert names == [f"{name}.weight" for name in kept]
-    before = {tensor.name: tensor for tensor in gguf.GGUFReader(whole).tensors}
-    assert all((tensor.data == before[tensor.name].data).all() for tensor in reader.tensors)
-    assert cached_files() == [path]
+    assert b"".join(pieces) == b"She sits in the dark."
+    assert found.shape == (21, 256)
+    assert found == pytest.approx(expected, abs=0.03)  # the states' spread is 1
+    assert cached_files() == [cut]
     whole.unlink()
-    assert lower_layers(2) == path  # made once
-
-
-# ------------------------------------------------------------------------- the real llama.cpp
+    assert lower_layers(2) == cut  # made once
 
 
 @pytest.mark.parametrize(

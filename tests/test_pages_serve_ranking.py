@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import combinations
 
 import pytest
 from judges import Judge
@@ -10,7 +11,10 @@ from serving import ASKED, TOYS, ColourEncoder, drawn, problem, serving, toy_mod
 from toys import ScriptedChat, explains
 
 from admire import UserError
+from admire.data.items import Item
+from admire.models.llm.local import alike, beginning
 from admire.pages.serve import Limits, Models
+from admire.prompts import Prompts
 from admire.tasks.collections import write_index
 
 CAPTIONS = ASKED["candidates"]
@@ -138,6 +142,16 @@ def test_a_profile_that_cannot_be_opened_is_told_and_the_server_goes_on(caplog):
         late.until("models", state="failed")
         assert served.client.get("/v1/openapi.json").status_code == 200
     assert "The profile vision cannot be used" in caplog.text
+
+
+@pytest.mark.parametrize("sense", ["idiomatic", "literal"])
+@pytest.mark.parametrize("hint", [(), ("slow rules",)])
+def test_loading_has_a_local_model_read_how_every_prompt_begins(llm, sense, hint):
+    llm.free = True
+    toy_models(llm).load()
+    later = Prompts().about(Item("red tape", "It is all red tape."), sense, hint=hint)
+    shared = {beginning(two).rpartition("\n")[0] for two in combinations(llm.prompts, 2)}
+    assert any(alike(lines, later) for lines in shared)
 
 
 def test_what_a_job_fails_of_is_told_without_the_servers_paths(llm, caplog):

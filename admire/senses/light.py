@@ -223,14 +223,15 @@ def _neutral(item: Item) -> tuple[str, str, bool]:
 
 
 def _places(item: Item, prompts: Prompts) -> tuple[Query, Query]:
-    """The two places where the prompt has the compound."""
+    """The two places where the prompt has the compound; what comes after them is not read."""
     text = prompts.about(item, "detect")
     start, end = find_compound(item.sentence, item.phrase)
     before = text.index(item.sentence)
     repeated = text.rindex(item.phrase)
+    text = text[: repeated + len(item.phrase)]
     return (
         Query(text, span=(before + start, before + end)),
-        Query(text, span=(repeated, repeated + len(item.phrase))),
+        Query(text, span=(repeated, len(text))),
     )
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
 from contextlib import suppress
@@ -25,7 +24,7 @@ def serve(settings: dict[str, Any]) -> NoReturn:
     Args:
         settings: the file's ``path``; how many tokens are its ``context``; on how many ``threads``
             it runs; whether it serves hidden ``states`` instead of answers; how many questions it
-            answers ``together``, and the ``folder`` for what it has read, which goes with it.
+            answers ``together``, and the ``folder`` for what it has read.
     """
     import xllamacpp
 
@@ -55,8 +54,6 @@ def serve(settings: dict[str, Any]) -> NoReturn:
     with suppress(OSError):  # it may be that nobody reads it any more
         os.write(told, f"{json.dumps(answer)}\n".encode())
         sys.stdin.read()
-    # Whoever started this ends in haste after Ctrl-C.
-    shutil.rmtree(settings["folder"], ignore_errors=True)
     os._exit(0)  # the server is not taken apart
 
 

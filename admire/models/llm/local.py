@@ -9,7 +9,6 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.error
@@ -20,6 +19,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from importlib import metadata
 from itertools import compress
 from operator import itemgetter
 from pathlib import Path
@@ -89,8 +89,8 @@ class LlamaServer:
                 load,
                 cores(),
             )
-        self._folder = tempfile.TemporaryDirectory(prefix="admire-")
-        self._begun: list[str] = []  # beginnings of prompts that were read, each kept in a file
+        version = f"{path.stem}-xllamacpp-{metadata.version('xllamacpp')}"
+        self._folder = cache_dir() / "beginnings" / version
         self._together = together
         settings = {
             "path": str(path),
@@ -98,7 +98,7 @@ class LlamaServer:
             "threads": cores(),
             "states": states,
             "together": together,
-            "folder": self._folder.name + os.sep,
+            "folder": f"{self._folder}{os.sep}",
         }
         process = subprocess.Popen(
             [sys.executable, "-P", llama_process.__file__, json.dumps(settings)],
@@ -148,10 +148,10 @@ class LlamaServer:
     def complete(self, bodies: Sequence[Mapping[str, Any]]) -> list[Reply]:
         """The replies to chat requests that differ in their messages alone, all written together.
 
-        They should begin alike: their beginning is read once, and then given to each, and to one
-        that is asked alone later. Which of them are asked together decides in what order llama.cpp
-        adds numbers up, so a reply may change with its neighbours, but not from one run to the
-        next.
+        They should begin alike: their beginning is read once, and then given to each, and to those
+        that are asked later, also alone or by another command. Which of them are asked together
+        decides in what order llama.cpp adds numbers up, so a reply may change with its neighbours,
+        but not from one run to the next.
 
         Raises:
             UserError: llama.cpp refuses one of them.
@@ -180,19 +180,39 @@ class LlamaServer:
         return replies
 
     def _begin(self, prompts: Sequence[str]) -> None:
-        """Read what the prompts share, if that was not read before, and give it to every slot."""
+        """Give each prompt's slot what they share, which is read once for all commands to come.
+
+        Of each beginning the cache directory has a file of its text, and one of what llama.cpp
+        has read.
+        """
         shared = beginning(prompts)
-        begun = next((one for one in self._begun if alike(one, shared)), None)
-        if begun is None:
-            if len(prompts) == 1:
-                return  # nothing tells which part of it others will share
-            begun = shared[: shared.rfind("\n") + 1]
-            self._post("completion", {"prompt": begun, "n_predict": 0, "id_slot": 0})
-            self._post("slots/0?action=save", {"filename": str(len(self._begun))})
-            self._begun.append(begun)
-        name = str(self._begun.index(begun))
+        known = {file.read_text("utf-8"): file for file in self._folder.glob("*.txt")}
+        begun = max((one for one in known if alike(one, shared)), key=len, default=None)
+        if begun:
+            file = known[begun]
+        elif len(prompts) == 1:
+            return  # nothing tells which part of it others will share
+        else:
+            file = self._read(shared[: shared.rfind("\n") + 1])
         for slot in range(self._together):
-            self._post(f"slots/{slot}?action=restore", {"filename": name})
+            if slot >= len(prompts):  # to be empty costs the others less
+                self._post(f"slots/{slot}?action=erase", {})
+                continue
+            try:
+                self._post(f"slots/{slot}?action=restore", {"filename": file.stem})
+            except UserError:  # the file is cut short, say
+                file.unlink()
+                return self._begin(prompts)
+
+    def _read(self, begun: str) -> Path:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = hashlib.sha256(begun.encode()).hexdigest()[:16]
+        self._post("completion", {"prompt": begun, "n_predict": 0, "id_slot": 0})
+        self._post("slots/0?action=save", {"filename": f"{name}.part"})
+        os.replace(self._folder / f"{name}.part", self._folder / name)
+        with write_whole(self._folder / f"{name}.txt") as file:
+            file.write(begun)
+        return self._folder / f"{name}.txt"
 
     def _post(self, route: str, question: Mapping[str, object]) -> Any:
         request = urllib.request.Request(
@@ -420,7 +440,7 @@ def lower_layers(layers: int) -> Path:
     Raises:
         UserError: the embedded model is missing, or the file cannot be written.
     """
-    path = cache_dir() / "models" / f"{Path(EMBEDDED_FILE).stem}-layers-{layers}.gguf"
+    path = cache_dir() / "models" / f"{Path(EMBEDDED_FILE).stem}-states-{layers}.gguf"
     with only_writer(path, wait=PATIENCE):
         if not path.is_file():
             write_layers(embedded_weights(), path, layers)
