@@ -304,7 +304,7 @@ def together(llama: Path, httpserver: HTTPServer) -> list[tuple[str, object]]:
         return json_response(replies[::-1] if len(replies) > 1 else replies[0])
 
     def slot(request: Request) -> Response:
-        name = request.get_json().get("filename", "")
+        name = request.get_json()["filename"]
         asked.append((request.full_path.strip("/"), name))
         file = Path(json.loads(llama.read_text().splitlines()[-1])["slot_save_path"]) / name
         if request.args["action"] == "save":
@@ -347,18 +347,17 @@ def test_questions_that_begin_alike_are_answered_together(model: Path, together)
     together.clear()
     cut = asked_at_once(llm, [f'{LEAD}cut "{name}"' for name in "ef"])
     assert [(reply.text, reply.cut) for reply in cut] == [(" of e", True), (" of f", True)]
-    assert [asked for asked, _ in together] == slots("restore", "restore", "erase", "erase")
+    assert [asked for asked, _ in together] == KNOWN
 
 
-def slots(*actions: str) -> list[str]:
-    return [*(f"slots/{k}?action={action}" for k, action in enumerate(actions)), "completion"]
+KNOWN = [*(f"slots/{slot}?action=restore" for slot in range(4)), "completion"]
+"""What is asked where a beginning is known."""
 
 
 def test_a_beginning_is_known_to_the_next_command_and_to_a_question_alone(model: Path, together):
     asked_at_once(LocalChat(model, continues=True), [f"{LEAD}a'", f"{LEAD}b'"])
-    known = slots("restore", "erase", "erase", "erase")
     (text,) = (cache_dir() / "beginnings").rglob("*.txt")
-    for content, expected in (("what was read", known), ("what w", [known[0], "completion"])):
+    for content, expected in (("what was read", KNOWN), ("what w", [KNOWN[0], "completion"])):
         text.with_suffix("").write_text(content)
         together.clear()
         llm = LocalChat(model, continues=True)

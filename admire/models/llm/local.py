@@ -180,7 +180,7 @@ class LlamaServer:
         return replies
 
     def _begin(self, prompts: Sequence[str]) -> None:
-        """Give each prompt's slot what they share, which is read once for all commands to come.
+        """Give every slot what the prompts share, which is read once for all commands to come.
 
         Of each beginning the cache directory has a file of its text, and one of what llama.cpp
         has read.
@@ -195,9 +195,6 @@ class LlamaServer:
         else:
             file = self._read(shared[: shared.rfind("\n") + 1])
         for slot in range(self._together):
-            if slot >= len(prompts):  # to be empty costs the others less
-                self._post(f"slots/{slot}?action=erase", {})
-                continue
             try:
                 self._post(f"slots/{slot}?action=restore", {"filename": file.stem})
             except UserError:  # the file is cut short, say
