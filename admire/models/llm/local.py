@@ -49,7 +49,7 @@ CONTEXT = 4096
 """Tokens that a model of a GGUF file reads and writes."""
 TOGETHER = 4
 """How many questions are answered at a time. The weights are then read from memory once for all of
-them: on two cores four tokens took 1.5 times as long as one, and eight took 2.8 times."""
+them: on two cores four tokens took 1.5 to 3 times as long as one, by the processor."""
 GATHER = 0.1
 """How many seconds to wait for others to ask, too."""
 PATIENCE = 600.0
