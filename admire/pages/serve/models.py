@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
@@ -154,26 +155,24 @@ class Models:
         from admire.models.llm.prices import is_free
         from admire.prompts import Prompts
         from admire.senses import LightDetector
+        from admire.senses.dictionaries.entries import known_of
+        from admire.senses.dictionaries.opening import open_dictionaries
 
         settings = self.settings(self.profiles[0])
         prompts = Prompts(settings.prompts)
         items = [Item(bird, f"She is an {bird}.") for bird in ("early bird", "odd bird")]
+        known_of(open_dictionaries(settings.dictionaries), items[0])
         # Two of each kind, so that what they share shows.
         begun = [
-            prompts.about(item, sense, hint=hint)
+            Question(prompts.about(item, sense, hint=hint), max_tokens=1)
             for sense, hint in product(("idiomatic", "literal"), ((), ("a bird",)))
             for item in items
         ]
         for llm in [source.llm for source in self.llms(settings) if source.llm]:
             if is_free(llm):
                 model = _within(llm, "model")
-                ask_each(
-                    lambda prompt, model=model: model.ask(Question(prompt, max_tokens=1)),
-                    begun,
-                    model,
-                    "Reading how prompts begin",
-                    called=str,
-                )
+                told = "Reading how prompts begin"
+                ask_each(model.ask, begun, model, told, called=attrgetter("text"))
         if "embeddings" in settings.rankers:
             names = dict.fromkeys(filter(None, [settings.encoder, settings.caption_encoder]))
             for name in names:
