@@ -308,7 +308,8 @@ def together(llama: Path, httpserver: HTTPServer) -> list[tuple[str, object]]:
         asked.append((request.full_path.strip("/"), name))
         file = Path(json.loads(llama.read_text().splitlines()[-1])["slot_save_path"]) / name
         if request.args["action"] == "save":
-            file.write_text("what was read")
+            began = asked[-2][1]
+            file.write_text("no room" if "no room" in str(began) else "what was read")
         elif request.args["action"] == "restore" and file.read_text() != "what was read":
             return json_response({"error": {"message": "Unable to restore slot"}}, 400)
         return json_response({})
@@ -365,6 +366,16 @@ def test_a_beginning_is_known_to_the_next_command_and_to_a_question_alone(model:
         assert [asked for asked, _ in together] == expected
     asked_at_once(llm, [f"{LEAD}a'", f"{LEAD}b'"])  # two show again what they share
     assert text.with_suffix("").read_text() == "what was read"
+
+
+def test_a_beginning_for_which_the_slots_have_no_room_is_read_once_and_done_without(
+    model: Path, together
+):
+    llm = LocalChat(model, continues=True)
+    lead = "no room\n" * 3
+    for _ in range(2):
+        assert [one.text for one in asked_at_once(llm, [f"{lead}a", f"{lead}b"])] == ["Literal"] * 2
+    assert [asked for asked, _ in together] == ["completion", "slots/0?action=save", *KNOWN[:1] * 2]
 
 
 def test_a_question_that_is_unlike_the_others_is_asked_alone(model: Path, together):

@@ -91,6 +91,7 @@ class LlamaServer:
             )
         version = f"{path.stem}-xllamacpp-{metadata.version('xllamacpp')}"
         self._folder = cache_dir() / "beginnings" / version
+        self._fresh: set[Path] = set()  # beginnings that were read by this process
         self._together = together
         settings = {
             "path": str(path),
@@ -197,7 +198,9 @@ class LlamaServer:
         for slot in range(self._together):
             try:
                 self._post(f"slots/{slot}?action=restore", {"filename": file.stem})
-            except UserError:  # the file is cut short, say
+            except UserError:  # the file is cut short, or so long that there is no room for all
+                if file in self._fresh:
+                    raise
                 file.unlink()
                 return self._begin(prompts)
 
@@ -207,9 +210,11 @@ class LlamaServer:
         self._post("completion", {"prompt": begun, "n_predict": 0, "id_slot": 0})
         self._post("slots/0?action=save", {"filename": f"{name}.part"})
         os.replace(self._folder / f"{name}.part", self._folder / name)
-        with write_whole(self._folder / f"{name}.txt") as file:
+        path = self._folder / f"{name}.txt"
+        with write_whole(path) as file:
             file.write(begun)
-        return self._folder / f"{name}.txt"
+        self._fresh.add(path)
+        return path
 
     def _post(self, route: str, question: Mapping[str, object]) -> Any:
         request = urllib.request.Request(

@@ -161,7 +161,7 @@ class Models:
         settings = self.settings(self.profiles[0])
         prompts = Prompts(settings.prompts)
         items = [Item(bird, f"She is an {bird}.") for bird in ("early bird", "odd bird")]
-        known_of(open_dictionaries(settings.dictionaries), items[0])
+        known_of(open_dictionaries(settings.dictionaries), items[0])  # the first look-up reads it
         # Two of each kind, so that what they share shows.
         begun = [
             Question(prompts.about(item, sense, hint=hint), max_tokens=1)
