@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -25,7 +26,7 @@ from werkzeug import Request, Response
 
 from admire.base.errors import UserError
 from admire.base.storage import cache_dir
-from admire.models.llm import Question, Reply, Usage, open_llm
+from admire.models.llm import Question, Reply, Usage, ask_each, open_llm
 from admire.models.llm.local import (
     EMBEDDED_FILE,
     EMBEDDED_REPOSITORY,
@@ -376,6 +377,20 @@ def test_a_beginning_for_which_the_slots_have_no_room_is_read_once_and_done_with
     for _ in range(2):
         assert [one.text for one in asked_at_once(llm, [f"{lead}a", f"{lead}b"])] == ["Literal"] * 2
     assert [asked for asked, _ in together] == ["completion", "slots/0?action=save", *KNOWN[:1] * 2]
+
+
+def test_a_model_waits_for_as_many_questions_as_there_are(
+    model: Path, together, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("admire.models.llm.local.GATHER", 10.0)
+    llm = LocalChat(model, continues=True)
+    started = time.perf_counter()
+    for names in ("a", "ab"):
+        questions = [Question(f"{LEAD}{name}'") for name in names]
+        replies = ask_each(llm.ask, questions, llm, "Asking", called=str)
+        assert [reply.text for reply in replies] == [f" of {name}" for name in names]
+        assert together[-1] == ("completion", [question.text for question in questions])
+    assert time.perf_counter() - started < 10
 
 
 def test_a_question_that_is_unlike_the_others_is_asked_alone(model: Path, together):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
@@ -20,6 +22,9 @@ Answer = TypeVar("Answer")
 
 IMAGE_SIDE = 768
 """The longest side of an image that is sent, in pixels, unless a question says otherwise."""
+WANTED: ContextVar[float] = ContextVar("WANTED", default=inf)
+"""How many answers :func:`ask_each` wants in all, in its threads: a model that answers several
+questions together need not wait for more."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +191,7 @@ def ask_each(
                 *error.settings,
             ) from error
 
-    pool = ThreadPoolExecutor(llm.parallel)
+    pool = ThreadPoolExecutor(llm.parallel, initializer=WANTED.set, initargs=(len(things),))
     waits = True
     try:
         told = pool.map(named, things)
