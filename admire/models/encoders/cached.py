@@ -29,7 +29,7 @@ log = logging.getLogger("admire")
 
 DOES = {
     "texts": ("Reading", "text"),
-    "queries": ("Reading the sense in", "sentence"),
+    "queries": ("Reading the sense at", "place"),
     "images": ("Looking at", "picture"),
 }
 """What an encoder does with which thing, to show the progress."""
