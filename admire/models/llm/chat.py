@@ -23,8 +23,8 @@ Answer = TypeVar("Answer")
 IMAGE_SIDE = 768
 """The longest side of an image that is sent, in pixels, unless a question says otherwise."""
 WANTED: ContextVar[float] = ContextVar("WANTED", default=inf)
-"""How many answers :func:`ask_each` wants in all, in its threads: a model that answers several
-questions together need not wait for more."""
+"""How many answers :func:`ask_each` wants in all, as its threads see it. A model that answers
+several questions together waits for no more than these."""
 
 
 @dataclass(frozen=True)
