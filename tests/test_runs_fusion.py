@@ -29,7 +29,7 @@ from admire.base.choices import Fusion
 from admire.rankers.scorer import fuse_scores, rank_names
 from admire.runs.fusion import fuse
 from admire.runs.past_runs import read_run
-from admire.scores.evaluation import score_items
+from admire.scores.item_figures import score_items
 
 METHODS = get_args(Fusion)
 A, B = np.array([0.9, 0.5, 0.1]), np.array([2.0, 4.0, 3.0])

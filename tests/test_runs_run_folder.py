@@ -27,7 +27,7 @@ from admire.runs.past_runs import open_run_replies, read_record, read_run
 from admire.runs.record import used_gold_sense
 from admire.runs.scoring import count_tied, judged_track
 from admire.runs.tuning import tune
-from admire.scores.evaluation import score_items
+from admire.scores.item_figures import score_items
 from admire.senses.dictionaries import UNKNOWN, open_dictionaries
 
 

@@ -26,7 +26,7 @@ from admire.runs.tuning import (
     tune_weights,
     weightings,
 )
-from admire.scores.evaluation import score_items
+from admire.scores.item_figures import score_items
 from admire.senses.meaning import TEXTS
 
 

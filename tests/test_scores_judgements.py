@@ -10,7 +10,8 @@ import pytest
 
 from admire import Candidate, Item, UserError
 from admire.data.submission import Prediction
-from admire.scores.evaluation import score_items, summarise, summarise_languages
+from admire.scores.figures import summarise, summarise_languages
+from admire.scores.item_figures import score_items
 from admire.scores.judgements import correct
 
 ABC = tuple(Candidate(name, caption="x") for name in "abc")

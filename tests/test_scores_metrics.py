@@ -13,6 +13,7 @@ from scipy import stats
 
 from admire.scores.metrics import (
     BEST_DCG,
+    apply_to_all,
     bootstrap_intervals,
     brier,
     calibration,
@@ -23,7 +24,6 @@ from admire.scores.metrics import (
     evenness,
     macro_intervals,
     mean,
-    of_all,
     risk_area,
     risk_coverage,
     top1,
@@ -168,7 +168,7 @@ def test_the_calibration_error_and_briers_score_are_worked_out_by_hand():
 
 
 def area(confidences, losses) -> float:
-    return of_all(risk_area(confidences, losses), len(losses))
+    return apply_to_all(risk_area(confidences, losses), len(losses))
 
 
 def test_the_risk_coverage_curve_and_its_area_are_worked_out_by_hand():

@@ -14,13 +14,13 @@ import admire.scores.published
 from admire import UserError, read_items
 from admire.base.choices import BoardTrack, PublishedSet
 from admire.data.items import Item
-from admire.scores.evaluation import MACRO
+from admire.scores.figures import MACRO
 from admire.scores.published import (
     Board,
     boards,
-    misfit,
+    describe_misfit,
     published_systems,
-    recognised,
+    recognise_set,
     standings,
     within,
 )
@@ -178,10 +178,10 @@ def test_a_track_without_a_board_is_told_and_a_subtask_without_one_refused():
 
 def test_gold_of_another_size_is_told(write_table):
     gold = read_items(write_table(admire_row()))
-    assert "The gold has 1 items, en-dev has 15" in (misfit("en-dev", gold) or "")
-    assert misfit("en-dev", gold * 15) is None
+    assert "The gold has 1 items, en-dev has 15" in (describe_misfit("en-dev", gold) or "")
+    assert describe_misfit("en-dev", gold * 15) is None
     gold = read_items(write_table(sequence_row(), name="subtask_b_test.tsv"))
-    assert "en-test has 5" in (misfit("en-test", gold) or "")
+    assert "en-test has 5" in (describe_misfit("en-test", gold) or "")
 
 
 @pytest.mark.parametrize(
@@ -200,12 +200,12 @@ def test_gold_of_another_size_is_told(write_table):
     ],
 )
 def test_a_set_is_known_by_its_language_size_and_name(path, language, items, name):
-    assert recognised([Item("night owl", "A night owl.", language)] * items, path) == name
+    assert recognise_set([Item("night owl", "A night owl.", language)] * items, path) == name
 
 
 def test_a_set_of_subtask_b_or_of_two_languages_is_not_taken_for_another():
     pictures = [Item("night owl", "", expected_item="a.png")] * 5
-    assert recognised(pictures, "subtask_b_test.tsv") == "en-test"
-    assert recognised(pictures, "subtask_b_dev.tsv") is None
+    assert recognise_set(pictures, "subtask_b_test.tsv") == "en-test"
+    assert recognise_set(pictures, "subtask_b_dev.tsv") is None
     mixed = [Item("a", "a", "en")] * 7 + [Item("b", "b", "pt")] * 8
-    assert recognised(mixed, "dev.tsv") is None
+    assert recognise_set(mixed, "dev.tsv") is None

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from admire.scores.metrics import calibration_error
-from admire.scores.reliability import at_coverages, risk_curve, sense_summary, without_unsure
+from admire.scores.reliability import at_coverages, risk_curve, sense_summary, summarise_sure
 
 IDIOMATIC, LITERAL = "idiomatic", "literal"
 
@@ -61,5 +61,5 @@ def test_items_whose_sense_is_not_known_do_not_count():
 
 
 def test_figures_without_unsure_items_are_those_of_the_others():
-    summary = without_unsure(ITEMS).set_index(["group", "metric"])
+    summary = summarise_sure(ITEMS).set_index(["group", "metric"])
     assert summary.loc[("all", "top1"), ["n", "mean"]].tolist() == [4, 0.5]

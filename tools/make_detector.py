@@ -23,7 +23,7 @@ import wordninja
 
 from admire.base.files import read_table, read_text
 from admire.data.items import Item
-from admire.scores.cards import brief
+from admire.scores.leakage import summarise_card
 from admire.senses.detector import BUILT_IN
 from admire.senses.light import (
     DetectorTraining,
@@ -120,7 +120,7 @@ def main(data: Path) -> None:
         detector, shift=SHIFT, card=detector.card | {"sources": SOURCES}, identity=""
     )
     detector.save(BUILT_IN)
-    print(brief(detector.card))
+    print(summarise_card(detector.card))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from admire.base.errors import UserError
 from admire.base.files import read_text
 from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.overlap import KINDS, Digests, alike, parts_of, picture_hashes
-from admire.scores.cards import SAW, check_saw
+from admire.scores.leakage import SAW, check_card
 from admire.scores.metrics import Evenness, evenness
 from admire.senses.dictionaries import Dictionary, look_up
 
@@ -218,7 +218,7 @@ def _counts(parts: pd.DataFrame, there: pd.DataFrame, found: pd.DataFrame) -> di
     }
 
 
-def read_saw(path: Path) -> Digests | None:
+def read_training_digests(path: Path) -> Digests | None:
     """The digests of what a head or detector was trained on, as its card lists them.
 
     None where the path is neither the folder of a head or of a classifier, nor a JSON file.
@@ -232,7 +232,7 @@ def read_saw(path: Path) -> Digests | None:
     try:
         card: Any = json.loads(read_text(cards[0] if cards else path))
         card = card if cards else card["card"]
-        check_saw(card)
+        check_card(card)
         saw: Digests = card[SAW]
         return saw
     except (ValueError, KeyError, TypeError):

@@ -57,13 +57,13 @@ def audit(
     have been scaled, saved again or recoloured. Also tells which compounds a dictionary has.
     Asks no chat model.
     """
-    from admire.audit.audit import AUDIT, read_saw
+    from admire.audit.audit import AUDIT, read_training_digests
     from admire.audit.audit import audit as audit_items
     from admire.audit.candidate_order import check_order
     from admire.base.storage import note_addition, write_whole
     from admire.data.items import Item, iter_items
     from admire.data.overlap import Digests
-    from admire.pages.report.audited import audit_tables
+    from admire.pages.report.audit_tables import audit_tables
     from admire.senses.dictionaries import open_dictionaries
 
     if out and out.is_dir():
@@ -75,7 +75,7 @@ def audit(
         return list(iter_items(path, language, warn=False, whole=False))
 
     def other(path: Path) -> list[Item] | Digests:
-        saw = read_saw(path)
+        saw = read_training_digests(path)
         return read(path) if saw is None else saw
 
     items = read(data, lang)

@@ -74,7 +74,7 @@ def train_head(
     from admire.base.storage import check_folder
     from admire.data.items import read_items
     from admire.models.head_settings import Folds, HeadTraining
-    from admire.scores.cards import brief
+    from admire.scores.leakage import summarise_card
 
     settings = opt.call_with(HeadTraining, options)
     if folds is None:
@@ -92,7 +92,7 @@ def train_head(
     head = training.train_head(triplets, settings, opened)
     head.save(out)
     log.info("Wrote %s", out)
-    print(jsonlib.dumps(brief(head.card), indent=2))
+    print(jsonlib.dumps(summarise_card(head.card), indent=2))
 
 
 @opt.with_options(head_options)

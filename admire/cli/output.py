@@ -42,10 +42,11 @@ def show_run(
         report: whether the folder also gets a page that shows the run.
         json: print where the run is, its files and its figures for programs instead.
     """
-    from admire.audit.seen import warn_of_seen
+    from admire.audit.run_leakage import warn_if_runs_saw
     from admire.runs.past_runs import first_rankings, read_record
     from admire.runs.scoring import abstained_below, count_tied, count_unsure, score_run
-    from admire.scores.evaluation import summarise, told_of_gold
+    from admire.scores.figures import summarise
+    from admire.scores.item_figures import describe_coverage
 
     record = read_record(out)
     scored, senses = score_run(out)
@@ -76,11 +77,11 @@ def show_run(
         if scored is not None:
             print_summary(summarise(scored), str(out), json=False)
             if len(scored) < record["items"]:
-                print(told_of_gold(len(scored), record["items"]))
+                print(describe_coverage(len(scored), record["items"]))
         if below is not None:
             print_sure(scored, count_unsure(out), record["items"], below)
     if scored is not None:
-        warn_of_seen(scored, out)
+        warn_if_runs_saw(scored, out)
     print_account(record.get("asked", ()))
     if report:
         from admire.pages.report import write_report
@@ -94,13 +95,13 @@ def print_sure(
     scored: pd.DataFrame | None, unsure: int, items: int, below: float, *, seed: int = 0
 ) -> None:
     """How many items are unsure, and the figures without them where the gold is known."""
-    from admire.scores.reliability import without_unsure
+    from admire.scores.reliability import summarise_sure
 
     told = f"{unsure} of {items} items are unsure (below {below:g})"
     if scored is None or not 0 < unsure < items:
         print(f"{told}.")
     else:
-        print_summary(without_unsure(scored, seed=seed), f"{told}; without them", json=False)
+        print_summary(summarise_sure(scored, seed=seed), f"{told}; without them", json=False)
 
 
 def print_account(asked: Sequence[Mapping[str, Any]]) -> None:

@@ -13,7 +13,6 @@ from admire.base.choices import Fusion
 from admire.base.errors import UserError
 from admire.cli import options as opt
 from admire.cli.config import run_options, run_settings
-from admire.cli.figures import print_scores
 from admire.cli.output import (
     REPORT,
     print_forecasts,
@@ -22,6 +21,7 @@ from admire.cli.output import (
     show_run,
 )
 from admire.cli.panels import HelpAll
+from admire.cli.score_output import print_scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,19 +161,14 @@ def score(
     Of a run, also how far the probability of the sense can be trusted: its calibration error, and
     how often the run would err if it answered only where the sense is surest.
     """
-    from admire.audit.seen import warn_of_seen
+    from admire.audit.run_leakage import warn_if_runs_saw
     from admire.data.items import iter_items
     from admire.runs.past_runs import read_rows
     from admire.runs.scoring import check_own_gold, read_predictions
-    from admire.scores.evaluation import (
-        paired_difference,
-        score_items,
-        summarise,
-        summarise_languages,
-        with_ndcg,
-    )
+    from admire.scores.figures import paired_difference, summarise, summarise_languages, with_ndcg
+    from admire.scores.item_figures import score_items
     from admire.scores.judgements import Corrected, correct
-    from admire.scores.published import misfit
+    from admire.scores.published import describe_misfit
 
     if len(submissions) > 2:
         raise UserError("Give one submission, or two to compare.")
@@ -188,7 +183,7 @@ def score(
     else:
         check_own_gold(submissions[0])
         items = [row.item() for row in read_rows(submissions[0])]
-    if published and (note := misfit(published, items)):
+    if published and (note := describe_misfit(published, items)):
         log.warning("%s", note)
     names = [str(path) for path in submissions]
     predictions, runs = zip(*map(read_predictions, submissions), strict=True)
@@ -225,7 +220,7 @@ def score(
         seed=seed,
     )
     for path, one in zip(submissions, scored, strict=True):
-        warn_of_seen(one, path)
+        warn_if_runs_saw(one, path)
 
 
 def fuse(
@@ -306,8 +301,8 @@ def _show_tuned(
     seed: int,
     json: bool,
 ) -> None:
-    from admire.audit.seen import warn_of_seen
-    from admire.scores.evaluation import paired_difference, summarise
+    from admire.audit.run_leakage import warn_if_runs_saw
+    from admire.scores.figures import paired_difference, summarise
 
     difference = paired_difference(before, scored, seed=seed)
     default, tuned = summarise(before, seed=seed), summarise(scored, seed=seed)
@@ -318,7 +313,7 @@ def _show_tuned(
         print_summary(default, f"Default: {names[0]}", json)
         print_summary(tuned, f"Tuned: {names[1]}", json)
         print_summary(difference, "Tuned minus default", json)
-    warn_of_seen(scored, *runs)
+    warn_if_runs_saw(scored, *runs)
     _advise(difference, chosen)
 
 

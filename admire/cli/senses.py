@@ -37,8 +37,8 @@ def sense(
     from admire.data.items import read_items
     from admire.prompts import Prompts
     from admire.runs.sources import open_source
-    from admire.scores.cards import warn_of_use
-    from admire.scores.evaluation import summarise
+    from admire.scores.figures import summarise
+    from admire.scores.leakage import warn_if_seen
     from admire.scores.metrics import calibration_error
     from admire.senses import known_senses, open_detector, write_senses
     from admire.senses.dictionaries import open_dictionaries
@@ -77,7 +77,7 @@ def sense(
         )
         log.info("The probabilities' expected calibration error: %.3f", error)
         if asked:
-            warn_of_use([items[k] for k in known.index], used, known, ["accuracy"], str(data))
+            warn_if_seen([items[k] for k in known.index], used, known, ["accuracy"], str(data))
 
 
 def detect(
@@ -156,7 +156,7 @@ def train_detector(
     config: TrainingFile = None,
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire."""
-    from admire.scores.cards import brief
+    from admire.scores.leakage import summarise_card
     from admire.senses import (
         DetectorTraining,
         open_context_encoder,
@@ -170,7 +170,7 @@ def train_detector(
     items = [item for path in data for item in read_idiomaticity(path)]
     trained = train_detector(items, open_context_encoder(encoder), settings, leave_out=unseen)
     trained.save(out)
-    print(jsonlib.dumps(brief(trained.card), indent=2))
+    print(jsonlib.dumps(summarise_card(trained.card), indent=2))
     log.info("Wrote %s", out)
 
 

@@ -14,7 +14,7 @@ from admire.base.errors import UserError, needs_extra
 from admire.base.storage import replace_folder
 from admire.models.encoders import Vectors
 from admire.models.head_settings import HeadTraining
-from admire.scores.cards import check_saw
+from admire.scores.leakage import check_card
 
 with needs_extra("train", "A projection head"):
     import torch
@@ -118,7 +118,7 @@ def load_projection(folder: Path) -> Projection:
         history = tuple(Epoch(**epoch) for epoch in card.pop("history"))
         for name in ("name", "identity"):
             card["encoder"][name].strip()
-        check_saw(card)
+        check_card(card)
     except FileNotFoundError as error:
         raise UserError(
             f"{folder}: holds no head ({Path(error.filename).name} is missing).", "head"

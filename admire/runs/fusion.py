@@ -18,7 +18,7 @@ from admire.rankers.scorer import fuse_scores, rank_names
 from admire.runs.past_runs import read_record, read_run
 from admire.runs.ranking import FusedRun, Ranking, Run
 from admire.runs.record import VERSION, source_record, versions
-from admire.scores.cards import merged
+from admire.scores.leakage import merge_seen
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import UNSAID, Meaning
 from admire.senses.sense import NO_SENSE, Sense
@@ -168,7 +168,7 @@ def _fuse_item(
         order,
         tuple(parts),
         fused=fused,
-        seen=merged(one.seen for one in rankings),
+        seen=merge_seen(one.seen for one in rankings),
     )
 
 

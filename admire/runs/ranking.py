@@ -14,8 +14,9 @@ from admire.data.submission import Prediction
 from admire.rankers import Judgement
 from admire.rankers.scorer import Scores, tied_names
 from admire.runs.record import used_gold_sense
-from admire.scores.cards import Seen
-from admire.scores.evaluation import score_items, summarise
+from admire.scores.figures import summarise
+from admire.scores.item_figures import score_items
+from admire.scores.leakage import Seen
 from admire.senses.interpretation import Interpretation
 from admire.senses.sense import majority, mean_probability
 
@@ -63,7 +64,7 @@ class Ranking:
             and model.
         fused: the runs that it is fused from.
         seen: which kinds of its parts the ``head`` or ``detector`` of the run saw in training; see
-            :func:`admire.scores.cards.seen_by`.
+            :func:`admire.scores.leakage.find_seen`.
         unsure: whether the sense is less sure than the run asks for, see
             :attr:`admire.rankers.settings.Settings.abstain_below`.
     """
@@ -244,7 +245,7 @@ def _line(one: Ranking) -> str:
 
 
 def run_figures(scored: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
-    """As :func:`admire.scores.evaluation.summarise`, marked where the sense was the gold's."""
+    """As :func:`admire.scores.figures.summarise`, marked where the sense was the gold's."""
     table = summarise(scored)
     return table.assign(gold_sense=True) if used_gold_sense(record) else table
 

@@ -46,7 +46,7 @@ from admire.runs.given import Model, as_object, take_settings
 from admire.runs.ranking import Ranking, Run, blocks
 from admire.runs.record import source_record, take_record
 from admire.runs.sources import open_sources
-from admire.scores.cards import seen_by, what_it_saw
+from admire.scores.leakage import find_seen, training_digests
 from admire.scores.metrics import confidence
 from admire.senses import Detector, open_detector
 from admire.senses.dictionaries import Dictionary, open_dictionaries
@@ -212,7 +212,8 @@ def open_run(
         dictionaries=dictionaries,
         senses=not summary.words,
     )
-    saw = {who: what_it_saw(made) for who, made in (("head", head), ("detector", detector)) if made}
+    trained = {"head": head, "detector": detector}
+    saw = {name: training_digests(model) for name, model in trained.items() if model}
     return Opened(
         settings,
         prompts,
@@ -293,7 +294,7 @@ def rank_block(items: Sequence[Item], opened: Opened, *, first: bool = True) -> 
         for k, item in enumerate(items)
     ]
     _add_time(timings, "encoding and scores", started)
-    seen = seen_by(items, opened.saw, pictures="image" in opened.encoders)
+    seen = find_seen(items, opened.saw, pictures="image" in opened.encoders)
     return [replace(one, seen=by) for one, by in zip(rankings, seen, strict=True)]
 
 

@@ -22,15 +22,10 @@ from admire.runs.past_runs import read_record, read_rows, read_run, with_gold
 from admire.runs.ranking import Run, blocks, run_figures
 from admire.runs.record import used_gold_sense
 from admire.runs.run_folder import ITEMS, submission_names
-from admire.scores.cards import Seen
-from admire.scores.evaluation import (
-    item_figures,
-    score_items,
-    sense_columns,
-    summarise,
-    without_missing_senses,
-)
+from admire.scores.figures import summarise
+from admire.scores.item_figures import drop_missing_senses, score_item, score_items, sense_columns
 from admire.scores.judgements import correct
+from admire.scores.leakage import Seen
 
 log = logging.getLogger("admire")
 
@@ -92,7 +87,7 @@ def check_own_gold(path: Path) -> None:
 def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
     """How runs differ and how they score, as a tidy table to pivot, plot and filter.
 
-    For each run and language the rows of :func:`admire.scores.evaluation.summarise` (``group``,
+    For each run and language the rows of :func:`admire.scores.figures.summarise` (``group``,
     ``n``, ``metric``, ``mean``, ``low``, ``high``), each with ``run`` (the folder), ``language``,
     ``method``, ``llm``, ``encoder`` and every setting of the run (``sense``, ``head``,
     ``scoring.gate``, …). ``method`` is the paper's name: CI for images, CIC for images and
@@ -185,7 +180,7 @@ def score_run(folder: Path) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
     """The figures of a run folder's items that have gold, and of those whose sense has.
 
     Returns:
-        As :func:`admire.scores.evaluation.score_items`, without the columns ``compound`` and
+        As :func:`admire.scores.item_figures.score_items`, without the columns ``compound`` and
         ``sentence``, and with ``seen`` (see :attr:`admire.runs.ranking.Ranking.seen`). And
         ``sentence_type`` and ``sense_accuracy``, 1 or 0, of the items whose sense is known, if the
         run predicts senses and was not given them. Each None where there are no such items.
@@ -207,7 +202,7 @@ def score_run(folder: Path) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
             scored.append(
                 {
                     "sentence_type": item.sentence_type,
-                    **item_figures(item, prediction, str(folder)),
+                    **score_item(item, prediction, str(folder)),
                     **sense_columns(prediction),
                     "seen": row.seen or UNSEEN,
                 }
@@ -221,7 +216,7 @@ def score_run(folder: Path) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
     found = pd.concat(tables, ignore_index=True) if tables else None
     told = predicts and not used_gold_sense(read_record(folder))
     return (
-        None if found is None else without_missing_senses(found, predicts),
+        None if found is None else drop_missing_senses(found, predicts),
         pd.concat(known, ignore_index=True) if known and told else None,
     )
 

@@ -233,8 +233,8 @@ def cross_validate(
         orders: of each item one for each way of ranking that is tried.
 
     Returns:
-        The columns of :func:`admire.scores.evaluation.score_items`, one row an item; and the place
-        of the way that gives all items the highest mean DCG.
+        The columns of :func:`admire.scores.item_figures.score_items`, one row an item; and the
+        place of the way that gives all items the highest mean DCG.
 
     Raises:
         UserError: there are fewer compounds than folds.

@@ -173,7 +173,7 @@ def _sums(
     return summed.reshape(samples, width)
 
 
-def of_all(statistic: Statistic, count: int) -> float:
+def apply_to_all(statistic: Statistic, count: int) -> float:
     """A statistic of all ``count`` items."""
     return float(statistic(np.arange(count)[None])[0])
 
@@ -192,7 +192,7 @@ def calibration_error(
     The probabilities are put into bins of equal width. It is the mean difference between a bin's
     mean probability and the share of its cases that happened, weighted by the bins' sizes.
     """
-    return of_all(calibration(probabilities, happened, bins), np.size(probabilities))
+    return apply_to_all(calibration(probabilities, happened, bins), np.size(probabilities))
 
 
 def calibration(probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int = 10) -> Statistic:

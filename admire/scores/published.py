@@ -25,7 +25,7 @@ from admire.base.errors import UserError
 from admire.base.schema import check_setting
 from admire.data.items import Item
 from admire.data.languages import base_language
-from admire.scores.evaluation import MACRO
+from admire.scores.figures import MACRO
 from admire.scores.metrics import wilson_interval
 
 Subtask = Literal["a", "b"]
@@ -180,7 +180,7 @@ def _same(one: dict[str, Any], entry: dict[str, Any], ranked: Sequence[str]) -> 
     return mine and all(abs(one[name] - entry[name]) < 0.0051 for name in ranked)
 
 
-def misfit(name: PublishedSet, gold: Sequence[Item]) -> str | None:
+def describe_misfit(name: PublishedSet, gold: Sequence[Item]) -> str | None:
     """What is to be said where the gold cannot be that of the published set.
 
     Raises:
@@ -197,7 +197,7 @@ def misfit(name: PublishedSet, gold: Sequence[Item]) -> str | None:
     )
 
 
-def recognised(gold: Sequence[Item], path: str) -> PublishedSet | None:
+def recognise_set(gold: Sequence[Item], path: str) -> PublishedSet | None:
     """The published set that a file is, by its language, number of items and name; None if unsure.
 
     The name of the file, or of its folder, must have the word ``dev``, ``test``, ``extended`` (or
@@ -228,7 +228,7 @@ def standings(summary: pd.DataFrame, systems: pd.DataFrame, board: Board) -> lis
     Of two equal figures the board's other figure decides; without it, places are shared.
 
     Args:
-        summary: of :func:`admire.scores.evaluation.summarise`; see :func:`our_figures`.
+        summary: of :func:`admire.scores.figures.summarise`; see :func:`our_figures`.
         systems: see :func:`published_systems`.
     """
     others, ours = systems[systems["placed"]], our_figures(summary, board)
@@ -251,7 +251,7 @@ def our_figures(summary: pd.DataFrame, board: Board) -> dict[str, dict[str, Any]
     """The rows that are compared, by metric: those on all items, or AdMIRe 2's macro-averages.
 
     Args:
-        summary: of :func:`admire.scores.evaluation.summarise`, and of ``summarise_languages`` if
+        summary: of :func:`admire.scores.figures.summarise`, and of ``summarise_languages`` if
             there are several languages.
     """
     macro = board.set == "admire2" and (summary["group"] == MACRO).any()

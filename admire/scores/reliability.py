@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from admire.scores import metrics
-from admire.scores.evaluation import summarise
+from admire.scores.figures import summarise
 from admire.scores.metrics import confidence
 
 COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
@@ -23,7 +23,7 @@ def decided(scored: pd.DataFrame) -> pd.DataFrame:
     """The items whose sense is known, with the run's confidence and errors.
 
     Args:
-        scored: see :func:`admire.scores.evaluation.score_items`.
+        scored: see :func:`admire.scores.item_figures.score_items`.
 
     Returns:
         Its rows with ``confidence``, from 0.5 to 1, and the errors, 1 or 0: ``sense_risk`` and
@@ -44,7 +44,7 @@ def decided(scored: pd.DataFrame) -> pd.DataFrame:
 def sense_summary(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """Figures of the sense over all items, with 95 % bootstrap intervals.
 
-    The columns are those of :func:`admire.scores.evaluation.summarise`. The figures are
+    The columns are those of :func:`admire.scores.figures.summarise`. The figures are
     ``sense_accuracy``, the areas under the curves of :func:`risk_curve` (``sense_aurc``,
     ``top1_aurc``), and ``calibration_error`` (ECE, 10 bins) and ``brier`` of the items that have a
     probability.
@@ -58,7 +58,7 @@ def sense_summary(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     rows: list[tuple[str, int, str, float, float, float]] = []
 
     def add(of: pd.DataFrame, statistics: dict[str, metrics.Statistic]) -> None:
-        values = [metrics.of_all(one, len(of)) for one in statistics.values()]
+        values = [metrics.apply_to_all(one, len(of)) for one in statistics.values()]
         intervals = metrics.bootstrap_intervals([*statistics.values()], len(of), seed=seed)
         for name, value, interval in zip(statistics, values, intervals, strict=True):
             rows.append(("all", len(of), name, value, *interval))
@@ -99,6 +99,6 @@ def at_coverages(curve: pd.DataFrame, coverages: Sequence[float] = COVERAGES) ->
     return curve.iloc[first].assign(wanted=list(coverages))
 
 
-def without_unsure(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
+def summarise_sure(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """As :func:`summarise`, without the items that the run marked as unsure."""
     return summarise(scored[~scored["unsure"]] if "unsure" in scored else scored, seed=seed)

@@ -20,7 +20,7 @@ from admire.data.overlap import digests
 from admire.models.encoders.hub import folder_digest, load_cached_first, resolve_source
 from admire.models.encoders.placement import Placement
 from admire.models.head_settings import FitSettings
-from admire.scores.cards import SAW, check_saw, read_by_detectors
+from admire.scores.leakage import SAW, check_card, detector_parts
 from admire.senses.sense import Sense, majority
 from admire.senses.uses import LABELS, Setting, Use, context_columns, macro_f1
 
@@ -157,7 +157,7 @@ def _read_record(folder: Path) -> dict[str, Any]:
     path = folder / RECORD
     try:
         record = json.loads(read_text(path))
-        check_saw(record)
+        check_card(record)
         if record["setting"] in get_args(Setting):
             return dict(record)
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -285,7 +285,7 @@ def train_classifier(
             "rows": len(rows),
             "validation_rows": len(held),
             "macro_f1": max(figures[1:]),
-            SAW: digests(read_by_detectors(use.item for use in (*train, *validation))),
+            SAW: digests(detector_parts(use.item for use in (*train, *validation))),
         }
         with write_whole(folder / RECORD) as file:
             json.dump(record, file, indent=2, ensure_ascii=False)

@@ -27,7 +27,7 @@ from admire.data.languages import LANGUAGES, base_language
 from admire.data.overlap import digests
 from admire.models.encoders import Query, QueryEncoder, open_encoder
 from admire.prompts import Prompts
-from admire.scores.cards import SAW, check_saw, read_by_detectors, warn_of_shared
+from admire.scores.leakage import SAW, check_card, detector_parts, warn_of_shared
 from admire.scores.metrics import calibration_error
 from admire.senses.sense import Sense
 
@@ -272,7 +272,7 @@ def open_light_detector(path: Path, *, keep_loaded: bool = False) -> LightDetect
     text = read_text(path)
     try:
         file = _File.model_validate_json(text)
-        check_saw(file.card)
+        check_card(file.card)
         weights, biases = np.array(file.weights), np.array(file.biases)
         if biases.shape != weights.shape[:1]:
             raise ValueError("each head needs a bias")
@@ -406,7 +406,7 @@ def train_detector(
     scale = LogisticRegression(C=np.inf)
     scale.fit(found, labels[places], sample_weight=weights[places])
     probabilities = scale.predict_proba(found)[:, 1]
-    parts = read_by_detectors(items)
+    parts = detector_parts(items)
     splits = [(train, test) for (train, _), test in zip(folds, unseen, strict=True)]
     warn_of_shared(parts, splits, [item.compound for item in items], "the detector's heads")
     right = (probabilities > 0.5) == labels[places]

@@ -13,7 +13,7 @@ import pandas as pd
 from admire.base.errors import UserError
 from admire.base.storage import write_whole
 from admire.data.items import Item
-from admire.scores.cards import warn_of_use
+from admire.scores.leakage import warn_if_seen
 from admire.senses.sense import Sense, known_senses, sense_table, write_senses
 from admire.senses.uses import Setting, Use, macro_f1, read_uses
 
@@ -68,7 +68,7 @@ def detect_uses(
         return None
     scores = score_senses(items, senses)
     known = known_senses(sense_table(items, senses))
-    warn_of_use(items, detector, known, ["accuracy"], str(data))
+    warn_if_seen(items, detector, known, ["accuracy"], str(data))
     return scores
 
 

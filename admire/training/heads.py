@@ -14,7 +14,7 @@ from admire.models.encoders import TextEncoder
 from admire.models.head_settings import HeadTraining
 from admire.models.projection import Epoch, Head, Projection
 from admire.rankers.scorer import Scores
-from admire.scores.cards import SAW, warn_of_shared
+from admire.scores.leakage import SAW, warn_of_shared
 from admire.training.triplets import Indices, Triplets, draw_soft_negatives, split_compounds
 
 with needs_extra("train", "A projection head"):

@@ -23,7 +23,8 @@ from admire.data.items import Item
 from admire.data.submission import Prediction
 from admire.models.head_settings import Folds, HeadTraining
 from admire.rankers.scorer import Scores, rank_names
-from admire.scores.evaluation import paired_difference, score_items, summarise
+from admire.scores.figures import paired_difference, summarise
+from admire.scores.item_figures import score_items
 from admire.training.heads import fit_and_test_head, head_scores, warn_of_shared_samples
 from admire.training.triplets import Indices, Triplets, split_compounds
 
@@ -95,7 +96,7 @@ def compare_heads(
         without, having: as :func:`cross_validate_heads` gives them.
 
     Returns:
-        Three tables as :func:`admire.scores.evaluation.summarise` makes them, by their titles.
+        Three tables as :func:`admire.scores.figures.summarise` makes them, by their titles.
     """
     plain, headed = (score_items(items, orders, "head") for orders in (without, having))
     return {

@@ -14,7 +14,7 @@ import numpy as np
 from admire.base.choices import TRACKS
 from admire.data.items import Candidate, Item, SenseLabel, item_keys
 from admire.data.languages import base_language
-from admire.pages.report.names import file_name, plain_name
+from admire.pages.report.display_names import file_name, plain_name
 from admire.pages.report.report import Kind
 from admire.pages.report.thumbnails import Shown
 from admire.rankers import Judgement

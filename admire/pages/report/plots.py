@@ -22,7 +22,7 @@ from admire.pages.report.drawing import (
     short,
 )
 from admire.pages.report.report import FIGURES, Plot
-from admire.scores.evaluation import GROUPS, summarise
+from admire.scores.figures import GROUPS, summarise
 from admire.scores.metrics import calibration_error
 from admire.scores.reliability import at_coverages, risk_curve
 

@@ -11,18 +11,19 @@ import numpy as np
 import pandas as pd
 
 from admire.base.choices import BoardTrack, PublishedSet
-from admire.pages.report.names import file_name, plain_name
+from admire.pages.report.display_names import file_name, plain_name
 from admire.pages.report.report import FIGURES, Table
 from admire.runs.ranking import Run, score_rankings
 from admire.runs.record import used_gold_sense
 from admire.runs.scoring import judged_track
-from admire.scores.cards import told_of_seen
-from admire.scores.evaluation import paired_difference, summarise, told_of_gold
+from admire.scores.figures import paired_difference, summarise
+from admire.scores.item_figures import describe_coverage
+from admire.scores.leakage import describe_seen
 from admire.scores.published import (
     boards,
-    misfit,
+    describe_misfit,
     published_systems,
-    recognised,
+    recognise_set,
     standings,
     subtask_of,
 )
@@ -64,8 +65,8 @@ def ranking_tables(
 def _notes(run: Run, scored: pd.DataFrame) -> Iterable[str]:
     """What to know of a run's figures: how many items have gold, and which were seen."""
     if 0 < len(scored) < len(run.rankings):
-        yield told_of_gold(len(scored), len(run.rankings))
-    yield from told_of_seen(scored, [run.rankings[k].seen for k in scored.index])
+        yield describe_coverage(len(scored), len(run.rankings))
+    yield from describe_seen(scored, [run.rankings[k].seen for k in scored.index])
 
 
 # --------------------------------------------------------------------------------------- figures
@@ -82,7 +83,7 @@ def figure_tables(
     Args:
         scored: for each run a row for each item, see :func:`score_items`, with
             the column ``language``; empty without gold.
-        columns: the figures; None takes those of :func:`admire.scores.evaluation.score_items`.
+        columns: the figures; None takes those of :func:`admire.scores.item_figures.score_items`.
         unit: what is counted.
 
     Returns:
@@ -257,11 +258,11 @@ def _published(
         items = [ranking.item for ranking in run.rankings]
         if table.empty or len(table) < len(items):
             continue
-        of = published or recognised(items, _source(run.record).get("path", ""))
+        of = published or recognise_set(items, _source(run.record).get("path", ""))
         if of is None:
             continue
         found, said = boards(of, subtask_of(items), track or judged_track(run.record))
-        notes |= dict.fromkeys(filter(None, [misfit(of, items), *said]))
+        notes |= dict.fromkeys(filter(None, [describe_misfit(of, items), *said]))
         summary = summarise(table)
         for board in found:
             systems = published_systems(board)

@@ -13,15 +13,15 @@ from admire.base.errors import UserError, check_extra
 from admire.base.schema import check_setting
 from admire.base.storage import note_addition, write_whole
 from admire.models.llm.pictures import image_size
-from admire.pages.report.audited import run_audits
+from admire.pages.report.audit_tables import run_audits
+from admire.pages.report.display_names import run_names
 from admire.pages.report.gallery import gallery
-from admire.pages.report.names import run_names
 from admire.pages.report.page import render
 from admire.pages.report.plots import ranking_plots
 from admire.pages.report.report import Kind, Report
-from admire.pages.report.sources import with_pictures
+from admire.pages.report.source_data import with_pictures
 from admire.pages.report.tables import ranking_tables
-from admire.pages.report.texts import retrieval_report, senses_report
+from admire.pages.report.text_reports import retrieval_report, senses_report
 from admire.pages.report.thumbnails import Shown, make_thumbnails
 from admire.runs.past_runs import read_run
 
@@ -49,7 +49,7 @@ def write_report(
             the picture files, relative to it.
         data: where the data of the runs are, if not where run.json says.
         published: the set that the data are, to show places among published figures; None takes the
-            one that :func:`admire.scores.published.recognised` finds, if any.
+            one that :func:`admire.scores.published.recognise_set` finds, if any.
         track: that of the board; None takes the one in which each run is judged.
 
     Raises:

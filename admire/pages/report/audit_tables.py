@@ -12,7 +12,7 @@ from admire.audit.audit import AUDIT
 from admire.base.errors import UserError
 from admire.base.files import read_text
 from admire.data.overlap import KINDS
-from admire.pages.report.names import file_name, plain_name
+from admire.pages.report.display_names import file_name, plain_name
 from admire.pages.report.report import Table
 
 NOTHING = "–"

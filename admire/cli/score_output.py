@@ -43,10 +43,10 @@ def print_scores(
 
     Args:
         names: of the submissions.
-        scored: of each, see :func:`admire.scores.evaluation.score_items`.
+        scored: of each, see :func:`admire.scores.item_figures.score_items`.
         runs: of each, the run folder that knows the senses.
-        tables: of each, and their difference; see :func:`admire.scores.evaluation.summarise`.
-        languages: of each, see :func:`admire.scores.evaluation.summarise_languages`; empty if there
+        tables: of each, and their difference; see :func:`admire.scores.figures.summarise`.
+        languages: of each, see :func:`admire.scores.figures.summarise_languages`; empty if there
             is one language.
         published: the set to compare with.
         track: the board's; None takes that in which the run is judged.
@@ -95,7 +95,7 @@ def sense_figures(
     None where that cannot be told, which a message says.
 
     Args:
-        scored: see :func:`admire.scores.evaluation.score_items`.
+        scored: see :func:`admire.scores.item_figures.score_items`.
         run: the folder that knows the senses, if there is one.
         name: of the submission, in titles.
     """
@@ -105,7 +105,7 @@ def sense_figures(
         decided,
         risk_curve,
         sense_summary,
-        without_unsure,
+        summarise_sure,
     )
 
     if run is None or "mrr" in scored:  # V-WSD has no senses
@@ -134,7 +134,7 @@ def sense_figures(
     }
     below = abstained_below(run)
     if below is not None:
-        unsure, left = int(scored["unsure"].sum()), without_unsure(scored, seed=seed)
+        unsure, left = int(scored["unsure"].sum()), summarise_sure(scored, seed=seed)
         if not json:
             print_sure(scored, unsure, len(scored), below, seed=seed)
         found["unsure"] = {"below": below, "items": unsure, "without": left.to_dict("records")}

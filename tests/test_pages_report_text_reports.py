@@ -13,7 +13,7 @@ from commands import run
 from toys import ScriptedChat, WordEncoder
 
 from admire import Item
-from admire.pages.report.texts import retrieval_report, senses_report
+from admire.pages.report.text_reports import retrieval_report, senses_report
 from admire.senses import Sense, write_senses
 from admire.tasks.retrieval import RetrieveSettings, retrieve_split, write_retrieval, write_split
 

@@ -20,7 +20,7 @@ from admire import SAMPLES, Candidate, Item, Settings, rank, read_items, write_r
 from admire.data.overlap import digests, parts_of
 from admire.pages.report.tables import ranking_tables
 from admire.runs.past_runs import read_run
-from admire.scores.cards import seen_by, what_it_saw
+from admire.scores.leakage import find_seen, training_digests
 from admire.senses import LightDetector, open_detector, train_detector
 from admire.senses.source import Asked
 
@@ -218,10 +218,10 @@ def test_a_detectors_card_lists_compounds_and_sentences_and_a_run_tells_which_it
 
 def test_the_built_in_detectors_card_lists_as_much_as_it_was_trained_on():
     detector = open_detector()
-    saw = what_it_saw(detector)
+    saw = training_digests(detector)
     assert len(saw["compound"]) == detector.card["compounds"] == 429
     assert len(saw["sentence"]) == 1342  # two stand twice among 1,344
-    seen = seen_by(read_items(SAMPLES), {"detector": saw}, pictures=False)
+    seen = find_seen(read_items(SAMPLES), {"detector": saw}, pictures=False)
     names = [item.compound for item in read_items(SAMPLES)]
     assert [name for name, one in zip(names, seen, strict=True) if one] == [
         "paper tiger",
@@ -231,10 +231,10 @@ def test_the_built_in_detectors_card_lists_as_much_as_it_was_trained_on():
 
 
 def test_the_built_in_detector_saw_nothing_of_admires_subtask_a(shared: Path):
-    saw = {"detector": what_it_saw(open_detector())}
+    saw = {"detector": training_digests(open_detector())}
     for name in ("dev", "train"):
         items = read_items(shared / "admire_en" / name / f"subtask_a_{name}.tsv")
-        assert not any(seen_by(items, saw, pictures=False))
+        assert not any(find_seen(items, saw, pictures=False))
 
 
 # -------------------------------------------------------------------------------------- runs
@@ -254,8 +254,8 @@ def test_the_same_captions_and_pictures_are_found_under_other_names(tmp_path: Pa
     ]
     saw = {"head": digests(parts_of([item]))}
     texts = [{"head": ["compound", "caption"]}, {"head": ["caption"]}]
-    assert seen_by(again, saw, pictures=True) == [*texts, {"head": ["picture"]}]
-    assert seen_by(again, saw, pictures=False) == [*texts, {}]
+    assert find_seen(again, saw, pictures=True) == [*texts, {"head": ["picture"]}]
+    assert find_seen(again, saw, pictures=False) == [*texts, {}]
 
 
 def test_runs_that_are_fused_or_tuned_say_what_each_saw(capsys, tmp_path, toys, reader):

@@ -10,8 +10,8 @@ import pandas as pd
 
 from admire.data.items import Item, item_keys
 from admire.data.languages import base_language, guess_language
+from admire.pages.report.display_names import file_name, plain_name, run_names
 from admire.pages.report.gallery import card_data, card_head, decided, pieces
-from admire.pages.report.names import file_name, plain_name, run_names
 from admire.pages.report.plots import retrieval_plots, senses_plots
 from admire.pages.report.report import Report
 from admire.pages.report.tables import figure_tables, settings_table

@@ -11,14 +11,14 @@ import pytest
 from admire.base.errors import UserError
 from admire.data.items import Candidate, Item
 from admire.data.submission import Prediction
-from admire.scores.evaluation import (
+from admire.scores.figures import (
     MACRO,
     paired_difference,
-    score_items,
     summarise,
     summarise_languages,
     with_ndcg,
 )
+from admire.scores.item_figures import score_items
 
 BEST = tuple("abcde")
 WORST = tuple("edcba")

@@ -1,4 +1,4 @@
-"""What heads and detectors saw in training, and which items share something with it."""
+"""Training data of heads and detectors, by their cards, and the items that share parts of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SAW = "saw"
 items that stopped the training included."""
 
 Seen = Mapping[str, Sequence[Kind]]
-"""Which kinds of an item's parts were seen, by ``head`` or ``detector``."""
+"""The kinds of an item's parts that were seen in training, by ``head`` or ``detector``."""
 
 Digest = Annotated[str, StringConstraints(pattern="^([0-9a-f]{16}|[0-9a-f]{64})$")]
 
@@ -33,7 +33,7 @@ class _Card(BaseModel):
     saw: dict[Kind, list[Digest]] = {}
 
 
-def check_saw(card: object) -> None:
+def check_card(card: object) -> None:
     """Check the list of a card that was read from a file.
 
     Raises:
@@ -42,30 +42,30 @@ def check_saw(card: object) -> None:
     _Card.model_validate(card)
 
 
-def what_it_saw(made: object) -> Digests | None:
-    """The list on the card of a head or detector; None where there is none."""
-    card = getattr(made, "card", {SAW: None})
+def training_digests(model: object) -> Digests | None:
+    """Return the list on the card of a head or detector; None where there is none."""
+    card = getattr(model, "card", {SAW: None})
     if SAW not in card:
         log.warning("The card of a head or detector does not list what it was trained on.")
     saw: Digests | None = card.get(SAW)
     return saw
 
 
-def read_by_detectors(items: Iterable[Item]) -> list[Part]:
-    """The items' compounds and sentences."""
+def detector_parts(items: Iterable[Item]) -> list[Part]:
+    """Return the parts of items that detectors read: compounds and sentences."""
     parts = parts_of(items, pictures=False)
     return [part for part in parts if part.kind in ("compound", "sentence")]
 
 
-def brief(card: Mapping[str, Any]) -> dict[str, Any]:
-    """A card for printing: with the number of digests in place of the digests."""
+def summarise_card(card: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a card for printing: with the number of digests in place of the digests."""
     return {**card, SAW: {kind: len(digests) for kind, digests in card.get(SAW, {}).items()}}
 
 
-def seen_by(
+def find_seen(
     items: Sequence[Item], saw: Mapping[str, Digests], *, pictures: bool
 ) -> list[dict[str, list[Kind]]]:
-    """For each item, by head or detector, which kinds of its parts were seen in training.
+    """Return for each item, by head or detector, which kinds of its parts were seen in training.
 
     Args:
         saw: by ``head`` or ``detector``, the list on its card.
@@ -77,30 +77,30 @@ def seen_by(
     seen: list[dict[str, list[Kind]]] = [{} for _ in items]
     if not saw:
         return seen
-    pictures = pictures and any(listed.get("picture") for listed in saw.values())
+    pictures = pictures and any(trained_on.get("picture") for trained_on in saw.values())
     parts = list(parts_of(items, pictures=pictures))
-    for who, listed in saw.items():
-        for part in shared(parts, listed):
-            kinds = seen[part.item].setdefault(who, [])
+    for model, trained_on in saw.items():
+        for part in shared(parts, trained_on):
+            kinds = seen[part.item].setdefault(model, [])
             if part.kind not in kinds:
                 kinds.append(part.kind)
     return seen
 
 
-def merged(seen: Iterable[Seen]) -> dict[str, list[Kind]]:
-    """Which kinds of an item's parts were seen in any of several runs."""
-    kinds: dict[str, dict[Kind, None]] = {}
-    for of_run in seen:
-        for who, some in of_run.items():
-            kinds.setdefault(who, {}).update(dict.fromkeys(some))
-    return {who: list(some) for who, some in kinds.items()}
+def merge_seen(seen: Iterable[Seen]) -> dict[str, list[Kind]]:
+    """Return the kinds of an item's parts that were seen in any of several runs."""
+    merged: dict[str, dict[Kind, None]] = {}
+    for run_seen in seen:
+        for model, kinds in run_seen.items():
+            merged.setdefault(model, {}).update(dict.fromkeys(kinds))
+    return {model: list(kinds) for model, kinds in merged.items()}
 
 
 def warn_of_shared(
     parts: Iterable[Part],
     splits: Iterable[tuple[Collection[int], Collection[int]]],
     compounds: Sequence[str],
-    who: str,
+    model: str,
 ) -> None:
     """Warn if test items share parts with training items.
 
@@ -108,7 +108,7 @@ def warn_of_shared(
         parts: of all items.
         splits: indices of training and of test items.
         compounds: of all items.
-        who: what was trained, for the message.
+        model: what was trained, for the message.
     """
     parts = list(parts)
     repeated: dict[Part, None] = {}
@@ -116,16 +116,17 @@ def warn_of_shared(
     example = ""
     for training, test in splits:
         training, test = set(map(int, training)), set(map(int, test))
-        taught = [part for part in parts if part.item in training]
-        again = shared((part for part in parts if part.item in test), digests(taught))
-        if again and not example:
-            first, name = again[0], textwrap.shorten(again[0].name, 60, placeholder="…")
-            source = next(p for p in taught if shared([first], {p.kind: [p.digest]}))
+        training_parts = [part for part in parts if part.item in training]
+        test_parts = [part for part in parts if part.item in test]
+        repeats = shared(test_parts, digests(training_parts))
+        if repeats and not example:
+            first, name = repeats[0], textwrap.shorten(repeats[0].name, 60, placeholder="…")
+            source = next(p for p in training_parts if shared([first], {p.kind: [p.digest]}))
             example = (
                 f"{first.kind} '{name}' of '{compounds[first.item]}', which "
                 f"'{compounds[source.item]}' has, too"
             )
-        repeated.update(dict.fromkeys(again))
+        repeated.update(dict.fromkeys(repeats))
         tested |= test
     if repeated:
         log.warning(
@@ -133,31 +134,33 @@ def warn_of_shared(
             "learned from, so their figures may be too good. The first is the %s.",
             len({part.item for part in repeated}),
             len(tested),
-            counts((part.kind, part.item) for part in repeated),
-            who,
+            count_parts((part.kind, part.item) for part in repeated),
+            model,
             example,
         )
 
 
-def told_of_seen(
+def describe_seen(
     scored: pd.DataFrame, seen: Sequence[Seen], columns: Sequence[str] | None = None
 ) -> list[str]:
-    """Sentences on scored items that were seen in training: none, or one for each of head and
-    detector and one with the mean figures of the other items.
+    """Return sentences on scored items that were seen in training.
+
+    There are none, or one for each of head and detector and one with the mean figures of the other
+    items.
 
     Args:
         seen: of each scored item.
-        columns: the figures; None takes those of :func:`admire.scores.evaluation.score_items`.
+        columns: the figures; None takes those of :func:`admire.scores.item_figures.score_items`.
     """
     sentences = []
-    for who in sorted({who for one in seen for who in one}):
-        kinds = [(kind, k) for k, one in enumerate(seen) for kind in one.get(who, ())]
+    for model in sorted({model for item_seen in seen for model in item_seen}):
+        kinds = [(kind, k) for k, item_seen in enumerate(seen) for kind in item_seen.get(model, ())]
         count = len({k for _, k in kinds})
         sentences.append(
-            f"{count} of {len(seen)} items share {counts(kinds)} with what the {who} saw in "
+            f"{count} of {len(seen)} items share {count_parts(kinds)} with what the {model} saw in "
             "training."
         )
-    unseen = [not any(one.values()) for one in seen]
+    unseen = [not any(item_seen.values()) for item_seen in seen]
     if sentences and not any(unseen):
         sentences.append("So these figures say little of unseen items.")
     elif sentences:
@@ -168,7 +171,7 @@ def told_of_seen(
     return sentences
 
 
-def warn_of_use(
+def warn_if_seen(
     items: Sequence[Item], detector: object, scored: pd.DataFrame, columns: Sequence[str], name: str
 ) -> None:
     """Warn if a detector saw parts of scored items in training.
@@ -178,18 +181,18 @@ def warn_of_use(
         columns: its figures.
         name: of the items, for the message.
     """
-    saw = what_it_saw(detector)
-    seen = seen_by(items, {"detector": saw} if saw else {}, pictures=False)
-    for line in told_of_seen(scored, seen, columns):
+    saw = training_digests(detector)
+    seen = find_seen(items, {"detector": saw} if saw else {}, pictures=False)
+    for line in describe_seen(scored, seen, columns):
         log.warning("%s: %s", name, line)
 
 
-def counts(parts: Iterable[tuple[Kind, int]]) -> str:
-    """How many items share each kind, as ``captions (12) and pictures (11)``.
+def count_parts(parts: Iterable[tuple[Kind, int]]) -> str:
+    """Count the items that share each kind, as ``captions (12) and pictures (11)``.
 
     Args:
         parts: their kinds and items.
     """
     items = Counter(kind for kind, _ in set(parts))
-    *before, last = [f"{kind}s ({items[kind]})" for kind in KINDS if items[kind]]
-    return f"{', '.join(before)} and {last}" if before else last
+    *start, end = [f"{kind}s ({items[kind]})" for kind in KINDS if items[kind]]
+    return f"{', '.join(start)} and {end}" if start else end

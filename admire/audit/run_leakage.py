@@ -11,12 +11,12 @@ import pandas as pd
 from admire.base.errors import UserError
 from admire.runs.past_runs import read_rows
 from admire.runs.run_folder import ITEMS, RECORD
-from admire.scores.cards import Seen, merged, told_of_seen
+from admire.scores.leakage import Seen, describe_seen, merge_seen
 
 log = logging.getLogger("admire")
 
 
-def warn_of_seen(scored: pd.DataFrame, *runs: Path) -> None:
+def warn_if_runs_saw(scored: pd.DataFrame, *runs: Path) -> None:
     """Warn if the head or detector of runs saw parts of scored items in training.
 
     The warning has the mean figures of the items that were not seen. If a run's rows cannot be
@@ -38,8 +38,10 @@ def warn_of_seen(scored: pd.DataFrame, *runs: Path) -> None:
     except UserError as error:
         log.warning("%s What was seen in training is not known.", error)
         return
-    seen = [merged(of_item) for of_item in zip(*by_run, strict=True)] if by_run else scored["seen"]
-    for line in told_of_seen(scored, list(seen)):
+    seen = (
+        [merge_seen(of_item) for of_item in zip(*by_run, strict=True)] if by_run else scored["seen"]
+    )
+    for line in describe_seen(scored, list(seen)):
         log.warning("%s: %s", name, line)
 
 

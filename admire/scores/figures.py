@@ -1,0 +1,142 @@
+"""Tables of figures: means with intervals by group, their differences, and how they read."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from admire.scores import metrics
+
+GROUPS = ("all", "idiomatic", "literal")
+
+COLUMNS = ["group", "n", "metric", "mean", "low", "high"]
+"""Of a table of figures: a row for each group of ``n`` items and metric, its mean, and the ends of
+its 95 % interval."""
+
+MACRO = "macro"
+"""The group of macro-averages over languages, which AdMIRe 2's figures are."""
+
+NOTHING = "–"
+"""The text of a figure that is not known."""
+
+
+def summarise(
+    scored: pd.DataFrame, *, columns: Sequence[str] | None = None, seed: int = 0
+) -> pd.DataFrame:
+    """Return the means of figures over all, idiomatic and literal items, with 95 % intervals.
+
+    The intervals are from bootstrapping the items. Groups without items are left out. A figure that
+    some items lack is of the others.
+
+    Args:
+        columns: the figures; None takes those of :func:`admire.scores.item_figures.score_items`.
+
+    Returns:
+        A table with the columns :data:`COLUMNS`.
+    """
+    rows = []
+    for group in GROUPS:
+        items = scored if group == "all" else scored[scored["sentence_type"] == group]
+        if not len(items):
+            continue
+        by_items = defaultdict(list)  # the figures that the same items have
+        for metric in columns or _metrics(scored):
+            by_items[tuple(items[metric].notna())].append(metric)
+        for has_figure, names in by_items.items():
+            measured = items[list(has_figure)]
+            if measured.empty:
+                continue
+            means = [metrics.mean(measured[name]) for name in names]
+            intervals = metrics.bootstrap_intervals(means, len(measured), seed=seed)
+            for name, interval in zip(names, intervals, strict=True):
+                rows.append((group, len(measured), name, float(measured[name].mean()), *interval))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _metrics(scored: pd.DataFrame) -> list[str]:
+    return [metric for metric in metrics.ITEM_METRICS if metric in scored]
+
+
+def summarise_languages(
+    scored: pd.DataFrame, languages: Sequence[str], *, seed: int = 0
+) -> pd.DataFrame:
+    """Return the means of figures by language, and their mean over languages, with 95 % intervals.
+
+    The groups are the languages by their first figure, the best first, and then :data:`MACRO`,
+    whose intervals are from resampling languages, and items within each. Figures that some items
+    lack are left out, unless all are such.
+
+    Args:
+        languages: of each row of ``scored``.
+
+    Returns:
+        A table with the columns :data:`COLUMNS`.
+    """
+    complete = [name for name in _metrics(scored) if scored[name].notna().all()]
+    names = complete or _metrics(scored)
+    parts = {str(tag): part for tag, part in scored.groupby(list(languages))}
+    tables = []
+    for tag in sorted(parts, key=lambda tag: -parts[tag][names[0]].mean()):
+        part = parts[tag].assign(sentence_type=None)
+        tables.append(summarise(part, columns=names, seed=seed).assign(group=tag))
+    intervals = metrics.macro_intervals(
+        [part[names].to_numpy(float) for part in parts.values()], seed=seed
+    )
+    macro = [
+        (MACRO, len(scored), name, float(np.mean([p[name].mean() for p in parts.values()])), *ends)
+        for name, ends in zip(names, intervals, strict=True)
+    ]
+    return pd.concat([*tables, pd.DataFrame(macro, columns=COLUMNS)], ignore_index=True)
+
+
+def with_ndcg(figures: pd.DataFrame) -> pd.DataFrame:
+    """Add the metric ``ndcg5``, DCG divided by its best, after each ``dcg`` of a table."""
+    ndcg = figures[figures["metric"] == "dcg"].assign(metric="ndcg5")
+    ndcg[["mean", "low", "high"]] /= metrics.BEST_DCG
+    return pd.concat([figures, ndcg]).sort_index(kind="stable", ignore_index=True)
+
+
+def paired_difference(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    *,
+    columns: Sequence[str] | None = None,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Summarise the differences second minus first on the same items, as :func:`summarise` does."""
+    difference = second[["compound", "sentence", "sentence_type"]].copy()
+    both = [column for column in columns or _metrics(first) if column in second]
+    for column in both:
+        difference[column] = second[column] - first[column]
+    return summarise(difference, columns=both, seed=seed)
+
+
+def figure_text(mean: float, low: float, high: float, *, signed: bool = False) -> str:
+    """Write a figure with its interval: ``0.543 [0.414, 0.671]``.
+
+    One whose interval is not known stands alone, and one that is not known is :data:`NOTHING`.
+    Nothing is −0.000.
+    """
+    if math.isnan(mean):
+        return NOTHING
+    form = "{:+.3f}" if signed else "{:.3f}"
+    text, *ends = (form.format(round(float(number), 3) + 0) for number in (mean, low, high))
+    return text if math.isnan(low) else f"{text} [{', '.join(ends)}]"
+
+
+def wide_figures(
+    figures: pd.DataFrame, index: Sequence[str], *, signed: bool = False
+) -> pd.DataFrame:
+    """Spread a table of figures: a row for each group, a column of texts for each metric.
+
+    Args:
+        index: the columns that tell groups apart, ``group`` and ``n`` say.
+        signed: whether figures have a plus, as differences do.
+    """
+    ends = figures[["mean", "low", "high"]].to_numpy(float)
+    texts = figures.assign(text=[figure_text(*figure, signed=signed) for figure in ends])
+    return texts.set_index([*index, "metric"])["text"].unstack(sort=False, fill_value=NOTHING)

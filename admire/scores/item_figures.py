@@ -1,0 +1,173 @@
+"""Figures of each item: predictions joined to the gold, and scored."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from admire.base.errors import UserError
+from admire.data.items import Item
+from admire.data.submission import Prediction
+from admire.scores import metrics
+
+log = logging.getLogger("admire")
+
+
+def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: str) -> pd.DataFrame:
+    """Return the figures of each item that has gold, a row an item, in the gold's order.
+
+    If some items have none, a message says how many have; these need no prediction.
+
+    Predictions are joined to items by compound and sentence. A submission without sentences is
+    joined by compound, if no compound has several sentences. Rows with the same compound and
+    sentence are joined in their order, those of a run within each language. A submission
+    to V-WSD is joined row by row.
+
+    Columns: ``compound``, ``sentence``, ``sentence_type``, ``top1``, ``dcg``, ``corr_official``,
+    ``corr_rank``. An item whose ``expected_order`` names only the best candidate, as people's
+    judgements may give it, has ``top1`` alone. For Subtask B, whose gold is ``expected_item``, the
+    figures are ``item_accuracy`` and ``sense_accuracy``, each 1 or 0; the latter is left out if the
+    submission has no senses, or the gold lacks some. For V-WSD they are ``top1`` and ``mrr``.
+    Predictions of a run that predicts senses add ``predicted_type``, ``probability`` (of the
+    idiomatic sense; NaN if no vote could be read) and ``unsure``.
+
+    Args:
+        name: the submission's name in messages.
+
+    Raises:
+        UserError: no item has gold, one has no prediction, or a prediction does not fit its item.
+    """
+    if not any(item.best for item in gold):
+        missing = {
+            "expected_item" if item.sequence or item.word else "expected_order" for item in gold
+        }
+        columns = " or ".join(sorted(missing, reverse=True))
+        raise UserError(f"{name}: none of the gold's rows has an {columns} to score.")
+    rows = [
+        {
+            "compound": item.compound,
+            "sentence": item.sentence,
+            "sentence_type": item.sentence_type,
+            **score_item(item, prediction, name),
+            **sense_columns(prediction),
+        }
+        for item, prediction in _join(gold, predictions, name)
+    ]
+    if len(rows) < len(gold):
+        log.warning("%s: %s", name, describe_coverage(len(rows), len(gold)))
+    predicted = any(prediction.sentence_type for prediction in predictions)
+    return drop_missing_senses(pd.DataFrame(rows), predicted)
+
+
+def _join(
+    gold: Sequence[Item], predictions: Sequence[Prediction], name: str
+) -> list[tuple[Item, Prediction]]:
+    """Join each item that has gold with its prediction; see :func:`score_items`."""
+    if not any(prediction.compound for prediction in predictions):  # a submission to V-WSD
+        if len(predictions) != len(gold):
+            raise UserError(f"{name}: has {len(predictions)} rows for {len(gold)} gold items.")
+        pairs = zip(gold, predictions, strict=True)
+        return [(item, prediction) for item, prediction in pairs if item.best]
+    by_sentence = all(prediction.sentence is not None for prediction in predictions)
+    if not by_sentence:
+        compounds = [compound for compound, _ in {(i.compound, i.sentence) for i in gold}]
+        repeated = next((i.compound for i in gold if compounds.count(i.compound) > 1), None)
+        if repeated is not None:
+            raise UserError(
+                f"{name}: has no column 'sentence', and the compound '{repeated}' appears more "
+                "than once in the gold file. Add the sentences to tell its rows apart."
+            )
+    waiting: dict[tuple[str, str | None], list[Prediction]] = defaultdict(list)
+    for prediction in predictions:
+        key = prediction.compound, prediction.sentence if by_sentence else None
+        waiting[key].append(prediction)
+    joined = []
+    for item in gold:
+        candidates = waiting[item.compound, item.sentence if by_sentence else None]
+        same_language = [one for one in candidates if one.language == item.language]
+        if candidates:
+            prediction = (same_language or candidates)[0]
+            candidates.remove(prediction)
+            joined.append((item, prediction))
+        elif item.best:
+            where = f" in “{item.sentence}”" if item.sentence else ""
+            raise UserError(f"{name}: has no row for '{item.compound}'{where}.")
+    left = sum(map(len, waiting.values()))
+    if left:
+        log.warning("%s: rows that are not in the gold file do not count: %d.", name, left)
+    return [(item, prediction) for item, prediction in joined if item.best]
+
+
+def describe_coverage(scored: int, items: int) -> str:
+    """Say how many items are scored."""
+    return f"Gold is known for {scored} of {items} items; the figures are of these."
+
+
+def sense_columns(prediction: Prediction) -> dict[str, Any]:
+    """Return the sense of a run's prediction, for :func:`score_items`."""
+    return {
+        "predicted_type": prediction.sentence_type,
+        "probability": math.nan if prediction.probability is None else prediction.probability,
+        "unsure": prediction.unsure,
+    }
+
+
+def drop_missing_senses(scored: pd.DataFrame, predicted: bool) -> pd.DataFrame:
+    """Drop ``sense_accuracy`` if the gold lacks senses, and the run's columns if it has none.
+
+    Args:
+        predicted: whether any prediction has a sense; if not, ``sense_accuracy`` is dropped.
+    """
+    if "sense_accuracy" in scored and not (predicted and scored["sentence_type"].notna().all()):
+        del scored["sense_accuracy"]
+    if scored["probability"].isna().all() and not scored["unsure"].any():
+        return scored.drop(columns=["predicted_type", "probability", "unsure"])
+    return scored
+
+
+def score_item(item: Item, prediction: Prediction, name: str) -> dict[str, float]:
+    """Return the figures of one item; see :func:`score_items`.
+
+    Raises:
+        UserError: the prediction does not fit the item.
+    """
+    if item.word and item.expected_item:
+        _check_order([candidate.name for candidate in item.candidates], item, prediction, name)
+        rank = metrics.reciprocal_rank(item.expected_item, prediction.order)
+        return {"top1": float(rank == 1), "mrr": rank}
+    if item.expected_item is not None:
+        return _score_sequence(item, prediction, name)
+    expected = item.expected_order or ()
+    if len(expected) == 1 and expected[0] in prediction.order:  # the others' places are not known
+        return {"top1": metrics.top1(expected, prediction.order)}
+    _check_order(expected, item, prediction, name)
+    return metrics.figures(expected, prediction.order)
+
+
+def _score_sequence(item: Item, prediction: Prediction, name: str) -> dict[str, float]:
+    """Return the figures of an item of Subtask B."""
+    if prediction.expected_item is None:
+        raise UserError(f"{name}: has no expected_item for '{item.compound}'.")
+    names = [candidate.name for candidate in item.candidates]
+    if names and prediction.expected_item not in names:
+        raise UserError(
+            f"{name}: the expected_item for '{item.compound}', '{prediction.expected_item}', "
+            f"is none of the item's candidates: {', '.join(names)}."
+        )
+    return {
+        "item_accuracy": float(prediction.expected_item == item.expected_item),
+        "sense_accuracy": float(prediction.sentence_type == item.sentence_type),
+    }
+
+
+def _check_order(names: Sequence[str], item: Item, prediction: Prediction, name: str) -> None:
+    if sorted(prediction.order) != sorted(names):
+        raise UserError(
+            f"{name}: the order for '{item.compound}' does not name exactly the item's "
+            f"{len(names)} candidates: {', '.join(names)}."
+        )
