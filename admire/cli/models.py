@@ -62,28 +62,23 @@ def check(
     name: Annotated[str, opt.argument("A chat model or an encoder, as options take them.")],
     llm_url: opt.LlmUrl = None,
 ) -> None:
-    """Check a model on the samples: an encoder against its own package, a chat model by questions.
+    """Try a model on the samples: whether it is installed, what it answers, and how fast.
 
+    A chat model gets a question of each kind, an encoder ranks candidates by their sentences.
     Downloads missing files.
     """
     from admire.audit.model_check import check_chat, check_encoder
     from admire.models.llm import FAMILIES
 
     if name.partition(":")[0] in FAMILIES:
-        answers = check_chat(name, url=llm_url)
         marks = {True: "yes", False: "no", None: "–"}
-        print_rows(
-            ("Question", "Right", "Understood", "Tokens", "Seconds"),
-            [
-                (one.kind, marks[one.right], one.answer, one.tokens or "–", f"{one.seconds:.1f}")
-                for one in answers
-            ],
-            name,
-        )
+        replies = [
+            (row.kind, marks[row.right], row.text, row.tokens or "–", f"{row.seconds:.1f}")
+            for row in check_chat(name, url=llm_url)
+        ]
+        print_rows(("Question", "Right", "Understood", "Tokens", "Seconds"), replies, name)
         return
-    checked = check_encoder(name)
-    print_rankings(checked.run.rankings, len(checked.run.rankings))
-    for what, difference in checked.differences.items():
-        log.info("%s: largest difference from %s: %.1e", what, checked.package, difference)
-    if not checked.package:
-        log.info("%s has no package of its own to compare it with.", name)
+    run, speeds = check_encoder(name)
+    print_rankings(run.rankings, len(run.rankings))
+    rows = [(speed.kind, speed.count, speed.width, f"{speed.seconds:.2f}") for speed in speeds]
+    print_rows(("Encoded", "Number", "Dimensions", "Seconds"), rows, name)
