@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from admire.data.frames import items_from_frame
     from admire.data.items import SAMPLES, Candidate, Item, read_items
     from admire.data.submission import read_submission
-    from admire.rankers.scorer import Scoring
-    from admire.rankers.settings import PROFILES, Asking, Settings
+    from admire.rankers.settings import PROFILES, Asking, Scoring, Settings
     from admire.runs.forecast import Forecast, plan
     from admire.runs.fusion import fuse
     from admire.runs.one import rank_one
@@ -72,8 +71,7 @@ _public, _, _ = lazy_loader.attach(
         "data.frames": ["items_from_frame"],
         "data.items": ["SAMPLES", "Candidate", "Item", "read_items"],
         "data.submission": ["read_submission"],
-        "rankers.scorer": ["Scoring"],
-        "rankers.settings": ["PROFILES", "Asking", "Settings"],
+        "rankers.settings": ["PROFILES", "Asking", "Scoring", "Settings"],
         "runs.forecast": ["Forecast", "plan"],
         "runs.fusion": ["fuse"],
         "runs.one": ["rank_one"],

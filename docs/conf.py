@@ -12,11 +12,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from pydantic.dataclasses import is_pydantic_dataclass
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from admire.base.schema import descriptions
 
 project = "admire"
 author = "The admire developers"
@@ -43,6 +46,8 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", list_public_names)
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("autodoc-process-docstring", check_docstring)
+    app.connect("autodoc-process-docstring", list_settings, priority=400)  # before napoleon
+    app.connect("autodoc-process-signature", without_options)
     app.connect("build-finished", redirect)
 
 
@@ -79,6 +84,24 @@ def check_docstring(
         lines[:] = next(filter(None, docs), [])
     if not any(lines):
         logging.getLogger(__name__).warning("%s has no docstring.", name)
+
+
+def list_settings(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """List a settings class's fields, which describe themselves."""
+    if is_pydantic_dataclass(obj):
+        lines += ["Attributes:", *(f"    {n}: {text}" for n, text in descriptions(obj).items())]
+
+
+def without_options(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returns: str
+) -> tuple[str, str]:
+    """Show a settings class's fields without how they stand on the command line."""
+    if is_pydantic_dataclass(obj):
+        named = inspect.signature(obj).parameters.values()
+        signature = f"({', '.join(str(p.replace(annotation=p.empty)) for p in named)})"
+    return signature, returns
 
 
 def redirect(app: Sphinx, exception: Exception | None) -> None:

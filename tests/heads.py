@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from admire.models.head_settings import HeadTraining
 from admire.models.projection import Head
+from admire.models.training_settings import HeadTraining
 from admire.training.triplets import Triplets
 
 SETTINGS = HeadTraining(

@@ -17,7 +17,7 @@ from admire.cli.app import app
 from admire.cli.config import run_settings
 from admire.cli.options import FIELDS
 from admire.cli.panels import Panelled, PanelledTraining
-from admire.rankers.scorer import Scoring
+from admire.rankers.settings import Scoring
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ FIT = {"weight_decay", "warmup", "batch_size"}
 @pytest.mark.parametrize(
     ("command", "kind", "other"),
     [
-        ("train head", "models.head_settings.HeadTraining", set()),
+        ("train head", "models.training_settings.HeadTraining", set()),
         ("train detector", "senses.light.DetectorTraining", set()),
         ("train classifier", "senses.classifier.ClassifierTraining", {"fit", "setting"}),
-        ("train classifier", "models.head_settings.FitSettings", FIT | {"patience", "seed"}),
+        ("train classifier", "models.training_settings.FitSettings", FIT | {"patience", "seed"}),
         ("train sentences", "tasks.sts.training.SentenceTraining", {"fit"}),
-        ("train sentences", "models.head_settings.FitSettings", FIT),
+        ("train sentences", "models.training_settings.FitSettings", FIT),
         ("train retriever", "tasks.retrieval.training.RetrieverTraining", {"fit"}),
-        ("train retriever", "models.head_settings.FitSettings", FIT - {"batch_size"}),
+        ("train retriever", "models.training_settings.FitSettings", FIT - {"batch_size"}),
         (
             "retrieve",
             "tasks.retrieval.retrieve.RetrieveSettings",

@@ -20,8 +20,8 @@ pytest.importorskip("torch", reason="needs the extra 'train'")
 from heads import SETTINGS, fresh
 from toys import ScriptedChat, WordEncoder
 
-from admire.models.head_settings import HeadTraining
 from admire.models.projection import Projection, load_projection
+from admire.models.training_settings import HeadTraining
 from admire.senses.source import Asked
 from admire.training import sweep as sweep_module
 

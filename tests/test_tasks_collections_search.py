@@ -13,8 +13,7 @@ from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
 import admire
 from admire.base.errors import UserError
 from admire.data.items import Candidate, Item
-from admire.rankers.scorer import Scoring
-from admire.rankers.settings import Settings
+from admire.rankers.settings import Scoring, Settings
 from admire.tasks.collections import (
     SearchSettings,
     index_texts,
@@ -24,6 +23,7 @@ from admire.tasks.collections import (
 )
 from admire.tasks.collections.exact import Moments, Track
 from admire.tasks.collections.index import Index
+from admire.tasks.collections.search import scoring_for
 
 LATE = ["Someone who works late at night.", "A bird on a branch.", "A night owl on a branch."]
 IDIOMATIC = "A Night Owl codes this."
@@ -126,7 +126,7 @@ def test_what_sight_sees_counts_half_beside_captions():
     def scoring(name: str, *tracks: str, **changes: Any) -> Scoring:
         track = Track(lambda: np.zeros((1, 1)), None, Moments(1, np.zeros(1), np.zeros((1, 1))))
         index = Index({"name": name}, dict.fromkeys(tracks, track), 1, lambda rows: [])
-        return SearchSettings(**changes).scoring_for(index)
+        return scoring_for(SearchSettings(**changes), index)
 
     assert scoring("sight", "image", "caption") == replace(Scoring(), image_weight=0.5)
     assert scoring("sight", "image", "caption", image_weight=2.0).image_weight == 2

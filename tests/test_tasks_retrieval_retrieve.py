@@ -9,15 +9,16 @@ import pytest
 from benchmarks import OWLS, Listener, scattered, told
 from toys import ScriptedChat, WordEncoder
 
-from admire.rankers.scorer import Scoring
+from admire.rankers.settings import Scoring
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
 from admire.senses.sense import Sense
 from admire.tasks.retrieval.evaluation import score_queries
 from admire.tasks.retrieval.modes import MODES
 from admire.tasks.retrieval.passages import Split, write_split
-from admire.tasks.retrieval.retrieve import RetrieveSettings, retrieve_split
+from admire.tasks.retrieval.retrieve import retrieve_split
 from admire.tasks.retrieval.retrievers import bm25, by_meaning, dense, tune_bm25
+from admire.tasks.retrieval.settings import RetrieveSettings
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from admire.base.errors import UserError
 from admire.data.items import Candidate, Item
 from admire.models.encoders import Query
 from admire.prompts import Prompts
-from admire.rankers.scorer import Scoring
-from admire.rankers.settings import Settings
+from admire.rankers.settings import Scoring, Settings
 from admire.senses.interpretation import interpret
 from admire.tasks.retrieval.evaluation import ranked, score_queries
 from admire.tasks.retrieval.modes import MODES

@@ -34,7 +34,8 @@ from towers import distance, save_sentence_transformer  # noqa: E402
 
 from admire.models.trainer import FitSettings  # noqa: E402
 from admire.tasks.sts import mwes, training  # noqa: E402
-from admire.tasks.sts.training import SentenceTraining, average_last_two, train_sentences  # noqa: E402
+from admire.tasks.sts.settings import SentenceTraining  # noqa: E402
+from admire.tasks.sts.training import average_last_two, train_sentences  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
 

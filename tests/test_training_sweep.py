@@ -16,7 +16,7 @@ from heads import made
 
 from admire.data.items import Candidate, Item
 from admire.data.submission import Prediction
-from admire.models.head_settings import HeadTraining
+from admire.models.training_settings import HeadTraining
 from admire.training import (
     PAPER_AXES,
     Triplets,

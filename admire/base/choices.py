@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 Track = Literal["image", "caption", "image+caption"]
 """What of the candidates is compared: their images (the paper's CI), captions, or both (CIC)."""
@@ -13,6 +13,10 @@ TRACKS = ("image", "caption")
 
 QueryText = Literal["meaning", "compound", "sentence"]
 """What texts are compared with: the meaning is the method, the others are baselines."""
+
+TextRole = Literal["gloss", "gloss2", "scene", "literal", "literal2", "literal_scene", "compound"]
+TEXTS: tuple[TextRole, ...] = get_args(TextRole)
+"""What candidates are compared with, by role: definitions and scenes of a sense, the compound."""
 
 RankQuery = Literal["meaning", "compound", "sentence", "sequence"]
 """What candidates are compared with; ``sequence`` is a baseline for Subtask B."""
@@ -70,6 +74,12 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 
 Precision = Literal["float32", "bfloat16", "float16"]
 """How finely encoders on torch compute; ``float16`` needs a GPU."""
+
+TaskSetting = Literal["zero_shot", "one_shot"]
+"""Task 2A's settings: whether the MWEs of the evaluation were unseen in training, or seen once."""
+
+TrainingPrecision = Literal["float32", "bfloat16"]
+"""Precision of matrix products while a model is fine-tuned."""
 
 ProfileName = Literal["embedded", "paper", "vision", "vision-local", "best"]
 

@@ -45,6 +45,9 @@ Text = Annotated[str, AfterValidator(_not_blank)]
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
 """Nothing is converted: a text is no number, and True is not 1. Numbers are finite."""
 
+SETTINGS = STRICT | ConfigDict(use_attribute_docstrings=True)
+"""The text below a field is its description."""
+
 SHOWN = 80
 """How many characters of a wrong value a message shows."""
 
@@ -59,9 +62,19 @@ else:
         """
         if cls is None:
             return partial(settings, **options)
-        made = pydantic.dataclasses.dataclass(cls, config=STRICT, **options)
+        made = pydantic.dataclasses.dataclass(cls, config=SETTINGS, **options)
         made.__init__ = _raising_user_errors(made.__init__)
         return made
+
+
+def descriptions(kind: Any) -> dict[str, str]:
+    """Return what each field of a settings class is, by its name; inherited ones come first."""
+    found = {}
+    for parent in reversed(kind.__mro__):
+        for name, described in getattr(parent, "__pydantic_fields__", {}).items():
+            if described.description:
+                found[name] = " ".join(described.description.split())
+    return found
 
 
 def _raising_user_errors(init: Callable[..., None]) -> Callable[..., None]:

@@ -60,7 +60,8 @@ def search(
     json: opt.Json = False,
 ) -> None:
     """Find the pictures and texts that show or mean what the compound means here."""
-    from admire.tasks.collections.search import SearchSettings, search_index
+    from admire.tasks.collections.search import search_index
+    from admire.tasks.collections.settings import SearchSettings
 
     settings = opt.call_with(SearchSettings, locals(), dictionaries=opt.looked_up(dictionary))
     found = search_index(text, span, index, settings)

@@ -190,8 +190,7 @@ def run_settings(options: Mapping[str, Any]) -> Settings:
             profile and a run are both named.
     """
     from admire.base.schema import check_setting
-    from admire.rankers.scorer import Scoring
-    from admire.rankers.settings import PROFILES, Settings
+    from admire.rankers.settings import PROFILES, Scoring, Settings
     from admire.runs.past_runs import read_settings
 
     file, like = options.get("config"), options.get("like")

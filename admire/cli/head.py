@@ -73,7 +73,7 @@ def train_head(
     from admire.base.schema import check_setting
     from admire.base.storage import check_folder
     from admire.data.items import read_items
-    from admire.models.head_settings import Folds, HeadTraining
+    from admire.models.training_settings import Folds, HeadTraining
     from admire.scores.leakage import summarise_card
 
     settings = opt.call_with(HeadTraining, options)
@@ -127,7 +127,7 @@ def sweep(
     from admire import training
     from admire.base.schema import check_setting
     from admire.data.items import read_items
-    from admire.models.head_settings import Folds, HeadTraining
+    from admire.models.training_settings import Folds, HeadTraining
 
     axes = {name: options[name] or values for name, values in training.PAPER_AXES.items()}
     base = opt.call_with(HeadTraining, shared)

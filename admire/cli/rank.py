@@ -26,7 +26,7 @@ from admire.cli.score_output import print_scores
 if TYPE_CHECKING:
     import pandas as pd
 
-    from admire.rankers.scorer import Scoring
+    from admire.rankers.settings import Scoring
 
 log = logging.getLogger("admire")
 

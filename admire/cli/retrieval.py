@@ -90,8 +90,9 @@ def retrieve(
 ) -> None:
     """Retrieve what means the same as a query's span, and score that: R-precision, nDCG@10."""
     from admire.base.storage import check_folder
-    from admire.tasks.retrieval.retrieve import RetrieveSettings, retrieve_split
+    from admire.tasks.retrieval.retrieve import retrieve_split
     from admire.tasks.retrieval.run_folder import write_retrieval
+    from admire.tasks.retrieval.settings import RetrieveSettings
 
     more = {"usage": tuple(usage or ()), "dictionaries": opt.looked_up(dictionary)}
     settings = opt.call_with(RetrieveSettings, locals(), **more)
@@ -141,9 +142,10 @@ def train_retriever(
 ) -> None:
     """Fine-tune a sentence encoder to retrieve the same meaning, and score it on test."""
     options = locals()
-    from admire.models.trainer import FitSettings
+    from admire.models.training_settings import FitSettings
     from admire.tasks.retrieval.passages import read_split
-    from admire.tasks.retrieval.training import RetrieverTraining, train_retrievers
+    from admire.tasks.retrieval.settings import RetrieverTraining
+    from admire.tasks.retrieval.training import train_retrievers
 
     settings = opt.call_with(RetrieverTraining, options, fit=opt.call_with(FitSettings, options))
     splits = {name: read_split(data, name) for name in SPLITS}

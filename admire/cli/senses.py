@@ -215,7 +215,7 @@ def train_classifier(
 ) -> None:
     """Fine-tune an encoder to detect idiomatic use, for --detector."""
     options = locals()
-    from admire.models.head_settings import FitSettings
+    from admire.models.training_settings import FitSettings
     from admire.senses import (
         ClassifierTraining,
         context_columns,

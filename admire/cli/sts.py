@@ -45,7 +45,8 @@ def sts(
     """Compare sentence pairs and score that: Spearman over all, idiomatic and plain STS pairs."""
     from admire.tasks.sts.evaluation import write_similarities
     from admire.tasks.sts.pairs import read_pairs
-    from admire.tasks.sts.similarity import SimilaritySettings, measure_similarity
+    from admire.tasks.sts.settings import SimilaritySettings
+    from admire.tasks.sts.similarity import measure_similarity
 
     settings = opt.call_with(SimilaritySettings, locals())
     pairs = read_pairs(data, gold, split=split)
@@ -142,9 +143,9 @@ def train_sentences(
     options = locals()
     from admire.base.storage import check_folder
     from admire.models.encoders.families import open_trainable
-    from admire.models.trainer import FitSettings
+    from admire.models.training_settings import FitSettings
     from admire.tasks.sts.rows import read_training_data
-    from admire.tasks.sts.training import SentenceTraining
+    from admire.tasks.sts.settings import SentenceTraining
     from admire.tasks.sts.training import train_sentences as train
 
     size = usual_batch_size(objective) if batch_size is None else batch_size

@@ -13,7 +13,7 @@ import numpy as np
 from admire.base.errors import UserError, needs_extra
 from admire.base.storage import replace_folder
 from admire.models.encoders import Vectors
-from admire.models.head_settings import HeadTraining
+from admire.models.training_settings import HeadTraining
 from admire.scores.leakage import check_card
 
 with needs_extra("train", "A projection head"):

@@ -21,7 +21,7 @@ from admire.base.errors import UserError, needs_extra
 from admire.base.progress import SECONDS_BETWEEN_LINES
 from admire.base.storage import check_folder, only_writer, replace_folder, unwritable
 from admire.models.encoders.hub import from_disk
-from admire.models.head_settings import FitSettings as FitSettings
+from admire.models.training_settings import FitSettings as FitSettings
 
 with needs_extra("finetune", "Fine-tuning"):
     import datasets

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from admire.base.choices import Fusion, Gate
-from admire.base.schema import Weight, settings
+from admire.base.choices import Fusion
 from admire.data.items import Candidate
 from admire.models.encoders import Vectors
-from admire.senses.meaning import IDIOMATIC, LITERAL, TEXTS, TextRole
+from admire.rankers.settings import Scoring
+from admire.senses.meaning import IDIOMATIC, LITERAL
 from admire.senses.sense import NO_SENSE, Sense
 
 Vector = npt.NDArray[np.float32]
@@ -21,60 +20,6 @@ Scores = npt.NDArray[np.float64]
 
 RRF_K = 60
 """What reciprocal rank fusion adds to each rank (Cormack, Clarke and Büttcher 2009)."""
-
-
-@settings(frozen=True)
-class Scoring:
-    """How similarities become a score.
-
-    With p the probability of the idiomatic sense, I the mean over the texts of that sense, L the
-    mean over those of the literal sense and C the compound, the score is
-
-        p · (I − contrast · L) + (1 − p) · C.
-
-    For a literal use the compound says itself what to look for. The words for the literal sense
-    tell what not to look for where the idiomatic one is meant. In Subtask B the likeness to the
-    sequence, by the mean vector of its pictures or captions, is added to that. For a word in a
-    phrase (V-WSD) the score is the mean over all texts, of which the phrase is one.
-
-    The defaults are what :class:`admire.Settings` has; :meth:`paper` is the UoR-NCL paper's.
-
-    Attributes:
-        image_weight, caption_weight: what a track's cosines are multiplied by before the sum.
-        gate: with ``hard``, p is 1 or 0, as the sense was decided; with ``soft`` both senses count.
-        contrast: how much likeness to the literal sense counts *against* a candidate where the
-            idiomatic one is meant; 0 is the paper's.
-        standardise: bring each query's cosines to mean 0 and deviation 1 over the item's
-            candidates before they are added, so that no track or query outweighs another by its
-            spread alone. Of two candidates each query would have -1 and 1, and I − L would be 0, so
-            there all queries share one spread, the root of their mean variance. Where images and
-            captions have encoders of their own, only this gives their sum a meaning: cosines of a
-            CLIP lie about 0.2, those of an E5 about 0.8.
-        texts: which texts I (of the idiomatic sense) and L (of the literal one) are made of, see
-            :data:`TEXTS`. What an item lacks is left out; I without any text is C, and nothing is
-            subtracted.
-    """
-
-    image_weight: Weight = 1.0
-    caption_weight: Weight = 1.0
-    gate: Gate = "hard"
-    contrast: float = 1.0
-    standardise: bool = True
-    texts: tuple[TextRole, ...] = TEXTS
-
-    @classmethod
-    def paper(cls, **changes: Any) -> Scoring:
-        """The UoR-NCL paper's scoring, or one that differs from it in some attributes.
-
-        The query is the gloss where the sense is idiomatic and the compound where it is literal,
-        and the cosines to image and caption are added (section 2.2).
-        """
-        formula: dict[str, Any] = {
-            "contrast": 0.0,
-            "standardise": False,
-            "texts": ("gloss", "compound"),
-        }
-        return cls(**formula | changes)
 
 
 def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dict[str, float]:

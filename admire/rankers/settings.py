@@ -3,81 +3,143 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from admire.base.choices import (
-    Device,
+    TEXTS,
+    Gate,
     Meanings,
     Precision,
     ProfileName,
     Ranker,
     RankQuery,
-    SenseMethod,
+    TextRole,
     Track,
 )
 from admire.base.errors import UserError
-from admire.base.schema import Count, Positive, Seed, settings
+from admire.base.options import (
+    DecidedBy,
+    Dictionaries,
+    EncoderDevice,
+    LlmUrl,
+    Option,
+    PromptFolder,
+    SampleSeed,
+)
+from admire.base.schema import Count, Positive, Weight, settings
 from admire.models.llm.chat import IMAGE_SIDE
-from admire.rankers.scorer import Scoring
+
+
+@settings(frozen=True)
+class Scoring:
+    """How similarities become a score.
+
+    With p the probability of the idiomatic sense, I the mean over the texts of that sense, L the
+    mean over those of the literal sense and C the compound, the score is
+
+        p · (I − contrast · L) + (1 − p) · C.
+
+    For a literal use the compound says itself what to look for. The words for the literal sense
+    tell what not to look for where the idiomatic one is meant. In Subtask B the likeness to the
+    sequence, by the mean vector of its pictures or captions, is added to that. For a word in a
+    phrase (V-WSD) the score is the mean over all texts, of which the phrase is one.
+
+    Of two candidates each standardised query would have -1 and 1, and I − L would be 0, so there
+    all queries share one spread, the root of their mean variance. Where images and captions have
+    encoders of their own, only standardising gives their sum a meaning: cosines of a CLIP lie about
+    0.2, those of an E5 about 0.8.
+
+    The defaults are what :class:`admire.Settings` has; :meth:`paper` is the UoR-NCL paper's.
+    """
+
+    image_weight: Annotated[Weight, Option("Scoring")] = 1.0
+    """Weight of the image term."""
+    caption_weight: Annotated[Weight, Option("Scoring")] = 1.0
+    """Weight of the caption term."""
+    gate: Annotated[Gate, Option("Scoring")] = "hard"
+    """Weigh the senses by their probability (soft), or follow the likelier one."""
+    contrast: Annotated[float, Option("Scoring")] = 1.0
+    """Weight of the literal sense against literal pictures (0: the paper's)."""
+    standardise: Annotated[bool, Option("Scoring")] = True
+    """Bring each query's cosines over an item's candidates to mean 0 and deviation 1 before they
+    are added."""
+    texts: Annotated[tuple[TextRole, ...], Option("Scoring")] = TEXTS
+    """Texts that I and L are made of, with commas (the paper's: gloss,compound). Texts that an item
+    lacks are left out; without any text of the idiomatic sense the compound is compared."""
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Scoring:
+        """Return the UoR-NCL paper's scoring, or one that differs from it in some fields.
+
+        The query is the gloss where the sense is idiomatic and the compound where it is literal,
+        and the cosines to image and caption are added (section 2.2).
+        """
+        formula: dict[str, Any] = {
+            "contrast": 0.0,
+            "standardise": False,
+            "texts": ("gloss", "compound"),
+        }
+        return cls(**formula | changes)
 
 
 @settings(frozen=True)
 class Settings:
-    """What a run is made with. The defaults are the embedded profile.
+    """What a run is made with. The defaults are the embedded profile."""
 
-    Attributes:
-        rankers: what orders the candidates, see :data:`Ranker`; of several, the mean
-            of their standardised scores.
-        shuffles: in how many orders ``listwise`` shows the candidates.
-        image_side: the longest side of an image that a chat model is shown, in pixels.
-        llms: names of chat models. Their scores are averaged.
-        encoder: the name of the encoder of queries and candidates, for the ranker ``embeddings``.
-        caption_encoder: another encoder for captions and the queries that they are compared with;
-            None takes ``encoder``.
-        device, precision: where encoders on torch run, and how finely they compute.
-        query: ``meaning`` is the method; ``compound``, ``sentence`` and, for Subtask B,
-            ``sequence`` are baselines without a chat model.
-        sense: how the sense is decided, see :data:`admire.base.choices.SenseMethod`.
-        votes: how often each chat model is asked for the sense (the paper's T).
-        abstain_below: items of which the sense is less sure than this, from 0.5 to 1, are marked as
-            unsure; they are ranked all the same. None marks none.
-        meanings: what the chat models say of each compound, see :data:`Meanings`.
-        dictionaries: names of dictionaries; what they say of a compound is a hint for the chat
-            models, see :func:`admire.senses.dictionaries.open_dictionaries`. ``none`` is none.
-        track: what of the candidates is compared and shown; None takes all of their images and
-            captions that the encoder can read and the chat model can see.
-        scoring: how similarities become scores.
-        head: a folder of ``admire train head``; queries and candidates are compared in its space.
-        prompts: a folder of templates that replace the built-in ones of the same name.
-        detector: a file of ``admire train detector`` or a folder of ``admire train classifier``;
-            None is the built-in detector.
-        llm_url: the address of an OpenAI-compatible server; None is the official one.
-        seed: the seed of the sampled replies.
-    """
-
-    rankers: tuple[Ranker, ...] = ("embeddings",)
-    shuffles: Count = 5
-    image_side: Annotated[int, Field(ge=32)] = IMAGE_SIDE
-    llms: tuple[str, ...] = ("embedded",)
-    encoder: str = "e5"
-    caption_encoder: str | None = None
-    device: Device = "auto"
-    precision: Precision = "float32"
-    query: RankQuery = "meaning"
-    sense: SenseMethod = "auto"
-    votes: Count = 5
-    abstain_below: Annotated[float, Field(gt=0.5, le=1)] | None = None
-    meanings: Meanings = "auto"
-    dictionaries: tuple[str, ...] = ("wordnet",)
-    track: Track | None = None
+    rankers: Annotated[tuple[Ranker, ...], Option("Chat models and costs", "ranker")] = (
+        "embeddings",
+    )
+    """What orders the candidates: vectors, or the chat models by looking at all of them, at one, or
+    at two. Repeat to fuse several by the mean of their standardised scores."""
+    shuffles: Annotated[Count, Option("Chat models and costs")] = 5
+    """Orders in which listwise shows the candidates."""
+    image_side: Annotated[int, Field(ge=32), Option("Chat models and costs")] = IMAGE_SIDE
+    """Longest side of an image that a chat model is shown, in pixels."""
+    llms: Annotated[
+        tuple[str, ...],
+        Option("Chat models and costs", "llm", daily=True, completes="chat models"),
+    ] = ("embedded",)
+    """Chat model: embedded, gguf:PATH or openai:MODEL; or earlier replies, recorded:FILE or
+    run:FOLDER. Repeat for an ensemble."""
+    encoder: Annotated[str, Option("Models", daily=True, completes="encoders")] = "e5"
+    """Encoder of queries and candidates: e5, sight, mclip:NAME, openclip:MODEL/TAG,
+    dual:REPOSITORY, sbert:REPOSITORY, or a family and a folder."""
+    caption_encoder: Annotated[str | None, Option("Models", completes="encoders")] = None
+    """Another encoder for captions and the queries that they are compared with."""
+    device: EncoderDevice = "auto"
+    precision: Annotated[Precision, Option("Models")] = "float32"
+    """Precision of torch's computations; float16 needs a GPU."""
+    query: Annotated[RankQuery, Option("Scoring")] = "meaning"
+    """Text that candidates are compared with; all but the meaning are baselines without a chat
+    model."""
+    sense: DecidedBy = "auto"
+    votes: Annotated[Count, Option("Senses and meanings")] = 5
+    """Votes asked of each chat model (the paper's T)."""
+    abstain_below: Annotated[
+        Annotated[float, Field(gt=0.5, le=1)] | None, Option("Senses and meanings")
+    ] = None
+    """Flag items whose sense confidence is below this, from 0.5 to 1; they are ranked all the
+    same."""
+    meanings: Annotated[Meanings, Option("Senses and meanings")] = "auto"
+    """Replies of each chat model: definitions and a scene of the sense that is meant, or of both
+    (auto: the embedded model of the meant sense, others of both), or one gloss of the idiom (the
+    paper's)."""
+    dictionaries: Dictionaries = ("wordnet",)
+    track: Annotated[Track | None, Option("Scoring")] = None
+    """Parts of the candidates that are compared and shown; else all images and captions that the
+    encoder can read and the chat model can see."""
     scoring: Scoring = Scoring()
-    head: str | Path | None = None
-    prompts: str | Path | None = None
-    detector: str | Path | None = None
-    llm_url: str | None = None
-    seed: Seed = 0
+    """How similarities become scores."""
+    head: Annotated[str | Path | None, Option("Models")] = None
+    """Head written by admire train head; queries and candidates are compared in its space."""
+    prompts: PromptFolder = None
+    detector: Annotated[str | Path | None, Option("Senses and meanings")] = None
+    """File of admire train detector or folder of admire train classifier; else the built-in
+    detector."""
+    llm_url: LlmUrl = None
+    seed: SampleSeed = 0
 
     def __post_init__(self) -> None:
         if not self.rankers or len(set(self.rankers)) < len(self.rankers):
@@ -93,27 +155,23 @@ class Settings:
 
     @property
     def looks(self) -> bool:
-        """Whether chat models look at the candidates."""
+        """True if chat models look at the candidates."""
         return any(ranker != "embeddings" for ranker in self.rankers)
 
     @property
     def weighs_both(self) -> bool:
-        """Whether the idiomatic meaning counts for literal uses, too."""
+        """True if the idiomatic meaning counts for literal uses, too."""
         return self.scoring.gate == "soft" or "pointwise" in self.rankers
 
 
 @settings(frozen=True)
 class Asking:
-    """How chat models are asked, which changes no result.
+    """How chat models are asked, which changes no result."""
 
-    Attributes:
-        parallel: how many questions a server gets at the same time; None is 8.
-        budget: what replies that are not in the cache may cost together, in US dollars; None is no
-            limit.
-    """
-
-    parallel: Count | None = None
-    budget: Positive | None = None
+    parallel: Annotated[Count | None, Option("Chat models and costs")] = None
+    """Questions that a server gets at the same time (else 8)."""
+    budget: Annotated[Positive | None, Option("Chat models and costs", daily=True)] = None
+    """US dollars that replies may cost which are not in the cache."""
 
 
 PROFILES: dict[ProfileName, Settings] = {

@@ -12,22 +12,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from admire.base.choices import TRACKS, Fusion, Gate
+from admire.base.choices import TEXTS, TRACKS, Fusion, Gate, TextRole
 from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.rankers.scorer import (
     Scores,
-    Scoring,
     comparable,
     ensemble,
     query_weights,
     rank_names,
     score,
 )
+from admire.rankers.settings import Scoring
 from admire.runs.fusion import read_same
 from admire.runs.past_runs import read_cosines, read_rows
 from admire.scores import metrics
-from admire.senses.meaning import TEXTS, TextRole
 from admire.senses.sense import Sense
 
 GLOSS: tuple[TextRole, ...] = ("gloss", "compound")

@@ -19,7 +19,7 @@ from admire.base.storage import check_folder, write_whole
 from admire.data.overlap import digests
 from admire.models.encoders.hub import folder_digest, load_cached_first, resolve_source
 from admire.models.encoders.placement import Placement
-from admire.models.head_settings import FitSettings
+from admire.models.training_settings import FitSettings
 from admire.scores.leakage import SAW, check_card, detector_parts
 from admire.senses.sense import Sense, majority
 from admire.senses.uses import LABELS, Setting, Use, context_columns, macro_f1

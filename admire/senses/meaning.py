@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Literal, get_args
 
+from admire.base.choices import TEXTS
 from admire.data.items import Item, SenseLabel
 from admire.models.llm import ChatModel, Question
 from admire.models.quotations import data_of, without_lines, without_objects
@@ -25,9 +25,6 @@ ATTEMPTS = 3
 DEFINITIONS = 2
 """How many definitions of a sense are kept."""
 
-TextRole = Literal["gloss", "gloss2", "scene", "literal", "literal2", "literal_scene", "compound"]
-TEXTS: tuple[TextRole, ...] = get_args(TextRole)
-"""What candidates are compared with, by role: definitions and scenes of a sense, the compound."""
 IDIOMATIC, LITERAL = TEXTS[:3], TEXTS[3:]
 
 

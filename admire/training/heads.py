@@ -11,8 +11,8 @@ import numpy as np
 from admire.base.errors import UserError, needs_extra
 from admire.data.overlap import digests
 from admire.models.encoders import TextEncoder
-from admire.models.head_settings import HeadTraining
 from admire.models.projection import Epoch, Head, Projection
+from admire.models.training_settings import HeadTraining
 from admire.rankers.scorer import Scores
 from admire.scores.leakage import SAW, warn_of_shared
 from admire.training.triplets import Indices, Triplets, draw_soft_negatives, split_compounds

@@ -21,7 +21,7 @@ from admire.base.schema import check_setting
 from admire.base.storage import only_writer, unwritable, write_whole
 from admire.data.items import Item
 from admire.data.submission import Prediction
-from admire.models.head_settings import Folds, HeadTraining
+from admire.models.training_settings import Folds, HeadTraining
 from admire.rankers.scorer import Scores, rank_names
 from admire.scores.figures import paired_difference, summarise
 from admire.scores.item_figures import score_items

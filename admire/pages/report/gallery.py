@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from admire.base.choices import TRACKS
+from admire.base.choices import TEXTS, TRACKS
 from admire.data.items import Candidate, Item, SenseLabel, item_keys
 from admire.data.languages import base_language
 from admire.pages.report.display_names import file_name, plain_name
@@ -19,14 +19,15 @@ from admire.pages.report.report import Kind
 from admire.pages.report.thumbnails import Shown
 from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
-from admire.rankers.scorer import Scores, Scoring, comparable, contributions, query_weights
+from admire.rankers.scorer import Scores, comparable, contributions, query_weights
+from admire.rankers.settings import Scoring
 from admire.runs.ranking import Ranking, Run, score_rankings
 from admire.scores import metrics
 from admire.scores.metrics import confidence
 from admire.senses.dictionaries import Entry
 from admire.senses.interpretation import Interpretation
 from admire.senses.light import find_compound
-from admire.senses.meaning import TEXTS, Meaning
+from admire.senses.meaning import Meaning
 from admire.senses.sense import NO_SENSE, Sense
 
 ROLES = (*TEXTS, "sequence", "sentence")

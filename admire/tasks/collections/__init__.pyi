@@ -1,6 +1,7 @@
 from .building import Changes, add_to_index, remove_from_index, write_index
 from .index import Index, index_texts, open_index
-from .search import Found, SearchSettings, search_index
+from .search import Found, search_index
+from .settings import SearchSettings
 from .sources import Thing, read_picture, read_texts, read_things
 
 __all__ = [

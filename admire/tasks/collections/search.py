@@ -6,62 +6,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from admire.base.choices import Meanings, QueryText
+from admire.base.choices import Meanings
 from admire.base.errors import UserError
-from admire.base.schema import Count, Weight, settings
 from admire.data.items import Candidate, Item
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
 from admire.rankers.embeddings import PICTURES_BESIDE_CAPTIONS
-from admire.rankers.scorer import Scoring, query_weights
+from admire.rankers.scorer import query_weights
+from admire.rankers.settings import Scoring
 from admire.senses import Detector
 from admire.senses.interpretation import Interpretation
-from admire.senses.meaning import TextRole
 from admire.senses.source import Source
 from admire.tasks.collections.index import Index, check_encoder, index_texts, open_index
+from admire.tasks.collections.settings import SearchSettings
 from admire.tasks.collections.sources import read_texts
 from admire.tasks.retrieval.passages import locate
-from admire.tasks.retrieval.queries import QuerySettings, understand
-
-
-@settings(frozen=True, kw_only=True)
-class SearchSettings(QuerySettings):
-    """How a collection is searched.
-
-    Attributes:
-        encoder: an encoder by name; None is that of the index, or e5 for a file of texts.
-        query: what things are compared with. ``meaning`` is sense and meanings, by the method of
-            :func:`admire.rank`; ``compound`` and ``sentence`` are plain cosine.
-        top: how many things are found.
-        texts: which texts count, see :data:`admire.senses.meaning.TEXTS`; None is all of them for
-            pictures, as in :func:`admire.rank`, and gloss and compound for texts.
-        image_weight, caption_weight: what a track counts; None is 1, but for the pictures that
-            ``sight`` sees beside captions, see
-            :data:`admire.rankers.embeddings.PICTURES_BESIDE_CAPTIONS`.
-    """
-
-    encoder: str | None = None
-    query: QueryText = "meaning"
-    top: Count = 10
-    texts: tuple[TextRole, ...] | None = None
-    image_weight: Weight | None = None
-    caption_weight: Weight | None = None
-
-    def scoring_for(self, index: Index) -> Scoring:
-        """How similarities become a score: as in rank where there are pictures."""
-        scoring = self.scoring
-        if index.pictures:
-            scoring = Scoring()
-            if index.encoder["name"] == "sight" and "caption" in index.tracks:
-                scoring = replace(scoring, image_weight=PICTURES_BESIDE_CAPTIONS)
-        changes = {
-            "contrast": self.contrast,
-            "texts": self.texts,
-            "image_weight": self.image_weight,
-            "caption_weight": self.caption_weight,
-        }
-        given = {name: value for name, value in changes.items() if value is not None}
-        return replace(scoring, **given)  # type: ignore[arg-type]
+from admire.tasks.retrieval.queries import understand
 
 
 @dataclass(frozen=True)
@@ -77,6 +37,18 @@ class Found:
     things: list[tuple[Candidate, float]]
     reading: Interpretation | None
     pictures: bool = False
+
+
+def scoring_for(settings: SearchSettings, index: Index) -> Scoring:
+    """Return how similarities become a score: as in rank where there are pictures."""
+    scoring = settings.scoring
+    if index.pictures:
+        scoring = Scoring()
+        if index.encoder["name"] == "sight" and "caption" in index.tracks:
+            scoring = replace(scoring, image_weight=PICTURES_BESIDE_CAPTIONS)
+    names = ("contrast", "texts", "image_weight", "caption_weight")
+    changes = {name: getattr(settings, name) for name in names}
+    return replace(scoring, **{name: v for name, v in changes.items() if v is not None})
 
 
 def search_index(
@@ -117,7 +89,7 @@ def search_index(
         check_encoder(index if isinstance(index, Path) else None, built.encoder, encoder)
     else:
         built = index_texts(read_texts(cast(Path, index)), encoder)
-    scoring = settings.scoring_for(built)
+    scoring = scoring_for(settings, built)
     reading: Interpretation | None = None
     if settings.query == "meaning":
         item = Item(span, text, settings.lang)

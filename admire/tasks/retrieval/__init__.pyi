@@ -1,11 +1,11 @@
 from .benchmark import build_benchmark, count_benchmark, write_benchmark
 from .evaluation import score_queries, summarise_queries, write_trec
 from .passages import Passage, Split, read_split, write_split
-from .queries import QuerySettings
-from .retrieve import Retrieval, RetrieveSettings, retrieve_split
+from .retrieve import Retrieval, retrieve_split
 from .retrievers import bm25, by_meaning, dense, tune_bm25
 from .run_folder import RetrievalRun, read_retrieval, write_retrieval
-from .training import RetrieverTraining, train_retriever, train_retrievers
+from .settings import QuerySettings, RetrieverTraining, RetrieveSettings
+from .training import train_retriever, train_retrievers
 
 __all__ = [
     "Passage",

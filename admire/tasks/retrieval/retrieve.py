@@ -4,57 +4,21 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import pandas as pd
-from pydantic import Field
 
-from admire.base.errors import UserError
-from admire.base.schema import Weight, settings
 from admire.data.items import Item, SenseLabel
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
 from admire.senses.interpretation import Interpretation
 from admire.tasks.retrieval import retrievers
 from admire.tasks.retrieval.evaluation import Similarities, score_queries, summarise_queries
-from admire.tasks.retrieval.modes import Compared, Format, SplitName
 from admire.tasks.retrieval.passages import Split, read_split
-from admire.tasks.retrieval.queries import QuerySettings, understand
+from admire.tasks.retrieval.queries import understand
+from admire.tasks.retrieval.settings import RetrieveSettings
 
 log = logging.getLogger("admire")
-
-
-@settings(frozen=True, kw_only=True)
-class RetrieveSettings(QuerySettings):
-    """What is retrieved, and how.
-
-    Attributes:
-        encoder: ``bm25``, or an encoder of texts by name.
-        query: what of a query is compared with the documents. ``meaning`` is sense and gloss, by
-            the method of :func:`admire.rank`; BM25 takes ``sentence`` or ``span``.
-        split: the split to score.
-        usage: usages of the documents to keep in the index; empty keeps all.
-        gold: keep only the queries and documents that people checked.
-        instruction_format: how an instruction is given to the encoder.
-        k1, b: of BM25; without them they are tuned on the split ``val``.
-    """
-
-    encoder: str = "e5"
-    query: Compared = "sentence"
-    split: SplitName = "test"
-    usage: tuple[str, ...] = ()
-    gold: bool = False
-    instruction_format: Format = "auto"
-    k1: Weight | None = None
-    b: Annotated[float, Field(ge=0, le=1)] | None = None
-
-    def __post_init__(self) -> None:
-        if self.encoder == "bm25" and self.query not in ("sentence", "span"):
-            raise UserError(
-                f"BM25 cannot compare by '{self.query}'. Use 'sentence' or 'span'.", "query"
-            )
-        if (self.k1 is None) != (self.b is None):
-            raise UserError("Give both k1 and b, or neither to tune them on val.", "k1", "b")
 
 
 @dataclass(frozen=True)

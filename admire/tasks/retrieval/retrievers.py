@@ -11,7 +11,8 @@ import numpy as np
 
 from admire.base.errors import UserError
 from admire.models.encoders import Query, QueryEncoder, TextEncoder, Vectors
-from admire.rankers.scorer import Scoring, query_weights, score
+from admire.rankers.scorer import query_weights, score
+from admire.rankers.settings import Scoring
 from admire.senses.interpretation import Interpretation
 from admire.tasks.retrieval.evaluation import Similarities, score_queries
 from admire.tasks.retrieval.modes import Format, Mode

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
 from admire.base.choices import Device
 from admire.base.errors import UserError, needs_extra
-from admire.base.schema import Count, Positive, check_setting, settings
+from admire.base.schema import Count, check_setting
 from admire.base.storage import check_folder
 from admire.models.encoders.families import open_trainable
 from admire.models.encoders.sentence import SentenceEncoder, document_prompt, query_prompt
 from admire.tasks.retrieval import evaluation, retrievers
 from admire.tasks.retrieval.modes import Format, Mode
 from admire.tasks.retrieval.passages import Passage, Split, relevant
+from admire.tasks.retrieval.settings import RetrieverTraining
 
 with needs_extra("finetune", "Fine-tuning"):
     import torch
@@ -29,40 +29,9 @@ with needs_extra("finetune", "Fine-tuning"):
     from torch.nn import functional
 
     from admire.models.encoders.spans import prepare_spans, span_states
-    from admire.models.trainer import FitSettings, Row, fine_tune
+    from admire.models.trainer import Row, fine_tune
 
 log = logging.getLogger("admire")
-
-
-@settings(frozen=True)
-class RetrieverTraining:
-    """How an encoder is fine-tuned for retrieval.
-
-    Attributes:
-        query: what of a query is encoded, in training and in evaluation. The four modes are the
-            paper's four configurations.
-        instruction_format: how an instruction is given to the encoder.
-        soft_negatives: α_N, documents of other PIEs for each query.
-        hard_negatives: α_H, documents of the same PIE in the other sense.
-        positive_in_denominator: whether the loss has the positive in its denominator, as usual.
-            The paper's equation 2, as it is printed, has only the negatives there.
-        temperature: what cosines are divided by. The paper has none, which is 1.
-        fit: the trainer's settings.
-    """
-
-    query: Mode = "sentence"
-    instruction_format: Format = "auto"
-    soft_negatives: Annotated[int, Field(ge=0)] = 3
-    hard_negatives: Annotated[int, Field(ge=0)] = 3
-    positive_in_denominator: bool = False
-    temperature: Positive = 1.0
-    fit: FitSettings = field(default_factory=FitSettings)
-
-    def __post_init__(self) -> None:
-        if self.soft_negatives + self.hard_negatives < 1:
-            raise UserError(
-                "There must be negatives, soft or hard.", "soft_negatives", "hard_negatives"
-            )
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@ from .evaluation import compare, correlate, rate, write_similarities
 from .objectives import OBJECTIVES, Objective
 from .pairs import Group, Pair, read_groups, read_pairs
 from .rows import TrainingData, hold_out_groups, hold_out_pairs, read_training_data
-from .similarity import Measured, SimilaritySettings, measure_similarity
-from .training import SentenceTraining, train_sentences
+from .settings import SentenceFiles, SentenceTraining, SimilaritySettings
+from .similarity import Measured, measure_similarity
+from .training import train_sentences
 
 __all__ = [
     "OBJECTIVES",
@@ -11,6 +12,7 @@ __all__ = [
     "Measured",
     "Objective",
     "Pair",
+    "SentenceFiles",
     "SentenceTraining",
     "SimilaritySettings",
     "TrainingData",

@@ -5,12 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pandas as pd
 
-from admire.base.choices import Device
-from admire.base.schema import Seed, settings
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.encoders.cached import CachedEncoder
 from admire.models.encoders.sentence import SentenceEncoder
@@ -19,29 +16,9 @@ from admire.prompts import Prompts
 from admire.tasks.sts.evaluation import Similarities, compare, correlate, rate
 from admire.tasks.sts.mwes import reader
 from admire.tasks.sts.pairs import Pair
+from admire.tasks.sts.settings import SimilaritySettings
 
 log = logging.getLogger("admire")
-
-
-@settings(frozen=True, kw_only=True)
-class SimilaritySettings:
-    """What measures similarity.
-
-    Attributes:
-        encoder: an encoder of texts, by name.
-        llm: a chat model that rates the pairs in place of the encoder, by name.
-        llm_url: the address of an OpenAI-compatible server; None is the official one.
-        device: where an encoder that runs on torch does so.
-        prompts: a folder of templates that replace the built-in ones of the same name.
-        seed: of the sampled replies.
-    """
-
-    encoder: str = "e5"
-    llm: str | None = None
-    llm_url: str | None = None
-    device: Device = "auto"
-    prompts: str | Path | None = None
-    seed: Seed = 0
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from admire.base.errors import UserError, needs_extra
-from admire.base.schema import Count, Positive, Weight, settings
 from admire.models.encoders.sentence import SentenceEncoder, query_prompt
 from admire.tasks.sts import mwes
 from admire.tasks.sts.evaluation import compare, correlate
@@ -28,6 +25,7 @@ from admire.tasks.sts.rows import (
     repeated,
     triples,
 )
+from admire.tasks.sts.settings import SentenceTraining
 
 with needs_extra("finetune", "Fine-tuning"):
     import torch
@@ -43,7 +41,7 @@ with needs_extra("finetune", "Fine-tuning"):
     )
     from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 
-    from admire.models.trainer import Batches, FitSettings, Row, fine_tune
+    from admire.models.trainer import Batches, Row, fine_tune
     from admire.tasks.sts.losses import AdaptiveTripletLoss, ConsistencyLoss, WeightedLoss
 
 BATCHES: dict[Objective, Batches] = {
@@ -51,44 +49,6 @@ BATCHES: dict[Objective, Batches] = {
     **dict.fromkeys((*TRIPLET_LOSSES, "consistent"), "neighbours"),
     **dict.fromkeys(("triplet+ranking", "simcse"), "no duplicates"),
 }
-
-
-@settings(frozen=True)
-class SentenceTraining:
-    """How a sentence encoder is fine-tuned.
-
-    Attributes:
-        objective: see :data:`admire.tasks.sts.objectives.Objective`.
-        miner_margin: of He et al.'s miner. A triplet is used if its negative is less than this
-            farther from the anchor than its positive (Euclidean distance of unit vectors).
-        margin: of the triplet loss, and of ``consistent``. None is the paper's own: 0.3 (He et
-            al.), 0.1 (YNU-HPCC), and 0 for ``consistent``.
-        temperature: what cosines are divided by in SimCSE, multiple negatives ranking, CoSENT
-            (0.05 is its λ = 20) and ``consistent``.
-        last_layers: 1 pools the last layer, 2 the mean of the last two (He et al.).
-        max_length: how many tokens of a sentence are read, in training and later; None is the
-            model's own limit.
-        mwe_tokens: whether each expression gets a token of its own. The vectors of all other tokens
-            then stay as they are.
-        token_rate: learning rate of the vectors of these tokens. At the model's learning rate they
-            would hardly change, because each token is in few batches.
-        repeat: groups of an expression with fewer groups are repeated until there are this many.
-        sts_weight: weight of the loss on pairs that are mixed in.
-        fit: the trainer's settings. The batch size counts single sentences for ``adaptive`` and
-            ``multi-negative``, and rows of two or three sentences for the others.
-    """
-
-    objective: Objective = "adaptive"
-    miner_margin: Weight = 0.4
-    margin: Weight | None = None
-    temperature: Positive = 0.05
-    last_layers: Annotated[int, Field(ge=1, le=2)] = 1
-    max_length: Annotated[int, Field(ge=8)] | None = None
-    mwe_tokens: bool = False
-    token_rate: Positive = 1e-3
-    repeat: Count = 1
-    sts_weight: Positive = 1.0
-    fit: FitSettings = field(default_factory=FitSettings)
 
 
 def train_sentences(

@@ -1,0 +1,87 @@
+"""How settings stand on the command line, and those that several settings classes share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from admire.base.choices import Device, SenseMethod
+from admire.base.schema import Seed
+
+Panel = Literal[
+    "Data and output",
+    "Models",
+    "Senses and meanings",
+    "Scoring",
+    "Chat models and costs",
+    "What is learned",
+    "Loss",
+    "Optimiser",
+    "All settings at once",
+    "Scale",
+]
+"""Headings of ``--help-all``, in their order."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """Marks a field of a settings class as an option of the command line.
+
+    Attributes:
+        panel: the heading that it stands below.
+        name: the option's name, if it is not the field's.
+        daily: whether ``--help`` shows it, too.
+        completes: what a shell completes.
+    """
+
+    panel: Panel
+    name: str | None = None
+    daily: bool = False
+    completes: Literal["chat models", "encoders"] | None = None
+
+
+CHAT_MODELS: Panel = "Chat models and costs"
+
+LlmName = Annotated[
+    str,
+    Field(description="Chat model: embedded, gguf:PATH or openai:MODEL; as for rank."),
+    Option(CHAT_MODELS, daily=True, completes="chat models"),
+]
+LlmUrl = Annotated[
+    str | None,
+    Field(description="Address of an OpenAI-compatible server, for openai: models."),
+    Option(CHAT_MODELS),
+]
+PromptFolder = Annotated[
+    str | Path | None,
+    Field(description="Folder of templates that replace the built-in ones of the same name."),
+    Option("Senses and meanings"),
+]
+Dictionaries = Annotated[
+    tuple[str, ...],
+    Field(
+        description="Dictionary beside the chat model: wordnet, wn:LEXICON, kaikki:FILE, "
+        "glossary:FILE, or none. Repeat for several."
+    ),
+    Option("Senses and meanings", "dictionary"),
+]
+DecidedBy = Annotated[
+    SenseMethod,
+    Field(
+        description="How the sense is decided: by the chat model's votes, by the detector (auto: "
+        "for the embedded model; others vote, or say it with their orders), or as given in the "
+        "file."
+    ),
+    Option("Senses and meanings", daily=True),
+]
+EncoderDevice = Annotated[
+    Device,
+    Field(description="Where torch runs (auto: a GPU where there is one)."),
+    Option("Models"),
+]
+SampleSeed = Annotated[
+    Seed, Field(description="Seed of sampled replies."), Option("All settings at once")
+]

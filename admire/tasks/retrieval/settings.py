@@ -1,0 +1,123 @@
+"""How queries are understood and compared, and how encoders are fine-tuned for retrieval."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Annotated
+
+from pydantic import Field
+
+from admire.base.errors import UserError
+from admire.base.options import (
+    CHAT_MODELS,
+    DecidedBy,
+    Dictionaries,
+    EncoderDevice,
+    LlmUrl,
+    Option,
+    PromptFolder,
+    SampleSeed,
+)
+from admire.base.schema import Count, Positive, Weight, settings
+from admire.models.training_settings import DATA, LEARNED, LOSS, FitSettings, StartEncoder
+from admire.rankers.settings import Scoring
+from admire.tasks.retrieval.modes import Compared, Format, Mode, SplitName
+
+InstructionFormat = Annotated[
+    Format,
+    Field(
+        description="How an instruction is given: as 'Instruct: … Query: …', as the prompt "
+        "argument of sentence-transformers, or plainly before the query; auto goes by the model's "
+        "name."
+    ),
+    Option(LEARNED),
+]
+
+
+@settings(frozen=True, kw_only=True)
+class QuerySettings:
+    """Settings that retrieval and search share."""
+
+    llm: Annotated[str, Option(CHAT_MODELS, completes="chat models")] = "embedded"
+    """Chat model for senses and glosses, as for rank."""
+    llm_url: LlmUrl = None
+    sense: DecidedBy = "auto"
+    contrast: Annotated[Weight | None, Option("Scoring")] = None
+    """Weight of the bare expression against candidates if the sense is idiomatic; else 0 for texts,
+    and 1 for pictures."""
+    lang: Annotated[str, Option(DATA)] = "en"
+    """Language of queries, for the prompts."""
+    prompts: PromptFolder = None
+    dictionaries: Dictionaries = ("wordnet",)
+    device: EncoderDevice = "auto"
+    seed: SampleSeed = 0
+
+    @property
+    def scoring(self) -> Scoring:
+        """The formula that makes a score of the similarities to gloss and expression."""
+        return Scoring.paper(gate="soft", contrast=self.contrast or 0.0, standardise=True)
+
+
+@settings(frozen=True, kw_only=True)
+class RetrieveSettings(QuerySettings):
+    """What is retrieved, and how."""
+
+    encoder: Annotated[str, Option("Models", completes="encoders")] = "e5"
+    """bm25, or an encoder of texts: e5, sbert:REPOSITORY, sbert:FOLDER."""
+    query: Annotated[Compared, Option("Scoring")] = "sentence"
+    """Part of a query that is compared with the documents; meaning is sense and gloss, as in rank.
+    BM25 takes sentence or span."""
+    split: Annotated[SplitName, Option(DATA)] = "test"
+    """Split to score."""
+    usage: Annotated[tuple[str, ...], Option(DATA)] = ()
+    """Usage of documents to keep in the index; else all. Repeat for several."""
+    gold: Annotated[bool, Option(DATA)] = False
+    """Only queries and documents that people checked."""
+    instruction_format: InstructionFormat = "auto"
+    k1: Annotated[Weight | None, Option("Scoring")] = None
+    """Parameter k1 of BM25; without it k1 and b are tuned on val."""
+    b: Annotated[Annotated[float, Field(ge=0, le=1)] | None, Option("Scoring")] = None
+    """Parameter b of BM25."""
+
+    def __post_init__(self) -> None:
+        if self.encoder == "bm25" and self.query not in ("sentence", "span"):
+            raise UserError(
+                f"BM25 cannot compare by '{self.query}'. Use 'sentence' or 'span'.", "query"
+            )
+        if (self.k1 is None) != (self.b is None):
+            raise UserError("Give both k1 and b, or neither to tune them on val.", "k1", "b")
+
+
+@settings(frozen=True)
+class RetrieverTraining:
+    """How an encoder is fine-tuned for retrieval."""
+
+    query: Annotated[Mode, Option(LEARNED, daily=True)] = "sentence"
+    """Part of a query that is encoded, in training and in evaluation: the paper's four
+    configurations."""
+    instruction_format: InstructionFormat = "auto"
+    soft_negatives: Annotated[int, Field(ge=0), Option(LOSS)] = 3
+    """Documents of other PIEs for each query (α_N)."""
+    hard_negatives: Annotated[int, Field(ge=0), Option(LOSS)] = 3
+    """Documents of the same PIE in its other sense (α_H)."""
+    positive_in_denominator: Annotated[bool, Option(LOSS)] = False
+    """Use the usual form of the loss; the paper's equation 2 has only the negatives in its
+    denominator."""
+    temperature: Annotated[Positive, Option(LOSS)] = 1.0
+    """Divisor of cosines in the loss; the paper has none, which is 1."""
+    fit: FitSettings = field(default_factory=FitSettings)
+    """Settings of the trainer."""
+
+    def __post_init__(self) -> None:
+        if self.soft_negatives + self.hard_negatives < 1:
+            raise UserError(
+                "There must be negatives, soft or hard.", "soft_negatives", "hard_negatives"
+            )
+
+
+@settings(frozen=True, kw_only=True)
+class RetrieverStart(StartEncoder):
+    """The encoder that training begins with, and how often it is trained."""
+
+    seeds: Annotated[Count, Option(DATA)] = 1
+    """Models to train, with seeds from --seed; the figures are mean ± deviation."""

@@ -1,0 +1,78 @@
+"""How sentence pairs are compared, and how encoders are fine-tuned for that."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from admire.base.options import EncoderDevice, LlmUrl, Option, PromptFolder, SampleSeed
+from admire.base.schema import Count, Positive, Weight, settings
+from admire.models.training_settings import (
+    DATA,
+    LEARNED,
+    LOSS,
+    OPTIMISER,
+    FitSettings,
+    ValidationFiles,
+)
+from admire.tasks.sts.objectives import Objective
+
+
+@settings(frozen=True, kw_only=True)
+class SimilaritySettings:
+    """What measures similarity."""
+
+    encoder: Annotated[str, Option("Models", completes="encoders")] = "e5"
+    """Encoder of texts: e5 or sbert:…"""
+    llm: Annotated[str | None, Option("Chat models and costs", completes="chat models")] = None
+    """Chat model that rates the pairs in place of an encoder."""
+    llm_url: LlmUrl = None
+    device: EncoderDevice = "auto"
+    prompts: PromptFolder = None
+    seed: SampleSeed = 0
+
+
+@settings(frozen=True)
+class SentenceTraining:
+    """How a sentence encoder is fine-tuned."""
+
+    objective: Annotated[Objective, Option(LEARNED, daily=True)] = "adaptive"
+    """Objective: He et al.'s adaptive and multi-negative; YNU-HPCC's triplet+ranking, regression,
+    classification and cosent; ChengyuSTS's simcse; our own consistent."""
+    miner_margin: Annotated[Weight, Option(LOSS)] = 0.4
+    """Margin of He et al.'s miner: a triplet is used if its negative is less than this farther from
+    the anchor than its positive (Euclidean distance of unit vectors)."""
+    margin: Annotated[Weight | None, Option(LOSS)] = None
+    """Margin of the triplet loss, and of consistent; else the paper's: 0.3 (He et al.), 0.1
+    (YNU-HPCC), and 0 for consistent."""
+    temperature: Annotated[Positive, Option(LOSS)] = 0.05
+    """Divisor of cosines in SimCSE, ranking, CoSENT (0.05 is its λ = 20) and consistent."""
+    last_layers: Annotated[int, Field(ge=1, le=2), Option(LEARNED)] = 1
+    """Layers to pool: the last one, or the mean of the last two (He et al.)."""
+    max_length: Annotated[Annotated[int, Field(ge=8)] | None, Option(LEARNED)] = None
+    """Tokens of a sentence that are read, in training and later; else the model's own limit."""
+    mwe_tokens: Annotated[bool, Option(LEARNED, daily=True)] = False
+    """Make each expression a token of its own. The vectors of all other tokens then stay."""
+    token_rate: Annotated[Positive, Option(OPTIMISER)] = 1e-3
+    """Learning rate of these tokens' vectors, which are in few batches."""
+    repeat: Annotated[Count, Option(LOSS)] = 1
+    """Repeat the groups of rare expressions up to this number."""
+    sts_weight: Annotated[Positive, Option(LOSS)] = 1.0
+    """Weight of the loss on pairs that are mixed in."""
+    fit: FitSettings = field(default_factory=FitSettings)
+    """Settings of the trainer. The batch size counts single sentences for adaptive and
+    multi-negative, and rows of two or three sentences for the others."""
+
+
+@settings(frozen=True, kw_only=True)
+class SentenceFiles(ValidationFiles):
+    """What a sentence encoder learns from besides the training data, and is validated on."""
+
+    sts: Annotated[tuple[Path, ...], Option(DATA, daily=True)] = ()
+    """Pairs to mix in by CoSENT, so that general similarity is kept; of STS Benchmark the split
+    train. Repeat for several."""
+    leave_out: Annotated[tuple[Path, ...], Option(DATA)] = ()
+    """Pairs whose sentences must not be learned from. Repeat for several."""
