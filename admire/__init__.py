@@ -12,7 +12,8 @@ from admire.base.notebook import DRAWN_BY
 if TYPE_CHECKING:
     from admire.base.errors import UserError
     from admire.data.frames import items_from_frame
-    from admire.data.items import SAMPLES, Candidate, Item, read_items
+    from admire.data.items import SAMPLES, Candidate, Item
+    from admire.data.reader import read_items
     from admire.data.submission import read_submission
     from admire.rankers.settings import PROFILES, Asking, Scoring, Settings
     from admire.runs.forecast import Forecast, plan
@@ -69,7 +70,8 @@ _public, _, _ = lazy_loader.attach(
     submod_attrs={
         "base.errors": ["UserError"],
         "data.frames": ["items_from_frame"],
-        "data.items": ["SAMPLES", "Candidate", "Item", "read_items"],
+        "data.items": ["SAMPLES", "Candidate", "Item"],
+        "data.reader": ["read_items"],
         "data.submission": ["read_submission"],
         "rankers.settings": ["PROFILES", "Asking", "Scoring", "Settings"],
         "runs.forecast": ["Forecast", "plan"],

@@ -26,7 +26,7 @@ from filelock import FileLock
 from hypothesis import settings
 
 from admire.base.errors import UserError
-from admire.data.items import read_items
+from admire.data.reader import read_items
 
 if TYPE_CHECKING:
     from browser import Look

@@ -14,7 +14,7 @@ from toys import OWL, WordEncoder, explains
 from admire import SAMPLES, Candidate, Item, Settings, UserError, rank, read_items, write_run
 from admire.audit.audit import Audit, audit
 from admire.audit.candidate_order import check_order
-from admire.data.items import iter_items
+from admire.data.reader import iter_items
 from admire.senses.dictionaries import WordNet
 
 # ------------------------------------------------------------------------------- other sets

@@ -11,7 +11,8 @@ from commands import ended, run
 from toys import PictureEncoder, WordEncoder, draw
 
 from admire import SAMPLES
-from admire.data.items import Fault, iter_items
+from admire.data.reader import iter_items
+from admire.data.rows import Fault
 from admire.runs.past_runs import read_run
 
 pytest.importorskip("PIL", reason="needs the extra 'report'")
@@ -59,7 +60,7 @@ def bad_set(tmp_path: Path) -> Path:
 
 FAULTS = [
     ("row 1", "photo.heic", "Save it as PNG or JPEG"),
-    ("row 1", "candidate 4 has a caption but no image: 'gone.png' is not in"),
+    ("row 1", "candidate 4: has a caption but no image: 'gone.png'"),
     ("row 2", "'../far.png' lies outside the data folder"),
     ("row 2", "'link.png' is a link to", "nowhere.png"),
     ("row 3", "drawing.svg", "Save it as PNG or JPEG"),
@@ -138,7 +139,7 @@ def test_rank_refuses_a_bad_set_before_any_model_and_skip_bad_goes_on(
 def test_a_run_that_reads_captions_alone_opens_no_picture(capsys, monkeypatch, bad_set: Path):
     rows = [item({"image": "empty.png", "caption": "an owl"}, {"caption": "a lamp"})]
     (bad_set / "manifest.jsonl").write_text(json.dumps(rows[0]))
-    monkeypatch.setattr("admire.data.items.check_header", None)
+    monkeypatch.setattr("admire.data.rows.check_header", None)
     out = bad_set.parent / "run"
     assert run(capsys, "rank", bad_set, "--query", "compound", "--out", out)[0] == 0
 

@@ -42,9 +42,9 @@ def test_rows_as_dicts_may_list_their_candidates_and_name_pictures_below_a_folde
     ("data", "message"),
     [
         (pd.DataFrame({"word": ["x"]}), "DataFrame: the column 'compound' is missing"),
-        ([ROW, {**ROW, "compound": 9}], "rows, row 2, compound: is not a text"),
+        ([ROW, {**ROW, "compound": 9}], "rows, row 2, compound: cannot be 9"),
         ([{**ROW, "sentence": ""}], "rows, row 1 .'cold feet'., sentence: is empty"),
-        ([{**ROW, "candidates": "ab"}], "candidates: is not a list of objects"),
+        ([{**ROW, "candidates": "ab"}], "row 1 .'cold feet'., candidates: cannot be 'ab'"),
         (3, "items can be a path, .* not a int"),
         ([1, 2], "items can be .* not a list of int"),
         (ROW, "items can be .* not a dict"),

@@ -8,8 +8,8 @@ import pytest
 from conftest import admire_row
 
 from admire.base.errors import UserError
-from admire.data.items import read_items
 from admire.data.languages import LANGUAGES, base_language, check_language, guess_language
+from admire.data.reader import read_items
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,9 @@ def llm() -> ScriptedChat:
     [
         ({"compound": " "}, "compound: is empty."),
         ({"language": "English!"}, "language: 'English!' is not a language tag."),
-        ({"candidates": CAPTIONS[:1]}, "has one candidate"),
+        ({"candidates": CAPTIONS[:1]}, "candidates: "),
         ({"candidates": CAPTIONS * 26}, "candidates: "),
-        ({"candidates": [*CAPTIONS, {}]}, "candidate 3 has neither a caption nor an image name."),
+        ({"candidates": [*CAPTIONS, {}]}, "candidate 3: "),
         ({"profile": "strongest"}, "profile: is none of embedded, paper,"),
         ({"kind": "sort"}, "'sort'"),
         ({"kind": "search", "text": "a", "span": "a"}, "--index"),

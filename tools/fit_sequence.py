@@ -19,7 +19,8 @@ import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from admire.data.items import Item, read_items
+from admire.data.items import Item
+from admire.data.reader import read_items
 from admire.data.submission import read_submission
 from admire.models.encoders import open_encoder
 from admire.scores.metrics import bootstrap_intervals, calibration_error, mean

@@ -12,7 +12,8 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from admire.base.errors import UserError
-from admire.data.items import SAMPLES, read_items
+from admire.data.items import SAMPLES
+from admire.data.reader import read_items
 from admire.models.encoders import ImageEncoder, Vectors, open_encoder
 from admire.models.llm import ChatModel, Image, Question, Reply, open_llm
 from admire.prompts import Prompts

@@ -61,8 +61,9 @@ def audit(
     from admire.audit.audit import audit as audit_items
     from admire.audit.candidate_order import check_order
     from admire.base.storage import note_addition, write_whole
-    from admire.data.items import Item, iter_items
+    from admire.data.items import Item
     from admire.data.overlap import Digests
+    from admire.data.reader import iter_items
     from admire.pages.report.audit_tables import audit_tables
     from admire.senses.dictionaries import open_dictionaries
 

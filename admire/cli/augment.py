@@ -40,7 +40,7 @@ def augment_captions(
 ) -> None:
     """Rewrite captions: translate them to another language and back, or paraphrase them."""
     from admire.augment import REWRITERS, rewrite_items
-    from admire.data.items import read_items
+    from admire.data.reader import read_items
 
     rows = rewrite_items(read_items(data, lang), out, by or REWRITERS)
     log.info("Wrote %s, %d captions in other words", out, len(rows))

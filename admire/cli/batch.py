@@ -31,7 +31,7 @@ def batch(
     again, with the same options, until it says that admire rank can begin; it ends with exit code 3
     while questions are under way.
     """
-    from admire.data.items import read_items
+    from admire.data.reader import read_items
     from admire.rankers.settings import Asking
     from admire.runs.batch import batch as submit
     from admire.runs.forecast import plan

@@ -30,7 +30,7 @@ def check(
     """
     from admire.base.storage import check_folder
     from admire.data.check import SetCounts, check_set
-    from admire.data.items import iter_items
+    from admire.data.reader import iter_items
 
     folder = images or (data if data.is_dir() else data.parent)
     found, faults, _ = check_set(

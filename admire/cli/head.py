@@ -72,7 +72,7 @@ def train_head(
     from admire import training
     from admire.base.schema import check_setting
     from admire.base.storage import check_folder
-    from admire.data.items import read_items
+    from admire.data.reader import read_items
     from admire.models.training_settings import Folds, HeadTraining
     from admire.scores.leakage import summarise_card
 
@@ -126,7 +126,7 @@ def sweep(
     options = locals()
     from admire import training
     from admire.base.schema import check_setting
-    from admire.data.items import read_items
+    from admire.data.reader import read_items
     from admire.models.training_settings import Folds, HeadTraining
 
     axes = {name: options[name] or values for name, values in training.PAPER_AXES.items()}

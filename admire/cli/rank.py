@@ -45,7 +45,8 @@ def demo(
 ) -> None:
     """Rank samples that come with admire, on this machine, without key or hub."""
     from admire.base.storage import check_folder
-    from admire.data.items import SAMPLES, read_items
+    from admire.data.items import SAMPLES
+    from admire.data.reader import read_items
     from admire.pages.report import check_report
     from admire.runs.run import rank
     from admire.runs.run_folder import write_run
@@ -91,7 +92,7 @@ def rank(
     what we would try first today; paper is UoR-NCL's stack.
     """
     from admire.base.storage import check_folder
-    from admire.data.items import iter_items
+    from admire.data.reader import iter_items
     from admire.rankers.settings import Asking
     from admire.runs.forecast import plan
     from admire.runs.run_blocks import rank_file
@@ -162,7 +163,7 @@ def score(
     how often the run would err if it answered only where the sense is surest.
     """
     from admire.audit.run_leakage import warn_if_runs_saw
-    from admire.data.items import iter_items
+    from admire.data.reader import iter_items
     from admire.runs.past_runs import read_rows
     from admire.runs.scoring import check_own_gold, read_predictions
     from admire.scores.figures import paired_difference, summarise, summarise_languages, with_ndcg

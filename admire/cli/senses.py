@@ -34,7 +34,7 @@ def sense(
     json: opt.Json = False,
 ) -> None:
     """Classify each compound as idiomatic or literal, and score that where the type is known."""
-    from admire.data.items import read_items
+    from admire.data.reader import read_items
     from admire.prompts import Prompts
     from admire.runs.sources import open_source
     from admire.scores.figures import summarise

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from admire.base.errors import UserError
-from admire.data.items import Fault, Item
+from admire.data.items import Item
+from admire.data.rows import Fault
 
 log = logging.getLogger("admire")
 
@@ -35,7 +36,7 @@ def check_set(
     """Read a set once for its faults, and again to look at its pictures if they are to be read.
 
     Args:
-        read: :func:`admire.data.items.iter_items` of the set.
+        read: :func:`admire.data.reader.iter_items` of the set.
         begin: makes what takes each item, without what its faults spoil.
         reads: whether pictures are to be looked at, given what took the items of the first reading.
 

@@ -10,17 +10,10 @@ import pandas as pd
 
 from admire.base.errors import UserError
 from admire.base.files import check_columns
-from admire.data.items import (
-    Item,
-    Notes,
-    Reading,
-    column_numbers,
-    item_of_row,
-    read_items,
-    tell,
-    with_things,
-)
+from admire.data.items import Item
 from admire.data.languages import check_language
+from admire.data.reader import candidate_columns, read_items, with_candidates
+from admire.data.rows import RowReader, log_notes
 
 Data = str | Path | pd.DataFrame | Iterable[Mapping[str, Any]] | Iterable[Item]
 """A file or folder of items, a table, rows as dicts, or the items themselves."""
@@ -31,7 +24,7 @@ def items_from_frame(
     folder: str | Path = ".",
     language: str = "en",
 ) -> list[Item]:
-    """Items of a table with the columns of an AdMIRe TSV, or of rows as dicts.
+    """Read items from a table with the columns of an AdMIRe TSV, or from rows as dicts.
 
     See :func:`admire.read_items` for the columns. ``image1_caption``, ``image2_caption``, … alone
     are enough for candidates. A row as a dict may have ``candidates`` and ``sequence`` instead, as
@@ -45,32 +38,32 @@ def items_from_frame(
         UserError: the row and the column that cannot be used, and why.
     """
     check_language(language)
-    # Messages call the rows so, and names of images start from its folder, as those of a file do.
     path = Path(folder) / ("DataFrame" if isinstance(frame, pd.DataFrame) else "rows")
-    notes: Notes = {}
-    reading = Reading(path, path.parent, language, notes)
-    items = [item_of_row(row, number, reading) for number, row in _rows(frame, path)]
+    reader = RowReader(path.parent, language)
+    rows = _rows(frame, path)
+    items = [reader.item(row, f"{path}, row {number}") for number, row in enumerate(rows, start=1)]
     if not items:
         raise UserError(f"{path}: holds no items.")
-    tell(notes)
+    log_notes(reader.notes)
     return items
 
 
 def _rows(
     frame: pd.DataFrame | Iterable[Mapping[str, Any]], path: Path
-) -> Iterator[tuple[int, dict[str, Any]]]:
+) -> Iterator[dict[str, Any]]:
+    """Read rows as a JSONL manifest has them; ``path`` is what messages call the frame."""
     if isinstance(frame, pd.DataFrame):
         check_columns(path, frame, ("compound",))
         frame = cast(list[Mapping[str, Any]], frame.to_dict("records"))
-    for number, cells in enumerate(frame, start=1):
+    for cells in frame:
         row = {str(name): _cell(value) for name, value in cells.items()}
         if not {"candidates", "sequence"} & row.keys():
-            row = with_things(row, *column_numbers(row), path, ragged=True)
-        yield number, row
+            row = with_candidates(row, candidate_columns(row), path.parent, ragged=True)
+        yield row
 
 
 def _cell(value: Any) -> Any:
-    """A cell as it would be in a file: texts and lists, empty where nothing is known."""
+    """Return a cell as it would be in a file: texts and lists, empty for None and NaN."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, tuple):
@@ -81,7 +74,7 @@ def _cell(value: Any) -> Any:
 
 
 def take_items(data: Data) -> Sequence[Item]:
-    """The items that a function of Python is given, in whatever form.
+    """Return items from any of the forms that Python functions accept.
 
     Raises:
         UserError: they are none, or cannot be read.
@@ -91,19 +84,20 @@ def take_items(data: Data) -> Sequence[Item]:
     if isinstance(data, pd.DataFrame):
         return items_from_frame(data)
     if isinstance(data, Iterable) and not isinstance(data, Mapping | bytes):
-        things: list[Any] = list(data)
-        if all(isinstance(one, Item) for one in things):
-            return things
-        if all(isinstance(one, Mapping) for one in things):
-            return items_from_frame(things)
+        values: list[Any] = list(data)
+        if all(isinstance(value, Item) for value in values):
+            return values
+        if all(isinstance(value, Mapping) for value in values):
+            return items_from_frame(values)
     raise UserError(
-        f"items can be a path, a DataFrame, or a list of dicts or of Items, not {described(data)}.",
+        "items can be a path, a DataFrame, or a list of dicts or of Items, not "
+        f"{describe_type(data)}.",
         "items",
     )
 
 
-def described(thing: object) -> str:
-    """What a message calls an argument that is not taken: its type, and of a list the first's."""
-    if isinstance(thing, list | tuple) and thing:
-        return f"a {type(thing).__name__} of {type(thing[0]).__name__}"
-    return f"a {type(thing).__name__}"
+def describe_type(value: object) -> str:
+    """Name the type of an argument that is not accepted, and of a list its first value's."""
+    if isinstance(value, list | tuple) and value:
+        return f"a {type(value).__name__} of {type(value[0]).__name__}"
+    return f"a {type(value).__name__}"

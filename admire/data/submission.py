@@ -11,8 +11,9 @@ import pandas as pd
 
 from admire.base.errors import UserError
 from admire.base.files import add_table, check_columns, read_table
-from admire.data.items import SenseLabel, parse_order, parse_sentence_type
-from admire.data.words import lines_of
+from admire.data.items import SenseLabel
+from admire.data.rows import parse_order, parse_sentence_type
+from admire.data.vwsd import text_lines
 
 HANDED_IN = ("compound", "sentence", "expected_order", "sentence_type")
 """The columns of what a team hands in to Subtask A."""
@@ -74,7 +75,7 @@ def add_predictions(
 
 def add_orders(file: IO[str], predictions: Iterable[Prediction]) -> None:
     """Add predictions to a submission to V-WSD: a line has an item's images, best first."""
-    file.writelines("\t".join(one.order) + "\n" for one in predictions)
+    file.writelines("\t".join(prediction.order) + "\n" for prediction in predictions)
 
 
 def read_submission(path: str | Path) -> list[Prediction]:
@@ -89,7 +90,7 @@ def read_submission(path: str | Path) -> list[Prediction]:
     if path.suffix == ".txt":
         return [
             Prediction("", None, parse_order(line.split("\t"), (), f"{path}, row {number}"))
-            for number, line in lines_of(path)
+            for number, line in text_lines(path)
         ]
     table = read_table(path, ("compound",))
     completes = "expected_item" in table and "expected_order" not in table

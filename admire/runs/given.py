@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from admire.base.errors import UserError
-from admire.data.frames import described
+from admire.data.frames import describe_type
 from admire.models.encoders import TextEncoder
 from admire.models.llm import ChatModel
 from admire.rankers.settings import Asking, Settings
@@ -37,10 +37,14 @@ def take_settings(
     """
     for name, value, kind in (("settings", settings, Settings), ("asking", asking, Asking)):
         if not isinstance(value, kind | None):
-            raise UserError(f"{name} is admire.{kind.__name__}(…), not {described(value)}.", name)
+            raise UserError(
+                f"{name} is admire.{kind.__name__}(…), not {describe_type(value)}.", name
+            )
     settings = settings or Settings()
     if isinstance(llms, str) or not isinstance(llms, Sequence | None):
-        raise UserError(f"llms is a list of names and chat models, not {described(llms)}.", "llms")
+        raise UserError(
+            f"llms is a list of names and chat models, not {describe_type(llms)}.", "llms"
+        )
     for llm in llms or ():
         if not isinstance(llm, str | Source):
             _check("llms", llm, "ask", "admire.models.llm.ChatModel", "name", "parallel", "sees")
@@ -70,7 +74,7 @@ def _check(argument: str, thing: Any, method: str, base: str, *attributes: str) 
     if missing:
         raise UserError(
             f"{argument} takes names, or objects with {' and '.join(missing)}; "
-            f"{described(thing)} has none. Derive yours from {base}.",
+            f"{describe_type(thing)} has none. Derive yours from {base}.",
             argument,
         )
 

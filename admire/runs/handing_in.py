@@ -11,8 +11,9 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from admire.base.errors import UserError
 from admire.base.storage import note_addition, write_whole
-from admire.data.items import Item, iter_items
+from admire.data.items import Item
 from admire.data.languages import ADMIRE_1, ADMIRE_2, task_code
+from admire.data.reader import iter_items
 from admire.data.submission import HANDED_IN, Prediction, add_predictions
 from admire.runs.past_runs import Row, read_record, read_rows
 

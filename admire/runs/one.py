@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from admire.base.errors import UserError, needs_extra
 from admire.base.storage import cache_dir, write_whole
-from admire.data.frames import described
+from admire.data.frames import describe_type
 from admire.data.items import Candidate, Item
 from admire.data.languages import check_language
 from admire.rankers.settings import Settings
@@ -79,13 +79,15 @@ def rank_one(
 
 def _listed(name: str, things: Iterable[Any] | None) -> list[Any]:
     if isinstance(things, str | Path | bytes) or not isinstance(things, Iterable | None):
-        raise UserError(f"{name} is a list, not {described(things)}.", name)
+        raise UserError(f"{name} is a list, not {describe_type(things)}.", name)
     return list(things or ())
 
 
 def _caption(caption: Any, k: int) -> str | None:
     if not isinstance(caption, str | None):
-        raise UserError(f"Caption {k} of captions is not a text: {described(caption)}.", "captions")
+        raise UserError(
+            f"Caption {k} of captions is not a text: {describe_type(caption)}.", "captions"
+        )
     return (caption or "").strip() or None
 
 
@@ -105,7 +107,7 @@ def _file(picture: Any, k: int) -> Path | None:
         from PIL.ImageOps import exif_transpose
     if not isinstance(picture, Image):
         raise UserError(
-            f"Image {k} of images is {described(picture)}; it can be a path, the bytes of an "
+            f"Image {k} of images is {describe_type(picture)}; it can be a path, the bytes of an "
             "image file, or PIL's Image.",
             "images",
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from admire.base.choices import TRACKS
 from admire.base.errors import DISTRIBUTION, UserError
-from admire.data.items import data_files
+from admire.data.reader import data_files
 from admire.models.encoders import TextEncoder
 from admire.models.llm.openai import without_secrets
 from admire.prompts import Prompts

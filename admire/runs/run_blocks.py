@@ -16,7 +16,8 @@ from admire.base.progress import show_progress
 from admire.base.storage import check_folder
 from admire.base.workers import Workers, check_same, over_workers
 from admire.data.check import check_set, log_faults, refuse_faults
-from admire.data.items import Item, iter_items
+from admire.data.items import Item
+from admire.data.reader import iter_items
 from admire.models.llm.ledger import Entry
 from admire.models.llm.openai import PARALLEL, without_secrets
 from admire.rankers.embeddings import reads_pictures
@@ -57,11 +58,11 @@ def rank_file(
     the same call goes on from the caches of replies and vectors.
 
     Args:
-        data, language, images, gold: see :func:`admire.data.items.iter_items`.
+        data, language, images, gold: see :func:`admire.data.reader.iter_items`.
         settings, asking: as for :func:`admire.rank`.
         workers: processes that rank the blocks; None is this one.
         skip_bad: whether to go on without what has faults, see
-            :func:`admire.data.items.iter_items`. ``left_out`` in run.json says what that is.
+            :func:`admire.data.reader.iter_items`. ``left_out`` in run.json says what that is.
 
     Raises:
         UserError: the data cannot be read, have faults or were changed meanwhile, ``out`` cannot be

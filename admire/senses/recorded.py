@@ -15,7 +15,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from admire.base.errors import UserError
 from admire.base.files import json_rows, read_table
 from admire.base.schema import read_as
-from admire.data.items import Item, SenseLabel, parse_order
+from admire.data.items import Item, SenseLabel
+from admire.data.rows import parse_order
 from admire.prompts import Prompts
 from admire.senses.meaning import DEFINITIONS, UNSAID, Meaning, clean_gloss
 from admire.senses.sense import Sense, majority

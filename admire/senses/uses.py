@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field
 from admire.base.errors import UserError, needs_extra
 from admire.base.files import read_table, read_text
 from admire.base.schema import Text, read_as
-from admire.data.items import Item, SenseLabel, read_items
+from admire.data.items import Item, SenseLabel
+from admire.data.reader import read_items
 from admire.senses.sense import LanguageTag
 
 Setting = Literal["zero_shot", "one_shot"]

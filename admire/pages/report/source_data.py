@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from admire.base.errors import UserError
-from admire.data.items import Item, item_keys, iter_items
+from admire.data.items import Item, item_keys
+from admire.data.reader import iter_items
 from admire.runs.ranking import Run
 
 log = logging.getLogger("admire")

@@ -15,7 +15,8 @@ import numpy as np
 
 from admire.audit.audit import in_sentence
 from admire.base.errors import UserError
-from admire.data.items import Item, SenseLabel, read_items
+from admire.data.items import Item, SenseLabel
+from admire.data.reader import read_items
 from admire.pages.report.gallery import card, result
 from admire.pages.report.thumbnails import Shown, thumbnail
 from admire.pages.serve.language import language_of

@@ -14,14 +14,14 @@ CELLS = 12
 """In a line: the word, its phrase and ten images."""
 
 
-def words_language(path: Path) -> str:
-    """The language that the name begins with, ``fa.test.data.txt``; otherwise ``en``."""
-    named = re.match(r"([a-z]{2})\.", path.name)
-    return named[1] if named else "en"
+def word_language(path: Path) -> str:
+    """Return the language that the name begins with, ``fa.test.data.txt``; otherwise ``en``."""
+    prefix = re.match(r"([a-z]{2})\.", path.name)
+    return prefix[1] if prefix else "en"
 
 
 def word_rows(path: Path, gold: Path | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The lines of a V-WSD file, numbered, as rows of a manifest with ``word``.
+    """Read the lines of a V-WSD file, numbered, as rows of a manifest with ``word``.
 
     Args:
         gold: a file with an image name a line. None is that of the same name with ``gold`` in place
@@ -31,31 +31,32 @@ def word_rows(path: Path, gold: Path | None = None) -> Iterator[tuple[int, dict[
         UserError: the file and row that cannot be used, and why.
     """
     gold = gold or _gold_beside(path)
-    best = [name for _, name in lines_of(gold)] if gold else []
-    if gold:
-        items = sum(1 for _ in lines_of(path))
-        if items != len(best):
-            raise UserError(
-                f"{gold}: names {len(best)} images, but {path} has {items} items. It needs one "
-                "image for each, in the same order.",
-                "gold",
-            )
-    for place, (number, line) in enumerate(lines_of(path)):
+    best = [name for _, name in text_lines(gold)] if gold else []
+    count = 0
+    for count, (number, line) in enumerate(text_lines(path), start=1):
         word, phrase, *images = _cells(line, f"{path}, row {number}")
-        if best and best[place] not in images:
+        expected = best[count - 1] if count <= len(best) else ""
+        if expected and expected not in images:
             raise UserError(
-                f"{gold}: item {place + 1} is '{best[place]}', which is none of the images of "
+                f"{gold}: item {count} is '{expected}', which is none of the images of "
                 f"'{phrase}' in {path}, row {number}.",
                 "gold",
             )
+        candidates = [{"image": image} for image in images]
         yield (
             number,
             {
                 "word": word,
                 "compound": phrase,
-                "candidates": [{"image": image} for image in images],
-                "expected_item": best[place] if best else "",
+                "candidates": candidates,
+                "expected_item": expected,
             },
+        )
+    if gold and count != len(best):
+        raise UserError(
+            f"{gold}: names {len(best)} images, but {path} has {count} items. It needs one image "
+            "for each, in the same order.",
+            "gold",
         )
 
 
@@ -64,8 +65,8 @@ def _gold_beside(path: Path) -> Path | None:
     return gold if gold != path and gold.is_file() else None
 
 
-def lines_of(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not empty, numbered."""
+def text_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Read the lines that are not empty, numbered."""
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
             if line.strip():

@@ -9,7 +9,7 @@ import pytest
 from conftest import refused
 
 from admire import Candidate, Item, UserError, read_items
-from admire.data.items import iter_items
+from admire.data.reader import iter_items
 
 NAMES = [f"image.{k}.jpg" for k in range(10)]
 LINES = ["\t".join(row) for row in (("bank", "bank erosion", *NAMES), ("bat", "fruit bat", *NAMES))]

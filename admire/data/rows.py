@@ -1,0 +1,378 @@
+"""Rows of data files: checked as pydantic models, and made into items with their images."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ValidationError,
+    model_validator,
+)
+
+from admire.base.errors import UserError
+from admire.base.schema import Text, adapter, complaint
+from admire.data.items import Candidate, Item, SenseLabel
+from admire.data.languages import check_language
+from admire.data.pictures import check_header
+
+log = logging.getLogger("admire")
+
+Loss = Literal["picture", "candidate", "item"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of a set.
+
+    Attributes:
+        what: the file and row that cannot be used as they are, and why.
+        lost: what has to be left out for it: the picture of a candidate that has a caption, the
+            candidate, or its item.
+        settings: see :class:`admire.base.errors.UserError`.
+    """
+
+    what: str
+    lost: Loss
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """How rows become items; see :func:`admire.data.reader.iter_items`.
+
+    Attributes:
+        folder: of the images.
+        language: of rows without one of their own.
+        words: whether the rows are V-WSD's; elsewhere a column ``word`` is not read.
+        notes: by warning, the first row that it is about and the number of rows.
+    """
+
+    folder: Path
+    language: str
+    words: bool = False
+    whole: bool = True
+    look: bool = False
+    skip: Callable[[Fault], object] | None = None
+    notes: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def report(self, error: UserError, lost: Loss) -> None:
+        """Report a fault, if faults are skipped.
+
+        Raises:
+            UserError: they are not.
+        """
+        if self.skip is None:
+            raise error
+        self.skip(Fault(str(error), lost, error.settings))
+
+    def note(self, note: str, where: str) -> None:
+        """Count a warning."""
+        first, count = self.notes.get(note, (where, 0))
+        self.notes[note] = first, count + 1
+
+    def item(self, row: Mapping[str, Any], where: str) -> Item:
+        """Read the item of a row as a JSONL manifest has it.
+
+        Args:
+            where: what messages begin with, such as the file and the row; may be empty.
+
+        Raises:
+            UserError: the row and the column that cannot be used, and why.
+        """
+        if where and isinstance(row.get("compound"), str):
+            where = f"{where} ('{row['compound']}')"
+        try:
+            cells = Row.model_validate(row if self.words else {**row, "word": ""})
+            if self.whole and not cells.has_context:
+                raise ValueError("sentence: is empty.")
+        except ValidationError as error:
+            raise UserError(_at(where, _complaint(error))) from None
+        except ValueError as error:
+            raise UserError(_at(where, str(error))) from None
+        item = Item(
+            compound=cells.compound,
+            sentence=cells.sentence,
+            language=cells.language or check_language(self.language),
+            candidates=self._candidates(cells, "candidates", where),
+            sentence_type=cells.sentence_type,
+            expected_order=cells.expected_order,
+            sequence=self._candidates(cells, "sequence", where),
+            expected_item=cells.expected_item or None,
+            word=cells.word,
+        )
+        if self.whole and self.skip:
+            item = _without_empty(item, where)
+        if item.sentence and item.phrase.casefold() not in item.sentence.casefold():
+            self.note("the compound is not in its sentence.", where)
+        return item
+
+    def _candidates(
+        self, row: Row, key: Literal["candidates", "sequence"], where: str
+    ) -> tuple[Candidate, ...]:
+        """Build a row's candidates or its sequence, and find their images."""
+        candidates = []
+        for number, (name, cells) in enumerate(row.named(key).items(), start=1):
+            image, place = None, _at(where, f"{key.removesuffix('s')} {number}")
+            try:
+                image = self._image(cells, row.compound, place)
+            except UserError as error:
+                self.report(error, "picture" if cells.caption else "candidate")
+            candidates.append(Candidate(name, image, cells.caption or None))
+        return tuple(candidates)
+
+    def _image(self, cells: CandidateCells, compound: str, where: str) -> Path | None:
+        """Find a candidate's image; None where it can do without.
+
+        Raises:
+            UserError: the image cannot be used, or there is neither image nor caption.
+        """
+        name, needed = cells.image, self.whole and not cells.caption
+        if not name:
+            if needed:
+                raise UserError(f"{where}: has neither a caption nor an image name.")
+            return None
+        if not _inside(name):
+            raise UserError(f"{where}: the image '{name}' lies outside the data folder.")
+        # os.path's, because Path.is_file raises where a name is too long, and takes its time.
+        folders = [
+            os.path.join(self.folder, subfolder) for subfolder in ("", *subfolders(compound))
+        ]
+        files = [os.path.join(folder, name) for folder in folders]
+        image = next((Path(file) for file in files if os.path.isfile(file)), None)
+        if image and self.look:
+            try:
+                check_header(image)
+            except UserError as error:
+                raise UserError(f"{where}: {error}") from None
+        if not image and (needed or (cells.caption and self.look)):
+            lacks = "neither a caption nor an image" if needed else "a caption but no image"
+            why = f"is not in {self.folder} or its folder '{compound}'."
+            if link := next(filter(os.path.islink, files), None):
+                why = f"is a link to {os.readlink(link)}, where nothing is."
+            raise UserError(f"{where}: has {lacks}: '{name}' {why}", *["images"] * self.words)
+        if not image and cells.caption:
+            self.note("the image is missing, the caption stands alone.", f"{where}, '{name}'")
+        return image
+
+
+def log_notes(notes: Mapping[str, tuple[str, int]]) -> None:
+    """Log each warning once, with the first row that it is about."""
+    for note, (first, count) in notes.items():
+        log.warning("%s: %s%s", first, note, f" (and {count - 1} more)" if count > 1 else "")
+
+
+def read_row(row: Mapping[str, Any], folder: Path, language: str) -> Item:
+    """Read the item of a row as a JSONL manifest has it, with all checks of ``admire rank``.
+
+    Args:
+        folder: of the images.
+        language: of a row without one of its own.
+
+    Raises:
+        UserError: the row cannot be used; the message begins with the key.
+    """
+    return RowReader(folder, language).item(row, "")
+
+
+def _none_as_empty(cell: Any) -> Any:
+    return "" if cell is None else cell
+
+
+def _lower_or_none(label: Any) -> Any:
+    return (label.strip().lower() or None) if isinstance(label, str) else label
+
+
+def _language(tag: str) -> str:
+    try:
+        return check_language(tag) if tag else ""
+    except UserError as error:
+        raise ValueError(str(error)) from None
+
+
+def _order(value: Any, names: Collection[str]) -> tuple[str, ...]:
+    """Read an order for :func:`parse_order`.
+
+    Raises:
+        ValueError: it cannot be used.
+    """
+    if isinstance(value, str):
+        try:
+            value = ast.literal_eval(value.strip())
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            value = None
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValueError("is not a list of image names like ['1.png', '2.png']")
+    if len(value) < 2 and not names:
+        raise ValueError(f"names {len(value)} candidates, not 2 or more")
+    for place, name in enumerate(value):
+        if name in value[:place]:
+            raise ValueError(f"names '{name}' more than once")
+        if names and name not in names:
+            raise ValueError(f"names '{name}', which is no candidate")
+    if names and len(value) != len(names):
+        raise ValueError(f"has {len(value)} names for {len(names)} candidates")
+    return tuple(value)
+
+
+def parse_order(
+    value: Any, names: Collection[str], where: str, column: str = "expected_order"
+) -> tuple[str, ...]:
+    """Read an order, a list or the literal of one, and check it against the candidates.
+
+    Without candidates (``names`` is empty) only its form can be checked.
+
+    Raises:
+        UserError: it cannot be used; the message names the column.
+    """
+    try:
+        return _order(value, names)
+    except ValueError as error:
+        raise UserError(f"{where}, {column}: {error}.") from None
+
+
+def parse_sentence_type(cell: str, where: str) -> SenseLabel | None:
+    """Read a sense, in any case; None for an empty cell.
+
+    Raises:
+        UserError: it is no sense; the message names the column.
+    """
+    try:
+        label: SenseLabel | None = adapter(SenseCell).validate_python(cell)
+    except ValidationError as error:
+        raise UserError(f"{where}, sentence_type: {complaint(error)}") from None
+    return label
+
+
+Cell = Annotated[str, BeforeValidator(_none_as_empty)]
+Trimmed = Annotated[Cell, AfterValidator(str.strip)]
+# AdMIRe's captions hold line breaks as the two characters backslash and n.
+Caption = Annotated[Cell, AfterValidator(lambda text: text.replace("\\n", "\n").strip())]
+SenseCell = Annotated[SenseLabel | None, BeforeValidator(_lower_or_none)]
+
+
+class CandidateCells(BaseModel):
+    """An image's name, a caption, or both."""
+
+    model_config = ConfigDict(strict=True)
+
+    image: Trimmed = ""
+    caption: Caption = ""
+
+
+class Row(BaseModel):
+    """A row of any data file, with candidates and sequence as a JSONL manifest has them."""
+
+    model_config = ConfigDict(strict=True)
+
+    compound: Text
+    sentence: Cell = ""
+    sentence_type: SenseCell = None
+    candidates: list[CandidateCells] = []
+    sequence: list[CandidateCells] = []
+    expected_item: Trimmed = ""
+    language: Annotated[Trimmed, AfterValidator(_language)] = ""
+    expected_order: Any = None
+    word: Trimmed = ""
+
+    def named(self, key: Literal["candidates", "sequence"]) -> dict[str, CandidateCells]:
+        """Name candidates or a sequence after their images, or after their positions.
+
+        Raises:
+            ValueError: a name comes twice.
+        """
+        named: dict[str, CandidateCells] = {}
+        for k, cells in enumerate(getattr(self, key), start=1):
+            name = cells.image or f"{key.removesuffix('s')}{k}"
+            if name in named:
+                raise ValueError(f"{key}: '{name}' appears more than once")
+            named[name] = cells
+        return named
+
+    @property
+    def has_context(self) -> bool:
+        """Whether a sentence, a sequence or its target, or V-WSD's word tells what is meant."""
+        return bool(self.sentence.strip() or self.sequence or self.expected_item or self.word)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Check that the cells fit together; messages begin with the column."""
+        names = self.named("candidates").keys()
+        self.named("sequence")
+        if len(names) == 1:
+            raise ValueError("candidates: there is one; a ranking needs two or more")
+        if names and self.expected_item:
+            if not self.sequence and not self.word:
+                raise ValueError("expected_item: there is no sequence to complete")
+            if self.expected_item not in names:
+                raise ValueError(f"expected_item: is '{self.expected_item}', which is no candidate")
+        try:
+            self.expected_order = (
+                _order(self.expected_order, names) if self.expected_order else None
+            )
+        except ValueError as error:
+            raise ValueError(f"expected_order: {error}") from None
+        return self
+
+
+def _complaint(error: ValidationError) -> str:
+    """Say what is wrong with a row: "candidate 2, caption: cannot be …"."""
+    detail = error.errors()[0]
+    place = [str(step) for step in detail["loc"]]
+    if len(place) > 1:
+        place[:2] = [f"{place[0].removesuffix('s')} {int(place[1]) + 1}"]
+    if detail["type"] == "model_type":  # pydantic's words name our class
+        return f"{place[0]}: is not an object with image, caption or both."
+    return ": ".join(filter(None, (", ".join(place), complaint(error))))
+
+
+def _at(where: str, text: str) -> str:
+    return f"{where}, {text}" if where else text
+
+
+def _without_empty(item: Item, where: str) -> Item:
+    """Drop candidates that have neither image nor caption, from the gold too.
+
+    Raises:
+        UserError: too little is left.
+    """
+    candidates, sequence = (
+        tuple(candidate for candidate in whole if candidate.image or candidate.caption)
+        for whole in (item.candidates, item.sequence)
+    )
+    names = [candidate.name for candidate in candidates]
+    if item.candidates and len(names) < 2:
+        raise UserError(_at(where, "candidates: fewer than two candidates are left."))
+    if item.sequence and not sequence:
+        raise UserError(_at(where, "sequence: nothing of it is left."))
+    item = replace(item, candidates=candidates, sequence=sequence)
+    if item.expected_order and names:
+        order = tuple(name for name in item.expected_order if name in names)
+        item = replace(item, expected_order=order)
+    if item.expected_item and names and item.expected_item not in names:
+        item = replace(item, expected_item=None)
+    return item
+
+
+@lru_cache(maxsize=1)
+def subfolders(compound: str) -> list[str]:
+    """List the names that the folder with a compound's images may have."""
+    # In folder names, AdMIRe writes apostrophes as underscores.
+    return [name for name in (compound, re.sub("['\u2019]", "_", compound)) if _inside(name)]
+
+
+def _inside(name: str) -> bool:
+    """Tell whether a relative path stays below the folder that it starts from."""
+    path = os.path.normpath(name)
+    return not os.path.isabs(path) and path.split(os.sep, 1)[0] != ".."
