@@ -25,8 +25,8 @@ from admire.data.items import Item
 from admire.models.encoders.hub import load_cached_first, resolve_source
 from admire.models.encoders.placement import LazyModel, Placement
 from admire.models.llm import ChatModel, Question, open_llm
-from admire.models.quotations import without_lines
 from admire.prompts import Prompts
+from admire.prompts.quotations import without_lines
 
 log = logging.getLogger("admire")
 

@@ -93,8 +93,8 @@ FIT = {"weight_decay", "warmup", "batch_size"}
     ("command", "kind", "other"),
     [
         ("train head", "models.training_settings.HeadTraining", set()),
-        ("train detector", "senses.light.DetectorTraining", set()),
-        ("train classifier", "senses.classifier.ClassifierTraining", {"fit", "setting"}),
+        ("train detector", "training.light_detector.DetectorTraining", set()),
+        ("train classifier", "training.classifier.ClassifierTraining", {"fit", "setting"}),
         ("train classifier", "models.training_settings.FitSettings", FIT | {"patience", "seed"}),
         ("train sentences", "tasks.sts.training.SentenceTraining", {"fit"}),
         ("train sentences", "models.training_settings.FitSettings", FIT),

@@ -41,7 +41,7 @@ class ContextEncoder(WordEncoder):
 @pytest.fixture(autouse=True)
 def words(monkeypatch: pytest.MonkeyPatch) -> None:
     """The encoder of the light detectors here is a bag of words."""
-    monkeypatch.setattr("admire.senses.light.open_encoder", lambda name: ContextEncoder())
+    monkeypatch.setattr("admire.senses.light_detector.open_encoder", lambda name: ContextEncoder())
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ import pytest
 from conftest import Demo, run_demo
 
 from admire import SAMPLES, Settings, rank, read_items, read_submission
-from admire.senses import open_detector
-from admire.senses.uses import Use
+from admire.senses import Use, open_detector
 
 ROOT = Path(__file__).parents[1]
 FORMATS = (ROOT / "admire/data/README.md").read_text(encoding="utf-8")

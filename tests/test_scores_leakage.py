@@ -21,8 +21,9 @@ from admire.data.overlap import digests, parts_of
 from admire.pages.report.tables import ranking_tables
 from admire.runs.past_runs import read_run
 from admire.scores.leakage import find_seen, training_digests
-from admire.senses import LightDetector, open_detector, train_detector
+from admire.senses import LightDetector, open_detector
 from admire.senses.source import Asked
+from admire.training import train_detector
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="needs the extra 'train'"
@@ -163,7 +164,7 @@ def test_training_warns_if_what_is_tested_shares_captions_with_other_compounds(
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("admire.senses.light.open_encoder", lambda _: MarkedEncoder())
+    monkeypatch.setattr("admire.senses.light_detector.open_encoder", lambda _: MarkedEncoder())
 
 
 def ranked(item: Item) -> Item:

@@ -14,7 +14,7 @@ import pytest
 from admire import Item, UserError
 from admire.data.overlap import digests, parts_of
 from admire.models.encoders.hub import folder_digest
-from admire.senses import Setting, Use, hold_out_compounds, open_detector
+from admire.senses import Setting, Use, open_detector
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 pytest.importorskip("sentence_transformers", reason="needs the extra 'finetune'")
@@ -29,10 +29,10 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding  
 from towers import save_sentence_transformer, word_tokenizer  # noqa: E402
 
 from admire.models.trainer import FitSettings  # noqa: E402
-from admire.senses.classifier import (  # noqa: E402
-    Classifier,
+from admire.senses.classifier import Classifier, open_classifier  # noqa: E402
+from admire.training.classifier import (  # noqa: E402
     ClassifierTraining,
-    open_classifier,
+    hold_out_compounds,
     train_classifier,
 )
 

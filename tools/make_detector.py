@@ -22,16 +22,13 @@ from pathlib import Path
 import wordninja
 
 from admire.base.files import read_table, read_text
+from admire.data.compounds import find_compound
 from admire.data.items import Item
 from admire.scores.leakage import summarise_card
 from admire.senses.detector import BUILT_IN
-from admire.senses.light import (
-    DetectorTraining,
-    find_compound,
-    open_context_encoder,
-    train_detector,
-)
-from admire.senses.uses import LABELS, read_compounds, read_idiomaticity
+from admire.senses.light_detector import open_context_encoder
+from admire.senses.task2a import LABELS, read_compounds, read_idiomaticity
+from admire.training.light_detector import DetectorTraining, train_detector
 
 SOURCES = {
     "SemEval-2022 Task 2A": "Tayyar Madabushi et al. 2022, the task's own release; English and "
@@ -62,7 +59,7 @@ def read_bicontext(path: Path) -> Iterator[Item]:
 def _window(text: str, compound: str) -> str:
     """The words around the compound; these texts have no full stops to cut at."""
     text = " ".join(text.split())
-    start, end = find_compound(text, compound)
+    start, end = find_compound(text, compound) or (0, len(text))
     first = text.rfind(" ", 0, max(0, start - REACH)) + 1
     last = text.find(" ", end + REACH)
     return text[first : last if last >= 0 else None]
@@ -91,7 +88,7 @@ def read_magpie(*paths: Path) -> list[Item]:
 
 def is_name(item: Item) -> bool:
     """Whether the sentence writes the compound as a name, like "the band Silver Spoon"."""
-    start, end = find_compound(item.sentence, item.compound)
+    start, end = find_compound(item.sentence, item.compound) or (0, len(item.sentence))
     words = item.sentence[start:end].split()
     return len(words) > 1 and all(word[0].isupper() for word in words)
 

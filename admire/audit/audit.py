@@ -16,6 +16,7 @@ import pandas as pd
 
 from admire.base.errors import UserError
 from admire.base.files import read_text
+from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.overlap import KINDS, Digests, alike, parts_of, picture_hashes
 from admire.scores.leakage import SAW, check_card
@@ -296,11 +297,7 @@ def _things(items: Iterable[Item]) -> Iterator[tuple[int, Candidate]]:
 
 def in_sentence(item: Item) -> bool:
     """Whether the compound is in its sentence, inflected or with words between."""
-    from admire.senses.light import find_compound
-
-    if item.phrase.casefold() in item.sentence.casefold():
-        return True
-    return find_compound(item.sentence, item.phrase) != (0, len(item.sentence))
+    return find_compound(item.sentence, item.phrase) is not None
 
 
 def _senses(items: Sequence[Item]) -> Iterator[dict[str, Any]]:

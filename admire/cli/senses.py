@@ -157,13 +157,8 @@ def train_detector(
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire."""
     from admire.scores.leakage import summarise_card
-    from admire.senses import (
-        DetectorTraining,
-        open_context_encoder,
-        read_compounds,
-        read_idiomaticity,
-        train_detector,
-    )
+    from admire.senses import open_context_encoder, read_compounds, read_idiomaticity
+    from admire.training import DetectorTraining, train_detector
 
     settings = opt.call_with(DetectorTraining, locals())
     unseen = [compound for path in leave_out or [] for compound in read_compounds(path)]
@@ -216,13 +211,8 @@ def train_classifier(
     """Fine-tune an encoder to detect idiomatic use, for --detector."""
     options = locals()
     from admire.models.training_settings import FitSettings
-    from admire.senses import (
-        ClassifierTraining,
-        context_columns,
-        paper_fit,
-        read_uses,
-        train_classifier,
-    )
+    from admire.senses import context_columns, read_uses
+    from admire.training import ClassifierTraining, paper_fit, train_classifier
 
     if validation_gold and not validation:
         raise UserError("The gold labels of a validation file need that file.", "validation")

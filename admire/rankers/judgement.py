@@ -15,7 +15,7 @@ from admire.base.choices import Ranker
 from admire.base.errors import UserError
 from admire.data.items import Item, SenseLabel
 from admire.models.llm import ChatModel, Question
-from admire.models.quotations import data_of, json_objects, without_objects
+from admire.prompts.quotations import data_of, json_objects, without_objects
 from admire.rankers.scorer import Scores
 from admire.senses.sense import Sense
 
@@ -110,7 +110,7 @@ def ask_twice(
 
     The second has another seed and a temperature above 0, and twice as many tokens if the first
     reply was cut off. A JSON object that a reply quotes from a caption or sentence is no answer;
-    see :func:`admire.models.quotations.without_objects`.
+    see :func:`admire.prompts.quotations.without_objects`.
 
     Args:
         shown: the names of the candidates that it shows, for an answer that cannot be read.

@@ -9,7 +9,7 @@ from admire.base.errors import UserError
 from admire.models.llm.families import FAMILIES, misnamed, open_llm
 from admire.runs.past_runs import open_run_replies
 from admire.senses.dictionaries import open_dictionaries
-from admire.senses.looked_up import LookedUp
+from admire.senses.dictionary_source import DictionarySource
 from admire.senses.recorded import open_replies
 from admire.senses.source import Asked, Source
 
@@ -62,7 +62,7 @@ def open_sources(
     """
     family, _, source = name.partition(":")
     if name == "dictionary":
-        return [LookedUp(name, open_dictionaries(dictionaries))]
+        return [DictionarySource(name, open_dictionaries(dictionaries))]
     if family not in FORMS or (family not in FAMILIES and not source):
         raise misnamed(name, FORMS)
     if family == "recorded":

@@ -1,17 +1,36 @@
-"""What every detector of idiomatic use has in common, and how one is opened."""
+"""Detectors of idiomatic use: what they read, their protocol, and how one is opened."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
+    from admire.data.items import Item
     from admire.senses.sense import Sense
-    from admire.senses.uses import Setting, Use
+
+Setting = Literal["zero_shot", "one_shot"]
+"""Task 2A's settings: whether the MWEs of the evaluation were unseen in training, or seen once."""
 
 BUILT_IN = Path(__file__).parent / "detector.json"
 """The light detector that comes with admire."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """A compound in a sentence, with the sentences before and after it: a row of Task 2A."""
+
+    item: Item
+    previous: str = ""
+    following: str = ""
+    id: str = ""
+
+
+def context_columns(setting: Setting) -> tuple[str, ...]:
+    """Return the columns that a classifier reads besides the sentence and the MWE."""
+    return ("Previous", "Next") if setting == "zero_shot" else ()
 
 
 class Detector(Protocol):
@@ -22,7 +41,7 @@ class Detector(Protocol):
 
     @property
     def identity(self) -> str:
-        """SHA-256 of the file or folder that was opened, taken when it was read."""
+        """The SHA-256 of the file or folder, taken when it was read."""
         ...
 
     @property
@@ -32,14 +51,14 @@ class Detector(Protocol):
 
     @property
     def setting(self) -> Setting | None:
-        """The setting of Task 2A that it was trained for; None if it suits both."""
+        """The setting of Task 2A that it was trained for; None if both."""
         ...
 
     def classify(self, uses: Sequence[Use]) -> list[Sense]:
-        """The sense of each use, in their order.
+        """Return the sense of each use, in their order.
 
         Raises:
-            UserError: the model that it runs on cannot be used.
+            UserError: its model cannot be used.
         """
         ...
 
@@ -50,17 +69,17 @@ def open_detector(path: str | Path | None = None, *, keep_loaded: bool = False) 
     Args:
         path: a file of ``admire train detector`` or a folder of ``admire train classifier``; None
             opens the one that comes with admire.
-        keep_loaded: keep the light detector's encoder, which may take a gigabyte, in memory between
-            calls; a classifier always stays there.
+        keep_loaded: keep the light detector's encoder in memory between calls, up to a gigabyte;
+            a classifier always stays there.
 
     Raises:
-        UserError: the file or folder cannot be read or holds no detector, or an extra is missing.
+        UserError: the file or folder holds no detector that can be read, or an extra is missing.
     """
     path = Path(path or BUILT_IN)
     if path.is_dir():
         from admire.senses.classifier import open_classifier
 
         return open_classifier(path)
-    from admire.senses.light import open_light_detector
+    from admire.senses.light_detector import open_light_detector
 
     return open_light_detector(path, keep_loaded=keep_loaded)

@@ -12,14 +12,13 @@ from admire.data.items import Item
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
 from admire.prompts import Prompts
-from admire.senses import Detector, open_detector
+from admire.senses.detector import Detector, Use, open_detector
 from admire.senses.dictionaries.entries import UNKNOWN, Dictionary, Known, known_of
+from admire.senses.dictionary_evidence import add_evidence
 from admire.senses.meaning import DEFINITIONS, UNSAID, Meaning
 from admire.senses.sense import NO_SENSE, Sense, given
 from admire.senses.sequence import read_sequences, shows_captions
 from admire.senses.source import Source, as_source, check_contexts
-from admire.senses.uses import Use
-from admire.senses.witness import heed
 
 log = logging.getLogger("admire")
 
@@ -232,4 +231,4 @@ def _without_asking(
     shown = iter(read_sequences(compared, encoder or open_encoder("e5")) if compared else ())
     read = iter((detector or open_detector()).classify(uses) if uses else ())
     senses = [next(shown if shows_captions(item) else read) for item in items]
-    return heed(items, senses, known)
+    return add_evidence(items, senses, known)

@@ -11,8 +11,8 @@ from difflib import SequenceMatcher
 from admire.base.choices import TEXTS
 from admire.data.items import Item, SenseLabel
 from admire.models.llm import ChatModel, Question
-from admire.models.quotations import data_of, without_lines, without_objects
 from admire.prompts import Prompts, quoted
+from admire.prompts.quotations import data_of, without_lines, without_objects
 
 GLOSS_TOKENS = 60
 MEANING_TOKENS = 90

@@ -6,21 +6,118 @@ import csv
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-import pandas as pd
+from pydantic import BaseModel, Field
 
-from admire.base.errors import UserError
+from admire.base.errors import UserError, needs_extra
+from admire.base.files import read_table, read_text
+from admire.base.schema import Text, read_as
 from admire.base.storage import write_whole
-from admire.data.items import Item
+from admire.data.items import Item, SenseLabel
+from admire.data.reader import read_items
 from admire.scores.leakage import warn_if_seen
-from admire.senses.sense import Sense, known_senses, sense_table, write_senses
-from admire.senses.uses import Setting, Use, macro_f1, read_uses
+from admire.senses.detector import Detector, Setting, Use
+from admire.senses.sense import LanguageTag, Sense, known_senses, sense_table, write_senses
 
 if TYPE_CHECKING:
-    from admire.senses.detector import Detector
+    import pandas as pd
 
 log = logging.getLogger("admire")
+
+LABELS: tuple[SenseLabel, SenseLabel] = ("idiomatic", "literal")
+"""The senses of Task 2A's labels 0 and 1."""
+
+
+class _Row(BaseModel):
+    """A row of Task 2A; the aliases are its columns."""
+
+    language: LanguageTag = Field(alias="Language")
+    mwe: Text = Field(alias="MWE")
+    target: Text = Field(alias="Target")
+    label: Literal["0", "1"] | None = Field(None, alias="Label")
+    previous: str = Field("", alias="Previous")
+    following: str = Field("", alias="Next")
+    id: str = Field("", alias="ID")
+
+
+def read_uses(path: Path, gold: Path | None = None, *, required: Sequence[str] = ()) -> list[Use]:
+    """Read a Task 2A file: Language, MWE, Target, and the other columns if present.
+
+    Args:
+        gold: a file with the columns ID and Label (0: idiomatic, 1: literal), for a file without
+            labels. Without labels in either file, the senses are None.
+        required: other columns that must be present, of ID, Previous, Next and Label.
+
+    Raises:
+        UserError: the file, row and column that cannot be used, and why.
+    """
+    needed = ("Language", "MWE", "Target", *required, *(["ID"] if gold else []))
+    table = read_table(path, needed)
+    if table.empty:
+        raise UserError(f"{path}: holds no rows.")
+    labels = _labels(gold) if gold else {}
+    uses = []
+    for number, cells in enumerate(table.to_dict("records"), start=1):
+        where = f"{path}, row {number}"
+        if gold:
+            if cells["ID"] not in labels:
+                raise UserError(f"{where}, ID: '{cells['ID']}' has no label in {gold}.")
+            where = f"{where}, labelled in {gold}"
+            cells["Label"] = labels[cells["ID"]]
+        row = read_as(_Row, cells, where)
+        sense = LABELS[int(row.label)] if row.label else None
+        item = Item(row.mwe, row.target, row.language, sentence_type=sense)
+        uses.append(Use(item, row.previous, row.following, row.id))
+    return uses
+
+
+def _labels(path: Path) -> dict[str, str]:
+    """Read the label of each ID in a gold file."""
+    table = read_table(path, ("ID", "Label"))
+    repeated = table["ID"][table["ID"].duplicated()]
+    if len(repeated):
+        row = repeated.index[0] + 1
+        raise UserError(f"{path}, row {row}, ID: '{repeated.iloc[0]}' occurs twice.")
+    return dict(zip(table["ID"], table["Label"], strict=True))
+
+
+def read_idiomaticity(path: Path, gold: Path | None = None) -> list[Item]:
+    """Read items with their senses from a Task 2A file, or from one that ``admire rank`` reads.
+
+    Args:
+        gold: see :func:`read_uses`.
+
+    Raises:
+        UserError: the file, row and column that cannot be used, and why.
+    """
+    if gold or _is_task2a(path):
+        required = () if gold else ("Label",)
+        return [use.item for use in read_uses(path, gold, required=required)]
+    items = read_items(path)
+    for number, item in enumerate(items, start=1):
+        if item.sentence_type is None:
+            raise UserError(f"{path}, row {number}, sentence_type: is empty or missing.")
+    return items
+
+
+def read_compounds(path: Path) -> list[str]:
+    """Read the compounds of a Task 2A file, of one that ``admire rank`` reads, or of a ``.txt``.
+
+    A text file has one compound a line.
+
+    Raises:
+        UserError: the file, row and column that cannot be used, and why.
+    """
+    if path.suffix == ".txt":
+        return [line.strip() for line in read_text(path).splitlines() if line.strip()]
+    if _is_task2a(path):
+        return [use.item.compound for use in read_uses(path)]
+    return [item.compound for item in read_items(path)]
+
+
+def _is_task2a(path: Path) -> bool:
+    return path.suffix == ".csv" and "MWE" in read_table(path, ())
 
 
 def detect_uses(
@@ -32,7 +129,7 @@ def detect_uses(
     setting: Setting | None = None,
     table: Path | None = None,
 ) -> pd.DataFrame | None:
-    """Decide every row of a Task 2A file, and score the decisions where the senses are known.
+    """Decide the sense of every row of a Task 2A file, and score the decisions if it has labels.
 
     Args:
         gold: a file with the columns ID and Label, where the data has no labels.
@@ -41,12 +138,11 @@ def detect_uses(
         table: a TSV to write, see :func:`admire.senses.write_senses`.
 
     Returns:
-        The scores of each language and of all rows, see :func:`score_senses`; None if the senses
-        are not known.
+        The scores of each language and of all rows, see :func:`score_senses`; None without labels.
 
     Raises:
-        UserError: a file cannot be read or written, or there is neither a label to compare with
-            nor a file to write.
+        UserError: a file cannot be read or written, or there are neither labels nor a file to
+            write.
     """
     uses = read_uses(data, gold, required=(*detector.columns, *(["ID"] if out else [])))
     labelled = uses[0].item.sentence_type is not None  # then all of them are
@@ -89,14 +185,16 @@ def write_predictions(
 
 
 def score_senses(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
-    """Task 2A's macro F1 and the accuracy for each language in alphabetical order, then for all.
+    """Return Task 2A's macro F1 and the accuracy of each language, alphabetically, and of all rows.
 
     Returns:
-        A row each: ``language, n, macro_f1, accuracy``, figures from 0 to 1.
+        The columns ``language, n, macro_f1, accuracy``; figures are from 0 to 1.
 
     Raises:
         UserError: scikit-learn is missing.
     """
+    import pandas as pd
+
     table = sense_table(items, senses)
     parts = [*table.groupby("language"), ("all", table)]
     rows = []
@@ -105,3 +203,14 @@ def score_senses(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame
         figures = macro_f1(list(gold), list(predicted)), float((gold == predicted).mean())
         rows.append((language, len(part), *figures))
     return pd.DataFrame(rows, columns=["language", "n", "macro_f1", "accuracy"])
+
+
+def macro_f1(gold: Sequence[SenseLabel | None], predicted: Sequence[SenseLabel | None]) -> float:
+    """Return the mean F1 score of both senses, as the organisers compute it, from 0 to 1.
+
+    Raises:
+        UserError: scikit-learn is missing.
+    """
+    with needs_extra("train", "Macro F1"):
+        from sklearn.metrics import f1_score
+    return float(f1_score(gold, predicted, average="macro", zero_division=0))

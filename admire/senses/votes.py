@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 from admire.data.items import Item, SenseLabel
 from admire.models.llm import ChatModel, Question, ask_each
-from admire.models.quotations import data_of, without_words
 from admire.prompts import Prompts
+from admire.prompts.quotations import data_of, without_words
 from admire.senses.sense import Sense, majority
 
 VOTE_TEMPERATURE = 0.7
@@ -72,7 +72,7 @@ def read_label(reply: str, data: Collection[str] = ()) -> SenseLabel | None:
 
     Args:
         data: texts of the question. What the reply quotes of those that name a sense themselves
-            does not count; see :mod:`admire.models.quotations`.
+            does not count; see :mod:`admire.prompts.quotations`.
     """
     reply = without_words(reply, [text for text in data if _LABEL.search(text)])
     lines = [line for line in reply.splitlines() if line.strip()]

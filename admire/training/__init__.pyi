@@ -1,3 +1,4 @@
+from .classifier import ClassifierTraining, hold_out_compounds, paper_fit, train_classifier
 from .heads import (
     TripletLoss,
     fit_and_test_head,
@@ -7,6 +8,7 @@ from .heads import (
     top1_share,
     train_head,
 )
+from .light_detector import DetectorTraining, sample_items, train_detector
 from .sweep import PAPER_AXES, compare_heads, cross_validate_heads, head_grid, sweep_heads
 from .triplets import (
     Triplets,
@@ -20,6 +22,8 @@ from .triplets import (
 
 __all__ = [
     "PAPER_AXES",
+    "ClassifierTraining",
+    "DetectorTraining",
     "TripletLoss",
     "Triplets",
     "caption_modalities",
@@ -31,11 +35,16 @@ __all__ = [
     "fit_head",
     "head_grid",
     "head_scores",
+    "hold_out_compounds",
     "image_modalities",
     "info_nce",
     "open_triplets",
+    "paper_fit",
+    "sample_items",
     "split_compounds",
     "sweep_heads",
     "top1_share",
+    "train_classifier",
+    "train_detector",
     "train_head",
 ]

@@ -21,8 +21,8 @@ class StateEncoder:
     """The mean state after layer 18 of 28 at a text's tokens, or at those of words in it.
 
     A chat model of this size answers questions about senses badly. But its states at an expression
-    differ between the senses, and :mod:`admire.senses.light` can tell them apart by that. A vector
-    has 1,536 numbers. Roles make no difference.
+    differ between the senses, by which :mod:`admire.senses.light_detector` tells them apart. A
+    vector has 1,536 numbers. Roles make no difference.
     """
 
     name = "embedded-state"

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import numpy as np
 
 from admire.base.choices import TEXTS, TRACKS
+from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item, SenseLabel, item_keys
 from admire.data.languages import base_language
 from admire.pages.report.display_names import file_name, plain_name
@@ -26,7 +27,6 @@ from admire.scores import metrics
 from admire.scores.metrics import confidence
 from admire.senses.dictionaries import Entry
 from admire.senses.interpretation import Interpretation
-from admire.senses.light import find_compound
 from admire.senses.meaning import Meaning
 from admire.senses.sense import NO_SENSE, Sense
 
@@ -133,10 +133,7 @@ def card_head(number: int, item: Item) -> dict[str, Any]:
 
 def marked(sentence: str, phrase: str) -> list[tuple[str, bool]]:
     """The sentence in pieces, each with whether it is the phrase."""
-    start, end = find_compound(sentence, phrase)
-    if end - start == len(sentence) and phrase.casefold() != sentence.casefold():
-        start = end  # it is not there
-    return pieces(sentence, start, end)
+    return pieces(sentence, *(find_compound(sentence, phrase) or (0, 0)))
 
 
 def pieces(text: str, start: int, end: int) -> list[tuple[str, bool]]:

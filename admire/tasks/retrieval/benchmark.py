@@ -17,7 +17,7 @@ from admire.base.errors import UserError
 from admire.base.schema import Count, check_setting
 from admire.base.storage import replace_folder
 from admire.data.items import Item
-from admire.senses.uses import read_idiomaticity
+from admire.senses.task2a import read_idiomaticity
 from admire.tasks.retrieval.modes import SPLITS, Usage
 from admire.tasks.retrieval.passages import Passage, Split, locate, write_split
 from admire.tasks.sts.pairs import Pair, read_pairs

@@ -16,8 +16,8 @@ from admire.base.schema import check_setting
 from admire.base.storage import write_whole
 from admire.models.encoders import TextEncoder
 from admire.models.llm import ChatModel, Question, ask_each
-from admire.models.quotations import without_words
 from admire.prompts import Prompts
+from admire.prompts.quotations import without_words
 from admire.tasks.sts.objectives import TrainingSetting
 from admire.tasks.sts.pairs import Pair
 

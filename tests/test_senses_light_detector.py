@@ -1,38 +1,18 @@
-"""The light detector: what it decides, what it learns, and its file."""
+"""The light detector: its decisions and its file."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import weakref
-import zlib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from toys import MarkedEncoder
-from toys import marked as items
 
 from admire import Candidate, Item, UserError
-from admire.senses import (
-    BUILT_IN,
-    DetectorTraining,
-    LightDetector,
-    Use,
-    find_compound,
-    open_detector,
-    train_detector,
-)
-from admire.senses.light import sample_items
-
-learning = pytest.mark.skipif(
-    importlib.util.find_spec("sklearn") is None, reason="needs the extra 'train'"
-)
-
-
-def uses(items: list[Item]) -> list[Use]:
-    return [Use(item) for item in items]
+from admire.senses import BUILT_IN, LightDetector, Use, open_detector
 
 
 def test_the_mean_probability_decides_also_against_the_votes():
@@ -92,7 +72,7 @@ def test_its_encoder_leaves_memory_after_each_use_unless_it_is_kept(
         encoders.append(weakref.ref(encoder))
         return encoder
 
-    monkeypatch.setattr("admire.senses.light.open_encoder", open_encoder)
+    monkeypatch.setattr("admire.senses.light_detector.open_encoder", open_encoder)
     zeros = np.zeros((1, 4))
     detector = LightDetector(
         "marked", "marked:1", zeros, np.zeros(1), True, {}, keep_loaded=keep_loaded
@@ -133,69 +113,10 @@ def test_what_a_sequence_shows_is_compared_with_captions_that_say_nothing():
     assert "The image shows" not in contexts[3]
 
 
-@pytest.mark.parametrize(
-    ("sentence", "compound", "found"),
-    [
-        ("He is a Night Owl.", "night owl", "Night Owl"),
-        ("Two night owls, hooting.", "night owl", "night owls"),
-        ("They kicked the old bucket.", "kick the bucket", "kicked the old bucket"),
-        ("Somos pés-frios.", "pé-frio", "pés-frios"),
-        ("Nobody is here.", "night owl", "Nobody is here."),
-        ("他是夜猫子啊", "夜猫子", "夜猫子"),
-    ],
-)
-def test_a_compound_is_found_as_the_sentence_has_it(sentence, compound, found):
-    assert sentence[slice(*find_compound(sentence, compound))] == found
-
-
-class Blind(MarkedEncoder):
-    """Sees nothing: noise alone."""
-
-    def vector(self, text: str) -> np.ndarray:
-        return np.random.default_rng(zlib.crc32(text.encode())).normal(size=2)
-
-
-@learning
-def test_without_neutral_sentences_what_is_usual_counts_and_with_them_it_does_not():
-    # Eight of nine sentences are idiomatic, and the context says nothing.
-    mostly = [
-        Item(f"c{k}", f"A c{k} {j}.", sentence_type="idiomatic" if j else "literal")
-        for k in range(40)
-        for j in range(9)
-    ]
-
-    def mean_probability(neutral: bool) -> float:
-        settings = DetectorTraining(per_compound=9, neutral=neutral)
-        detector = train_detector(mostly, Blind(), settings)
-        return np.mean([s.probability for s in detector.classify(uses(mostly), Blind())])
-
-    assert mean_probability(True) == pytest.approx(0.5, abs=0.05)
-    assert mean_probability(False) == pytest.approx(8 / 9, abs=0.05)
-
-
-def test_the_sample_is_capped_for_each_compound_and_sense_and_leaves_out_what_it_is_told():
-    def chosen(seed: int) -> list[Item]:
-        settings = DetectorTraining(per_compound=2, seed=seed)
-        return sample_items(items(each=8), settings, leave_out=["C3", "c 4s"])
-
-    assert len(chosen(0)) == 18 * 2 * 2
-    assert not {"c3", "c4"} & {item.compound for item in chosen(0)}
-    assert chosen(0) == chosen(0) != chosen(1)
-
-
-@learning
-@pytest.mark.parametrize(
-    "few", [items(compounds=4), [i for i in items() if i.sentence_type == "literal"]]
-)
-def test_fitting_needs_enough_compounds_in_both_senses(few):
-    with pytest.raises(UserError, match="at least 5 compounds that occur in both senses"):
-        train_detector(few, MarkedEncoder())
-
-
 def test_a_detector_refuses_vectors_of_another_encoder():
     detector = LightDetector("marked", "marked:0", np.zeros((5, 4)), np.zeros(5), True, {})
     with pytest.raises(UserError, match="trained on 'marked:0', not on 'marked:1'"):
-        detector.classify(uses(items()), MarkedEncoder())
+        detector.classify([Use(Item("owl", "An owl."))], MarkedEncoder())
 
 
 @pytest.mark.parametrize(

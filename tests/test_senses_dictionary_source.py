@@ -10,8 +10,8 @@ from admire import Item
 from admire.prompts import Prompts
 from admire.runs.sources import open_source
 from admire.senses.dictionaries import open_dictionaries
+from admire.senses.dictionary_source import DictionarySource
 from admire.senses.interpretation import interpret
-from admire.senses.looked_up import LookedUp
 from admire.senses.sense import NO_SENSE
 
 
@@ -49,7 +49,7 @@ def test_of_a_word_in_a_phrase_the_gloss_nearest_to_the_phrase_counts(tmp_path, 
     senses = [("noun", "noun.artifact", ["bank"], "where money is kept")]
     senses += [("noun", "noun.object", ["bank"], "land beside a river")]
     monkeypatch.setenv("ADMIRE_WORDNET", str(wordnet(tmp_path / "wordnet", synsets=senses)))
-    source = LookedUp("dictionary", open_dictionaries(["wordnet"]), WordEncoder())
+    source = DictionarySource("dictionary", open_dictionaries(["wordnet"]), WordEncoder())
     phrases = ("river bank", "money bank", "river bat")
     items = [Item(phrase, "", word=phrase.split()[1]) for phrase in phrases]
     (found,) = interpret(items, [source], Prompts())

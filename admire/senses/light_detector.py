@@ -1,0 +1,269 @@
+"""The light detector: linear heads on a frozen encoder's vectors of a compound in context."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from admire.base.errors import UserError
+from admire.base.files import read_text
+from admire.base.storage import write_whole
+from admire.data.compounds import find_compound
+from admire.data.languages import LANGUAGES, base_language
+from admire.models.encoders import Query, QueryEncoder, open_encoder
+from admire.prompts import Prompts
+from admire.scores.leakage import check_card
+from admire.senses.sense import Sense
+
+if TYPE_CHECKING:
+    from admire.data.items import Item, SenseLabel
+    from admire.senses.detector import Use
+
+log = logging.getLogger("admire")
+
+Features = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LightDetector:
+    """Logistic heads on an encoder's vectors of a compound; each head has one vote.
+
+    Attributes:
+        encoder: the encoder's name.
+        encoder_identity: the encoder's exact version; the heads only suit its vectors.
+        weights: shape (heads, 2 * width), see :func:`read_contexts`; they give calibrated log-odds
+            of the idiomatic sense.
+        biases: shape (heads,), added to the log-odds.
+        neutral: whether neutral contexts are subtracted, see :class:`DetectorTraining`.
+        shift: subtracted from the log-odds in languages that it was not trained on.
+        card: how it was made; ``saw`` has digests of the compounds and sentences of its training.
+        identity: SHA-256 of its file, or of the file that :meth:`save` would write.
+        keep_loaded: keep the encoder in memory between calls.
+    """
+
+    encoder: str
+    encoder_identity: str
+    weights: npt.NDArray[np.float64]
+    biases: npt.NDArray[np.float64]
+    neutral: bool
+    card: dict[str, Any]
+    shift: float = 0.0
+    identity: str = ""
+    keep_loaded: bool = False
+
+    columns = ()
+    setting = None
+
+    def __post_init__(self) -> None:
+        if not self.identity:
+            object.__setattr__(self, "identity", _sha256(self._content().encode()))
+
+    def classify(self, uses: Sequence[Use], encoder: QueryEncoder | None = None) -> list[Sense]:
+        """Return the sense of each use, by the mean of the heads' probabilities.
+
+        The mean is calibrated. Where the heads are nearly divided, it can differ from the majority
+        of their votes.
+
+        Args:
+            encoder: None is :attr:`reader`.
+
+        Raises:
+            UserError: the heads were trained on another encoder.
+        """
+        if not uses:
+            return []
+        encoder = encoder or self.reader
+        if encoder.identity != self.encoder_identity:
+            raise UserError(
+                f"The detector was trained on '{self.encoder_identity}', not on "
+                f"'{encoder.identity}'. Train it again.",
+                "detector",
+            )
+        contexts = read_contexts([use.item for use in uses], encoder, neutral=self.neutral)
+        if not self.keep_loaded:
+            self.__dict__.pop("reader", None)
+        # One product for all contexts would depend on their number in its last bits.
+        products = np.stack([(self.weights * context).sum(axis=1) for context in contexts])
+        products -= self.shift * self._untrained(uses)[:, None]
+        probabilities = 1 / (1 + np.exp(-(products + self.biases)))
+        return [_sense(row) for row in probabilities]
+
+    def _untrained(self, uses: Sequence[Use]) -> npt.NDArray[np.bool_]:
+        """Return True for uses in untrained languages; warn once per language."""
+        languages = [base_language(use.item.language) for use in uses]
+        trained = {base_language(tag) for tag in self.card.get("languages", languages)}
+        for language in sorted(set(languages) - trained):
+            _warn_of_language(language, tuple(sorted(trained)))
+        return np.array([language not in trained for language in languages])
+
+    @cached_property
+    def reader(self) -> QueryEncoder:
+        """The encoder, opened when it is needed.
+
+        Raises:
+            UserError: it cannot be opened.
+        """
+        return open_context_encoder(self.encoder)
+
+    def save(self, path: Path) -> None:
+        """Write the detector as JSON.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
+        with write_whole(path) as file:
+            file.write(self._content())
+
+    def _content(self) -> str:
+        content = {
+            "encoder": self.encoder,
+            "identity": self.encoder_identity,
+            "weights": np.round(self.weights, 5).tolist(),
+            "biases": np.round(self.biases, 5).tolist(),
+            "neutral": self.neutral,
+            "shift": self.shift,
+            "card": self.card,
+        }
+        return json.dumps(content, separators=(",", ":"))
+
+
+@cache
+def _warn_of_language(language: str, trained: tuple[str, ...]) -> None:
+    log.warning(
+        "The detector was not trained on %s, only on %s: trust its senses less. Votes of a strong "
+        "chat model are better there (--llm openai:MODEL --sense vote).",
+        LANGUAGES.get(language, f"the language '{language}'"),
+        " and ".join(LANGUAGES.get(tag, tag) for tag in trained),
+    )
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _sense(probabilities: npt.NDArray[np.float64]) -> Sense:
+    mean = float(probabilities.mean())
+    idiomatic = int((probabilities > 0.5).sum())
+    label: SenseLabel = "idiomatic" if mean > 0.5 else "literal"
+    return Sense(label, mean, idiomatic, len(probabilities) - idiomatic)
+
+
+def open_context_encoder(name: str) -> QueryEncoder:
+    """Open an encoder that gives vectors of words in their context.
+
+    Raises:
+        UserError: there is no such encoder, or it gives no such vectors.
+    """
+    encoder = open_encoder(name)
+    if not isinstance(encoder, QueryEncoder):
+        raise UserError(
+            f"The encoder '{name}' gives no vectors of words in their context. Use embedded-state "
+            "or one of sbert:….",
+            "encoder",
+        )
+    return encoder
+
+
+def read_contexts(items: Sequence[Item], encoder: QueryEncoder, *, neutral: bool) -> Features:
+    """Return vectors of each item's compound in its sentence, shape (items, 2 * width).
+
+    The prompt ``detect`` gives the sentence and repeats the compound. The first half is the
+    encoder's vector of the compound's words in the sentence, the second that of the repetition.
+
+    Args:
+        neutral: subtract the mean over neutral sentences, the lines of the template ``neutral``
+            (or ``sequence-neutral``, where captions of a sequence stand for the sentence). This
+            removes what the encoder knows of the compound itself and leaves what the sentence
+            adds. Neutral sentences are read once for each compound and language.
+    """
+    prompts = Prompts()
+    neutral_items = {_neutral_key(item): _neutral_items(item, prompts) for item in items}
+    texts = [*items, *chain.from_iterable(neutral_items.values())] if neutral else items
+    queries = [query for item in texts for query in _queries(item, prompts)]
+    vectors = encoder.encode_queries(queries).astype(float).reshape(len(texts), -1)
+    if not neutral:
+        return vectors
+    ends = np.cumsum([len(items), *map(len, neutral_items.values())])[:-1]
+    contexts, *groups = np.split(vectors, ends)
+    means = {key: group.mean(axis=0) for key, group in zip(neutral_items, groups, strict=True)}
+    added: Features = contexts - np.array([means[_neutral_key(item)] for item in items])
+    return added
+
+
+def _neutral_key(item: Item) -> tuple[str, str, bool]:
+    """Return what an item's neutral sentences depend on."""
+    return item.phrase, item.language, bool(item.sequence)
+
+
+def _neutral_items(item: Item, prompts: Prompts) -> list[Item]:
+    """Return the item with each of its neutral sentences."""
+    text = prompts.about(item, "sequence-neutral" if item.sequence else "neutral")
+    return [replace(item, sentence=line) for line in text.splitlines()]
+
+
+def _queries(item: Item, prompts: Prompts) -> tuple[Query, Query]:
+    """Return the prompt up to the repeated compound, with both places of the compound."""
+    text = prompts.about(item, "detect")
+    start, end = find_compound(item.sentence, item.phrase) or (0, len(item.sentence))
+    before = text.index(item.sentence)
+    repeated = text.rindex(item.phrase)
+    text = text[: repeated + len(item.phrase)]
+    return (
+        Query(text, span=(before + start, before + end)),
+        Query(text, span=(repeated, len(text))),
+    )
+
+
+class _File(BaseModel):
+    """A detector's file."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    encoder: str
+    identity: str
+    weights: list[list[float]] = Field(min_length=1)
+    biases: list[float]
+    neutral: bool
+    shift: float = 0.0
+    card: dict[str, Any]
+
+
+def open_light_detector(path: Path, *, keep_loaded: bool = False) -> LightDetector:
+    """Open a detector that :meth:`LightDetector.save` wrote.
+
+    Raises:
+        UserError: the file cannot be read or holds no detector.
+    """
+    text = read_text(path)
+    try:
+        file = _File.model_validate_json(text)
+        check_card(file.card)
+        weights, biases = np.array(file.weights), np.array(file.biases)
+        if biases.shape != weights.shape[:1]:
+            raise ValueError("each head needs a bias")
+    except ValueError as error:
+        raise UserError(
+            f"{path}: is not a detector that admire wrote ({error}).", "detector"
+        ) from None
+    return LightDetector(
+        file.encoder,
+        file.identity,
+        weights,
+        biases,
+        file.neutral,
+        file.card,
+        file.shift,
+        identity=_sha256(text.encode()),
+        keep_loaded=keep_loaded,
+    )

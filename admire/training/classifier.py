@@ -1,0 +1,223 @@
+"""Fine-tuning the classifier of YNU-HPCC 2022 (sections 2.1 and 3)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from admire.base.errors import UserError, needs_extra
+from admire.base.schema import settings
+from admire.base.storage import check_folder, write_whole
+from admire.data.overlap import digests
+from admire.models.encoders.hub import load_cached_first, resolve_source
+from admire.models.encoders.placement import Placement
+from admire.models.trainer import fine_tune
+from admire.models.training_settings import FitSettings
+from admire.scores.leakage import SAW, detector_parts
+from admire.senses.classifier import RECORD, Classifier, assemble_model
+from admire.senses.detector import Setting, Use
+from admire.senses.task2a import LABELS, macro_f1
+
+with needs_extra("finetune", "Training a classifier"):
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Dense, Transformer
+
+if TYPE_CHECKING:
+    from admire.data.items import SenseLabel
+    from admire.models.encoders import Device
+
+log = logging.getLogger("admire")
+
+
+def paper_fit(setting: Setting) -> FitSettings:
+    """Return the paper's settings of the trainer (section 3.3)."""
+    size = {"zero_shot": 32, "one_shot": 4}[setting]
+    return FitSettings(
+        batch_size=size, learning_rate=2e-5, warmup=0.05, epochs=10, patience=10, seed=4
+    )
+
+
+@settings(frozen=True)
+class ClassifierTraining:
+    """How a classifier is trained; the defaults are the paper's (section 3.3).
+
+    Attributes:
+        setting: what it reads, see :class:`admire.senses.Classifier`.
+        max_length: how many tokens it reads, special tokens included.
+        fit: the trainer's settings; None is :func:`paper_fit` of the setting.
+    """
+
+    setting: Setting
+    max_length: Annotated[int, Field(ge=8)] = 128
+    fit: FitSettings | None = None
+
+
+def train_classifier(
+    base: str,
+    train: Sequence[Use],
+    validation: Sequence[Use] | None,
+    settings: ClassifierTraining,
+    out: Path,
+    *,
+    device: Device = "auto",
+) -> list[float]:
+    """Fine-tune an encoder to detect idiomatic use, and save it to ``out``.
+
+    The loss is cross-entropy. The epoch with the highest macro F1 on ``validation`` is kept. If a
+    training was killed, the same call continues it.
+
+    Args:
+        base: folder or repository of an encoder of transformers or sentence-transformers, with or
+            without the prefix ``sbert:``.
+        validation: None holds out a tenth of the MWEs of ``train``, see
+            :func:`hold_out_compounds`.
+
+    Returns:
+        Macro F1 on ``validation`` before training and after each epoch, from 0 to 1.
+
+    Raises:
+        UserError: the encoder cannot be opened, a use has no sense, ``train`` lacks a sense,
+            ``out`` cannot be written, or an extra is missing.
+    """
+    fit = settings.fit or paper_fit(settings.setting)
+    if validation is None:
+        train, validation = hold_out_compounds(train, fit.seed)
+    gold = [_label(use) for use in validation]
+    if not gold:
+        raise UserError("There are no uses to validate on.", "validation")
+    if {_label(use) for use in train} != set(LABELS):
+        raise UserError("Training needs idiomatic and literal uses.")
+    macro_f1(gold, gold)  # a missing package is reported now, not after hours of training
+    check_folder(out, "model")
+    base = base.removeprefix("sbert:")
+    classifier, identity = _untrained(base, settings, fit.seed, device)
+    rows, held_out = (
+        [{"text": classifier.text(use), "label": LABELS.index(_label(use))} for use in uses]
+        for uses in (train, validation)
+    )
+    log.info("%d sentences to train and %d to validate on", len(rows), len(held_out))
+    settings_record = {
+        "base": base,
+        "identity": identity,
+        "setting": settings.setting,
+        "max_length": settings.max_length,
+        "fit": asdict(fit),
+    }
+
+    def validate() -> float:
+        return macro_f1(gold, [sense.label for sense in classifier.classify(validation)])
+
+    def finish(folder: Path, figures: list[float]) -> None:
+        record = settings_record | {
+            "languages": sorted({use.item.language for use in train}),
+            "rows": len(rows),
+            "validation_rows": len(held_out),
+            "macro_f1": max(figures[1:]),
+            SAW: digests(detector_parts(use.item for use in (*train, *validation))),
+        }
+        with write_whole(folder / RECORD) as file:
+            json.dump(record, file, indent=2, ensure_ascii=False)
+
+    return fine_tune(
+        classifier.model,
+        _CrossEntropy(classifier.model),
+        rows,
+        validate,
+        fit,
+        out,
+        of=json.dumps([settings_record, held_out]),
+        finish=finish,
+    )
+
+
+def hold_out_compounds(uses: Sequence[Use], seed: int) -> tuple[list[Use], list[Use]]:
+    """Split uses into training and validation, which gets those of a random tenth of the MWEs.
+
+    Raises:
+        UserError: there is only one MWE.
+    """
+    mwes = sorted({use.item.compound.casefold() for use in uses})
+    if len(mwes) < 2:
+        raise UserError(
+            "There is only one MWE, so none can be held out to validate on. Give a file for that.",
+            "validation",
+        )
+    count = max(1, round(len(mwes) / 10))
+    held_out = {mwes[k] for k in np.random.default_rng(seed).permutation(len(mwes))[:count]}
+    return (
+        [use for use in uses if use.item.compound.casefold() not in held_out],
+        [use for use in uses if use.item.compound.casefold() in held_out],
+    )
+
+
+def _label(use: Use) -> SenseLabel:
+    if use.item.sentence_type is None:
+        raise UserError(f"'{use.item.compound}': has no label to learn from or to compare with.")
+    return use.item.sentence_type
+
+
+def _untrained(
+    base: str, settings: ClassifierTraining, seed: int, device: Device
+) -> tuple[Classifier, str]:
+    """Return the encoder with a new linear layer, and the encoder's identity."""
+    transformer, identity = _open_base(base, device)
+    length = transformer.max_seq_length or settings.max_length
+    transformer.max_seq_length = min(length, settings.max_length)
+    tokenizer = transformer.tokenizer
+    if settings.setting == "one_shot" and not (tokenizer and tokenizer.sep_token):
+        raise UserError(
+            f"{base}: its tokenizer has no separator, which the setting one_shot needs.",
+            "encoder",
+            "setting",
+        )
+    width = transformer.get_embedding_dimension()
+    layers = transformer.config.num_hidden_layers if settings.setting == "zero_shot" else 1
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        head = Dense(width * layers, len(LABELS), activation_function=torch.nn.Identity())
+    torch_device = str(Placement(device).resolve()[0])
+    model = assemble_model(transformer, head, settings.setting, torch_device)
+    return Classifier(model, settings.setting, {}), identity
+
+
+def _open_base(base: str, device: Device) -> tuple[Transformer, str]:
+    """Open the encoder of a folder or repository, and return it with its identity."""
+    source = resolve_source(base)
+    torch_device, dtype = Placement(device).resolve()
+
+    def load() -> SentenceTransformer:
+        return SentenceTransformer(
+            source.place,
+            revision=source.revision,
+            device=str(torch_device),
+            model_kwargs={"dtype": dtype, "use_safetensors": True},
+        )
+
+    try:
+        encoder = load_cached_first(load, source.place)[0]
+    except Exception as error:  # the library lets the errors of all its parts through
+        raise UserError(f"{base}: sentence-transformers cannot load it ({error}).") from error
+    if not isinstance(encoder, Transformer):
+        raise UserError(
+            f"{base}: is not an encoder of transformers, but of {type(encoder).__name__}."
+        )
+    return encoder, source.identity
+
+
+class _CrossEntropy(torch.nn.Module):
+    def __init__(self, model: SentenceTransformer):
+        super().__init__()
+        self.model = model
+
+    def forward(self, features: Sequence[dict[str, Any]], labels: torch.Tensor) -> torch.Tensor:
+        (texts,) = features
+        logits = self.model(texts)["sentence_embedding"]
+        return torch.nn.functional.cross_entropy(logits, labels)

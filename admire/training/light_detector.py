@@ -1,0 +1,198 @@
+"""Training a light detector: logistic heads on a frozen encoder, calibrated on other compounds."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from admire.base.errors import UserError, needs_extra
+from admire.base.schema import Count, Positive, Seed, settings
+from admire.data.overlap import digests
+from admire.prompts import Prompts
+from admire.scores.leakage import SAW, detector_parts, warn_of_shared
+from admire.scores.metrics import calibration_error
+from admire.senses.light_detector import Features, LightDetector, read_contexts
+
+if TYPE_CHECKING:
+    from admire.data.items import Item
+    from admire.models.encoders import QueryEncoder
+
+HEADS = 5
+
+
+@settings(frozen=True)
+class DetectorTraining:
+    """How a light detector is trained.
+
+    Attributes:
+        per_compound: how many sentences of each compound and sense are used at most.
+        neutral: score what a sentence adds to neutral ones, so that a compound which is usually an
+            idiom counts no more than another. Without it, knowledge of the compound counts too,
+            as suits Task 2A, where most compounds occur in one sense only.
+        strength: the inverse of the regularisation, scikit-learn's C.
+        seed: of the sample and of the folds.
+    """
+
+    per_compound: Count = 4
+    neutral: bool = True
+    strength: Positive = 1e-3
+    seed: Seed = 0
+
+
+def sample_items(
+    items: Sequence[Item], settings: DetectorTraining, *, leave_out: Sequence[str] = ()
+) -> list[Item]:
+    """Draw at most ``per_compound`` items of each compound and sense, in random order.
+
+    Many compounds teach more than many sentences of one. The sentences of a compound do not depend
+    on the other compounds, so after adding data only the new sentences have to be encoded.
+
+    Args:
+        leave_out: compounds to drop, so that data with them stay unseen. Case, spaces, hyphens and
+            a plural's s make no difference.
+    """
+    dropped = {_plain(compound) for compound in leave_out}
+    counts = Counter[tuple[str, str | None]]()
+    sample = []
+    for item in sorted(items, key=lambda i: _sha256(f"{settings.seed}\0{i.sentence}")):
+        key = (_plain(item.compound), item.sentence_type)
+        if key[0] not in dropped and counts[key] < settings.per_compound:
+            counts[key] += 1
+            sample.append(item)
+    return sample
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(compound: str) -> str:
+    return re.sub(r"[\W_]+", "", compound.casefold()).removesuffix("s")
+
+
+def train_detector(
+    items: Sequence[Item],
+    encoder: QueryEncoder,
+    settings: DetectorTraining | None = None,
+    *,
+    leave_out: Sequence[str] = (),
+) -> LightDetector:
+    """Train a light detector on a sample of the items, see :func:`sample_items`.
+
+    Each head is trained on four fifths of the compounds, with the senses balanced. The fifth that
+    it never saw serves to calibrate it and for the card's figures. A warning is logged if sentences
+    of that fifth also belong to compounds that the head did see.
+
+    With ``settings.neutral`` a head's score of neutral sentences is subtracted there too. Only
+    compounds that occur in both senses then count, with equal weight for each sense, so nothing is
+    gained by knowing which compounds are usually idioms.
+
+    Args:
+        items: labelled sentences.
+        encoder: stays frozen.
+        leave_out: compounds that the detector must not see.
+
+    Raises:
+        UserError: scikit-learn is missing, or fewer than ``HEADS`` compounds occur in both senses.
+    """
+    settings = settings or DetectorTraining()
+    with needs_extra("train", "Training a detector"):
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.model_selection import StratifiedGroupKFold
+
+    items = sample_items(items, settings, leave_out=leave_out)
+    compounds = np.array([_plain(item.compound) for item in items])
+    labels = np.array([item.sentence_type == "idiomatic" for item in items])
+    sizes = Counter(zip(compounds, labels, strict=True))
+    both = np.array([(c, True) in sizes and (c, False) in sizes for c in compounds], dtype=bool)
+    if len(set(compounds[both])) < HEADS:
+        raise UserError(
+            f"A detector needs at least {HEADS} compounds that occur in both senses to learn from."
+        )
+    contexts = scored = read_contexts(items, encoder, neutral=False)
+    splitter = StratifiedGroupKFold(HEADS, shuffle=True, random_state=settings.seed)
+    folds = list(splitter.split(contexts, labels, compounds))
+    weights = np.ones(len(items))
+    if settings.neutral:
+        scored = np.zeros_like(contexts)
+        chosen = [item for item, occurs in zip(items, both, strict=True) if occurs]
+        scored[both] = read_contexts(chosen, encoder, neutral=True)
+        folds = [(train, test[both[test]]) for train, test in folds]
+        weights = np.array([1 / sizes[pair] for pair in zip(compounds, labels, strict=True)])
+    parts = detector_parts(items)
+    warn_of_shared(parts, folds, [item.compound for item in items], "the detector's heads")
+
+    heads = [_fit_head(contexts[train], labels[train], settings.strength) for train, _ in folds]
+    scores = [scored[test] @ head for head, (_, test) in zip(heads, folds, strict=True)]
+    log_odds = np.concatenate(scores)[:, None]
+    places = np.concatenate([test for _, test in folds])
+    labels, weights = labels[places], weights[places]
+    scale = LogisticRegression(C=np.inf)
+    scale.fit(log_odds, labels, sample_weight=weights)
+    card = {
+        "made": datetime.now(UTC).date().isoformat(),
+        "items": len(items),
+        "compounds": len(set(compounds)),
+        "languages": sorted({item.language for item in items}),
+        "strength": settings.strength,
+        "unseen compounds": _figures(scale.predict_proba(log_odds)[:, 1], labels, weights),
+        "seed": settings.seed,
+        "prompts": {
+            name: fingerprint
+            for name, fingerprint in Prompts().fingerprints().items()
+            if name.startswith(("detect_", "neutral_"))
+        },
+        SAW: digests(parts),
+    }
+    return LightDetector(
+        encoder.name,
+        encoder.identity,
+        np.array(heads) * scale.coef_[0, 0],
+        np.full(HEADS, np.ravel(scale.intercept_)[0]),
+        settings.neutral,
+        card,
+    )
+
+
+def _figures(
+    probabilities: npt.NDArray[np.float64],
+    labels: npt.NDArray[np.bool_],
+    weights: npt.NDArray[np.float64],
+) -> dict[str, Any]:
+    """Return the card's figures of compounds that a head did not see."""
+    from sklearn.metrics import roc_auc_score
+
+    accuracy = np.average((probabilities > 0.5) == labels, weights=weights)
+    area = roc_auc_score(labels, probabilities, sample_weight=weights)
+    return {
+        "items": len(labels),
+        "accuracy": round(float(accuracy), 4),
+        "auc": round(float(area), 4),
+        "calibration error": round(calibration_error(probabilities, labels), 4),
+    }
+
+
+def _fit_head(contexts: Features, labels: npt.NDArray[np.bool_], strength: float) -> Features:
+    """Return one head's weights for contexts, shape (2 * width,).
+
+    Each place of the compound has weights of its own, scaled so that the scores of both places
+    have the same spread.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    parts = []
+    for place in np.split(contexts, 2, axis=1):
+        scaler = StandardScaler().fit(place)
+        head = LogisticRegression(C=strength, max_iter=5000, class_weight="balanced")
+        head.fit(scaler.transform(place), labels)
+        weights = head.coef_[0] / scaler.scale_
+        parts.append(weights / ((place @ weights).std() or 1))
+    return np.concatenate(parts)

@@ -1,0 +1,64 @@
+"""Training a light detector: its sample, and what the heads learn."""
+
+from __future__ import annotations
+
+import importlib.util
+import zlib
+
+import numpy as np
+import pytest
+from toys import MarkedEncoder
+from toys import marked as items
+
+from admire import Item, UserError
+from admire.senses import Use
+from admire.training import DetectorTraining, sample_items, train_detector
+
+learning = pytest.mark.skipif(
+    importlib.util.find_spec("sklearn") is None, reason="needs the extra 'train'"
+)
+
+
+class Blind(MarkedEncoder):
+    """Sees nothing: noise alone."""
+
+    def vector(self, text: str) -> np.ndarray:
+        return np.random.default_rng(zlib.crc32(text.encode())).normal(size=2)
+
+
+@learning
+def test_without_neutral_sentences_what_is_usual_counts_and_with_them_it_does_not():
+    # Eight of nine sentences are idiomatic, and the context says nothing.
+    mostly = [
+        Item(f"c{k}", f"A c{k} {j}.", sentence_type="idiomatic" if j else "literal")
+        for k in range(40)
+        for j in range(9)
+    ]
+
+    def mean_probability(neutral: bool) -> float:
+        settings = DetectorTraining(per_compound=9, neutral=neutral)
+        detector = train_detector(mostly, Blind(), settings)
+        senses = detector.classify([Use(item) for item in mostly], Blind())
+        return np.mean([sense.probability for sense in senses])
+
+    assert mean_probability(True) == pytest.approx(0.5, abs=0.05)
+    assert mean_probability(False) == pytest.approx(8 / 9, abs=0.05)
+
+
+def test_the_sample_is_capped_for_each_compound_and_sense_and_leaves_out_what_it_is_told():
+    def chosen(seed: int) -> list[Item]:
+        settings = DetectorTraining(per_compound=2, seed=seed)
+        return sample_items(items(each=8), settings, leave_out=["C3", "c 4s"])
+
+    assert len(chosen(0)) == 18 * 2 * 2
+    assert not {"c3", "c4"} & {item.compound for item in chosen(0)}
+    assert chosen(0) == chosen(0) != chosen(1)
+
+
+@learning
+@pytest.mark.parametrize(
+    "few", [items(compounds=4), [i for i in items() if i.sentence_type == "literal"]]
+)
+def test_fitting_needs_enough_compounds_in_both_senses(few):
+    with pytest.raises(UserError, match="at least 5 compounds that occur in both senses"):
+        train_detector(few, MarkedEncoder())
