@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,8 @@ import pytest
 from commands import ended, run
 from toys import PictureEncoder, WordEncoder, draw
 
-from admire import SAMPLES
+from admire import SAMPLES, Item
+from admire.data.check import SetCounts, check_set
 from admire.data.reader import iter_items
 from admire.data.rows import Fault
 from admire.runs.past_runs import read_run
@@ -86,6 +89,20 @@ def test_what_is_left_of_a_bad_set_keeps_its_captions_and_its_gold(bad_set: Path
     assert names == [[*both, "gone.png"], [*both, "far.png"], both]
     assert (first.candidates[2].image, first.candidates[2].caption) == (None, "a bicycle")
     assert first.expected_order == ("lamp.png", "owl.png", "gone.png")
+
+
+@pytest.mark.parametrize(("kept", "readings"), [(3, 2), (2, 3)])
+def test_a_small_set_is_kept_and_a_large_one_read_again(monkeypatch, bad_set, kept, readings):
+    monkeypatch.setattr("admire.data.check.KEPT", kept)
+    calls: list[dict[str, Any]] = []
+
+    def read(**options: Any) -> Iterator[Item]:
+        calls.append(options)
+        return iter_items(bad_set, **options)
+
+    checked = check_set(read, partial(SetCounts, bad_set), lambda counts: True)
+    assert list(checked.items()) == list(iter_items(bad_set, look=True, skip=lambda fault: None))
+    assert len(calls) == readings
 
 
 def test_check_prints_all_faults_counts_and_links_and_ends_with_2(capsys, bad_set: Path):

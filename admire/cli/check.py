@@ -33,13 +33,13 @@ def check(
     from admire.data.reader import iter_items
 
     folder = images or (data if data.is_dir() else data.parent)
-    found, faults, _ = check_set(
+    checked = check_set(
         partial(iter_items, data, lang, images=images),
         partial(SetCounts, folder.resolve()),
         lambda first: first.counts["pictures"] > 0,
     )
-    counts, links = found.counts, list(found.links)
-    told: list[dict[str, Any]] = [asdict(fault) for fault in faults]
+    counts, links = checked.collector.counts, list(checked.collector.links)
+    told: list[dict[str, Any]] = [asdict(fault) for fault in checked.faults]
     if out:
         try:
             check_folder(out, "run")

@@ -1,13 +1,15 @@
-"""A set checked as a whole before anything is asked of it: all of its faults at once."""
+"""Checking a set as a whole: all of its faults at once, before anything is asked of it."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from admire.base.errors import UserError
 from admire.data.items import Item
@@ -15,71 +17,94 @@ from admire.data.rows import Fault
 
 log = logging.getLogger("admire")
 
-SHOWN = 20
+LOGGED = 20
 """How many faults are logged."""
+KEPT = 512
+"""How many items are kept in memory; those of a larger set are read again."""
 
 COUNTS = ("items", "candidates", "pictures", "captions", "gold answers", "gold senses")
 
 
-class Counted(Protocol):
-    """What is made of a set item by item."""
+class Collector(Protocol):
+    """Takes a set item by item."""
 
     def add(self, item: Item) -> object: ...
 
 
-C = TypeVar("C", bound=Counted)
+C = TypeVar("C", bound=Collector)
+
+
+@dataclass(frozen=True)
+class CheckedSet(Generic[C]):
+    """A set that was read to its end.
+
+    Attributes:
+        collector: took each item, without what its faults spoil.
+        faults: all of them, in the set's order.
+        items: iterates over the items from the first on.
+    """
+
+    collector: C
+    faults: list[Fault]
+    items: Callable[[], Iterator[Item]]
 
 
 def check_set(
-    read: Callable[..., Iterator[Item]], begin: Callable[[], C], reads: Callable[[C], bool]
-) -> tuple[C, list[Fault], bool]:
-    """Read a set once for its faults, and again to look at its pictures if they are to be read.
+    read: Callable[..., Iterator[Item]],
+    collect: Callable[[], C],
+    reads_pictures: Callable[[C], bool],
+) -> CheckedSet[C]:
+    """Read a set for its faults, and again to look at its pictures if they are to be read.
 
     Args:
         read: :func:`admire.data.reader.iter_items` of the set.
-        begin: makes what takes each item, without what its faults spoil.
-        reads: whether pictures are to be looked at, given what took the items of the first reading.
-
-    Returns:
-        What took the items, all faults in the set's order, and whether pictures were looked at.
+        collect: begins a collector.
+        reads_pictures: decides by the first reading's collector whether to look at pictures.
 
     Raises:
         UserError: the file cannot be read to its end.
     """
+    checked = _check(read, collect(), look=False)
+    look = reads_pictures(checked.collector) and find_spec("PIL")
+    return _check(read, collect(), look=True) if look else checked
 
-    def once(look: bool) -> tuple[C, list[Fault], bool]:
-        faults: list[Fault] = []
-        counted = begin()
-        for item in read(warn=not look, look=look, skip=faults.append):
-            counted.add(item)
-        return counted, faults, look
 
-    found = once(look=False)
-    return once(look=True) if reads(found[0]) and find_spec("PIL") else found
+def _check(read: Callable[..., Iterator[Item]], collector: C, *, look: bool) -> CheckedSet[C]:
+    faults: list[Fault] = []
+    kept: list[Item] = []
+    count = 0
+    for count, item in enumerate(read(warn=not look, look=look, skip=faults.append), start=1):
+        collector.add(item)
+        if count <= KEPT:
+            kept.append(item)
+    skip = (lambda fault: None) if faults else None
+    read_again = partial(read, warn=False, look=look, skip=skip)
+    return CheckedSet(collector, faults, read_again if count > KEPT else lambda: iter(kept))
 
 
 @dataclass
 class SetCounts:
-    """How much of what a set has that can be used, and its links to places outside its folder.
+    """Counts of what can be used of a set, and its links to places outside its folder.
 
     Attributes:
         folder: of the pictures, resolved.
     """
 
     folder: Path
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
+    counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTS, 0)))
     links: dict[str, None] = field(default_factory=dict)
 
     def add(self, item: Item) -> None:
-        things = (*item.candidates, *item.sequence)
-        pictures = [one.image for one in things if one.image]
-        found = (1, len(things), len(pictures), sum(bool(one.caption) for one in things))
+        """Count an item's candidates, sequence and gold."""
+        candidates = (*item.candidates, *item.sequence)
+        pictures = [candidate.image for candidate in candidates if candidate.image]
+        captions = sum(bool(candidate.caption) for candidate in candidates)
         gold = (bool(item.best), bool(item.sentence_type))
-        for what, count in zip(COUNTS, (*found, *gold), strict=True):
-            self.counts[what] += count
+        numbers = (1, len(candidates), len(pictures), captions, *gold)
+        self.counts.update(dict(zip(COUNTS, numbers, strict=True)))
         for picture in pictures:
-            if not (real := picture.resolve()).is_relative_to(self.folder):
-                self.links[f"{picture} → {real}"] = None
+            if not (target := picture.resolve()).is_relative_to(self.folder):
+                self.links[f"{picture} → {target}"] = None
 
 
 def refuse_faults(data: str | Path, faults: Sequence[Fault]) -> None:
@@ -105,7 +130,7 @@ def log_faults(faults: Sequence[Fault], *, left_out: bool = False) -> None:
     Args:
         left_out: whether to say what is left out for each.
     """
-    for fault in faults[:SHOWN]:
+    for fault in faults[:LOGGED]:
         log.warning("%s%s", fault.what, f" Left out: the {fault.lost}." if left_out else "")
-    if len(faults) > SHOWN:
-        log.warning("… and %d more; admire check lists them all.", len(faults) - SHOWN)
+    if len(faults) > LOGGED:
+        log.warning("… and %d more; admire check lists them all.", len(faults) - LOGGED)

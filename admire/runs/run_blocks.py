@@ -74,19 +74,16 @@ def rank_file(
     check_folder(out, "run")
     source = source_record(data, images=images, gold=gold)
     read = partial(iter_items, data, language, images=images, gold=gold)
-    summary, faults, look = check_set(
-        read, SetSummary, partial(reads_pictures, settings=settings or Settings())
-    )
+    checked = check_set(read, SetSummary, partial(reads_pictures, settings=settings or Settings()))
+    summary, faults, items = checked.collector, checked.faults, checked.items
     if not skip_bad:
         refuse_faults(data, faults)
     log_faults(faults, left_out=True)
     if not summary.items:
         raise UserError(f"{data}: no item is left.")
     opened = open_run(summary, settings, asking=asking, source=source)
-    items = partial(read, warn=False)
     if faults:
         opened.record["left_out"] = [fault.what for fault in faults]
-        items = partial(items, look=look, skip=lambda fault: None)
     for llm in opened.models:
         if llm.llm is None:
             _check_recorded(items, llm, opened)
