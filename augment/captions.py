@@ -23,7 +23,7 @@ from admire.base.progress import show_progress
 from admire.base.storage import cache_dir, write_whole
 from admire.data.items import Item
 from admire.models.encoders.hub import load_cached_first, resolve_source
-from admire.models.encoders.placement import LazyModel, Placement
+from admire.models.encoders.torch_models import LazyModel, Placement
 from admire.models.llm import ChatModel, Question, open_llm
 from admire.prompts import Prompts
 from admire.prompts.quotations import without_lines
@@ -164,9 +164,9 @@ def _cached(captions: Sequence[str], rewriter: Rewriter, cache: Cache) -> list[s
     missing = [caption for caption, value in kept.items() if value is None]
     starts = range(0, len(missing), CAPTIONS_AT_ONCE)
     for start in show_progress(starts, f"Rewriting captions with {rewriter.name}"):
-        asked = missing[start : start + CAPTIONS_AT_ONCE]
-        texts = [text.encode(errors="replace") for text in rewriter.rewrite(asked)]
-        new = dict(zip(asked, texts, strict=True))
+        batch = missing[start : start + CAPTIONS_AT_ONCE]
+        texts = [text.encode(errors="replace") for text in rewriter.rewrite(batch)]
+        new = dict(zip(batch, texts, strict=True))
         cache.put_all({key(caption): text for caption, text in new.items()})
         kept |= new
     return [(kept[caption] or b"").decode() for caption in captions]
@@ -211,11 +211,11 @@ class SentenceRewriter:
 def _opus(name: str, rest: str) -> SentenceRewriter:
     check_extra("clip", name, "torch", "transformers")
     check_extra("augment", name, "sentencepiece", "sacremoses")
-    there, plus, back = rest.partition("+")
+    forth, plus, back = rest.partition("+")
     if not plus:
-        there, back = (f"Helsinki-NLP/opus-mt-{pair}" for pair in (f"en-{rest}", f"{rest}-en"))
+        forth, back = (f"Helsinki-NLP/opus-mt-{pair}" for pair in (f"en-{rest}", f"{rest}-en"))
     try:
-        models = Seq2Seq(there), Seq2Seq(back)
+        models = Seq2Seq(forth), Seq2Seq(back)
     except UserError as error:
         raise UserError(
             f"{name}: {error} Back-translation needs both directions. Two folders are named "
@@ -293,7 +293,7 @@ class Seq2Seq(LazyModel):
         return load_cached_first(load, place)
 
     def generate(self, texts: Sequence[str]) -> list[str]:
-        """The most likely text for each, by the model's own beam search or greedily."""
+        """Generate the most likely text for each, by the model's own beam search or greedily."""
         import torch
 
         tokenizer, model = self._loaded

@@ -21,7 +21,7 @@ from admire.base.storage import (
     unwritable,
     write_whole,
 )
-from admire.data.pictures import read_bytes, read_image
+from admire.data.image_files import read_bytes, read_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -31,8 +31,8 @@ CROP = 450
 MARK = "admire"
 """The text chunk of a variant's PNG that says how it was made."""
 SHEET = "contact_sheet.png"
-WHAT = "set of augmented images"
-"""What the marker of a folder of variants says."""
+KIND = "set of augmented images"
+"""The kind of folder, for its marker."""
 THUMBNAIL, LABEL, GAP = 160, 16, 8
 """Of a contact sheet, in pixels: the heights of a thumbnail and of the name below it, and the white
 between them."""
@@ -98,13 +98,13 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
 
     check_setting("seed", seed, int)
     plan = _plan(folder, out, per_image)
-    check_folder(out, WHAT, adding=True)
+    check_folder(out, KIND, adding=True)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(out, error) from None
     if not (out / MARKER).exists():
-        mark_folder(out, WHAT)  # before the first variant, so that a run that is killed can go on
+        mark_folder(out, KIND)  # before the first variant, so that a run that is killed can go on
     # Every setting, the library's defaults and its version included.
     settings = json.dumps(albumentations.to_dict(_pipeline(CROP, CROP)), sort_keys=True)
     for source, variants in show_progress(plan.items(), "Augmenting pictures", len(plan)):
@@ -116,10 +116,10 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
             if _mark(variant) == mark:
                 continue
             picture = picture or read_image(source)
-            made = augment_image(picture, int.from_bytes(origin.digest()[:8], "big"))
+            augmented = augment_image(picture, int.from_bytes(origin.digest()[:8], "big"))
             info = PngInfo()
             info.add_text(MARK, mark)
-            _write_png(made, variant, info)
+            _write_png(augmented, variant, info)
     return [variant for variants in plan.values() for variant in variants]
 
 
@@ -166,7 +166,7 @@ def _albumentations() -> Any:
 
 
 def _pipeline(width: int, height: int) -> Any:
-    """The operations, for a picture of this size."""
+    """Compose the operations, for a picture of this size."""
     a = _albumentations()
     return a.Compose(
         [
@@ -183,7 +183,7 @@ def _pipeline(width: int, height: int) -> Any:
 
 
 def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
-    """Each picture below the folder, by path, with the paths of its variants."""
+    """Find each picture below the folder, by path, and name its variants."""
     from PIL import Image
 
     check_setting("per_image", per_image, Count)
@@ -222,7 +222,7 @@ def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
 
 
 def _mark(variant: Path) -> str | None:
-    """How a variant on the disk was made; None if it is not there, or is none."""
+    """Read the mark of a variant on the disk; None without one."""
     from PIL import Image
 
     try:
@@ -233,7 +233,7 @@ def _mark(variant: Path) -> str | None:
 
 
 def _cell(path: Path) -> Image:
-    """A thumbnail with the file's name below it."""
+    """Draw a thumbnail with the file's name below it."""
     from PIL import Image, ImageDraw, ImageFont
 
     picture = read_image(path)

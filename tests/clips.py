@@ -33,8 +33,8 @@ from admire.models.encoders import CachedEncoder, Device, Precision, Role, Vecto
 from admire.models.encoders.dual import DualEncoder
 from admire.models.encoders.mclip import MClipEncoder
 from admire.models.encoders.openclip import OpenClipEncoder
-from admire.models.encoders.placement import Placement
 from admire.models.encoders.sentence import SentenceEncoder
+from admire.models.encoders.torch_models import Placement
 
 TEXTS = [
     "a night owl",

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image, ImageEnhance, ImageOps
 
 from admire import SAMPLES, Candidate, Item, UserError
+from admire.data.image_files import read_image
 from admire.data.overlap import (
     alike,
     digests,
@@ -18,7 +19,6 @@ from admire.data.overlap import (
     picture_hashes,
     plain,
 )
-from admire.data.pictures import read_image
 
 PICTURES = sorted((SAMPLES / "images").iterdir())
 

@@ -1,6 +1,6 @@
 """Odd and broken pictures at every door that pictures come in by, and odd names of pictures.
 
-How :func:`admire.data.pictures.read_image` reads pictures is proved in test_data_pictures.py;
+How :func:`admire.data.image_files.read_image` reads pictures is proved in test_data_image_files.py;
 here, that every door reads them so.
 """
 
@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from admire import UserError
+from admire.data.image_files import read_image
 from admire.data.overlap import picture_hash
-from admire.data.pictures import read_image
 from admire.models.llm.chat import Image as Asked
 from admire.models.llm.pictures import data_uri
 from admire.pages.report import thumbnail

@@ -11,7 +11,7 @@ import pytest
 from toys import WordEncoder
 
 from admire.base.errors import UserError
-from admire.data.pictures import read_image
+from admire.data.image_files import read_image
 from admire.models.encoders import Role, TextEncoder, Vectors
 from admire.models.encoders.cached import CachedEncoder, CachedTowers
 

@@ -229,7 +229,7 @@ def test_damaged_pictures_are_left_out_with_one_warning(monkeypatch, tmp_path: P
 
     class Looks(PictureEncoder):
         def encode_images(self, images):
-            from admire.data.pictures import read_image
+            from admire.data.image_files import read_image
 
             colours = [str(read_image(image).getpixel((0, 0))) for image in images]
             return self.encode_texts(colours, role="document")

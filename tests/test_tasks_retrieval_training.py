@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from admire.base.errors import UserError
 from admire.models.encoders import open_encoder
-from admire.models.encoders.placement import Placement
 from admire.models.encoders.sentence import SentenceEncoder
+from admire.models.encoders.torch_models import Placement
 from admire.tasks.retrieval import evaluation, retrievers
 from admire.tasks.retrieval.modes import Format, Mode
 from admire.tasks.retrieval.passages import Split, relevant

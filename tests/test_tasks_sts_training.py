@@ -16,8 +16,8 @@ from sentences import GROUPS, PAIRS, SENSES, sentences
 
 from admire.base.errors import UserError
 from admire.models.encoders import open_encoder
-from admire.models.encoders.placement import Placement
 from admire.models.encoders.sentence import SentenceEncoder
+from admire.models.encoders.torch_models import Placement
 from admire.tasks.sts.evaluation import compare, correlate
 from admire.tasks.sts.objectives import FROM_PAIRS, OBJECTIVES
 from admire.tasks.sts.pairs import Group, Pair

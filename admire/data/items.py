@@ -17,11 +17,11 @@ SenseLabel = Literal["idiomatic", "literal"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One thing to rank: an image, a caption, or an image with its caption.
+    """A candidate to rank: an image, a caption, or an image with its caption.
 
     ``name`` is the name that orders and submissions use: the image's name as the data file writes
-    it, or ``candidate1``, ``candidate2``, … for candidates without an image. Things of a sequence
-    are candidates too, but are not ranked: ``s1.png``, or ``sequence1``.
+    it, or ``candidate1``, ``candidate2``, … for candidates without an image. The pictures
+    of a sequence are candidates too, but are not ranked: ``s1.png``, or ``sequence1``.
     """
 
     name: str
@@ -43,7 +43,8 @@ class Item:
     ``compound`` is as in the data file; see :attr:`phrase`. ``language`` is the tag as given
     (``en``, ``xe``, ``pt-br``). ``sentence_type``, ``expected_order`` and, of Subtask B
     and V-WSD, ``expected_item`` are the gold answers, None where they are not known. ``candidates``
-    is empty where a file holds targets only; such items can be classified but not ranked.
+    is empty where a file holds targets only; the sense of such items can be decided, but they are
+    not ranked.
     """
 
     compound: str
@@ -74,7 +75,7 @@ class Item:
 
 
 def item_keys(items: Sequence[Item]) -> list[Hashable]:
-    """Keys that tell items apart: compound, sentence, candidates, and how many such came before."""
+    """Return keys of items: compound, sentence, candidates, and how many such came before."""
     seen: Counter[Hashable] = Counter()
     keys: list[Hashable] = []
     for item in items:

@@ -59,15 +59,15 @@ _ALIASES = {"xe": "en", "xp": "pt", "nb": "no"}  # xe, xp: AdMIRe's extended Eng
 
 
 def base_language(tag: str) -> str:
-    """The code that prompts and models use: ``pt-br`` → ``pt``, ``xe`` → ``en``."""
+    """Return the code that prompts and models use: ``pt-br`` → ``pt``, ``xe`` → ``en``."""
     code = re.split("[-_]", tag.lower())[0]
     return _ALIASES.get(code, code)
 
 
 def task_code(tag: str) -> str:
-    """The code by which a task calls the language: ``pt-br`` → ``PT-BR``, ``sr-latn`` → ``SR``.
+    """Return a task's code of a language: ``pt-br`` → ``PT-BR``.
 
-    The tasks do not tell scripts apart.
+    The tasks do not tell scripts apart: ``sr-latn`` → ``SR``.
     """
     return re.sub("-[A-Z]{4}$", "", tag.upper())
 
@@ -84,7 +84,7 @@ def check_language(tag: str) -> str:
 
 
 def guess_language(path: Path) -> str:
-    """The language at the end of a file's name, or the tag at the end of one of its two folders'.
+    """Guess a language by the end of a file's name, or else of its folder's or that one's folder's.
 
     Without either it is ``en``.
 
@@ -93,15 +93,15 @@ def guess_language(path: Path) -> str:
     """
     resolved = Path(os.path.abspath(path))
     # Names of languages count only in file names: a folder may be called German after a person.
-    named = re.search(rf"(?:^|[_.-])({'|'.join(_CODES)})(?:-([a-z]+))?$", resolved.stem.lower())
-    if named:
-        return "-".join(filter(None, (_CODES[named[1]], _VARIANTS.get(named[2]))))
-    for name in (resolved.stem, *(folder.name for folder in resolved.parents[:2])):
+    name = re.search(rf"(?:^|[_.-])({'|'.join(_CODES)})(?:-([a-z]+))?$", resolved.stem.lower())
+    if name:
+        return "-".join(filter(None, (_CODES[name[1]], _VARIANTS.get(name[2]))))
+    for stem in (resolved.stem, *(folder.name for folder in resolved.parents[:2])):
         for pattern in (
             r"(?:^|[_.-])([a-z]{2})[-_]([a-z]{2}|cyrl|latn)$",
             r"(?:^|[_.-])([a-z]{2})$",
         ):
-            match = re.search(pattern, name.lower())
+            match = re.search(pattern, stem.lower())
             if match and base_language(match[1]) in LANGUAGES:
                 return "-".join(match.groups())
     return "en"

@@ -53,7 +53,7 @@ class Part:
 def parts_of(
     items: Iterable[Item], *, pictures: bool = True, hashes: Mapping[Path, str] | None = None
 ) -> Iterator[Part]:
-    """The parts of items, in their order. A sequence's things count like candidates.
+    """Iterate over the parts of items, in their order. A sequence's pictures count like candidates.
 
     Args:
         pictures: whether pictures are read.
@@ -78,7 +78,7 @@ def parts_of(
 
 
 def digests(parts: Iterable[Part]) -> dict[str, list[str]]:
-    """The digests of parts by kind, each once, sorted."""
+    """Collect the digests of parts by kind, each once, sorted."""
     by_kind: dict[str, set[str]] = {kind: set() for kind in KINDS}
     for part in parts:
         by_kind[part.kind].add(part.digest)
@@ -86,41 +86,41 @@ def digests(parts: Iterable[Part]) -> dict[str, list[str]]:
 
 
 def shared(parts: Iterable[Part], others: Digests) -> list[Part]:
-    """The parts whose digests are among others; pictures count if they look alike."""
+    """Return the parts whose digests are among others; pictures count if they look alike."""
     parts = list(parts)
-    there = {kind: set(others.get(kind, ())) for kind in KINDS}
+    matches = {kind: set(others.get(kind, ())) for kind in KINDS}
     pictures = (part.digest for part in parts if part.kind == "picture")
-    there["picture"] |= alike(pictures, there["picture"]).keys()
-    return [part for part in parts if part.digest in there[part.kind]]
+    matches["picture"] |= alike(pictures, matches["picture"]).keys()
+    return [part for part in parts if part.digest in matches[part.kind]]
 
 
 def alike(hashes: Iterable[str], others: Iterable[str]) -> dict[str, list[str]]:
-    """The pictures' hashes that have any like them among others, each with those."""
-    there = list(dict.fromkeys(others))
-    words = _words(there)
+    """Map each picture's hash that has any like it among others to those."""
+    distinct = list(dict.fromkeys(others))
+    words = _words(distinct)
     near = {}
     for digest in dict.fromkeys(hashes):
         bits = np.bitwise_count(words ^ _words([digest])).sum(axis=0, dtype=np.uint16)
         if (bits <= NEAR).any():
-            near[digest] = [there[k] for k in np.flatnonzero(bits <= NEAR)]
+            near[digest] = [distinct[k] for k in np.flatnonzero(bits <= NEAR)]
     return near
 
 
 def _words(hashes: Collection[str]) -> np.ndarray:
-    """Hashes as words of 64 bits, shape (words of a hash, hashes)."""
+    """Turn hashes into words of 64 bits, shape (words of a hash, hashes)."""
     joined = b"".join(map(bytes.fromhex, hashes))
     rows = np.frombuffer(joined, dtype=np.uint64).reshape(-1, SIDE * SIDE // 64)
     return np.ascontiguousarray(rows.T)
 
 
 def plain(text: str) -> str:
-    r"""The words of a text: copies may differ in case, spaces, punctuation, Markdown and HTML."""
+    r"""Return a text's words; copies may differ in case, spaces, punctuation, Markdown and HTML."""
     text = unicodedata.normalize("NFKC", html.unescape(text)).casefold().replace("\\n", " ")
     return " ".join(re.findall(r"\w+", text.replace("_", " ")))
 
 
 def _stem(compound: str) -> str:
-    """A compound without spaces and hyphens, and in the singular."""
+    """Return a compound without spaces, hyphens and the plural's s."""
     return plain(compound).replace(" ", "").removesuffix("s")
 
 
@@ -129,7 +129,7 @@ def _digest(text: str) -> str:
 
 
 def picture_hash(path: Path) -> str:
-    """The difference hash (dHash) of a picture, in hexadecimal.
+    """Compute the difference hash (dHash) of a picture, in hexadecimal.
 
     Copies that were scaled, saved again or recoloured have nearly the same hash.
 
@@ -139,13 +139,13 @@ def picture_hash(path: Path) -> str:
     with needs_extra("report", "Comparing pictures"):
         import imagehash
 
-    from admire.data.pictures import read_image
+    from admire.data.image_files import read_image
 
     return str(imagehash.dhash(read_image(path), SIDE))
 
 
 def picture_hashes(paths: Iterable[Path]) -> tuple[dict[Path, str], dict[Path, str]]:
-    """The :func:`picture_hash` of each picture, and why others cannot be read."""
+    """Compute the :func:`picture_hash` of each picture, and say why others cannot be read."""
     hashes, unread = {}, {}
 
     def read(path: Path) -> None:

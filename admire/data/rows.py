@@ -23,9 +23,9 @@ from pydantic import (
 
 from admire.base.errors import UserError
 from admire.base.schema import Text, adapter, complaint
+from admire.data.image_files import check_header
 from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.languages import check_language
-from admire.data.pictures import check_header
 
 log = logging.getLogger("admire")
 

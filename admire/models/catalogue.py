@@ -42,9 +42,9 @@ class Model:
 def _embedded_status() -> str:
     if importlib.util.find_spec("xllamacpp") is None:
         return f"no: {pip_install('embedded')}"
-    given = os.environ.get("ADMIRE_EMBEDDED_GGUF")
-    if given and not Path(given).is_file():
-        return f"no: ADMIRE_EMBEDDED_GGUF names no file ({given})"
+    weights = os.environ.get("ADMIRE_EMBEDDED_GGUF")
+    if weights and not Path(weights).is_file():
+        return f"no: ADMIRE_EMBEDDED_GGUF names no file ({weights})"
     source = embedded_source()
     return f"yes ({source})" if source else f"no: {pip_install('embedded')}"
 
@@ -65,7 +65,7 @@ def _openai_status() -> str:
 
 
 def _clip_status(repositories: Sequence[str]) -> str:
-    """Whether the hub's cache holds weights of all these repositories."""
+    """Say whether the hub's cache holds weights of all these repositories."""
     if importlib.util.find_spec("open_clip") is None:
         return f"no: {pip_install('clip')}"
     from huggingface_hub import try_to_load_from_cache
@@ -88,7 +88,7 @@ def _pull_encoder(name: str) -> Path:
 
 
 def _encoder(name: str, what: str, size: str, licence: str, *repositories: str) -> Model:
-    """A row whose weights are in these repositories; without any it stands for many models."""
+    """Make a row whose weights are in these repositories; without any it stands for many models."""
     return Model(name, what, size, licence, lambda: _clip_status(repositories), _pull_encoder)
 
 
@@ -221,7 +221,7 @@ MODELS = (
 
 
 def find_model(name: str) -> Model:
-    """The row of a model; one with a placeholder stands for all names of its family.
+    """Find the row of a model; one with a placeholder stands for all names of its family.
 
     Raises:
         UserError: no model has that name.

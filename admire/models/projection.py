@@ -64,7 +64,7 @@ class Projection:
 
     @property
     def identity(self) -> str:
-        """A digest of all that its vectors depend on: the weights and how they are used."""
+        """The digest of all that its vectors depend on: the weights and how they are used."""
         used = json.dumps([self.head.residual, self.head.glosses_only])
         return hashlib.sha256(save(self.head.state_dict()) + used.encode()).hexdigest()
 

@@ -13,7 +13,7 @@ import numpy as np
 from admire.base.errors import UserError, needs_extra
 from admire.base.files import read_text
 from admire.models.encoders.hub import folder_digest, load_cached_first
-from admire.models.encoders.placement import Placement
+from admire.models.encoders.torch_models import Placement
 from admire.scores.leakage import check_card
 from admire.senses.detector import Setting, Use, context_columns
 from admire.senses.sense import Sense, majority

@@ -17,7 +17,7 @@ from admire.base.schema import settings
 from admire.base.storage import check_folder, write_whole
 from admire.data.overlap import digests
 from admire.models.encoders.hub import load_cached_first, resolve_source
-from admire.models.encoders.placement import Placement
+from admire.models.encoders.torch_models import Placement
 from admire.models.trainer import fine_tune
 from admire.models.training_settings import FitSettings
 from admire.scores.leakage import SAW, detector_parts

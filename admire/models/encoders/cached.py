@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,24 +18,27 @@ from admire.base.errors import UserError
 from admire.base.machine import cores
 from admire.base.progress import show_progress
 from admire.base.storage import cache_dir
-from admire.data.pictures import read_bytes
-from admire.models.encoders.protocols import Query, Role, TextEncoder, Towers, Vectors
-
-if TYPE_CHECKING:
-    from admire.models.encoders.sentence import SentenceEncoder
-    from admire.models.encoders.state import StateEncoder
+from admire.data.image_files import read_bytes
+from admire.models.encoders.protocols import (
+    Query,
+    QueryEncoder,
+    Role,
+    TextEncoder,
+    Towers,
+    Vectors,
+)
 
 log = logging.getLogger("admire")
 
-DOES = {
+PROGRESS = {
     "texts": ("Reading", "text"),
     "queries": ("Reading the sense at", "place"),
     "images": ("Looking at", "picture"),
 }
-"""What an encoder does with which thing, to show the progress."""
+"""The verb and the noun that progress is shown with, by the kind of input."""
 
-Thing = TypeVar("Thing")
-Ready = TypeVar("Ready")
+Input = TypeVar("Input")
+Prepared = TypeVar("Prepared")
 
 
 class CachedEncoder:
@@ -57,7 +60,7 @@ class CachedEncoder:
             [self._key(role, text.encode()) for text in texts],
             prepare=iter,
             encode=lambda part: self.encoder.encode_texts(part, role=role),
-            what="texts",
+            kind="texts",
         )
 
     def _key(self, kind: str, content: bytes) -> str:
@@ -65,20 +68,20 @@ class CachedEncoder:
 
     def _through_cache(
         self,
-        things: Sequence[Thing],
+        inputs: Sequence[Input],
         keys: Sequence[str],
-        prepare: Callable[[Iterable[Thing]], Iterator[Any]],
+        prepare: Callable[[Iterable[Input]], Iterator[Any]],
         encode: Callable[[Sequence[Any]], Vectors],
-        what: str,
+        kind: str,
     ) -> Vectors:
-        """The things' vectors; those that are not cached are prepared, encoded and cached."""
+        """Return the inputs' vectors; prepare, encode and cache those that are not cached."""
         vectors = {key: self._cache.get(key) for key in keys}
         missing = {
-            key: thing for key, thing in zip(keys, things, strict=True) if vectors[key] is None
+            key: value for key, value in zip(keys, inputs, strict=True) if vectors[key] is None
         }
-        does, thing = DOES[what]
+        verb, noun = PROGRESS[kind]
         s = "" if len(missing) == 1 else "s"
-        message = f"{does} {len(missing)} {thing}{s} (model {self.name})"
+        message = f"{verb} {len(missing)} {noun}{s} (model {self.name})"
         waiting: list[tuple[str, Any]] = []
         # The zip has no name, so that its threads end with an error, and not with the traceback.
         for done, pair in enumerate(
@@ -90,7 +93,7 @@ class CachedEncoder:
             waiting.append(pair)
             while len(waiting) >= self.batch or (waiting and done == len(missing)):
                 part, waiting = waiting[: self.batch], waiting[self.batch :]
-                encoded = self._encode_or_halve(encode, [thing for _, thing in part], what)
+                encoded = self._encode_or_halve(encode, [prepared for _, prepared in part], kind)
                 if encoded is None:
                     waiting = part + waiting
                     continue
@@ -99,14 +102,14 @@ class CachedEncoder:
                 self._cache.put_all(new)
                 vectors |= new
                 self.encoded += len(part)
-        if not things:
+        if not inputs:
             return np.zeros((0, 0), dtype="<f4")
         return np.stack([np.frombuffer(vectors[key] or b"", dtype="<f4") for key in keys])
 
     def _encode_or_halve(
-        self, encode: Callable[[Sequence[Any]], Vectors], part: Sequence[Any], what: str
+        self, encode: Callable[[Sequence[Any]], Vectors], part: Sequence[Any], kind: str
     ) -> Vectors | None:
-        """The part's vectors; None if it did not fit into memory, and batches are now halved."""
+        """Encode a batch; if it does not fit into memory, return None and halve the batches."""
         try:
             return encode(part)
         except (MemoryError, RuntimeError) as error:
@@ -114,7 +117,7 @@ class CachedEncoder:
                 raise
         if len(part) == 1:
             raise UserError(
-                f"{self.name}: not even one of the {what} fits into memory. Use the device "
+                f"{self.name}: not even one of the {kind} fits into memory. Use the device "
                 "cpu, the precision bfloat16 or a smaller encoder.",
                 "device",
                 "precision",
@@ -128,10 +131,7 @@ class CachedEncoder:
 class CachedSentences(CachedEncoder):
     """A text encoder that takes prompts and spans, with its vectors cached on disk."""
 
-    encoder: SentenceEncoder | StateEncoder
-
-    def __init__(self, encoder: SentenceEncoder | StateEncoder, cache: Cache | None = None):
-        super().__init__(encoder, cache)
+    encoder: QueryEncoder
 
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:
         """See :class:`admire.models.encoders.QueryEncoder`."""
@@ -140,7 +140,7 @@ class CachedSentences(CachedEncoder):
             [self._key("asked", repr(astuple(query)).encode()) for query in queries],
             prepare=iter,
             encode=self.encoder.encode_queries,
-            what="queries",
+            kind="queries",
         )
 
 
@@ -148,9 +148,6 @@ class CachedTowers(CachedEncoder):
     """A text and an image tower with their vectors cached; images are told apart by content."""
 
     encoder: Towers
-
-    def __init__(self, encoder: Towers, cache: Cache | None = None):
-        super().__init__(encoder, cache)
 
     def encode_images(self, images: Sequence[Path]) -> Vectors:
         """See :class:`admire.models.encoders.ImageEncoder`.
@@ -168,18 +165,16 @@ class CachedTowers(CachedEncoder):
             list(_ahead(key, images, 2 * cores())),
             prepare=lambda paths: _ahead(self.encoder.prepare_image, paths, 2 * self.batch),
             encode=self.encoder.encode_prepared,
-            what="images",
+            kind="images",
         )
 
 
-class CachedSeers(CachedSentences, CachedTowers):
+class CachedSeers(CachedSentences, CachedTowers):  # type: ignore[misc]  # encoder is both
     """A sentence encoder that also reads images, with its vectors cached on disk."""
-
-    encoder: SentenceEncoder
 
 
 def with_cache(encoder: Any) -> CachedEncoder:
-    """The encoder with a cache, as a :class:`CachedEncoder` that does all that the encoder does."""
+    """Put a cache before an encoder, with all methods that the encoder has."""
     sees = getattr(encoder, "sees", hasattr(encoder, "prepare_image"))
     if hasattr(encoder, "encode_queries"):
         return CachedSeers(encoder) if sees else CachedSentences(encoder)
@@ -187,14 +182,14 @@ def with_cache(encoder: Any) -> CachedEncoder:
 
 
 def _ahead(
-    function: Callable[[Thing], Ready], things: Iterable[Thing], depth: int
-) -> Iterator[Ready]:
+    function: Callable[[Input], Prepared], inputs: Iterable[Input], depth: int
+) -> Iterator[Prepared]:
     """Yield the function's results in order; threads compute up to ``depth`` of them ahead."""
     pool = ThreadPoolExecutor(cores())
-    queue: deque[Future[Ready]] = deque()
+    queue: deque[Future[Prepared]] = deque()
     try:
-        for thing in things:
-            queue.append(pool.submit(function, thing))
+        for value in inputs:
+            queue.append(pool.submit(function, value))
             if len(queue) > depth:
                 yield queue.popleft().result()
         while queue:
@@ -204,13 +199,13 @@ def _ahead(
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether torch, on any device, or NumPy ran out of memory."""
+    """Tell whether torch, on any device, or NumPy ran out of memory."""
     phrases = ("out of memory", "can't allocate memory", "not enough memory")
     return isinstance(error, MemoryError) or any(phrase in str(error).lower() for phrase in phrases)
 
 
 def _unit(vectors: Vectors, name: str) -> Vectors:
-    """The vectors at unit length.
+    """Scale vectors to unit length.
 
     Raises:
         UserError: a vector is zero or not finite, which would make every similarity meaningless.

@@ -9,8 +9,8 @@ from typing import Any
 
 from admire.base.errors import UserError
 from admire.models.encoders.hub import load_cached_first, resolve_source
-from admire.models.encoders.placement import LazyModel, Placement, to_numpy
 from admire.models.encoders.protocols import Role, Vectors
+from admire.models.encoders.torch_models import LazyModel, Placement, to_numpy
 
 
 class DualEncoder(LazyModel):
@@ -39,7 +39,7 @@ class DualEncoder(LazyModel):
         self.identity = f"dual:{self._source.identity}:{version}:{placement.precision}"
 
     def _load(self) -> tuple[Any, Any, dict[str, Any]]:
-        """Model, processor, and how texts are padded and cut."""
+        """Load model, processor, and the options that pad and cut texts."""
         device, dtype = self._placement.resolve()
         place, revision = self._source.place, self._source.revision
 
@@ -80,7 +80,7 @@ class DualEncoder(LazyModel):
 
     def prepare_image(self, path: Path) -> Any:
         """See :class:`admire.models.encoders.Towers`."""
-        from admire.data.pictures import read_image
+        from admire.data.image_files import read_image
 
         _, processor, _ = self._loaded
         return dict(processor(images=[read_image(path)], return_tensors="pt"))
@@ -94,7 +94,7 @@ class DualEncoder(LazyModel):
         return self._features(model.get_image_features, ready)
 
     def _features(self, features: Any, ready: dict[str, Any]) -> Vectors:
-        """The tower's vectors, shape (inputs, width), of the tensors that it takes by name."""
+        """Run a tower on the tensors that it takes by name; shape (inputs, width)."""
         import torch
 
         device, dtype = self._placement.resolve()

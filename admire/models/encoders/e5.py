@@ -60,7 +60,7 @@ class E5Encoder:
         return vectors
 
     def _first_part(self, text: str, query: bool) -> str:
-        """The beginning of the text, up to the model's limit.
+        """Cut a text at the model's limit.
 
         The package itself would read the rest in further windows and average their vectors.
         """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from admire.base.choices import nearest
 from admire.base.errors import UserError, check_extra
-from admire.models.encoders.placement import Placement
+from admire.models.encoders.torch_models import Placement
 
 if TYPE_CHECKING:
     from admire.base.choices import Device, Precision
@@ -33,14 +33,14 @@ class Family:
     encoder: str
 
     def open(self, source: str, placement: Placement) -> Any:
-        """The encoder with the name that stands after the colon, without a cache."""
+        """Open the encoder with the name that stands after the colon, without a cache."""
         module, _, name = self.encoder.partition(".")
-        named = placement.device not in ("auto", "cpu")
+        on_gpu = placement.device not in ("auto", "cpu")
         if ":" in self.written:
             _check_clip(f"{self.written.partition(':')[0]}:{source}")
-            if named:
+            if on_gpu:
                 placement.resolve()
-        elif named:
+        elif on_gpu:
             log.warning(
                 "The encoder '%s' runs on the CPU, not on '%s'.", self.written, placement.device
             )
@@ -51,7 +51,7 @@ class Family:
 FAMILIES = {
     "dual": Family("dual:REPOSITORY", "dual.DualEncoder"),
     "e5": Family("e5", "e5.E5Encoder"),
-    "embedded-state": Family("embedded-state", "state.StateEncoder"),
+    "embedded-state": Family("embedded-state", "hidden_states.StateEncoder"),
     "mclip": Family("mclip:NAME", "mclip.MClipEncoder"),
     "openclip": Family("openclip:MODEL/TAG", "openclip.OpenClipEncoder"),
     "sbert": Family("sbert:REPOSITORY", "sentence.SentenceEncoder"),
@@ -127,7 +127,7 @@ def _check_clip(name: str) -> None:
 
 
 def _at_revision(source: str) -> tuple[str, str | None]:
-    """Folder or repository, and the revision that is named after an @."""
+    """Split a folder or repository from the revision after an @."""
     if Path(source).expanduser().exists():  # a folder's name may hold an @
         return source, None
     source, _, revision = source.partition("@")

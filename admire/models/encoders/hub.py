@@ -1,4 +1,4 @@
-"""Where a model's files are: a local folder, the Hugging Face hub's cache, or the hub itself."""
+"""Finding a model's files: in a local folder, the Hugging Face hub's cache, or the hub itself."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Source:
     folder: Path | None = None
 
     def file(self, *names: str) -> Path:
-        """The first of these files that the model has; one of a repository is fetched if need be.
+        """Find the first of these files that the model has; fetch one of a repository if need be.
 
         Raises:
             UserError: it has none of them, or the hub cannot be reached.
@@ -69,10 +69,10 @@ def resolve_source(source: str, *names: str, revision: str | None = None) -> Sou
     return Source(source, commit, f"{source}@{commit}")
 
 
-def local_folder(source: str, what: str = "a model") -> Path | None:
-    """The folder with this name; None if it is a name on the hub.
+def local_folder(source: str, kind: str = "a model") -> Path | None:
+    """Return the folder with this name; None if it is a name on the hub.
 
-    ``what`` is what the folder should hold, for messages.
+    ``kind`` says what the folder should hold, for messages.
 
     Raises:
         UserError: it is written like a path, but there is no such folder.
@@ -81,7 +81,7 @@ def local_folder(source: str, what: str = "a model") -> Path | None:
     if path.is_dir():
         return path
     if source.startswith((".", "/", "~")) or path.is_file():
-        raise UserError(f"{source}: is no folder of {what}.")
+        raise UserError(f"{source}: is no folder of {kind}.")
     return None
 
 
@@ -91,7 +91,7 @@ def hub_file(
     revision: str | None = None,
     kind: Literal["model", "dataset"] = "model",
 ) -> Path:
-    """The first of the named files that the repository has, from the hub's cache or the hub.
+    """Find the first of these files that the repository has, in the hub's cache or on the hub.
 
     What is in the cache is taken without asking the hub.
 
@@ -165,7 +165,7 @@ def load_cached_first(load: Callable[[], Loaded], source: str) -> Loaded:
 
 
 def folder_digest(folder: Path) -> str:
-    """A digest of the names and contents of all files in a model's folder.
+    """Compute a digest of the names and contents of all files in a model's folder.
 
     admire's own marker is left out, so that a copy without hidden files has the same digest.
     """
@@ -180,7 +180,7 @@ def folder_digest(folder: Path) -> str:
 
 
 def base_folder(folder: Path, base: str) -> Path:
-    """The folder with the configuration of a checkpoint's base model, ``xlm-roberta-large`` say.
+    """Find the folder with the configuration of a base model, ``xlm-roberta-large`` say.
 
     Looked for in this order: a subfolder of the base model's name; that name as a path; the hub.
     Only the configuration is needed.

@@ -11,8 +11,8 @@ from admire.base.choices import nearest
 from admire.base.errors import UserError
 from admire.models.encoders.hub import base_folder, local_folder, resolve_source
 from admire.models.encoders.openclip import OpenClipEncoder
-from admire.models.encoders.placement import LazyModel, Placement, to_numpy
 from admire.models.encoders.protocols import Role, Vectors
+from admire.models.encoders.torch_models import LazyModel, Placement, to_numpy
 
 NAMES = ("XLM-Roberta-Large-Vit-L-14", "XLM-Roberta-Large-Vit-B-32", "LABSE-Vit-L-14")
 IMAGE_TOWERS = {512: "ViT-B-32-quickgelu/openai", 768: "ViT-L-14-quickgelu/openai"}
@@ -57,12 +57,12 @@ class MClipEncoder(LazyModel):
             )
         image_tower = str(own) if own.is_dir() else IMAGE_TOWERS[width]
         self._images = OpenClipEncoder(image_tower, None, placement)
-        found = self._source
-        version = found.identity if found.folder else f"{source}@{found.revision}"
+        folder, revision = self._source.folder, self._source.revision
+        version = self._source.identity if folder else f"{source}@{revision}"
         self.identity = f"mclip:{version}:{placement.precision}+{self._images.identity}"
 
     def _load(self) -> tuple[Any, Any]:
-        """Text tower and tokenizer."""
+        """Load text tower and tokenizer."""
         import torch
         import transformers
         from multilingual_clip.Config_MCLIP import MCLIPConfig
@@ -133,7 +133,7 @@ class MClipEncoder(LazyModel):
 
 
 def _repository(source: str) -> str:
-    """The repository of one of :data:`NAMES`; the name of another repository stays as it is."""
+    """Return the repository of one of :data:`NAMES`; another repository's name stays as it is."""
     if source in NAMES:
         return f"M-CLIP/{source}"
     if "/" in source:

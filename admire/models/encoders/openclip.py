@@ -16,8 +16,8 @@ from admire.models.encoders.hub import (
     local_folder,
     resolve_source,
 )
-from admire.models.encoders.placement import LazyModel, Placement, to_numpy
 from admire.models.encoders.protocols import Role, Vectors
+from admire.models.encoders.torch_models import LazyModel, Placement, to_numpy
 
 WEIGHTS = (
     "open_clip_model.safetensors",
@@ -49,19 +49,19 @@ class OpenClipEncoder(LazyModel):
         self._folder = local_folder(source)
         if self._folder:
             self._model_name, self._tag = f"local-dir:{self._folder}", dict[str, Any]()
-            found = resolve_source(source)
-            found.file("open_clip_config.json")
-            model = found.identity
+            files = resolve_source(source)
+            files.file("open_clip_config.json")
+            model = files.identity
         else:
-            self._model_name, self._tag, repository, files = _listed(source)
-            found = resolve_source(repository, *files, revision=revision)
-            self._tag["pretrained"] = str(found.file(*files))
-            model = f"{source}@{found.revision}"
+            self._model_name, self._tag, repository, weights = _listed(source)
+            files = resolve_source(repository, *weights, revision=revision)
+            self._tag["pretrained"] = str(files.file(*weights))
+            model = f"{source}@{files.revision}"
         version = metadata.version("open-clip-torch")  # it brings preprocessing and tokenizer
         self.identity = f"openclip:{model}:{version}:{placement.precision}"
 
     def _load(self) -> tuple[Any, Any, Any]:
-        """Model, preprocessing and tokenizer."""
+        """Load model, preprocessing and tokenizer."""
         import open_clip
 
         device, dtype = self._placement.resolve()
@@ -100,7 +100,7 @@ class OpenClipEncoder(LazyModel):
 
     def prepare_image(self, path: Path) -> Any:
         """See :class:`admire.models.encoders.Towers`."""
-        from admire.data.pictures import read_image
+        from admire.data.image_files import read_image
 
         _, preprocess, _ = self._loaded
         return preprocess(read_image(path))
@@ -116,7 +116,7 @@ class OpenClipEncoder(LazyModel):
 
 
 def _listed(source: str) -> tuple[str, dict[str, Any], str, Sequence[str]]:
-    """Of a tag in open_clip's list: model, options to create it, repository, names of weights."""
+    """Look a tag up in open_clip's list: model, options to create it, repository, weights."""
     import open_clip
     from open_clip.pretrained import get_pretrained_cfg
 

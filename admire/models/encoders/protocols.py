@@ -1,4 +1,4 @@
-"""What an encoder is: the protocols that every family fulfils, and their types."""
+"""The protocols that every family of encoders fulfils, and their types."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy.typing as npt
 
 from admire.base.choices import Device as Device
 from admire.base.choices import Precision as Precision
-from admire.models.named import Named
+from admire.models.identity import Identified
 
 Vectors = npt.NDArray[np.float32]
-"""Unit vectors, one per row: shape (things, width)."""
+"""Unit vectors, one per row: shape (rows, width)."""
 Role = Literal["query", "document"]
-"""What a text is to an encoder that treats queries and documents differently."""
+"""The role of a text for an encoder that treats queries and documents differently."""
 
 
-class TextEncoder(Named, Protocol):
+class TextEncoder(Identified, Protocol):
     """Turns texts into vectors.
 
     A class that derives from this one needs :meth:`encode_texts` alone.
@@ -35,7 +35,7 @@ class TextEncoder(Named, Protocol):
     batch: int = 64
 
     def encode_texts(self, texts: Sequence[str], *, role: Role) -> Vectors:
-        """Vectors of unit length, shape (texts, width).
+        """Encode texts as vectors of unit length, shape (texts, width).
 
         Some encoders treat queries and documents differently; ``role`` says which the texts are.
         A text beyond the encoder's limit is cut at its end.
@@ -48,7 +48,7 @@ class ImageEncoder(Protocol):
     """An encoder that also turns images into vectors, in the same space as its texts."""
 
     def encode_images(self, images: Sequence[Path]) -> Vectors:
-        """Vectors of unit length, shape (images, width)."""
+        """Encode images as vectors of unit length, shape (images, width)."""
         ...
 
 
@@ -72,7 +72,7 @@ class QueryEncoder(TextEncoder, Protocol):
     """A text encoder that also takes prompts and spans."""
 
     def encode_queries(self, queries: Sequence[Query]) -> Vectors:
-        """Vectors of unit length, shape (queries, width), in the space of the texts.
+        """Encode queries in the space of the texts: unit length, shape (queries, width).
 
         The vector of a span is the mean of its tokens' last states in context (late chunking).
         """
@@ -88,9 +88,9 @@ class Towers(TextEncoder, Protocol):
     """
 
     def prepare_image(self, path: Path) -> Any:
-        """The decoded and preprocessed image; safe to call from several threads."""
+        """Decode and preprocess an image; safe to call from several threads."""
         ...
 
     def encode_prepared(self, images: Sequence[Any]) -> Vectors:
-        """Vectors of prepared images, shape (images, width)."""
+        """Encode prepared images, shape (images, width)."""
         ...

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from admire.base.errors import UserError
-from admire.data.pictures import read_image
+from admire.data.image_files import read_image
 from admire.models.encoders.hub import load_cached_first, resolve_source
-from admire.models.encoders.placement import LazyModel, Placement
 from admire.models.encoders.protocols import Query, Role, Vectors
+from admire.models.encoders.torch_models import LazyModel, Placement, to_numpy
 
 log = logging.getLogger("admire")
 
@@ -65,8 +65,8 @@ class SentenceEncoder(LazyModel):
                 source,
             )
         name = Path(source).name.lower()
-        named = re.search(r"(?<![a-z0-9])e5(?![a-z0-9])", name)
-        self._e5 = bool(named) and "instruct" not in name
+        is_e5 = re.search(r"(?<![a-z0-9])e5(?![a-z0-9])", name) is not None
+        self._e5 = is_e5 and "instruct" not in name
         self.identity = f"sbert:{self._source.identity}:{placement.precision}{':e5' * self._e5}"
         try:
             self.sees = self._reads_images(_json(modules)[0])
@@ -75,7 +75,7 @@ class SentenceEncoder(LazyModel):
         self.batch = 8 if self.sees else 32  # images wait for their batch whole
 
     def _reads_images(self, module: dict[str, Any]) -> bool:
-        """Whether an input module (a row of ``modules.json``) reads images.
+        """Tell whether an input module (a row of ``modules.json``) reads images.
 
         This is what ``model.supports("image")`` says once the model is loaded.
         """
@@ -94,7 +94,7 @@ class SentenceEncoder(LazyModel):
         return bool(kind == "CLIPModel")  # as older versions of the package save a CLIP
 
     def _file(self, path: str, name: str) -> Path | None:
-        """A file of one of the model's modules; None if it has none."""
+        """Find a file of one of the model's modules; None if it has none."""
         try:
             return self._source.file(f"{path}/{name}".strip("/"))
         except UserError:
@@ -184,12 +184,11 @@ class SentenceEncoder(LazyModel):
         with torch.inference_mode():
             states: torch.Tensor = span_states(self.model, moved, mask.to(device))
         states = torch.nn.functional.normalize(states, dim=-1)
-        vectors: Vectors = states.float().cpu().numpy()
-        return vectors
+        return to_numpy(states)
 
 
 def _json(file: Path | None) -> Any:
-    """What the file holds; None if there is none, or it is damaged."""
+    """Read a JSON file; None if there is none, or it is damaged."""
     try:
         return json.loads(file.read_text(encoding="utf-8")) if file else None
     except (OSError, ValueError):
@@ -197,13 +196,13 @@ def _json(file: Path | None) -> Any:
 
 
 def query_prompt(model: SentenceTransformer) -> str:
-    """The prompt that the model puts before a query."""
+    """Return the prompt that the model puts before a query."""
     default = model.prompts.get(model.default_prompt_name or "")
     return model.prompts.get("query", default) or ""
 
 
 def document_prompt(model: SentenceTransformer) -> str:
-    """The prompt that the model puts before a document."""
+    """Return the prompt that the model puts before a document."""
     default = model.prompts.get(model.default_prompt_name or "", "")
     names = ("document", "passage", "corpus")
     return next((model.prompts[name] for name in names if name in model.prompts), default) or ""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from admire.base.errors import check_extra
 from admire.base.machine import cores
-from admire.data.pictures import read_image
+from admire.data.image_files import read_image
 from admire.models.encoders.e5 import E5Encoder
 from admire.models.encoders.protocols import Role, Vectors
 
@@ -70,7 +70,7 @@ class SightEncoder:
         return self._texts.encode_texts(texts, role=role)
 
     def prepare_image(self, path: Path) -> npt.NDArray[np.uint8]:
-        """The picture's views, shape (5, 224, 224, 3), bytes.
+        """Return the picture's views, shape (5, 224, 224, 3), bytes.
 
         Raises:
             UserError: the file cannot be read as a picture.
@@ -89,9 +89,9 @@ class SightEncoder:
         return np.stack(views)
 
     def probabilities(self, views: npt.NDArray[np.uint8]) -> Vectors:
-        """The labels' probabilities for each view, shape (views, 1000)."""
-        found: Vectors = self._session.run(["probabilities"], {"pixels": views})[0]
-        return found
+        """Compute the labels' probabilities for each view, shape (views, 1000)."""
+        probabilities: Vectors = self._session.run(["probabilities"], {"pixels": views})[0]
+        return probabilities
 
     def encode_prepared(self, images: Sequence[Any]) -> Vectors:
         """See :class:`admire.models.encoders.protocols.Towers`; shape (images, 384)."""
@@ -101,7 +101,7 @@ class SightEncoder:
 
     @cached_property
     def labels(self) -> list[str]:
-        """What the network can see, in the order of its probabilities."""
+        """The labels that the network knows, in the order of its probabilities."""
         return list(json.loads(LABELS.read_text(encoding="utf-8"))["labels"])
 
     @cached_property
@@ -118,7 +118,7 @@ class SightEncoder:
 
     @cached_property
     def _label_vectors(self) -> Vectors:
-        """Shape (1000, 384): as shipped, or computed (half a minute) if e5 is another version."""
+        """The labels' vectors, shape (1000, 384); computed anew (half a minute) for another e5."""
         if json.loads(LABELS.read_text(encoding="utf-8"))["encoder"] == self._texts.identity:
             shipped: Vectors = np.load(VECTORS, allow_pickle=False).astype(np.float32)
             return shipped
@@ -133,7 +133,7 @@ def conse(
     likeliest: int = LIKELIEST,
     temperature: float = TEMPERATURE,
 ) -> Vectors:
-    """The convex combination of label vectors for each picture, at unit length.
+    """Combine label vectors convexly for each picture, at unit length.
 
     Args:
         probabilities: shape (pictures, labels).

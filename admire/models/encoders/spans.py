@@ -16,7 +16,7 @@ with needs_extra("clip", "The vector of a span"):
 def prepare_spans(
     model: SentenceTransformer, texts: Sequence[str], spans: Sequence[tuple[int, int]]
 ) -> tuple[dict[str, Any], torch.Tensor]:
-    """The texts as the model's features, and a mask of the spans' tokens, shape (texts, tokens).
+    """Make the model's features of texts, and a mask of the spans' tokens, shape (texts, tokens).
 
     Args:
         spans: where each begins and ends, in characters. A token that is partly in a span belongs
@@ -47,7 +47,7 @@ def prepare_spans(
 def span_states(
     model: SentenceTransformer, features: dict[str, Any], mask: torch.Tensor
 ) -> torch.Tensor:
-    """The mean of the masked tokens' last states, shape (texts, width).
+    """Average the masked tokens' last states, shape (texts, width).
 
     The modules after the model's pooling (projection, normalisation) are applied to it as well, so
     that it lies in the space of the texts' vectors.

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from admire.base.errors import UserError
 from admire.base.progress import show_progress
-from admire.models.named import Named
+from admire.models.identity import Identified
 
 log = logging.getLogger("admire")
 
@@ -129,7 +129,7 @@ class Unanswered(Exception):  # noqa: N818  nothing has gone wrong
     """A question without a reply in the cache, put to a model that gives cached replies alone."""
 
 
-class ChatModel(Named, Protocol):
+class ChatModel(Identified, Protocol):
     """A model that answers one question at a time.
 
     A class that derives from this one needs :meth:`ask` alone. One that costs nothing to ask has

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from admire.base.errors import needs_extra
-from admire.data.pictures import read_bytes, read_image
+from admire.data.image_files import read_bytes, read_image
 from admire.models.llm.chat import Image
 
 QUALITY = 90

@@ -13,7 +13,7 @@ from pathlib import Path
 from admire.base.errors import UserError
 from admire.base.machine import cores
 from admire.base.progress import show_progress
-from admire.data.pictures import read_image
+from admire.data.image_files import read_image
 
 log = logging.getLogger("admire")
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from admire.data.pictures import FORMATS, OTHER_FORMAT
+from admire.data.image_files import FORMATS, OTHER_FORMAT
 from admire.pages.serve.problems import Problem
 
 TIFF = "image/tiff"
@@ -22,7 +22,7 @@ TYPES = {
     "TIFF": TIFF,
     "BMP": "image/bmp",
 }
-"""What is taken, by Pillow's names: all of :data:`admire.data.pictures.FORMATS`."""
+"""What is taken, by Pillow's names: all of :data:`admire.data.image_files.FORMATS`."""
 
 LONGEST_NAME = 100
 

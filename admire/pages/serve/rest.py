@@ -26,7 +26,7 @@ from starlette.types import Scope
 
 from admire.base.choices import ProfileName
 from admire.base.errors import UserError
-from admire.data.pictures import NAMED
+from admire.data.image_files import NAMED
 from admire.pages.serve.guard import MEGABYTE, Limits
 from admire.pages.serve.pictures import check_picture, distinct, label
 from admire.pages.serve.problems import (

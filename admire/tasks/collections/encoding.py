@@ -159,7 +159,7 @@ def digest(thing: Thing) -> str:
     Raises:
         UserError: the picture cannot be read.
     """
-    from admire.data.pictures import read_bytes
+    from admire.data.image_files import read_bytes
 
     content = hashlib.sha256()
     if thing.file:
@@ -186,7 +186,7 @@ def _unfit(things: Sequence[Thing], encoder: TextEncoder) -> dict[int, str]:
 
 def _damaged(things: Sequence[Thing], places: Sequence[int]) -> dict[int, str]:
     """What is wrong with the pictures of some things, by their places."""
-    from admire.data.pictures import read_image
+    from admire.data.image_files import read_image
 
     def look(thing: Thing) -> None:
         if thing.file:

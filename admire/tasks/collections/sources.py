@@ -108,7 +108,7 @@ def read_picture(image: Path) -> bytes:
     Raises:
         UserError: it cannot be read any more.
     """
-    from admire.data.pictures import read_bytes
+    from admire.data.image_files import read_bytes
 
     outer = next((one for one in image.parents if one.suffix in (".tar", ".parquet")), None)
     if outer is None or not outer.is_file():

@@ -1,4 +1,4 @@
-"""On which device a torch model runs, with what precision, and that it is loaded once."""
+"""Torch models: the device and the precision that they run with, and loading them once."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class Placement:
     precision: Precision = "float32"
 
     def resolve(self) -> tuple[torch.device, torch.dtype]:
-        """The same as torch's own objects.
+        """Return the device and the precision as torch's own objects.
 
         Raises:
             UserError: there is no such device, or it cannot compute with that precision.
         """
         import torch
 
-        there = {
+        available = {
             "cuda": torch.cuda.is_available(),
             "mps": torch.backends.mps.is_available(),
             "cpu": True,
         }
         device = self.device
         if device == "auto":
-            device = "cuda" if there["cuda"] else "mps" if there["mps"] else "cpu"
-        if not there[device]:
+            device = next(name for name in ("cuda", "mps", "cpu") if available[name])
+        if not available[device]:
             raise UserError(f"torch finds no device '{device}' here. Use cpu or auto.", "device")
         if device == "cpu" and self.precision == "float16":
             raise UserError("float16 needs a GPU. Use bfloat16 or float32.", "precision")
@@ -63,11 +63,11 @@ class LazyModel(ABC):
 
     @abstractmethod
     def _load(self) -> Any:
-        """The model with all that it needs to read its inputs."""
+        """Load the model with all that it needs to read its inputs."""
 
     @property
     def _loaded(self) -> Any:
-        """What ``_load`` returned.
+        """The result of ``_load``.
 
         Raises:
             UserError: the model cannot be loaded.
@@ -78,9 +78,7 @@ class LazyModel(ABC):
                     self._parts = self._load()
                 except UserError:
                     raise
-                except (
-                    Exception
-                ) as error:  # the libraries let the errors of all their parts through
+                except Exception as error:  # the libraries raise the errors of all their parts
                     raise UserError(
                         f"{self.name}: {self.library} cannot load it ({error})."
                     ) from error
@@ -88,6 +86,6 @@ class LazyModel(ABC):
 
 
 def to_numpy(vectors: torch.Tensor) -> Vectors:
-    """The tensor in memory, as float32."""
+    """Copy a tensor to memory, as float32."""
     array: Vectors = vectors.float().cpu().numpy()
     return array

@@ -15,15 +15,14 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "AVIF", "TIFF", "BMP")
-"""What is read everywhere, by Pillow's names. The rest that Pillow knows is rare, or, as EPS, run
-by another program."""
+"""The formats that are read, by Pillow's names; others are rare or, like EPS, need a program."""
 
 NAMED = "PNG, JPEG, WebP, GIF, AVIF, TIFF or BMP"
 OTHER_FORMAT = f"is not a picture in {NAMED}. Save it as PNG or JPEG."
 
 
 def read_bytes(path: Path) -> bytes:
-    """The file's content.
+    """Read the file's content.
 
     Raises:
         UserError: it cannot be read, or is empty.
@@ -46,7 +45,7 @@ def _empty(path: Path) -> UserError:
 
 
 def read_image(path: Path) -> Image:
-    """The image in RGB, turned as its EXIF data say, with transparent parts on white.
+    """Read an image in RGB, turned as its EXIF data say, with transparent parts on white.
 
     The first frame of an animation is taken. 16-bit greyscale is scaled to 8 bits.
 
@@ -97,7 +96,7 @@ def check_header(path: Path) -> None:
 
 @contextmanager
 def _decoding(path: Path) -> Iterator[None]:
-    """Turn whatever Pillow raises into what to tell of a picture.
+    """Turn whatever Pillow raises into an error that names the picture.
 
     Raises:
         UserError: anything was raised.
@@ -123,7 +122,7 @@ def _decoding(path: Path) -> Iterator[None]:
 
 
 def _eight_bits(picture: Image) -> Image:
-    """A 16-bit greyscale image in 8 bits; Pillow's own conversion would clip at 255."""
+    """Scale a 16-bit greyscale image to 8 bits; Pillow's own conversion would clip at 255."""
     import numpy as np
     from PIL import Image
 

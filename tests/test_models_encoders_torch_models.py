@@ -6,7 +6,7 @@ import pytest
 
 from admire import UserError
 from admire.models.encoders import open_encoder
-from admire.models.encoders.placement import Placement
+from admire.models.encoders.torch_models import Placement
 
 torch = pytest.importorskip("torch", reason="needs the extra 'clip'")
 

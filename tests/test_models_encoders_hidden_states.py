@@ -32,9 +32,9 @@ def servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Server]:
         return started[-1]
 
     monkeypatch.setattr(
-        "admire.models.encoders.state.lower_layers", lambda layers: tmp_path / "lower"
+        "admire.models.encoders.hidden_states.lower_layers", lambda layers: tmp_path / "lower"
     )
-    monkeypatch.setattr("admire.models.encoders.state.LlamaServer", start)
+    monkeypatch.setattr("admire.models.encoders.hidden_states.LlamaServer", start)
     return started
 
 

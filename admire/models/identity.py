@@ -1,14 +1,12 @@
-"""What chat models and encoders have in common: a name and an identity."""
+"""The name and the identity of chat models and encoders."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 
-class Named(Protocol):
-    """A model with a name.
-
-    A class that derives from this one and says neither is called as the class is.
+class Identified(Protocol):
+    """A model with a name and an identity; both default to the class's name.
 
     Attributes:
         name: what the user calls it.
