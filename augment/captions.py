@@ -19,7 +19,7 @@ from admire.base.errors import UserError, check_extra
 from admire.base.files import add_table, read_table
 from admire.base.machine import cores
 from admire.base.progress import show_progress
-from admire.base.schema import Text, read_as, settings
+from admire.base.schema import Text, settings
 from admire.base.storage import cache_dir, write_whole
 from admire.data.items import Item
 from admire.models.encoders.hub import load_cached_first, resolve_source
@@ -362,6 +362,9 @@ def read_rewritten(path: str | Path) -> dict[str, list[Rewritten]]:
     path = Path(path)
     rows: dict[str, list[Rewritten]] = {}
     for number, cells in enumerate(read_table(path, _COLUMNS).to_dict("records"), start=1):
-        row = read_as(Rewritten, {name: cells[name] for name in _COLUMNS}, f"{path}, row {number}")
+        try:
+            row = Rewritten(**{column: cells[column] for column in _COLUMNS})
+        except UserError as error:
+            raise UserError(f"{path}, row {number}, {error}") from None
         rows.setdefault(row.caption, []).append(row)
     return rows

@@ -350,9 +350,9 @@ def test_files_give_back_what_was_written(
     [
         (
             "caption,kind,made_by,text\na,paraphrase,x,b\na,backtranslation,x,b\n",
-            "row 2, kind: cannot be 'backtranslation'",
+            "row 2, kind cannot be 'backtranslation'",
         ),
-        ("caption,kind,made_by,text\na,paraphrase,x, \n", "row 1, text: is empty."),
+        ("caption,kind,made_by,text\na,paraphrase,x, \n", "row 1, text is empty."),
     ],
 )
 def test_unusable_files_are_told(tmp_path: Path, content: str, message: str):
