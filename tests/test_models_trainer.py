@@ -23,7 +23,7 @@ from towers import save_sentence_transformer, weights  # noqa: E402
 
 from admire.base.errors import UserError  # noqa: E402
 from admire.models import trainer  # noqa: E402
-from admire.models.trainer import FitSettings, fine_tune  # noqa: E402
+from admire.models.trainer import FitSettings, TrainingSet, fine_tune  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread", "no_card", "tried")
 
@@ -90,7 +90,7 @@ def fitted(
 ) -> list[float]:
     """A fresh model, as another process has it, fine-tuned."""
     model = loaded(folder)
-    return fine_tune(model, Apart(model), rows, validate, settings, out, **options)
+    return fine_tune(model, TrainingSet(rows, Apart(model)), validate, settings, out, **options)
 
 
 def killed(folder: Path, out: Path, *values: float, **options: Any) -> None:
@@ -123,7 +123,7 @@ def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
         whole.states.append({name: tensor.detach().clone() for name, tensor in state.items()})
         return next(left)
 
-    history = fine_tune(model, Apart(model), ROWS, validate, QUICK, out)
+    history = fine_tune(model, TrainingSet(ROWS, Apart(model)), validate, QUICK, out)
     assert history == pytest.approx([0.5, 0.1, 0.3, 0.2])
     apart = whole.apart(out)
     assert apart[2] == 0, "the epoch with the best figure is kept"
@@ -148,7 +148,7 @@ def test_each_batch_is_of_one_task_and_each_task_has_its_batches(folder, tmp_pat
     tasks = {"many": Apart(model), "few": Apart(model)}
     rows = {"many": ROWS, "few": ROWS[:2]}
     settings = replace(QUICK, epochs=2)
-    fine_tune(model, tasks, rows, figures(0, 1, 2), settings, tmp_path / "out")
+    fine_tune(model, TrainingSet(rows, tasks), figures(0, 1, 2), settings, tmp_path / "out")
     assert sorted(tasks["many"].seen) == [3, 3, 4, 4]
     assert tasks["few"].seen == [2, 2]
 
@@ -166,7 +166,7 @@ def test_some_weights_can_have_a_learning_rate_of_their_own(folder, tmp_path):
 def test_a_model_trained_in_bfloat16_then_computes_as_when_it_is_opened_again(folder, tmp_path):
     model, out = loaded(folder), tmp_path / "out"
     settings = replace(QUICK, precision="bfloat16", epochs=1)
-    fine_tune(model, Apart(model), ROWS, figures(0, 1), settings, out)
+    fine_tune(model, TrainingSet(ROWS, Apart(model)), figures(0, 1), settings, out)
     again = loaded(out).encode(TEXTS)
     assert np.allclose(again, model.encode(TEXTS), atol=1e-6)
     exact = tmp_path / "exact"
@@ -202,7 +202,7 @@ def test_the_result_is_an_ordinary_folder_and_nothing_is_asked_of_the_network(
 ):
     monkeypatch.setattr(SentenceTransformer, "_create_model_card", CARD)
     model, out = loaded(folder), tmp_path / "deep" / "out"
-    fine_tune(model, Apart(model), ROWS, figures(0, 1), replace(QUICK, epochs=1), out)
+    fine_tune(model, TrainingSet(ROWS, Apart(model)), figures(0, 1), replace(QUICK, epochs=1), out)
     assert list((tmp_path / "deep").iterdir()) == [out]
     again = loaded(out)
     assert [type(one).__name__ for one in again] == ["Transformer", "Pooling"]

@@ -87,8 +87,8 @@ def built(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> Callable
     def build(objective: Any, *, mixed: bool = False, pairs: Any = PAIRS, **changes: Any) -> Built:
         caught: Built = {}
 
-        def catch(model: Any, losses: Any, rows: Any, *_: Any, **options: Any) -> list[float]:
-            caught.update({name: (rows[name], losses[name]) for name in rows})
+        def catch(model: Any, tasks: Any, *_: Any, **options: Any) -> list[float]:
+            caught.update({name: (tasks.rows[name], tasks.loss[name]) for name in tasks.rows})
             return [0.0, 0.0]
 
         monkeypatch.setattr(training, "fine_tune", catch)

@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,8 +24,8 @@ from admire.models.encoders.hub import from_disk
 from admire.models.training_settings import FitSettings as FitSettings
 
 with needs_extra("finetune", "Fine-tuning"):
-    import datasets
     import torch
+    from datasets import Dataset, DatasetDict
     from safetensors import SafetensorError
     from sentence_transformers import (
         SentenceTransformer,
@@ -44,9 +44,7 @@ with needs_extra("finetune", "Fine-tuning"):
         EarlyStoppingCallback,
         PrinterCallback,
         TrainerCallback,
-        TrainerControl,
         TrainerState,
-        TrainingArguments,
     )
 log = logging.getLogger("admire")
 
@@ -65,17 +63,48 @@ Batches = Literal["random", "like lengths", "no duplicates", "neighbours"]
 """
 
 
+@dataclass(frozen=True)
+class TrainingSet:
+    """Rows, and how a model learns from them.
+
+    To learn several tasks at once, give rows and losses by the task's name. Each batch is then of
+    one task, and each task has as many batches as its rows fill.
+
+    Attributes:
+        rows: one mapping for each sample, with its texts in columns.
+        loss: takes the features of each text column, as losses of sentence-transformers do. A
+            checkpoint does not hold weights of its own.
+        batches: which rows share a batch.
+        collate: makes features of rows. None leaves that to sentence-transformers.
+    """
+
+    rows: Sequence[Row] | Mapping[str, Sequence[Row]]
+    loss: torch.nn.Module | Mapping[str, torch.nn.Module]
+    batches: Batches = "random"
+    collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]] | None = None
+
+    @property
+    def content(self) -> dict[str, list[dict[str, Any]]]:
+        """The rows of each task.
+
+        Raises:
+            UserError: there is nothing to train on.
+        """
+        tasks = self.rows if isinstance(self.rows, Mapping) else {"": self.rows}
+        content = {name: list(map(dict, rows)) for name, rows in tasks.items()}
+        if not content or not all(content.values()):
+            raise UserError("There is nothing to train on.")
+        return content
+
+
 def fine_tune(
     model: SentenceTransformer,
-    loss: torch.nn.Module | Mapping[str, torch.nn.Module],
-    rows: Sequence[Row] | Mapping[str, Sequence[Row]],
+    data: TrainingSet,
     validate: Callable[[], float],
     settings: FitSettings,
     out: Path,
-    collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]] | None = None,
     *,
     of: str = "",
-    batches: Batches = "random",
     learning_rates: Mapping[str, float] | None = None,
     finish: Callable[[Path, list[float]], None] | None = None,
 ) -> list[float]:
@@ -86,16 +115,9 @@ def fine_tune(
     call with other rows or settings.
 
     Args:
-        loss: takes the features of each text column, as losses of sentence-transformers do. A
-            checkpoint does not hold weights of its own.
-        rows: one mapping for each sample, with its texts in columns. To learn several tasks at
-            once, give rows and losses by the task's name. Each batch is then of one task, and each
-            task has as many batches as its rows fill.
         validate: returns the figure of the model as it is; higher is better.
-        collate: makes features of rows. None leaves that to sentence-transformers.
         of: what else the result depends on, such as the base model and the loss's settings. Only
             checkpoints of the same are continued from.
-        batches: which rows share a batch.
         learning_rates: other learning rates for weights whose names match these regular
             expressions.
         finish: called with the folder that holds the saved model and the figures that are returned,
@@ -110,10 +132,7 @@ def fine_tune(
             replaced (see :func:`admire.base.storage.check_folder`) or is being written by another
             process.
     """
-    tasks = dict(rows) if isinstance(rows, Mapping) else {"": rows}
-    content = {name: list(map(dict, task)) for name, task in tasks.items()}
-    if not content or not all(content.values()):
-        raise UserError("There is nothing to train on.")
+    content = data.content
     check_folder(out, "model")
     out = out.resolve()
     key = hashlib.sha256(json.dumps([of, asdict(settings), content]).encode()).hexdigest()
@@ -124,42 +143,47 @@ def fine_tune(
                 shutil.rmtree(other, ignore_errors=True)
         checkpoints.mkdir(parents=True, exist_ok=True)  # fails before anything is computed
         before = validate()
-        # Without this file, which is written last, a checkpoint is not whole.
-        whole = {int(p.parent.name[11:]): p.parent for p in checkpoints.glob(f"*/{STATE}")}
-        last = str(whole[max(whole)]) if whole else None
+        last = _last_checkpoint(checkpoints)
         if last:
             log.info("Going on from %s", last)
+        arguments = _arguments(settings, checkpoints, data.batches, learning_rates or {}, model)
         with from_disk():  # a model card would ask the hub about the models that it names
-            dataset = {name: datasets.Dataset.from_list(task) for name, task in content.items()}
+            datasets = {name: Dataset.from_list(rows) for name, rows in content.items()}
+            several = isinstance(data.rows, Mapping)
             trainer = SentenceTransformerTrainer(
                 model=model,
-                args=_arguments(settings, checkpoints, batches, learning_rates or {}, model),
-                train_dataset=(
-                    datasets.DatasetDict(dataset) if isinstance(rows, Mapping) else dataset[""]
-                ),
-                loss=dict(loss) if isinstance(loss, Mapping) else loss,
+                args=arguments,
+                train_dataset=DatasetDict(datasets) if several else datasets[""],
+                loss=dict(data.loss) if isinstance(data.loss, Mapping) else data.loss,
                 evaluator=_Figure(validate),
-                data_collator=_Collator(collate) if collate else None,  # type: ignore[arg-type]
+                data_collator=_Collator(data.collate) if data.collate else None,  # type: ignore[arg-type]
                 callbacks=[EarlyStoppingCallback(settings.patience), _Report()],
             )
             trainer.remove_callback(PrinterCallback)
             trainer.train(resume_from_checkpoint=last)
             # Otherwise the model in memory would still compute in bfloat16, unlike the saved one.
             trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
-            figures = [e["eval_figure"] for e in trainer.state.log_history if "eval_figure" in e]
+            logs = trainer.state.log_history
+            figures = [before, *(entry["eval_figure"] for entry in logs if "eval_figure" in entry)]
             with replace_folder(out, "model") as part:
                 model.save_pretrained(str(part))
                 if finish:
-                    finish(part, [before, *figures])
+                    finish(part, figures)
         shutil.rmtree(checkpoints, ignore_errors=True)
-        if max(figures) <= before:
+        if max(figures[1:]) <= before:
             log.warning("No epoch is better than the model was before (%.4f).", before)
-        return [before, *figures]
+        return figures
+
+
+def _last_checkpoint(folder: Path) -> str | None:
+    """Find the last checkpoint that is whole: the file of its state is written last."""
+    whole = {int(path.parent.name[11:]): path.parent for path in folder.glob(f"*/{STATE}")}
+    return str(whole[max(whole)]) if whole else None
 
 
 @contextmanager
 def _disk_errors(out: Path) -> Iterator[None]:
-    """One message for a place that cannot be written; each package has errors of its own."""
+    """Turn each package's errors of a place that cannot be written into one message."""
     try:
         yield
     except OSError as error:
@@ -208,7 +232,7 @@ def _arguments(
 class _Neighbours(DefaultBatchSampler):
     """Batches of rows in the order in which they are given."""
 
-    def __init__(self, dataset: datasets.Dataset, batch_size: int, drop_last: bool, **options: Any):
+    def __init__(self, dataset: Dataset, batch_size: int, drop_last: bool, **options: Any):
         super().__init__(SequentialSampler(dataset), batch_size, drop_last, **options)
 
 
@@ -218,7 +242,7 @@ class _LikeLengths(_Neighbours):
     POOL = 50
     """How many batches are drawn at random, to be sorted by length among themselves."""
 
-    def __init__(self, dataset: datasets.Dataset, batch_size: int, drop_last: bool, **options: Any):
+    def __init__(self, dataset: Dataset, batch_size: int, drop_last: bool, **options: Any):
         super().__init__(dataset, batch_size, drop_last, **options)
         self._lengths = [
             sum(len(text) for text in row.values() if isinstance(text, str)) for row in dataset
@@ -232,9 +256,9 @@ class _LikeLengths(_Neighbours):
             order[start : start + size] = sorted(
                 order[start : start + size], key=lambda place: self._lengths[place]
             )
-        made = [order[k : k + self.batch_size] for k in range(0, len(order), self.batch_size)]
-        for place in rng.permutation(len(made)):
-            yield made[place]
+        batches = [order[k : k + self.batch_size] for k in range(0, len(order), self.batch_size)]
+        for place in rng.permutation(len(batches)):
+            yield batches[place]
 
 
 SAMPLERS: dict[Batches, Any] = {
@@ -257,42 +281,29 @@ class _Figure(BaseEvaluator):
         return {"figure": self._validate()}
 
 
+@dataclass
 class _Collator:
-    """A collator as the trainer wants it."""
+    """A collator with the attribute that the trainer reads."""
 
+    collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]]
     valid_label_columns = ("label",)
 
-    def __init__(self, collate: Callable[[Sequence[Row]], dict[str, torch.Tensor]]):
-        self._collate = collate
-
     def __call__(self, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
-        return self._collate(rows)
+        return self.collate(rows)
 
 
 class _Report(TrainerCallback):
     """Logs a line for each epoch, and within a long epoch how far it is."""
 
     def __init__(self) -> None:
-        self._said = time.monotonic()
+        self._logged = time.monotonic()
 
-    def on_step_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **options: Any,
-    ) -> None:
-        if time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
-            self._said = time.monotonic()
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
+        if time.monotonic() - self._logged > SECONDS_BETWEEN_LINES:
+            self._logged = time.monotonic()
             log.info("Step %d of %d", state.global_step, state.max_steps)
 
-    def on_evaluate(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **options: Any,
-    ) -> None:
+    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **options: Any) -> None:
         loss = next((e["loss"] for e in reversed(state.log_history) if "loss" in e), float("nan"))
         figure = options["metrics"]["eval_figure"]
         log.info("Epoch %d: loss %.4f, validation %.4f", state.epoch or 0, loss, figure)

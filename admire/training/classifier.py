@@ -18,7 +18,7 @@ from admire.base.storage import check_folder, write_whole
 from admire.data.overlap import digests
 from admire.models.encoders.hub import load_cached_first, resolve_source
 from admire.models.encoders.torch_models import Placement
-from admire.models.trainer import fine_tune
+from admire.models.trainer import TrainingSet, fine_tune
 from admire.models.training_settings import FitSettings
 from admire.scores.leakage import SAW, detector_parts
 from admire.senses.classifier import RECORD, Classifier, assemble_model
@@ -128,8 +128,7 @@ def train_classifier(
 
     return fine_tune(
         classifier.model,
-        _CrossEntropy(classifier.model),
-        rows,
+        TrainingSet(rows, _CrossEntropy(classifier.model)),
         validate,
         fit,
         out,

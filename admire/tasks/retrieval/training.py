@@ -29,7 +29,7 @@ with needs_extra("finetune", "Fine-tuning"):
     from torch.nn import functional
 
     from admire.models.encoders.spans import prepare_spans, span_states
-    from admire.models.trainer import Row, fine_tune
+    from admire.models.trainer import Row, TrainingSet, fine_tune
 
 log = logging.getLogger("admire")
 
@@ -137,12 +137,10 @@ def train_retriever(
     loss = _Loss(model, settings)
     return fine_tune(
         model,
-        loss,
-        rows,
+        TrainingSet(rows, loss, collate=lambda batch: _features(model, batch)),
         validate,
         settings.fit,
         out,
-        lambda some: _features(model, some),
         of=f"{encoder.identity} {settings}",
     )
 

@@ -41,7 +41,7 @@ with needs_extra("finetune", "Fine-tuning"):
     )
     from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 
-    from admire.models.trainer import Batches, Row, fine_tune
+    from admire.models.trainer import Batches, Row, TrainingSet, fine_tune
     from admire.tasks.sts.losses import AdaptiveTripletLoss, ConsistencyLoss, WeightedLoss
 
 BATCHES: dict[Objective, Batches] = {
@@ -113,13 +113,11 @@ def train_sentences(
         rows[name], losses[name] = prepared(some), loss
     return fine_tune(
         model,
-        losses,
-        rows,
+        TrainingSet(rows, losses, BATCHES[settings.objective]),
         validate,
         settings.fit,
         out,
         of=f"{encoder.identity} {settings} {validation}",
-        batches=BATCHES[settings.objective],
         learning_rates=rates,
     )
 
