@@ -24,7 +24,7 @@ from admire.pages.report.page import render
 from admire.pages.report.report import Report
 from admire.prompts import quoted
 from admire.runs.ranking import Ranking
-from admire.scores.judgements import correct
+from admire.scores.judgements import correct_gold
 from admire.scores.metrics import dcg
 from admire.senses import Sense, write_senses
 from admire.tasks.retrieval import RetrieveSettings, retrieve_split, write_retrieval, write_split
@@ -333,7 +333,7 @@ def test_judgements_survive_a_reload_and_become_a_file_that_corrects_gold(
     with ready(page).expect_download() as download:
         save.click()
     items = [one.item for one in reported.runs[0].rankings]
-    found = correct(items, Path(download.value.path()), "the run")
+    found = correct_gold(items, Path(download.value.path()), "the run")
     assert (found.judged, found.items[2:]) == (2, items[2:])
     assert found.items[0].best == first.order[0]
     assert (found.items[1].best, found.items[1].sentence_type) == (second.order[2], "idiomatic")

@@ -12,7 +12,7 @@ from admire import Candidate, Item, UserError
 from admire.data.submission import Prediction
 from admire.scores.figures import summarise, summarise_languages
 from admire.scores.item_figures import score_items
-from admire.scores.judgements import correct
+from admire.scores.judgements import correct_gold
 
 ABC = tuple(Candidate(name, caption="x") for name in "abc")
 OWL = Item("night owl", "He is a night owl.", "en", ABC, "idiomatic", ("a", "b", "c"))
@@ -44,7 +44,7 @@ def test_a_judgement_corrects_the_sense_and_moves_the_best_to_the_front(saved):
         of(WORD) | {"sentence": WORD.compound, "note": "As a card has it, and it says nothing."},
         runs=["dev"],
     )
-    found = correct(ITEMS, path, "the run")
+    found = correct_gold(ITEMS, path, "the run")
     assert found.items == [
         replace(OWL, sentence_type="literal", expected_order=("b", "a", "c")),
         replace(BIRD, sentence_type="literal", expected_order=("c",)),
@@ -52,7 +52,7 @@ def test_a_judgement_corrects_the_sense_and_moves_the_best_to_the_front(saved):
         WORD,
     ]
     assert (found.judged, found.senses, found.bests) == (4, 2, 3)
-    again = correct([OWL, OWL], saved(of(OWL, best="c")), "the run")
+    again = correct_gold([OWL, OWL], saved(of(OWL, best="c")), "the run")
     assert [one.best for one in again.items] == ["c", "c"]  # the same item
 
 
@@ -92,7 +92,7 @@ def test_an_item_of_which_only_the_best_is_known_has_top1_alone():
 def test_what_does_not_fit_is_refused_with_its_entry(saved, judgements, words):
     path = saved(*judgements)
     with pytest.raises(UserError) as caught:
-        correct(ITEMS, path, "the run")
+        correct_gold(ITEMS, path, "the run")
     for word in (str(path), *words):
         assert word in str(caught.value)
 
@@ -102,4 +102,4 @@ def test_what_is_no_file_of_judgements_is_refused(tmp_path, text):
     path = tmp_path / "mine.json"
     path.write_text(text)
     with pytest.raises(UserError, match=r"mine\.json"):
-        correct(ITEMS, path, "the run")
+        correct_gold(ITEMS, path, "the run")

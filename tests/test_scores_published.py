@@ -19,10 +19,10 @@ from admire.scores.published import (
     Board,
     boards,
     describe_misfit,
+    in_interval,
     published_systems,
     recognise_set,
     standings,
-    within,
 )
 
 SIZES = {"en-dev": 15, "en-test": 15, "en-extended": 100, "pt-dev": 10, "pt-test": 13}
@@ -130,8 +130,8 @@ def test_of_equal_figures_the_other_one_decides():
     assert str(top1) == (
         "top1 0.667 [0.400, 0.867] would be place 4 of 7; the interval reaches from place 1 to 7."
     )
-    assert within(systems, top1).tolist() == [True] * 6
-    assert within(systems, dcg).tolist() == [True] * 4 + [False, True]
+    assert in_interval(systems, top1).tolist() == [True] * 6
+    assert in_interval(systems, dcg).tolist() == [True] * 4 + [False, True]
 
 
 def test_in_subtask_b_items_are_placed_before_senses_and_equals_share_without():

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from admire.base.choices import Track
 from admire.cli import options as opt
 from admire.cli.config import TrainingFile
-from admire.cli.output import print_rows, print_summaries
+from admire.cli.output import print_figures, print_json, print_rows
 from admire.cli.panels import HelpAll
 
 log = logging.getLogger("admire")
@@ -87,7 +87,8 @@ def train_head(
         orders = training.cross_validate_heads(
             items, triplets, [settings], folds=folds, seed=settings.seed
         )
-        print_summaries(training.compare_heads(items, *orders, settings.seed), False)
+        for title, figures in training.compare_heads(items, *orders, settings.seed).items():
+            print_figures(figures, title)
         return
     head = training.train_head(triplets, settings, opened)
     head.save(out)
@@ -140,7 +141,12 @@ def sweep(
         orders = training.cross_validate_heads(
             items, triplets, settings, out, folds=folds, seed=base.seed
         )
-        print_summaries(training.compare_heads(items, *orders, base.seed), json)
+        tables = training.compare_heads(items, *orders, base.seed)
+        if json:
+            print_json(tables)
+            return
+        for title, figures in tables.items():
+            print_figures(figures, title)
         return
     found = training.sweep_heads(triplets, settings, out).sort_values("validation_loss")
     shown = [*axes, "epoch", "validation_loss", "test_top1", "none_top1"]

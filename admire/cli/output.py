@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json as jsonlib
 import logging
+import os
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,39 +48,42 @@ def show_run(
     from admire.runs.scoring import abstained_below, count_tied, count_unsure, score_run
     from admire.scores.figures import summarise
     from admire.scores.item_figures import describe_coverage
+    from admire.scores.reliability import summarise_sure
 
     record = read_record(out)
+    items = record["items"]
     scored, senses = score_run(out)
     if senses is not None and len(senses) <= (0 if scored is None else len(scored)):
         senses = None  # the scored items say it
     below = abstained_below(out)
+    figures, sense_figures = (
+        None if rows is None else summarise(rows) for rows in (scored, senses)
+    )
     if json:
-        figures, of_senses = (
-            None if rows is None else summarise(rows).to_dict("records")
-            for rows in (scored, senses)
+        print_json(
+            {
+                "run": str(out),
+                "items": items,
+                "scored": 0 if scored is None else len(scored),
+                "unsure": None if below is None else count_unsure(out),
+                "tied": count_tied(out),
+                "submissions": [str(path) for path in written],
+                "report": str(out / REPORT) if report else None,
+                "figures": figures,
+                "senses": sense_figures,
+            }
         )
-        told = {
-            "run": str(out),
-            "items": record["items"],
-            "scored": 0 if scored is None else len(scored),
-            "unsure": None if below is None else count_unsure(out),
-            "tied": count_tied(out),
-            "submissions": [str(path) for path in written],
-            "report": str(out / REPORT) if report else None,
-            "figures": figures,
-            "senses": of_senses,
-        }
-        print(jsonlib.dumps(told, indent=2))
     else:
-        print_rankings(first_rankings(out, SHOWN), record["items"])
-        if senses is not None:
-            print_summary(summarise(senses), "Senses", json=False)
-        if scored is not None:
-            print_summary(summarise(scored), str(out), json=False)
-            if len(scored) < record["items"]:
-                print(describe_coverage(len(scored), record["items"]))
+        print_rankings(first_rankings(out, SHOWN), items)
+        if sense_figures is not None:
+            print_figures(sense_figures, "Senses")
+        if figures is not None:
+            print_figures(figures, str(out))
+        if scored is not None and len(scored) < items:
+            print(describe_coverage(len(scored), items))
         if below is not None:
-            print_sure(scored, count_unsure(out), record["items"], below)
+            sure = None if scored is None else summarise_sure(scored)
+            print_unsure(count_unsure(out), items, below, sure)
     if scored is not None:
         warn_if_runs_saw(scored, out)
     print_account(record.get("asked", ()))
@@ -91,67 +95,66 @@ def show_run(
         log.info("Wrote %s", path)
 
 
-def print_sure(
-    scored: pd.DataFrame | None, unsure: int, items: int, below: float, *, seed: int = 0
-) -> None:
-    """How many items are unsure, and the figures without them where the gold is known."""
-    from admire.scores.reliability import summarise_sure
-
-    told = f"{unsure} of {items} items are unsure (below {below:g})"
-    if scored is None or not 0 < unsure < items:
-        print(f"{told}.")
+def print_unsure(unsure: int, items: int, below: float, sure: pd.DataFrame | None) -> None:
+    """Print how many items are unsure, and the figures of the others where these are known."""
+    count = f"{unsure} of {items} items are unsure (below {below:g})"
+    if sure is None or not 0 < unsure < items:
+        print(f"{count}.")
     else:
-        print_summary(summarise_sure(scored, seed=seed), f"{told}; without them", json=False)
+        print_figures(sure, f"{count}; without them")
 
 
 def print_account(asked: Sequence[Mapping[str, Any]]) -> None:
-    """What chat models were asked and what it cost, to stderr, if a server was asked anything."""
-    if not any(one["calls"] > one["from_cache"] and one["price_usd"] for one in asked):
+    """Print to stderr what chat models cost, if a server was asked anything.
+
+    Args:
+        asked: of run.json.
+    """
+    if not any(row["calls"] > row["from_cache"] and row["price_usd"] for row in asked):
         return
     rows = [
         (
-            one["stage"],
-            one["llm"],
-            one["calls"],
-            one["from_cache"],
-            _tokens(one["prompt_tokens"]),
-            _tokens(one["completion_tokens"]),
-            _price(one["price_usd"], at_most=one["price_is_at_most"]),
-            _price(one["price_usd_now"], at_most=one["price_is_at_most"]),
+            row["stage"],
+            row["llm"],
+            row["calls"],
+            row["from_cache"],
+            _tokens(row["prompt_tokens"]),
+            _tokens(row["completion_tokens"]),
+            _price(row["price_usd"], at_most=row["price_is_at_most"]),
+            _price(row["price_usd_now"], at_most=row["price_is_at_most"]),
         )
-        for one in asked
+        for row in asked
     ]
     headings = ("Asked for", "Of", "Replies", "Kept", "Tokens in", "Out", "Price", "Of this now")
     print_rows(headings, rows, "Chat models", errors=True)
-    _say_why(one["price_unknown_because"] for one in asked)
+    _say_why(row["price_unknown_because"] for row in asked)
 
 
 def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> None:
-    """What chat models would be asked, as a table, and in words what it leaves open."""
+    """Print which questions chat models would be asked, and log what that leaves open."""
     from admire.models.llm.ledger import UNKNOWN
     from admire.models.llm.prices import Price
 
     if json:
-        print(jsonlib.dumps([asdict(one) for one in forecasts], indent=2))
+        print_json(forecasts)
         return
     if not forecasts:
         print("This run asks no chat model.")
         return
     rows = [
         (
-            one.stage,
-            one.llm,
-            f"{'at most ' * one.at_most}{one.questions}",
-            one.kept,
-            f"{one.prompt:,}",
-            f"{one.completion:,}",
-            _price(one.price.dollars if one.price else UNKNOWN, at_most=one.at_most),
+            forecast.stage,
+            forecast.llm,
+            f"{'at most ' * forecast.at_most}{forecast.questions}",
+            forecast.kept,
+            f"{forecast.prompt:,}",
+            f"{forecast.completion:,}",
+            _price(forecast.price.dollars if forecast.price else UNKNOWN, at_most=forecast.at_most),
         )
-        for one in forecasts
+        for forecast in forecasts
     ]
-    prices = [one.price for one in forecasts]
-    known = [one for one in prices if one]
-    total = str(sum(known, Price(0.0))) if len(known) == len(prices) else UNKNOWN
+    prices = [forecast.price for forecast in forecasts if forecast.price]
+    total = str(sum(prices, Price(0.0))) if len(prices) == len(forecasts) else UNKNOWN
     headings = ("To ask for", "Of", "Questions", "Kept", "Tokens in", "Out", "Price")
     print_rows(headings, rows, f"Chat models; in all {total}")
     log.info(
@@ -159,43 +162,43 @@ def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> Non
         "many as those in the cache. What is asked again because a reply cannot be used is not "
         "counted."
     )
-    _say_why(one.unknown for one in forecasts)
+    _say_why(forecast.unknown for forecast in forecasts)
 
 
 def _say_why(reasons: Iterable[str | None]) -> None:
-    for why in dict.fromkeys(filter(None, reasons)):
-        log.info("A price is unknown: %s.", why)
+    for reason in dict.fromkeys(filter(None, reasons)):
+        log.info("A price is unknown: %s.", reason)
 
 
-def _tokens(known: int | None) -> str:
+def _tokens(count: int | None) -> str:
     from admire.models.llm.ledger import UNKNOWN
 
-    return UNKNOWN if known is None else f"{known:,}"
+    return UNKNOWN if count is None else f"{count:,}"
 
 
-def _price(known: float | str, *, at_most: bool = False) -> str:
+def _price(price: float | str, *, at_most: bool = False) -> str:
     from admire.models.llm.prices import Price
 
-    return known if isinstance(known, str) else str(Price(known, at_most))
+    return price if isinstance(price, str) else str(Price(price, at_most))
 
 
 def print_table(table: Any, *, errors: bool = False) -> None:
+    """Print a Rich table or text, to stderr for ``errors``."""
     _console(errors=errors).print(table)
 
 
 def _console(*, errors: bool = False) -> Console:
-    """The terminal; what is none is wide."""
+    """Open the terminal; files and pipes are taken to be wide."""
     from rich.console import Console
 
     console = Console(stderr=errors)
-    if not console.is_terminal:
-        console = Console(stderr=errors, width=140)
-    return console
+    return console if console.is_terminal else Console(stderr=errors, width=140)
 
 
 def print_rows(
     headings: Sequence[str], rows: Iterable[Sequence[object]], title: str, *, errors: bool = False
 ) -> None:
+    """Print a table; line breaks in a cell stay."""
     from rich.table import Table
 
     table = Table(*headings, title=cell(title, style="table.title"), title_justify="left")
@@ -205,22 +208,22 @@ def print_rows(
 
 
 def print_rankings(rankings: Sequence[Ranking], count: int) -> None:
-    """Print the first rankings of so many."""
+    """Print the first of ``count`` rankings."""
     rankings = rankings[:SHOWN]
-    shared = _shared_start([name for ranking in rankings for name in ranking.order])
+    prefix = _shared_prefix([name for ranking in rankings for name in ranking.order])
     if _console().width < WIDE:
         for ranking in rankings:
-            _print_block(ranking, shared)
+            _print_block(ranking, prefix)
     else:
-        _print_wide(rankings, shared)
-    if shared:
-        print(visible(f"All names begin with “{shared}”, which is left out here."))
+        _print_wide(rankings, prefix)
+    if prefix:
+        print(visible(f"All names begin with “{prefix}”, which is left out here."))
     if count > SHOWN:
         print(f"… and {count - SHOWN} more, in items.jsonl and scores.csv")
 
 
-def _print_wide(rankings: Sequence[Ranking], shared: str) -> None:
-    """A table with a row for each item."""
+def _print_wide(rankings: Sequence[Ranking], prefix: str) -> None:
+    """Print a table with a row for each item."""
     from rich.table import Table
 
     table = Table(show_lines=True)
@@ -229,76 +232,75 @@ def _print_wide(rankings: Sequence[Ranking], shared: str) -> None:
     table.add_column("Gloss", min_width=26, max_width=32)
     table.add_column("Candidates, best first", no_wrap=True, overflow="ellipsis")
     for ranking in rankings:
-        senses = [_sense_cell(i.sense) for i in ranking.interpretations]
+        senses = [_sense_cell(reading.sense) for reading in ranking.interpretations]
+        candidates = (
+            f"{score} {star} {name}  {textwrap.shorten(caption, 40, placeholder='…')}"
+            for score, star, name, caption in _candidate_cells(ranking, prefix)
+        )
         table.add_row(
             cell(ranking.item.compound),
             cell(*senses, *(["unsure"] if ranking.unsure else [])) or "–",
-            cell(*(i.meant or "–" for i in ranking.interpretations)) or "–",
-            cell(
-                *(
-                    f"{score} {star} {name}  {textwrap.shorten(caption, 40, placeholder='…')}"
-                    for score, star, name, caption in _candidate_cells(ranking, shared)
-                )
-            ),
+            cell(*(reading.meant or "–" for reading in ranking.interpretations)) or "–",
+            cell(*candidates),
         )
     print_table(table)
 
 
-def _print_block(ranking: Ranking, shared: str) -> None:
-    """An item under its compound: what it means in whole lines, then a line a candidate."""
+def _print_block(ranking: Ranking, prefix: str) -> None:
+    """Print an item under its compound: its meanings in whole lines, then a line a candidate."""
     from rich.cells import cell_len, set_cell_size
     from rich.padding import Padding
 
     print_table(cell(ranking.item.compound + ", unsure" * ranking.unsure, style="bold"))
-    for one in ranking.interpretations:
-        said = f"{_sense_cell(one.sense)}: {one.meant}" if one.meant else _sense_cell(one.sense)
-        print_table(Padding(cell(said), (0, 0, 0, 2)))
-    found = _candidate_cells(ranking, shared)
-    width = max(cell_len(name) for _, _, name, _ in found)
+    for reading in ranking.interpretations:
+        sense = _sense_cell(reading.sense)
+        line = cell(f"{sense}: {reading.meant}" if reading.meant else sense)
+        print_table(Padding(line, (0, 0, 0, 2)))
+    rows = _candidate_cells(ranking, prefix)
+    width = max(cell_len(name) for _, _, name, _ in rows)
     lines = cell(
         *(
             f"{score} {star} {set_cell_size(name, width)}  {' '.join(caption.split())}"
-            for score, star, name, caption in found
+            for score, star, name, caption in rows
         )
     )
     lines.no_wrap, lines.overflow = True, "ellipsis"
     print_table(Padding(lines, (0, 0, 1, 2)))
 
 
-def _candidate_cells(ranking: Ranking, shared: str) -> list[tuple[str, str, str, str]]:
-    """Of each candidate its score, ★ if it is the best by gold, its name and its caption.
+def _candidate_cells(ranking: Ranking, prefix: str) -> list[tuple[str, str, str, str]]:
+    """Return each candidate's score, ★ if it is the best by gold, its name and its caption.
 
     Candidates with equal scores are marked as tied.
     """
-    found = {
+    candidates = {
         candidate.name: (score, candidate.caption or "")
         for candidate, score in zip(ranking.item.candidates, ranking.scores, strict=True)
     }
     tied = ranking.tied
     return [
         (
-            f"{found[name][0]:+z.2f}",
+            f"{candidates[name][0]:+z.2f}",
             "★" if name == ranking.item.best else " ",
-            _short(name.removeprefix(shared)) + " (tied)" * (name in tied),
-            found[name][1],
+            _short(name.removeprefix(prefix)) + " (tied)" * (name in tied),
+            candidates[name][1],
         )
         for name in ranking.order
     ]
 
 
-def _shared_start(names: Sequence[str]) -> str:
-    """The folder, or the words up to a - or _, with which all names begin."""
-    first, last = min(names), max(names)
-    agree = (k for k, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1)
-    start = first[: next(agree, 0)]
-    end = max(start.rfind(sign) for sign in "/_-") + 1
-    return start[:end] if len(set(names)) > 1 else ""
+def _shared_prefix(names: Sequence[str]) -> str:
+    """Return the folder, or the words up to a - or _, with which all names begin."""
+    if len(set(names)) < 2:
+        return ""
+    start = os.path.commonprefix(names)  # noqa: RUF071  names need not be paths
+    return start[: max(start.rfind(sign) for sign in "/_-") + 1]
 
 
 def _short(name: str) -> str:
-    """A name of at most 28 signs, without its middle: its end is what tells it from others."""
-    shown = visible(name)
-    return shown if len(shown) <= 28 else f"{shown[:11]}…{shown[-16:]}"
+    """Cut a name to 28 characters, without its middle: its end tells it from others."""
+    text = visible(name)
+    return text if len(text) <= 28 else f"{text[:11]}…{text[-16:]}"
 
 
 def _sense_cell(sense: Sense) -> str:
@@ -306,35 +308,26 @@ def _sense_cell(sense: Sense) -> str:
 
     if sense == NO_SENSE:
         return "–"
-    votes = f"{sense.idiomatic}:{sense.literal}" + (
-        f", {sense.unparsed} unread" if sense.unparsed else ""
-    )
-    return f"{sense.label or 'unknown'} ({votes})"
+    unread = f", {sense.unparsed} unread" if sense.unparsed else ""
+    return f"{sense.label or 'unknown'} ({sense.idiomatic}:{sense.literal}{unread})"
 
 
-def print_summaries(
-    tables: Mapping[str, pd.DataFrame], json: bool, more: Mapping[str, Any] | None = None
-) -> None:
-    """Print tables of figures.
-
-    Args:
-        more: what JSON has besides a list for each table; it is printed elsewhere as tables.
-    """
-    if json:
-        lists = {name: table.to_dict("records") for name, table in tables.items()}
-        print(jsonlib.dumps({**lists, **(more or {})}, indent=2))
-        return
-    for name, table in tables.items():
-        print_summary(table, name, json=False)
+def print_json(value: object) -> None:
+    """Print a value for programs; a table is a list of its rows."""
+    print(jsonlib.dumps(value, indent=2, default=_plain))
 
 
-def print_summary(summary: pd.DataFrame, title: str, json: bool) -> None:
-    if json:
-        print(jsonlib.dumps(summary.to_dict("records"), indent=2))
-        return
-    metrics = list(dict.fromkeys(summary["metric"]))
-    rows = []
-    for (group, n), part in summary.groupby(["group", "n"], sort=False):
-        cells = {r.metric: f"{r.mean:.3f} [{r.low:.3f}, {r.high:.3f}]" for r in part.itertuples()}
-        rows.append((group, n, *(cells.get(metric, "–") for metric in metrics)))
-    print_rows(("Items", "n", *metrics), rows, title)
+def _plain(value: Any) -> object:
+    """Return a table as a list of rows, with None where a cell is empty; a dataclass as a dict."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return value.astype(object).where(value.notna(), None).to_dict("records")
+
+
+def print_figures(figures: pd.DataFrame, title: str) -> None:
+    """Print a table of figures: a row for each group, a column for each metric."""
+    from admire.scores.figures import wide_figures
+
+    wide = wide_figures(figures, ["group", "n"])
+    rows = [(*group, *cells) for group, *cells in wide.itertuples(name=None)]
+    print_rows(("Items", "n", *wide.columns), rows, title)

@@ -13,15 +13,8 @@ from admire.base.choices import Fusion
 from admire.base.errors import UserError
 from admire.cli import options as opt
 from admire.cli.config import run_options, run_settings
-from admire.cli.output import (
-    REPORT,
-    print_forecasts,
-    print_summaries,
-    print_summary,
-    show_run,
-)
+from admire.cli.output import REPORT, print_figures, print_forecasts, print_json, show_run
 from admire.cli.panels import HelpAll
-from admire.cli.score_output import print_scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,65 +156,18 @@ def score(
     how often the run would err if it answered only where the sense is surest.
     """
     from admire.audit.run_leakage import warn_if_runs_saw
-    from admire.data.reader import iter_items
-    from admire.runs.past_runs import read_rows
-    from admire.runs.scoring import check_own_gold, read_predictions
-    from admire.scores.figures import paired_difference, summarise, summarise_languages, with_ndcg
-    from admire.scores.item_figures import score_items
-    from admire.scores.judgements import Corrected, correct
-    from admire.scores.published import describe_misfit
+    from admire.audit.scorecard import score_submissions
+    from admire.cli.score_output import print_scores, scores_as_json
 
-    if len(submissions) > 2:
-        raise UserError("Give one submission, or two to compare.")
-    if published and judgements:
-        raise UserError(
-            "Published figures are by the gold as it was. Leave one of the two out.",
-            "published",
-            "judgements",
-        )
-    if gold:
-        items = list(iter_items(gold, whole=False))
-    else:
-        check_own_gold(submissions[0])
-        items = [row.item() for row in read_rows(submissions[0])]
-    if published and (note := describe_misfit(published, items)):
-        log.warning("%s", note)
-    names = [str(path) for path in submissions]
-    predictions, runs = zip(*map(read_predictions, submissions), strict=True)
-    judged: tuple[Corrected, dict[str, pd.DataFrame]] | None = None
-    if judgements:
-        judged = correct(items, judgements, gold or submissions[0]), {}
-        log.info("%s: %s", judgements, judged[0])
-        for said, name in zip(predictions, names, strict=True):
-            if any(item.best for item in items):
-                before = summarise(score_items(items, said, name), seed=seed)
-                judged[1][name] = with_ndcg(before)
-        items = judged[0].items
-    scored = [score_items(items, *pair) for pair in zip(predictions, names, strict=True)]
-    tables = {name: summarise(rows, seed=seed) for rows, name in zip(scored, names, strict=True)}
-    if len(scored) == 2:
-        tables["second minus first"] = paired_difference(*scored, seed=seed)
-    tables = {name: with_ndcg(table) for name, table in tables.items()}
-    tags = [item.language for item in items if item.best]
-    languages = {
-        name: with_ndcg(summarise_languages(rows, tags, seed=seed))
-        for rows, name in zip(scored, names, strict=True)
-        if len(set(tags)) > 1
-    }
-    print_scores(
-        names,
-        scored,
-        runs,
-        tables,
-        languages,
-        published,
-        track,
-        judged,
-        json=json,
-        seed=seed,
+    scores = score_submissions(
+        submissions, gold, judgements=judgements, published=published, track=track, seed=seed
     )
-    for path, one in zip(submissions, scored, strict=True):
-        warn_if_runs_saw(one, path)
+    if json:
+        print_json(scores_as_json(scores))
+    else:
+        print_scores(scores)
+    for card in scores.cards:
+        warn_if_runs_saw(card.scored, card.path)
 
 
 def fuse(
@@ -308,12 +254,11 @@ def _show_tuned(
     difference = paired_difference(before, scored, seed=seed)
     default, tuned = summarise(before, seed=seed), summarise(scored, seed=seed)
     if json:
-        found = {"default": default, "tuned": tuned, "tuned minus default": difference}
-        print_summaries(found, json)
+        print_json({"default": default, "tuned": tuned, "tuned minus default": difference})
     else:
-        print_summary(default, f"Default: {names[0]}", json)
-        print_summary(tuned, f"Tuned: {names[1]}", json)
-        print_summary(difference, "Tuned minus default", json)
+        print_figures(default, f"Default: {names[0]}")
+        print_figures(tuned, f"Tuned: {names[1]}")
+        print_figures(difference, "Tuned minus default")
     warn_if_runs_saw(scored, *runs)
     _advise(difference, chosen)
 

@@ -11,7 +11,7 @@ from admire.base.choices import SenseMethod
 from admire.base.errors import UserError
 from admire.cli import options as opt
 from admire.cli.config import TrainingFile
-from admire.cli.output import print_rows, print_summaries, print_summary
+from admire.cli.output import print_figures, print_json, print_rows
 
 log = logging.getLogger("admire")
 
@@ -66,10 +66,9 @@ def sense(
     known = known_senses(table)
     summary = summarise(known, columns=["accuracy"], seed=seed)
     if json:
-        decided = table.astype(object).where(table.notna(), None).to_dict("records")
-        print_summaries({"figures": summary}, json, {"senses": decided})
+        print_json({"figures": summary, "senses": table})
     elif not known.empty:
-        print_summary(summary, f"Sense, {llm}", json)
+        print_figures(summary, f"Sense, {llm}")
     if not known.empty:
         error = calibration_error(
             [readings[k].sense.probability for k in known.index],

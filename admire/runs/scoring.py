@@ -24,7 +24,7 @@ from admire.runs.record import used_gold_sense
 from admire.runs.run_folder import ITEMS, submission_names
 from admire.scores.figures import summarise
 from admire.scores.item_figures import drop_missing_senses, score_item, score_items, sense_columns
-from admire.scores.judgements import correct
+from admire.scores.judgements import correct_gold
 from admire.scores.leakage import Seen
 
 log = logging.getLogger("admire")
@@ -49,7 +49,7 @@ def score(
         gold: the items with their gold, in any form that :func:`admire.rank` takes. None takes the
             run's own, as far as it has some; a submission has none.
         judgements: a file that ``admire report`` saved, by which people correct the gold; see
-            :func:`admire.scores.judgements.correct`.
+            :func:`admire.scores.judgements.correct_gold`.
 
     Raises:
         UserError: something cannot be read, an item of ``gold`` has no gold, or the predictions or
@@ -57,7 +57,7 @@ def score(
     """
     items = None if gold is None else take_items(gold)
     if items is not None and judgements:
-        items = correct(items, Path(judgements), "the gold").items
+        items = correct_gold(items, Path(judgements), "the gold").items
     if isinstance(run, str | Path) and items is not None:
         predictions, folder = read_predictions(Path(run))
         scored = score_items(items, predictions, str(run))
@@ -68,7 +68,7 @@ def score(
     if items is not None:
         return run_figures(score_items(items, run.predictions(), "the run"), run.record)
     if judgements:
-        own = correct([one.item for one in run.rankings], Path(judgements), "the run").items
+        own = correct_gold([one.item for one in run.rankings], Path(judgements), "the run").items
         pairs = zip(run.rankings, own, strict=True)
         run = replace(run, rankings=tuple(replace(one, item=item) for one, item in pairs))
     return run.figures()

@@ -17,8 +17,8 @@ from admire.base.schema import STRICT, Text, read_as
 from admire.data.items import Item, SenseLabel
 
 
-class Judged(BaseModel):
-    """One item's judgement.
+class Judgement(BaseModel):
+    """A person's judgement of one item.
 
     Attributes:
         number: of the item's card in the report.
@@ -42,15 +42,25 @@ class Judged(BaseModel):
     note: str = ""
 
     def is_of(self, item: Item) -> bool:
-        """Whether it judges this item, as far as both name candidates."""
-        shown = item.compound if item.word else item.sentence  # on a card of V-WSD, the phrase
+        """Return whether it judges this item, as far as both name candidates."""
+        card_text = item.compound if item.word else item.sentence  # of V-WSD a card has the phrase
         names = _names(item)
-        return self.sentence in (shown, item.sentence) and (
+        return self.sentence in (card_text, item.sentence) and (
             not self.candidates or not names or set(self.candidates) == set(names)
         )
 
+    def correct(self, item: Item) -> Item:
+        """Return the item with this sense and best candidate as its gold."""
+        item = replace(item, sentence_type=self.sense or item.sentence_type)
+        if not self.best:
+            return item
+        if item.sequence or item.word or item.expected_item:
+            return replace(item, expected_item=self.best)
+        others = (name for name in item.expected_order or () if name != self.best)
+        return replace(item, expected_order=(self.best, *others))
 
-class File(BaseModel):
+
+class JudgementFile(BaseModel):
     """A file of judgements. Each of them is checked by itself, to be named in messages."""
 
     model_config = STRICT
@@ -60,7 +70,7 @@ class File(BaseModel):
 
 
 @dataclass(frozen=True)
-class Corrected:
+class CorrectedGold:
     """The gold as people corrected it.
 
     Attributes:
@@ -83,59 +93,54 @@ class Corrected:
         )
 
 
-def read_judgements(path: Path) -> list[Judged]:
-    """The judgements that a report saved.
+def read_judgements(path: Path) -> dict[str, Judgement]:
+    """Read the judgements that a report saved, each with the name of its place for messages.
 
     Raises:
         UserError: the file cannot be read or is no such file, or a judgement has a wrong value.
     """
-    found = read_as(File, read_text(path), path).judgements
-    return [read_as(Judged, one, _where(path, k)) for k, one in enumerate(found, start=1)]
+    rows = read_as(JudgementFile, read_text(path), path).judgements
+    places = [f"{path}, judgement {number}" for number in range(1, len(rows) + 1)]
+    return {place: read_as(Judgement, row, place) for place, row in zip(places, rows, strict=True)}
 
 
-def correct(items: Sequence[Item], path: Path, where: object) -> Corrected:
-    """Items with their gold as a file of judgements corrects it.
+def correct_gold(items: Sequence[Item], path: Path, source: object) -> CorrectedGold:
+    """Correct the gold of items by a file of judgements.
 
-    A sense takes the place of the gold's. A best candidate moves to the front of the gold order,
-    and the others follow as before, so that each item keeps all figures. An item without a gold
-    order gets top-1 alone. Items with the same compound, sentence and candidates are corrected
-    alike.
+    A sense replaces the gold's. A best candidate moves to the front of the gold order, and the
+    others follow as before, so that each item keeps all figures. An item without a gold order gets
+    top-1 alone. Items with the same compound, sentence and candidates are corrected alike.
 
     Args:
-        where: what holds the items, for messages.
+        source: what holds the items, for messages.
 
     Raises:
         UserError: as for :func:`read_judgements`, or a judgement does not fit the items, or two
-            say different things of one.
+            contradict each other.
     """
-    by_compound = defaultdict(list)
     judgements = read_judgements(path)
-    for number, one in enumerate(judgements, start=1):
-        by_compound[one.compound].append((number, one))
-    fits: set[int] = set()
+    by_compound = defaultdict(list)
+    for place, judgement in judgements.items():
+        by_compound[judgement.compound].append((place, judgement))
+    used: set[str] = set()
     corrected = []
     judged = 0
     for item in items:
-        found = [pair for pair in by_compound[item.compound] if pair[1].is_of(item)]
-        fits.update(number for number, _ in found)
-        for (first, one), (second, other) in pairwise(found):
-            if (one.sense, one.best) != (other.sense, other.best):
-                raise UserError(
-                    f"{_where(path, second)} ('{item.compound}'): says other things than judgement "
-                    f"{first}, which is of the same item. Keep one of them."
-                )
-        judged += bool(found)
-        corrected.append(_corrected(item, *found[0], path) if found else item)
-    for number, one in enumerate(judgements, start=1):
-        if number not in fits:
-            said = f" in “{one.sentence}”" if one.sentence else ""
-            said += " with these candidates" if one.candidates else ""
+        own = [pair for pair in by_compound[item.compound] if pair[1].is_of(item)]
+        used.update(place for place, _ in own)
+        judged += bool(own)
+        _check(item, own)
+        corrected.append(own[0][1].correct(item) if own else item)
+    for place, judgement in judgements.items():
+        if place not in used:
+            text = f" in “{judgement.sentence}”" if judgement.sentence else ""
+            text += " with these candidates" if judgement.candidates else ""
             raise UserError(
-                f"{_where(path, number)}: '{one.compound}'{said} is no item of {where}. Are the "
+                f"{place}: '{judgement.compound}'{text} is no item of {source}. Are the "
                 "judgements of another set?"
             )
     pairs = list(zip(items, corrected, strict=True))
-    return Corrected(
+    return CorrectedGold(
         corrected,
         judged,
         sum(item.sentence_type != now.sentence_type for item, now in pairs),
@@ -143,25 +148,23 @@ def correct(items: Sequence[Item], path: Path, where: object) -> Corrected:
     )
 
 
-def _corrected(item: Item, number: int, one: Judged, path: Path) -> Item:
+def _check(item: Item, judgements: Sequence[tuple[str, Judgement]]) -> None:
+    """Check that judgements of an item name one of its candidates and agree with each other."""
     names = _names(item)
-    if one.best and names and one.best not in names:
-        raise UserError(
-            f"{_where(path, number)} ('{item.compound}'): best is '{one.best}', which is none of "
-            f"the candidates: {', '.join(names)}."
-        )
-    item = replace(item, sentence_type=one.sense or item.sentence_type)
-    if not one.best:
-        return item
-    if item.sequence or item.word or item.expected_item:
-        return replace(item, expected_item=one.best)
-    others = (name for name in item.expected_order or () if name != one.best)
-    return replace(item, expected_order=(one.best, *others))
+    for place, judgement in judgements:
+        if judgement.best and names and judgement.best not in names:
+            raise UserError(
+                f"{place} ('{item.compound}'): best is '{judgement.best}', which is none of the "
+                f"candidates: {', '.join(names)}."
+            )
+    for (first, judgement), (second, other) in pairwise(judgements):
+        if (judgement.sense, judgement.best) != (other.sense, other.best):
+            raise UserError(
+                f"{second} ('{item.compound}'): contradicts {first}, which is of the same item. "
+                "Keep one of them."
+            )
 
 
 def _names(item: Item) -> Sequence[str]:
-    return [one.name for one in item.candidates] or item.expected_order or ()
-
-
-def _where(path: Path, number: int) -> str:
-    return f"{path}, judgement {number}"
+    """Return the names of an item's candidates."""
+    return [candidate.name for candidate in item.candidates] or item.expected_order or ()

@@ -1,4 +1,4 @@
-"""Figures of rankings and of probabilities, bootstrap intervals, and the evenness of places."""
+"""Formulas: figures of rankings and probabilities, bootstrap intervals, evenness of places."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ candidates; a random order has the mean 0.650."""
 
 
 def top1(expected: Sequence[str], predicted: Sequence[str]) -> float:
-    """1.0 if the first predicted candidate is the first expected one, else 0.0."""
+    """Return 1.0 if the first predicted candidate is the first expected one, else 0.0."""
     return float(expected[0] == predicted[0])
 
 
 def dcg(expected: Sequence[str], predicted: Sequence[str]) -> float:
-    """Discounted cumulative gain as AdMIRe scores it: gains 3 and 1 for the two best candidates.
+    """Return AdMIRe's discounted cumulative gain: gains 3 and 1 for the two best candidates.
 
     3 / log2(2 + p1) + 1 / log2(2 + p2), where p1 and p2 are the predicted 0-based positions of the
     first and second expected candidates. The best is 3 + 1 / log2(3) = 3.631; with five candidates
@@ -45,17 +45,17 @@ def dcg(expected: Sequence[str], predicted: Sequence[str]) -> float:
 
 
 def reciprocal_rank(best: str, predicted: Sequence[str]) -> float:
-    """1 / r, where the best candidate is the r-th predicted one; its mean is the MRR."""
+    """Return 1 / r, where the best candidate is the r-th predicted one; its mean is the MRR."""
     return 1 / (1 + predicted.index(best))
 
 
 def corr_rank(expected: Sequence[str], predicted: Sequence[str]) -> float:
-    """Spearman's correlation of each candidate's expected and predicted positions, in [-1, 1]."""
+    """Return Spearman's correlation of the candidates' expected and predicted positions."""
     return _spearman(range(len(expected)), [predicted.index(name) for name in expected])
 
 
 def corr_official(expected: Sequence[str], predicted: Sequence[str]) -> float:
-    """The correlation as AdMIRe's own scorer computes it, in [-1, 1].
+    """Return the correlation as AdMIRe's own scorer computes it, in [-1, 1].
 
     The scorer hands Spearman two arrays of file *names*, one in expected and one in predicted
     order, so it correlates the names' alphabetical ranks place by place. That depends on how the
@@ -70,13 +70,13 @@ def corr_official(expected: Sequence[str], predicted: Sequence[str]) -> float:
 
 
 def _spearman(a: Sequence[int], b: Sequence[int]) -> float:
-    """Spearman's rho of two permutations of 0 … n-1 (no ties): 1 - 6 Σd² / (n (n² - 1))."""
+    """Return Spearman's rho of two permutations of 0 … n-1: 1 - 6 Σd² / (n (n² - 1))."""
     n = len(a)
     return 1 - 6 * sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) / (n * (n * n - 1))
 
 
 def r_precision(relevant: npt.ArrayLike) -> float:
-    """The share of relevant documents among the first R, of R relevant ones (IdioLink, D).
+    """Return the share of relevant documents among the first R, of R relevant ones (IdioLink, D).
 
     ``relevant`` says for each document of the whole ranking, best first, whether it is relevant.
     """
@@ -85,7 +85,7 @@ def r_precision(relevant: npt.ArrayLike) -> float:
 
 
 def ndcg(relevant: npt.ArrayLike, k: int = 10) -> float:
-    """nDCG@k with binary gains: Σ 1 / log2(1 + rank) over the relevant, divided by its maximum.
+    """Return nDCG@k with binary gains: Σ 1 / log2(1 + rank) over the relevant, by its maximum.
 
     ``relevant`` as for :func:`r_precision`; at least one document is.
     """
@@ -96,7 +96,7 @@ def ndcg(relevant: npt.ArrayLike, k: int = 10) -> float:
 
 
 def figures(expected: Sequence[str], predicted: Sequence[str]) -> dict[str, float]:
-    """All four of ``METRICS`` for one ranking, by name."""
+    """Return all four of ``METRICS`` for one ranking, by name."""
     return {
         "top1": top1(expected, predicted),
         "dcg": dcg(expected, predicted),
@@ -123,7 +123,7 @@ def bootstrap_intervals(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> list[tuple[float, float]]:
-    """The percentile interval of each statistic, from resampling its ``count`` items."""
+    """Return the percentile interval of each statistic, from resampling its ``count`` items."""
     rng = np.random.default_rng(seed)
     values = np.empty((len(statistics), resamples))
     step = max(1, DRAWN // count)
@@ -142,7 +142,7 @@ def macro_intervals(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> list[tuple[float, float]]:
-    """The percentile interval of each figure's mean over groups, such as languages.
+    """Return the percentile interval of each figure's mean over groups, such as languages.
 
     Groups are resampled, and the items of each group every time that it is drawn.
 
@@ -155,10 +155,10 @@ def macro_intervals(
     for number, values in enumerate(groups):
         places = np.argwhere(drawn == number)
         step = max(1, DRAWN // len(values))
-        for some in (places[k : k + step] for k in range(0, len(places), step)):
-            items = rng.integers(0, len(values), size=(len(some), len(values)))
-            for figure, of_items in enumerate(values.T):
-                means[some[:, 0], some[:, 1], figure] = of_items.take(items).mean(axis=1)
+        for part in (places[k : k + step] for k in range(0, len(places), step)):
+            items = rng.integers(0, len(values), size=(len(part), len(values)))
+            for figure, column in enumerate(values.T):
+                means[part[:, 0], part[:, 1], figure] = column.take(items).mean(axis=1)
     quantiles = np.quantile(means.mean(axis=1), [(1 - level) / 2, (1 + level) / 2], axis=0)
     return [(float(low), float(high)) for low, high in quantiles.T]
 
@@ -166,7 +166,7 @@ def macro_intervals(
 def _sums(
     places: npt.NDArray[np.int64], width: int, weights: npt.NDArray[np.float64] | None = None
 ) -> npt.NDArray[Any]:
-    """How often each of ``width`` places is in each sample, or its sum of weights."""
+    """Count each of ``width`` places in each sample, or sum its weights."""
     samples = len(places)
     cells = (places + width * np.arange(samples)[:, None]).ravel()
     summed = np.bincount(cells, None if weights is None else weights.ravel(), samples * width)
@@ -174,12 +174,12 @@ def _sums(
 
 
 def apply_to_all(statistic: Statistic, count: int) -> float:
-    """A statistic of all ``count`` items."""
+    """Return a statistic of all ``count`` items."""
     return float(statistic(np.arange(count)[None])[0])
 
 
 def mean(values: npt.ArrayLike) -> Statistic:
-    """The mean as a statistic."""
+    """Return the mean as a statistic."""
     array = np.asarray(values, float)
     return lambda drawn: np.asarray(array.take(drawn).mean(axis=1))
 
@@ -187,7 +187,7 @@ def mean(values: npt.ArrayLike) -> Statistic:
 def calibration_error(
     probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int = 10
 ) -> float:
-    """The expected calibration error of probabilities, from 0 to 1 (Naeini et al. 2015).
+    """Return the expected calibration error of probabilities, from 0 to 1 (Naeini et al. 2015).
 
     The probabilities are put into bins of equal width. It is the mean difference between a bin's
     mean probability and the share of its cases that happened, weighted by the bins' sizes.
@@ -196,7 +196,7 @@ def calibration_error(
 
 
 def calibration(probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int = 10) -> Statistic:
-    """:func:`calibration_error` as a statistic."""
+    """Return :func:`calibration_error` as a statistic."""
     p, outcomes = np.asarray(probabilities, float), np.asarray(happened, float)
     bin_of = np.minimum((p * bins).astype(int), bins - 1)
     gaps = p - outcomes
@@ -209,7 +209,7 @@ def calibration(probabilities: npt.ArrayLike, happened: npt.ArrayLike, bins: int
 
 
 def brier(probabilities: npt.ArrayLike, happened: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """The squared error of each probability, whose mean is Brier's score: 0 at best, 1 at worst."""
+    """Return the squared error of each probability; the mean is Brier's score, 0 at best."""
     errors: npt.NDArray[np.float64] = np.subtract(probabilities, happened, dtype=float) ** 2
     return errors
 
@@ -217,7 +217,7 @@ def brier(probabilities: npt.ArrayLike, happened: npt.ArrayLike) -> npt.NDArray[
 def risk_coverage(
     confidences: npt.ArrayLike, losses: npt.ArrayLike
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """The mean loss of the surest items, by how many of them are answered.
+    """Return the mean loss of the surest items, by how many of them are answered.
 
     Args:
         confidences, losses: (items,) each.
@@ -234,14 +234,13 @@ def risk_coverage(
 
 
 def risk_area(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> Statistic:
-    """The area under the curve of :func:`risk_coverage` (AURC, Geifman et al. 2019) as a statistic.
+    """Return the area under :func:`risk_coverage` (AURC, Geifman et al. 2019) as a statistic.
 
     It is the mean, over the items, of the mean loss of those with at least the item's confidence.
     0 is the best; if the confidence tells nothing, it is the mean loss.
     """
     order, ends = _steps(confidences)
     sorted_losses = np.asarray(losses, float)[order]
-
     place = np.argsort(order)
 
     def areas(drawn: Drawn) -> npt.NDArray[np.float64]:
@@ -257,7 +256,7 @@ def risk_area(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> Statistic:
 
 
 def _steps(confidences: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The items, surest first, and the last place in that order of each confidence."""
+    """Return the items, surest first, and the last place in that order of each confidence."""
     values = np.asarray(confidences, float)
     order = np.argsort(-values, kind="stable")
     ends = np.flatnonzero(np.diff(values[order], append=-np.inf))
@@ -265,7 +264,7 @@ def _steps(confidences: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArr
 
 
 def wilson_interval(share: float, count: int) -> tuple[float, float]:
-    """The 95 % interval of a share of ``count`` independent cases (Wilson 1927)."""
+    """Return the 95 % interval of a share of ``count`` independent cases (Wilson 1927)."""
     z = NormalDist().inv_cdf(0.975)
     middle = (share + z * z / (2 * count)) / (1 + z * z / count)
     spread = math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2) * z
@@ -289,7 +288,7 @@ class Evenness:
 
 
 def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int = 0) -> Evenness:
-    """How evenly places are taken.
+    """Judge how evenly places are taken.
 
     Args:
         places: from 0, each with the number of places to choose from.
@@ -318,7 +317,7 @@ def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int 
 
 
 def confidence(probability: float | None) -> float:
-    """How sure a probability of the idiomatic sense is, from 0.5 to 1; 0.5 for None.
+    """Return how sure a probability of the idiomatic sense is, from 0.5 to 1; 0.5 for None.
 
     It is rounded, so that 0.8 and 1 - 0.2 are the same.
     """

@@ -25,7 +25,7 @@ from admire.base.errors import UserError
 from admire.base.schema import check_setting
 from admire.data.items import Item
 from admire.data.languages import base_language
-from admire.scores.figures import MACRO
+from admire.scores.figures import MACRO, figure_text
 from admire.scores.metrics import wilson_interval
 
 Subtask = Literal["a", "b"]
@@ -76,16 +76,17 @@ class Standing:
         reach = f"from place {self.best} to {self.worst}"
         if self.best == self.worst:
             reach = f"no further than place {self.place}"
+        figure = figure_text(self.mean, self.low, self.high)
         return (
-            f"{self.metric} {self.mean:.3f} [{self.low:.3f}, {self.high:.3f}] would be place "
-            f"{self.place} of {self.of}; the interval reaches {reach}."
+            f"{self.metric} {figure} would be place {self.place} of {self.of}; the interval "
+            f"reaches {reach}."
         )
 
 
 def boards(
     name: PublishedSet, subtask: Subtask, track: BoardTrack | None
 ) -> tuple[list[Board], list[str]]:
-    """The boards of a set, and what is to be said of them.
+    """Return the boards of a set, and notes on them.
 
     Args:
         track: of the board; None takes every track. Where nothing was published in it, it is
@@ -97,24 +98,24 @@ def boards(
     check_setting("published", name, PublishedSet)
     data = _data()
     if name not in data["items"][subtask]:
-        known = ", ".join(data["items"][subtask])
+        sets = ", ".join(data["items"][subtask])
         raise UserError(
-            f"On {name} nothing was published for Subtask {subtask.upper()}, but on {known}.",
+            f"On {name} nothing was published for Subtask {subtask.upper()}, but on {sets}.",
             "published",
         )
-    found = [Board(name, subtask, one) for one in get_args(BoardTrack)]
-    found = [board for board in found if not published_systems(board).empty]
+    every = [Board(name, subtask, board_track) for board_track in get_args(BoardTrack)]
+    every = [board for board in every if not published_systems(board).empty]
     notes = [data["notes"][name]] if name in data["notes"] else []
-    if track and all(board.track != track for board in found):
+    if track and all(board.track != track for board in every):
         notes.append(
             f"On {name} nothing was published for captions alone; these systems saw images."
         )
-        return found, notes
-    return [board for board in found if track in (None, board.track)], notes
+        return every, notes
+    return [board for board in every if track in (None, board.track)], notes
 
 
 def published_systems(board: Board) -> pd.DataFrame:
-    """What was published on a board, the best first, as the board's first figure has it.
+    """Return the systems published on a board, the best by its first figure first.
 
     Where the organisers list a team's entry, a row of the team's paper with the same figures stands
     for it.
@@ -128,15 +129,19 @@ def published_systems(board: Board) -> pd.DataFrame:
     """
     data, entries = _data(), _entries(board)
     others = [] if board.subtask == "b" else _others(board)
-    for one in others:
-        entered = any(_same(one, entry, board.ranked) for entry in entries)
-        one["placed"] = entered or not (entries or one.get("people"))
-    doubled = [entry for entry in entries if any(_same(one, entry, board.ranked) for one in others)]
+    for system in others:
+        entered = any(_is_entry(system, entry, board.ranked) for entry in entries)
+        system["placed"] = entered or not (entries or system.get("people"))
+    doubled = [
+        entry
+        for entry in entries
+        if any(_is_entry(system, entry, board.ranked) for system in others)
+    ]
     rows = [*others, *(entry for entry in entries if entry not in doubled)]
     items = data["items"][board.subtask][board.set]
     for row in rows:
         source = data["sources"][row["source"]]
-        row |= {"source": source["told"], "decimals": source["decimals"]}
+        row |= {"source": source["text"], "decimals": source["decimals"]}
         row["low"] = row["high"] = math.nan
         if not row.get("people") and board.set != "admire2":
             row["low"], row["high"] = wilson_interval(row[board.ranked[0]], items)
@@ -148,7 +153,7 @@ def published_systems(board: Board) -> pd.DataFrame:
 
 
 def _entries(board: Board) -> list[dict[str, Any]]:
-    """The rows of the organisers' board."""
+    """Return the rows of the organisers' board."""
     language, _, part = board.set.partition("-")
     return [
         {
@@ -165,23 +170,23 @@ def _entries(board: Board) -> list[dict[str, Any]]:
 
 
 def _others(board: Board) -> list[dict[str, Any]]:
-    """What was published elsewhere, of Subtask A."""
+    """Return the systems of Subtask A that were published elsewhere."""
     figures = board.ranked if board.set == "admire2" else ("top1", "corr_official", "dcg")
     return [
-        one | dict(zip(figures, one["sets"][board.set], strict=True))
-        for one in _data()["systems"]
-        if board.set in one["sets"] and board.track == one.get("track", "image+caption")
+        system | dict(zip(figures, system["sets"][board.set], strict=True))
+        for system in _data()["systems"]
+        if board.set in system["sets"] and board.track == system.get("track", "image+caption")
     ]
 
 
-def _same(one: dict[str, Any], entry: dict[str, Any], ranked: Sequence[str]) -> bool:
-    """Whether a system of a team's paper has the figures of the team's entry, of two decimals."""
-    mine = one["system"].startswith(f"{entry['system']} ")
-    return mine and all(abs(one[name] - entry[name]) < 0.0051 for name in ranked)
+def _is_entry(system: dict[str, Any], entry: dict[str, Any], ranked: Sequence[str]) -> bool:
+    """Return whether a system of a team's paper is the team's entry, by figures of two decimals."""
+    same_team = system["system"].startswith(f"{entry['system']} ")
+    return same_team and all(abs(system[name] - entry[name]) < 0.0051 for name in ranked)
 
 
 def describe_misfit(name: PublishedSet, gold: Sequence[Item]) -> str | None:
-    """What is to be said where the gold cannot be that of the published set.
+    """Say why the gold cannot be that of the published set; None where it can.
 
     Raises:
         UserError: the gold is of V-WSD, of which there are none.
@@ -198,37 +203,39 @@ def describe_misfit(name: PublishedSet, gold: Sequence[Item]) -> str | None:
 
 
 def recognise_set(gold: Sequence[Item], path: str) -> PublishedSet | None:
-    """The published set that a file is, by its language, number of items and name; None if unsure.
+    """Recognise a published set by its language, number of items and name; None if unsure.
 
     The name of the file, or of its folder, must have the word ``dev``, ``test``, ``extended`` (or
     the language tag ``xe`` or ``xp``) or ``both``.
     """
-    if any(item.word for item in gold):
+    languages = {item.language for item in gold}
+    if len(languages) > 1 or any(item.word for item in gold):
         return None
-    (language, *others) = {item.language for item in gold}
-    where = PurePath(path.replace("\\", "/"))
-    for told in () if others else (f"{where.name} {language}", where.parent.name):
-        words = set(re.split(r"[^a-z]+", told.lower()))
+    (language,) = languages
+    file = PurePath(path.replace("\\", "/"))
+    for text in (f"{file.name} {language}", file.parent.name):
+        words = set(re.split(r"[^a-z]+", text.lower()))
         words |= {"extended"} if words & {"xe", "xp"} else set()
         for name, items in _data()["items"][subtask_of(gold)].items():
             base, _, part = name.partition("-")
             if (base, items) == (base_language(language), len(gold)) and part in words:
-                found: PublishedSet = name
-                return found
+                published: PublishedSet = name
+                return published
     return None
 
 
 def subtask_of(gold: Sequence[Item]) -> Subtask:
+    """Return the subtask that items are of."""
     return "b" if any(item.sequence or item.expected_item for item in gold) else "a"
 
 
 def standings(summary: pd.DataFrame, systems: pd.DataFrame, board: Board) -> list[Standing]:
-    """The places of our figures among the systems that have one.
+    """Return the places of our figures among the systems that have one.
 
     Of two equal figures the board's other figure decides; without it, places are shared.
 
     Args:
-        summary: of :func:`admire.scores.figures.summarise`; see :func:`our_figures`.
+        summary: see :func:`admire.scores.figures.summarise`; see :func:`our_figures`.
         systems: see :func:`published_systems`.
     """
     others, ours = systems[systems["placed"]], our_figures(summary, board)
@@ -238,7 +245,7 @@ def standings(summary: pd.DataFrame, systems: pd.DataFrame, board: Board) -> lis
         if metric not in ours or metric not in others:
             continue
         place, best, worst = (
-            1 + int(better(others, ours, metric, tie, end=end).sum())
+            1 + int(is_better(others, ours, metric, tie, end=end).sum())
             for end in ("mean", "high", "low")
         )
         count = int(others[metric].notna().sum()) + 1
@@ -248,10 +255,10 @@ def standings(summary: pd.DataFrame, systems: pd.DataFrame, board: Board) -> lis
 
 
 def our_figures(summary: pd.DataFrame, board: Board) -> dict[str, dict[str, Any]]:
-    """The rows that are compared, by metric: those on all items, or AdMIRe 2's macro-averages.
+    """Return the rows that are compared, by metric: on all items, or AdMIRe 2's macro-averages.
 
     Args:
-        summary: of :func:`admire.scores.figures.summarise`, and of ``summarise_languages`` if
+        summary: see :func:`admire.scores.figures.summarise`, and of ``summarise_languages`` if
             there are several languages.
     """
     macro = board.set == "admire2" and (summary["group"] == MACRO).any()
@@ -259,7 +266,7 @@ def our_figures(summary: pd.DataFrame, board: Board) -> dict[str, dict[str, Any]
     return {row["metric"]: {str(name): value for name, value in row.items()} for row in rows}
 
 
-def better(
+def is_better(
     systems: pd.DataFrame,
     ours: Mapping[str, Mapping[str, Any]],
     metric: str,
@@ -267,7 +274,7 @@ def better(
     *,
     end: Literal["mean", "low", "high"] = "mean",
 ) -> pd.Series[bool]:
-    """Whether each system is better than we are, at its number of decimals.
+    """Return whether each system is better than we are, at its number of decimals.
 
     Args:
         ours: see :func:`our_figures`.
@@ -276,25 +283,29 @@ def better(
     """
 
     def rounded(name: str) -> list[float]:
-        figure = ours[name][end] if name in ours else math.nan
-        return [round(figure, decimals) for decimals in systems["decimals"]]
+        return _at_decimals(systems, ours[name][end] if name in ours else math.nan)
 
-    found = systems[metric] > rounded(metric)
+    better = systems[metric] > rounded(metric)
     if tie in systems:
-        found |= (systems[metric] == rounded(metric)) & (systems[tie] > rounded(tie))
-    return found
+        better |= (systems[metric] == rounded(metric)) & (systems[tie] > rounded(tie))
+    return better
 
 
-def within(systems: pd.DataFrame, standing: Standing) -> pd.Series[bool]:
-    """Whether each system's figure is in the interval of ours."""
-    places = systems["decimals"]
-    low = [round(standing.low, decimals) for decimals in places]
-    high = [round(standing.high, decimals) for decimals in places]
-    return (systems[standing.metric] >= low) & (systems[standing.metric] <= high)
+def in_interval(systems: pd.DataFrame, standing: Standing) -> pd.Series[bool]:
+    """Return whether each system's figure is in the interval of ours."""
+    figures = systems[standing.metric]
+    low, high = (_at_decimals(systems, end) for end in (standing.low, standing.high))
+    return (figures >= low) & (figures <= high)
+
+
+def _at_decimals(systems: pd.DataFrame, figure: float) -> list[float]:
+    """Round a figure of ours to the number of decimals of each system."""
+    return [round(figure, decimals) for decimals in systems["decimals"]]
 
 
 @cache
 def _data() -> dict[str, Any]:
+    """Read ``published.json``."""
     path = Path(__file__).with_name("published.json")
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return data
@@ -302,5 +313,6 @@ def _data() -> dict[str, Any]:
 
 @cache
 def _rows() -> list[dict[str, str]]:
+    """Read ``published.csv``."""
     with Path(__file__).with_name("published.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))

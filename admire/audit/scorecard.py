@@ -1,0 +1,206 @@
+"""Scorecards: the figures of submissions and runs, and how far they can be trusted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from admire.base.choices import BoardTrack, PublishedSet
+from admire.base.errors import UserError
+from admire.data.items import Item
+from admire.data.reader import iter_items
+from admire.runs.past_runs import read_record, read_rows
+from admire.runs.record import used_gold_sense
+from admire.runs.scoring import abstained_below, check_own_gold, judged_track, read_predictions
+from admire.scores.figures import paired_difference, summarise, summarise_languages, with_ndcg
+from admire.scores.item_figures import score_items
+from admire.scores.judgements import CorrectedGold, correct_gold
+from admire.scores.published import (
+    Subtask,
+    boards,
+    describe_misfit,
+    in_interval,
+    published_systems,
+    standings,
+)
+from admire.scores.reliability import decided_items, risk_curve, sense_summary, summarise_sure
+
+log = logging.getLogger("admire")
+
+
+@dataclass(frozen=True)
+class Scorecard:
+    """The figures of a submission or a run.
+
+    Attributes:
+        path: its file or folder.
+        scored: see :func:`admire.scores.item_figures.score_items`.
+        figures: see :func:`admire.scores.figures.summarise`.
+        uncorrected: the same by the gold before people's judgements; None without these.
+        languages: see :func:`admire.scores.figures.summarise_languages`; None for one language.
+        senses: how far a run's senses can be trusted: ``figures`` and ``curve`` (see
+            :mod:`admire.scores.reliability`), and, if the run marks items as ``unsure``, the
+            confidence ``below`` which it does, how many ``items`` are and the figures ``without``
+            them. None where nothing is known.
+        boards: for each board of the published set: ``set``, ``subtask`` and ``track``; whether the
+            ``gold_sense`` was used, so that the run has no places; its ``places``, and the
+            ``systems``, where ``METRIC_within`` tells whether a figure is in the interval of ours.
+    """
+
+    path: Path
+    scored: pd.DataFrame
+    figures: pd.DataFrame
+    uncorrected: pd.DataFrame | None
+    languages: pd.DataFrame | None
+    senses: dict[str, Any] | None
+    boards: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def all_figures(self) -> pd.DataFrame:
+        """The figures with those by language, which are compared with published ones."""
+        return pd.concat([self.figures, self.languages])
+
+
+@dataclass(frozen=True)
+class Scorecards:
+    """One scorecard, or two with the paired difference, second minus first.
+
+    Attributes:
+        gold: as people's judgements corrected it; None without judgements.
+    """
+
+    cards: list[Scorecard]
+    difference: pd.DataFrame | None
+    gold: CorrectedGold | None
+
+
+def score_submissions(
+    paths: Sequence[Path],
+    gold: Path | None = None,
+    *,
+    judgements: Path | None = None,
+    published: PublishedSet | None = None,
+    track: BoardTrack | None = None,
+    seed: int = 0,
+) -> Scorecards:
+    """Score one submission or run, or two.
+
+    Args:
+        gold: the file or folder with the gold; None takes that of the first, a run folder.
+        judgements: by which people correct the gold.
+        published: the set to compare with.
+        track: of its boards; None takes the one in which each run is judged.
+        seed: of the bootstrap.
+
+    Raises:
+        UserError: there are more than two, something cannot be read, or does not fit.
+    """
+    if len(paths) > 2:
+        raise UserError("Give one submission, or two to compare.")
+    if published and judgements:
+        raise UserError(
+            "Published figures are by the gold as it was. Leave one of the two out.",
+            "published",
+            "judgements",
+        )
+    if gold:
+        uncorrected = list(iter_items(gold, whole=False))
+    else:
+        check_own_gold(paths[0])
+        uncorrected = [row.item() for row in read_rows(paths[0])]
+    if published and (note := describe_misfit(published, uncorrected)):
+        log.warning("%s", note)
+    corrected = correct_gold(uncorrected, judgements, gold or paths[0]) if judgements else None
+    if corrected:
+        log.info("%s: %s", judgements, corrected)
+    items = corrected.items if corrected else uncorrected
+    before = uncorrected if corrected else []
+    cards = [_scorecard(path, items, before, published, track, seed) for path in paths]
+    difference = None
+    if len(cards) == 2:
+        first, second = (card.scored for card in cards)
+        difference = with_ndcg(paired_difference(first, second, seed=seed))
+    return Scorecards(cards, difference, corrected)
+
+
+def _scorecard(
+    path: Path,
+    items: Sequence[Item],
+    uncorrected: Sequence[Item],
+    published: PublishedSet | None,
+    track: BoardTrack | None,
+    seed: int,
+) -> Scorecard:
+    """Score one submission or run; see :func:`score_submissions`."""
+    predictions, run = read_predictions(path)
+    scored = score_items(items, predictions, str(path))
+    before = languages = None
+    if any(item.best for item in uncorrected):
+        before = with_ndcg(summarise(score_items(uncorrected, predictions, str(path)), seed=seed))
+    tags = [item.language for item in items if item.best]
+    if len(set(tags)) > 1:
+        languages = with_ndcg(summarise_languages(scored, tags, seed=seed))
+    card = Scorecard(
+        path,
+        scored,
+        with_ndcg(summarise(scored, seed=seed)),
+        before,
+        languages,
+        _reliability(scored, run, str(path), seed),
+    )
+    if not published:
+        return card
+    return replace(card, boards=_boards(card.all_figures, published, track, run))
+
+
+def _reliability(
+    scored: pd.DataFrame, run: Path | None, name: str, seed: int
+) -> dict[str, Any] | None:
+    """Return how far the sense of a run can be trusted; a message says why that is not known."""
+    if run is None or "mrr" in scored:  # V-WSD has no senses
+        return None
+    if decided_items(scored).empty:
+        why = "the run tells no sense" if "probability" not in scored else "the gold tells none"
+        log.warning("%s: how sure its senses are cannot be told, because %s.", name, why)
+        return None
+    senses: dict[str, Any] = {
+        "figures": sense_summary(scored, seed=seed),
+        "curve": risk_curve(scored),
+    }
+    below = abstained_below(run)
+    if below is not None:
+        sure, unsure = summarise_sure(scored, seed=seed), int(scored["unsure"].sum())
+        senses["unsure"] = {"below": below, "items": unsure, "without": sure}
+    return senses
+
+
+def _boards(
+    figures: pd.DataFrame, published: PublishedSet, track: BoardTrack | None, run: Path | None
+) -> list[dict[str, Any]]:
+    """Place figures on each board of a set; what is no run is placed on every track's."""
+    record = read_record(run) if run else None
+    gold_sense = bool(record and used_gold_sense(record))
+    subtask: Subtask = "b" if "item_accuracy" in set(figures["metric"]) else "a"
+    track = track or (judged_track(record) if record else None)
+    every, notes = boards(published, subtask, track)
+    for note in notes:
+        log.warning("%s: %s", published, note)
+    entries = []
+    for board in every:
+        systems = published_systems(board)
+        ranked = standings(figures, systems, board)
+        within = {f"{place.metric}_within": in_interval(systems, place) for place in ranked}
+        entries.append(
+            {
+                **asdict(board),
+                "gold_sense": gold_sense,
+                "places": [] if gold_sense else ranked,
+                "systems": systems.assign(**within).drop(columns="decimals"),
+            }
+        )
+    return entries
