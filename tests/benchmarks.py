@@ -16,8 +16,8 @@ from admire.tasks.retrieval.passages import Passage, Split
 
 
 def passage(name: str, sentence: str, usage: str = "idiomatic", **changes: Any) -> Passage:
-    given = {"idiom": "night owl", "span": "night owl", "subject": ""} | changes
-    return Passage(name, sentence, usage=usage, **given)
+    fields = {"idiom": "night owl", "span": "night owl", "subject": ""} | changes
+    return Passage(name, sentence, usage=usage, **fields)
 
 
 OWLS = Split(
@@ -37,69 +37,65 @@ OWLS = Split(
 
 
 def scattered(seed: int) -> Split:
-    """Sentences of random words, so that k1 and b matter to their order."""
+    """Make sentences of random words, so that k1 and b matter to their order."""
     rng = np.random.default_rng(seed)
 
-    def one(name: str) -> Passage:
+    def draw(name: str) -> Passage:
         usage = str(rng.choice(["literal", "idiomatic"]))
         text = " ".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), rng.integers(3, 40)))
         return passage(name, text, usage, idiom=str(rng.choice(["x", "y"])), span=text[:3])
 
-    return Split(tuple(one(f"q{k}") for k in range(6)), tuple(one(f"d{k}") for k in range(40)))
+    return Split(tuple(draw(f"q{k}") for k in range(6)), tuple(draw(f"d{k}") for k in range(40)))
 
 
 PIES = ("night owl", "red lamp", "big bird", "green desk", "blue tree", "small circle")
 
 
 def pies(names: Sequence[str] = PIES, queries: str = "a {} in the tree") -> Split:
-    """Literally a PIE stands on things, idiomatically it writes. The words are those of towers."""
-    asked, documents = [], []
-    for k, pie in enumerate(names):
-
-        def one(
-            name: str, text: str, usage: str, span: str = "", pie: str = pie, k: int = k
-        ) -> Passage:
-            return passage(
-                name.replace("#", str(k)), text.format(pie), usage, idiom=pie, span=span or pie
-            )
-
-        asked += [
-            one("q#l", queries, "literal"),
-            one("q#i", "my sister is the {} who writes", "idiomatic"),
-        ]
-        documents += [
-            one("d#l1", "a big {} on the desk", "literal"),
-            one("d#l2", "the {} is in a small square", "literal"),
-            one("d#i1", "a real {} writes at midnight", "idiomatic"),
-            one("d#i2", "the woman is a {}", "idiomatic"),
-            one("d#s", "a sister who writes", "simplification", "sister"),
-            one("d#m", "a man at midnight", "sense", "man"),
-        ]
-    return Split(tuple(asked), tuple(documents))
+    """Make uses of PIEs in the words of towers: literal ones lie about, idiomatic ones write."""
+    templates = (
+        ("q{}l", queries, "literal", ""),
+        ("q{}i", "my sister is the {} who writes", "idiomatic", ""),
+        ("d{}l1", "a big {} on the desk", "literal", ""),
+        ("d{}l2", "the {} is in a small square", "literal", ""),
+        ("d{}i1", "a real {} writes at midnight", "idiomatic", ""),
+        ("d{}i2", "the woman is a {}", "idiomatic", ""),
+        ("d{}s", "a sister who writes", "simplification", "sister"),
+        ("d{}m", "a man at midnight", "sense", "man"),
+    )
+    passages = [
+        passage(name.format(k), text.format(pie), usage, idiom=pie, span=span or pie)
+        for k, pie in enumerate(names)
+        for name, text, usage, span in templates
+    ]
+    return Split(
+        tuple(p for p in passages if p.id.startswith("q")),
+        tuple(p for p in passages if p.id.startswith("d")),
+    )
 
 
-class Listener(WordEncoder):
-    """Takes prompts and spans, and remembers what it was asked."""
+class RecordingEncoder(WordEncoder):
+    """Takes prompts and spans, and records the queries."""
 
     def __init__(self, name: str = "words"):
         self.name = name
-        self.asked: list[Query] = []
+        self.queries: list[Query] = []
 
     def encode_queries(self, queries):
-        self.asked += queries
+        self.queries += queries
         texts = [q.text[slice(*q.span)] if q.span else q.text for q in queries]
         return super().encode_texts(texts, role="query")
 
 
-def told(prompt: str) -> str:
-    """A chat model's answers: idiomatic where codes are written, else literal; one gloss."""
+def answer(prompt: str) -> str:
+    """Answer as a chat model: idiomatic where codes are written, else literal; one gloss."""
     if "or literally" in prompt:
         return "Idiomatic" if "codes" in prompt else "Literal"
     return "someone who works late"
 
 
 def toys_opened(monkeypatch: pytest.MonkeyPatch, room: str) -> list[Any]:
-    """Toys in place of the models that a task's command opens; what was asked for."""
+    """Put toys in place of the models that a task's command opens; return their names."""
     opened: list[Any] = []
 
     def open_encoder(name: str, **options: Any) -> WordEncoder:
@@ -110,7 +106,7 @@ def toys_opened(monkeypatch: pytest.MonkeyPatch, room: str) -> list[Any]:
 
     def open_llm(name: str, *, url: str | None, dictionaries: Sequence[str]) -> ScriptedChat:
         opened.append((name, url))
-        return ScriptedChat(told)
+        return ScriptedChat(answer)
 
     monkeypatch.setattr("admire.models.encoders.open_encoder", open_encoder)
     monkeypatch.setattr(f"admire.tasks.{room}.open_encoder", open_encoder)
@@ -135,14 +131,16 @@ def semeval(
     pairs: Sequence[tuple[str, str, str, bool]] = (),
     language: str = "EN",
 ) -> Path:
-    """Task 2's files, uses (MWE, sentence, label) and pairs (MWE, sentence, paraphrase, correct)
-    dealt to all of them in turn."""
+    """Write Task 2's files, with the uses and pairs dealt to all of them in turn.
+
+    Args:
+        uses: MWE, sentence and label.
+        pairs: MWE, sentence, paraphrase and whether it is correct.
+    """
     a, b = folder / "subtask_a", folder / "subtask_b"
     labelled = "DataID Language MWE Setting Previous Target Next Label"
     for k, name in enumerate(("train_zero_shot", "train_one_shot")):
-        rows = [
-            (f"t{j}", language, m, name, "", s, "", label) for j, (m, s, label) in enumerate(uses)
-        ]
+        rows = [(f"t{j}", language, m, name, "", s, "", c) for j, (m, s, c) in enumerate(uses)]
         table(a / f"{name}.csv", labelled, rows[k::3])
     rows = [(str(k), language, m, "", s, "") for k, (m, s, _) in enumerate(uses)]
     gold = [(str(k), f"dev.{k}", language, label) for k, (_, _, label) in enumerate(uses)]
@@ -169,7 +167,7 @@ def semeval(
 def both_senses(
     mwes: Sequence[str] = MWES, each: int = 6
 ) -> tuple[list[tuple[str, str, str]], list[tuple[str, str, str, bool]]]:
-    """Uses of each MWE in both senses, and a right and a wrong paraphrase of each sentence."""
+    """Make uses of each MWE in both senses, each with a correct and an incorrect paraphrase."""
     uses, pairs = [], []
     for number, mwe in enumerate(mwes):
         for label, kind in (("0", "idiomatic"), ("1", "literal")):

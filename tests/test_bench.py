@@ -32,8 +32,8 @@ from admire.models.encoders import Precision, open_encoder
 from admire.models.encoders.cached import CachedTowers
 from admire.models.llm import Question, ask_each, open_llm
 from admire.models.llm.ledger import Ledger
-from admire.tasks.retrieval.evaluation import score_queries
 from admire.tasks.retrieval.passages import Passage, Split
+from admire.tasks.retrieval.query_scores import score_queries
 
 pytestmark = pytest.mark.bench
 

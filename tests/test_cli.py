@@ -98,11 +98,11 @@ FIT = {"weight_decay", "warmup", "batch_size"}
         ("train classifier", "models.training_settings.FitSettings", FIT | {"patience", "seed"}),
         ("train sentences", "tasks.sts.training.SentenceTraining", {"fit"}),
         ("train sentences", "models.training_settings.FitSettings", FIT),
-        ("train retriever", "tasks.retrieval.training.RetrieverTraining", {"fit"}),
+        ("train retriever", "tasks.retrieval.settings.RetrieverTraining", {"fit"}),
         ("train retriever", "models.training_settings.FitSettings", FIT - {"batch_size"}),
         (
             "retrieve",
-            "tasks.retrieval.retrieve.RetrieveSettings",
+            "tasks.retrieval.settings.RetrieveSettings",
             {"contrast", "usage", "dictionaries"},
         ),
         ("search", "tasks.collections.search.SearchSettings", {"dictionaries"}),

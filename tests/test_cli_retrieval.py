@@ -9,9 +9,9 @@ import pytest
 from benchmarks import OWLS, PIES, both_senses, pies, scattered, semeval, toys_opened
 from commands import ended, run
 
-from admire.tasks.retrieval.evaluation import score_queries, summarise_queries
 from admire.tasks.retrieval.passages import write_split
-from admire.tasks.retrieval.retrievers import bm25
+from admire.tasks.retrieval.query_scores import score_queries, summarise_queries
+from admire.tasks.retrieval.similarities import bm25
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks import OWLS, told
+from benchmarks import OWLS, answer
 from commands import run
 from toys import ScriptedChat, WordEncoder
 
@@ -29,7 +29,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def retrieved(folder: Path, data: Path, settings: RetrieveSettings = BM25) -> Path:
-    found = retrieve_split(str(data), settings, llm=ScriptedChat(told), encoder=encoder(settings))
+    found = retrieve_split(str(data), settings, llm=ScriptedChat(answer), encoder=encoder(settings))
     write_retrieval(found, folder)
     return folder
 
@@ -55,7 +55,7 @@ def test_runs_stand_side_by_side_with_what_a_model_understood(tmp_path, data):
     both, alone = (card["runs"] for card in report.data["items"])
     assert alone[1] is None
     assert both[0]["reading"] is None
-    row = whole.scored.set_index("id").loc["q1"]
+    row = whole.scores.set_index("id").loc["q1"]
     assert both[0]["figures"] == pytest.approx({key: row[key] for key in ("r_precision", "ndcg")})
     assert both[0]["loss"] == pytest.approx(1 - row["ndcg"])
     documents = {one["id"]: one for one in both[0]["documents"]}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import told
+from benchmarks import answer
 from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
 
 import admire
@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def toys() -> dict[str, Any]:
-    return {"llm": ScriptedChat(told), "encoder": WordEncoder()}
+    return {"llm": ScriptedChat(answer), "encoder": WordEncoder()}
 
 
 # ------------------------------------------------------------------------------------- searching
@@ -65,7 +65,7 @@ def test_a_search_is_rank_with_the_texts_as_candidates(file):
     (peer,) = admire.rank(
         [item],
         Settings(track="caption", scoring=scoring),
-        llms=[ScriptedChat(told)],
+        llms=[ScriptedChat(answer)],
         encoder=WordEncoder(),
     ).rankings
     assert [text.name for text, _ in found.things] == list(peer.order)

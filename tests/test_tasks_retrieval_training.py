@@ -20,9 +20,11 @@ from admire.base.errors import UserError
 from admire.models.encoders import open_encoder
 from admire.models.encoders.sentence import SentenceEncoder
 from admire.models.encoders.torch_models import Placement
-from admire.tasks.retrieval import evaluation, retrievers
-from admire.tasks.retrieval.modes import Format, Mode
-from admire.tasks.retrieval.passages import Split, relevant
+from admire.tasks.retrieval.passages import Split, relevance
+from admire.tasks.retrieval.queries import encoder_query
+from admire.tasks.retrieval.query_scores import score_queries, summarise_queries
+from admire.tasks.retrieval.settings import InstructionFormat, QueryForm, RetrieverTraining
+from admire.tasks.retrieval.similarities import dense
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 pytest.importorskip("sentence_transformers", reason="needs the extra 'finetune'")
@@ -41,9 +43,8 @@ from towers import distance, reconfigured, save_sentence_transformer  # noqa: E4
 from admire.models.trainer import FitSettings  # noqa: E402
 from admire.tasks.retrieval import training as retrieval_training  # noqa: E402
 from admire.tasks.retrieval.training import (  # noqa: E402
-    RetrieverTraining,
     contrastive_loss,
-    examples,
+    draw_examples,
     train_retriever,
     train_retrievers,
 )
@@ -60,7 +61,7 @@ TEST = pies(PIES[2:], "a {} is at the lamp")
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model whose vectors have any length."""
+    """Save a model whose vectors have any length."""
     return save_sentence_transformer(tmp_path_factory.mktemp("models") / "plain")
 
 
@@ -73,7 +74,7 @@ def save(folder: Path, plain: Path, *after: torch.nn.Module, **pooling: Any) -> 
 
 @pytest.fixture(scope="module")
 def folder(plain: Path) -> Path:
-    """A model whose vectors have unit length."""
+    """Save a model whose vectors have unit length."""
     return save(plain.with_name("unit"), plain, Normalize())
 
 
@@ -81,39 +82,35 @@ def opened(folder: Path) -> SentenceEncoder:
     return SentenceEncoder(str(folder), None, CPU)
 
 
-def figure(folder: Path, split: Split, mode: Mode = "sentence", style: Format = "auto") -> float:
-    """nDCG@10 of the model that the folder holds."""
+def validated(folder: Path, form: QueryForm) -> float:
+    """Return nDCG@10 of the model that the folder holds."""
     encoder = open_encoder(f"sbert:{folder}", device="cpu")
-    similarities = retrievers.dense(split, encoder, mode, style)
-    return float(evaluation.score_queries(split, similarities)["ndcg"].mean())
+    similarities = dense(VAL, encoder, form, "instruct")
+    return float(score_queries(VAL, similarities)["ndcg"].mean())
 
 
-@pytest.mark.parametrize("mode", ["sentence", "instruction+span"])
-def test_training_is_validated_like_evaluation(folder, tmp_path, mode):
-    settings = replace(SMALL, query=mode, instruction_format="instruct", temperature=0.1)
-    found = train_retriever(opened(folder), TRAIN, VAL, settings, tmp_path / "out")
-    assert len(found) == 3
-    assert found[0] == pytest.approx(figure(folder, VAL, mode, "instruct"), abs=1e-6)
-    assert max(found[1:]) == pytest.approx(
-        figure(tmp_path / "out", VAL, mode, "instruct"), abs=1e-6
-    )
+@pytest.mark.parametrize("form", ["sentence", "instruction+span"])
+def test_training_is_validated_like_evaluation(folder, tmp_path, form):
+    settings = replace(SMALL, query=form, instruction_format="instruct", temperature=0.1)
+    before, *after = train_retriever(opened(folder), TRAIN, VAL, settings, tmp_path / "out")
+    assert len(after) == 2
+    assert before == pytest.approx(validated(folder, form), abs=1e-6)
+    assert max(after) == pytest.approx(validated(tmp_path / "out", form), abs=1e-6)
 
 
 def equation_2(
     positives: Sequence[float],
     negatives: Sequence[Sequence[float]],
-    temperature: float = 1,
-    positive_in_denominator: bool = False,
+    temperature: float,
+    positive_in_denominator: bool,
 ) -> float:
     losses = []
     for positive, others in zip(positives, negatives, strict=True):
-        above = math.exp(positive / temperature)
-        below = 0.0
-        for other in others:
-            below += math.exp(other / temperature)
+        numerator = math.exp(positive / temperature)
+        denominator = sum(math.exp(other / temperature) for other in others)
         if positive_in_denominator:
-            below += above
-        losses.append(-math.log(above / below))
+            denominator += numerator
+        losses.append(-math.log(numerator / denominator))
     return sum(losses) / len(losses)
 
 
@@ -135,49 +132,47 @@ def double(values: object) -> torch.Tensor:
 
 
 @given(cosines(), st.floats(0.02, 3), st.booleans())
-def test_temperature_and_the_positive_below_the_line_are_as_written_out(
-    given_cosines, temperature, positive_in_denominator
-):
-    positives, negatives = given_cosines
-    found = contrastive_loss(
+def test_the_loss_is_equation_2(drawn_cosines, temperature, positive_in_denominator):
+    positives, negatives = drawn_cosines
+    loss = contrastive_loss(
         double(positives),
         double(negatives),
         temperature=temperature,
         positive_in_denominator=positive_in_denominator,
     )
-    wanted = equation_2(positives, negatives, temperature, positive_in_denominator)
-    assert float(found) == pytest.approx(wanted, abs=1e-9)
+    expected = equation_2(positives, negatives, temperature, positive_in_denominator)
+    assert float(loss) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("soft", "hard"), [(3, 2), (1, 1), (0, 2), (4, 0)])
-def test_positives_soft_and_hard_negatives_are_what_the_paper_says(seed, soft, hard):
+def test_positives_soft_and_hard_negatives_are_those_of_the_paper(seed, soft, hard):
     settings = RetrieverTraining(
         soft_negatives=soft, hard_negatives=hard, fit=replace(QUICK, seed=seed)
     )
-    for one in examples(TRAIN, settings):
-        assert relevant(one.query, one.positive)
-        assert len(one.negatives) == soft + hard
-        assert all(d.idiom != one.query.idiom for d in one.negatives[:soft])
-        assert all(d.idiom == one.query.idiom for d in one.negatives[soft:])
-        assert not any(relevant(one.query, d) for d in one.negatives[soft:])
-        assert len(set(one.negatives)) == soft + hard  # there are enough, so none comes twice
+    for example in draw_examples(TRAIN, settings):
+        documents = (example.positive, *example.negatives)
+        assert len(set(documents)) == 1 + soft + hard  # there are enough, so none comes twice
+        (relevant,) = relevance(Split((example.query,), documents))
+        assert relevant.tolist() == [True] + [False] * (soft + hard)
+        other_pie = [document.idiom != example.query.idiom for document in documents]
+        assert other_pie == [False] + [True] * soft + [False] * hard
 
 
 def without(usages: Sequence[str], pie: str = PIES[0]) -> Split:
-    """The benchmark without documents of these usages of a PIE."""
+    """Return the benchmark without documents of these usages of a PIE."""
     kept = tuple(d for d in TRAIN.documents if d.idiom != pie or d.usage not in usages)
     return replace(TRAIN, documents=kept)
 
 
 def test_a_query_without_hard_negatives_is_left_out():
-    found = examples(without(["literal"]), SMALL)
+    examples = draw_examples(without(["literal"]), SMALL)
     # Without literal documents the literal query has no positive, the idiomatic no hard negative.
-    assert [one.query for one in found] == list(TRAIN.queries[2:])
+    assert [example.query for example in examples] == list(TRAIN.queries[2:])
 
 
 def steady(encoder: SentenceEncoder) -> SentenceEncoder:
-    """The encoder without dropout, so that it gives in training what it gives else."""
+    """Switch dropout off, so that vectors are the same in training."""
     for module in encoder.model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -189,39 +184,39 @@ def unit(vectors: Any) -> np.ndarray:
     return array / np.linalg.norm(array, axis=-1, keepdims=True)
 
 
-def seen_by_the_loss(
+def cosines_in_training(
     encoder: SentenceEncoder, settings: RetrieverTraining, out: Path, patch: pytest.MonkeyPatch
 ) -> np.ndarray:
-    """Cosines of each example's query with its positive and its negatives, in the first step."""
+    """Return cosines of each example's query with its positive and negatives, in the first step."""
     steps: list[np.ndarray] = []
 
-    def listen(positives: torch.Tensor, negatives: torch.Tensor, **options: Any) -> torch.Tensor:
+    def record(positives: torch.Tensor, negatives: torch.Tensor, **options: Any) -> torch.Tensor:
         both = torch.cat([positives[:, None], negatives], dim=1)
         steps.append(both.detach().numpy().copy())
         return contrastive_loss(positives, negatives, **options)
 
-    patch.setattr(retrieval_training, "contrastive_loss", listen)
+    patch.setattr(retrieval_training, "contrastive_loss", record)
     one_step = replace(settings, fit=replace(QUICK, epochs=1, batch_size=len(TRAIN.queries)))
     train_retriever(encoder, TRAIN, VAL, one_step, out)
     assert len(steps) == 1
     return steps[0]
 
 
-def of_evaluation(
-    encoder: SentenceEncoder, settings: RetrieverTraining, style: Format
+def cosines_in_evaluation(
+    encoder: SentenceEncoder, settings: RetrieverTraining, style: InstructionFormat
 ) -> np.ndarray:
-    """The same cosines from the encoder's own vectors."""
+    """Return the same cosines from the encoder's own vectors."""
     rows = []
-    for one in examples(TRAIN, replace(settings, fit=QUICK)):
-        asked = encoder.encode_queries([retrievers.as_query(one.query, settings.query, style)])
-        texts = [document.sentence for document in (one.positive, *one.negatives)]
+    for example in draw_examples(TRAIN, replace(settings, fit=QUICK)):
+        query = encoder_query(example.query, settings.query, style)
+        texts = [document.sentence for document in (example.positive, *example.negatives)]
         documents = encoder.encode_texts(texts, role="document")
-        rows.append(unit(documents) @ unit(asked[0]))
+        rows.append(unit(documents) @ unit(encoder.encode_queries([query])[0]))
     return np.array(rows)
 
 
 def in_order(rows: np.ndarray) -> np.ndarray:
-    """The trainer shuffles examples; they go by the positive's cosine."""
+    """Sort examples by the positive's cosine, because the trainer shuffles them."""
     return rows[np.argsort(rows[:, 0])]
 
 
@@ -230,16 +225,16 @@ def assert_trained_as_evaluated(
     settings: RetrieverTraining,
     out: Path,
     patch: pytest.MonkeyPatch,
-    style: Format = "plain",
+    style: InstructionFormat = "plain",
 ) -> None:
-    wanted = of_evaluation(steady(encoder), settings, style)
-    found = seen_by_the_loss(encoder, settings, out, patch)
-    assert found.shape == wanted.shape
-    assert np.allclose(in_order(found), in_order(wanted), atol=1e-5)
+    expected = cosines_in_evaluation(steady(encoder), settings, style)
+    cosines = cosines_in_training(encoder, settings, out, patch)
+    assert cosines.shape == expected.shape
+    assert np.allclose(in_order(cosines), in_order(expected), atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("mode", "style"),
+    ("form", "style"),
     [
         ("sentence", "plain"),
         ("span", "plain"),
@@ -247,50 +242,48 @@ def assert_trained_as_evaluated(
         ("instruction+span", "instruct"),
     ],
 )
-def test_the_loss_sees_what_evaluation_compares(folder, tmp_path, monkeypatch, mode, style):
-    settings = replace(SMALL, query=mode, instruction_format=style)
+def test_training_and_evaluation_compare_the_same_vectors(
+    folder, tmp_path, monkeypatch, form, style
+):
+    settings = replace(SMALL, query=form, instruction_format=style)
     assert_trained_as_evaluated(opened(folder), settings, tmp_path / "out", monkeypatch, style)
 
 
 @pytest.mark.parametrize(
-    ("mode", "prompts", "default"),
+    ("form", "prompts", "default"),
     [
         ("sentence", {"query": "who is ", "document": "the "}, None),
         ("span", {"other": "a green ", "document": "the "}, "other"),
     ],
 )
 def test_models_with_prompts_are_trained_with_them(
-    folder, tmp_path, monkeypatch, mode, prompts, default
+    folder, tmp_path, monkeypatch, form, prompts, default
 ):
     changes = {"prompts": prompts, "default_prompt_name": default}
     encoder = opened(reconfigured(folder, tmp_path / "models" / "model", **changes))
-    settings = replace(SMALL, query=mode)
+    settings = replace(SMALL, query=form)
     assert_trained_as_evaluated(encoder, settings, tmp_path / "out", monkeypatch)
 
 
 def test_a_model_that_leaves_instructions_out_of_its_pooling_is_not_trained_to_pool_them(
     plain, tmp_path, monkeypatch
 ):
-    """As INSTRUCTOR has it."""
+    """Train a model that pools like INSTRUCTOR."""
     made = save(tmp_path / "tiny-instructor", plain, Normalize(), include_prompt=False)
     assert_trained_as_evaluated(opened(made), SMALL, tmp_path / "out", monkeypatch, "prompt")
     settings = replace(SMALL, query="instruction+sentence")
-    with pytest.raises(
-        UserError, match=r"cannot be trained with the query 'instruction\+sentence'"
-    ):
+    with pytest.raises(UserError, match=r"tiny-instructor: .*'instruction\+sentence'"):
         train_retriever(opened(made), TRAIN, VAL, settings, tmp_path / "other")
 
 
 # ------------------------------------------------------------------------------- several seeds
 
 
-def summary(folder: Path, mode: Mode) -> dict[str, dict[str, float]]:
-    """Figures on the test split, by group."""
+def summary(folder: Path, form: QueryForm) -> dict[str, dict[str, float]]:
+    """Compute figures on the test split, by group."""
     encoder = open_encoder(f"sbert:{folder}", device="cpu")
-    found = evaluation.summarise_queries(
-        evaluation.score_queries(TEST, retrievers.dense(TEST, encoder, mode))
-    )
-    return {row["group"]: row for row in found.to_dict("records")}
+    figures = summarise_queries(score_queries(TEST, dense(TEST, encoder, form)))
+    return {row["group"]: row for row in figures.to_dict("records")}
 
 
 def test_models_with_several_seeds_have_a_mean_and_a_deviation(plain, tmp_path):
@@ -299,18 +292,18 @@ def test_models_with_several_seeds_have_a_mean_and_a_deviation(plain, tmp_path):
     splits = {"train": TRAIN, "val": VAL, "test": TEST}
     settings = replace(SMALL, query="span", fit=replace(QUICK, epochs=1, seed=7))
     out = tmp_path / "out"
-    found = train_retrievers(f"sbert:{uneven}", splits, settings, out, seeds=2, device="cpu")
+    table = train_retrievers(f"sbert:{uneven}", splits, settings, out, seeds=2, device="cpu")
     assert sorted(path.name for path in out.iterdir()) == ["seed-7", "seed-8"]
     assert distance(out / "seed-7", out / "seed-8") > 1e-4
     before = summary(uneven, "span")
     after = [summary(out / name, "span") for name in ("seed-7", "seed-8")]
-    rows = found.to_dict("records")
+    rows = table.to_dict("records")
     assert [(row["model"], row["group"]) for row in rows] == [
         (model, group) for model in ("before", "after") for group in before
     ]
     for row in rows:
         for name in ("r_precision", "ndcg"):
             runs = [before] if row["model"] == "before" else after
-            values = [one[row["group"]][name] for one in runs]
+            values = [figures[row["group"]][name] for figures in runs]
             assert row[name] == pytest.approx(np.mean(values), abs=1e-6)
             assert row[f"{name}_deviation"] == pytest.approx(np.std(values), abs=1e-6)

@@ -12,7 +12,13 @@ from admire.cli import options as opt
 from admire.cli.config import TrainingFile
 from admire.cli.output import print_rows
 from admire.cli.panels import HelpAll
-from admire.tasks.retrieval.modes import SPLITS, Compared, Format, Mode, SplitName
+from admire.tasks.retrieval.settings import (
+    SPLITS,
+    ComparedForm,
+    InstructionFormat,
+    QueryForm,
+    SplitName,
+)
 
 log = logging.getLogger("admire")
 
@@ -23,11 +29,11 @@ RetrievalData = Annotated[
         "(Intellexus/IdioLink)."
     ),
 ]
-InstructionFormat = Annotated[
-    Format,
+InstructionOption = Annotated[
+    InstructionFormat,
     opt.choice(
         "instruction_format",
-        Format,
+        InstructionFormat,
         "How an instruction is given: as 'Instruct: … Query: …', as the prompt argument of "
         "sentence-transformers, or plainly before the query; auto goes by the model's name.",
     ),
@@ -57,10 +63,10 @@ def retrieve(
         str, opt.option("bm25, or an encoder of texts: e5, sbert:REPOSITORY, sbert:FOLDER.")
     ] = "e5",
     query: Annotated[
-        Compared,
+        ComparedForm,
         opt.choice(
             "query",
-            Compared,
+            ComparedForm,
             "What of a query is compared with the documents; meaning is sense and gloss, as in "
             "rank.",
         ),
@@ -72,7 +78,7 @@ def retrieve(
     gold: Annotated[
         bool, opt.option("Only queries and documents that people checked.", "--gold")
     ] = False,
-    instruction_format: InstructionFormat = "auto",
+    instruction_format: InstructionOption = "auto",
     k1: Annotated[float | None, opt.option("Of BM25; else k1 and b are tuned on val.")] = None,
     b: Annotated[float | None, opt.option("Of BM25.")] = None,
     llm: opt.ChatLlm = "embedded",
@@ -94,13 +100,13 @@ def retrieve(
     from admire.tasks.retrieval.run_folder import write_retrieval
     from admire.tasks.retrieval.settings import RetrieveSettings
 
-    more = {"usage": tuple(usage or ()), "dictionaries": opt.looked_up(dictionary)}
-    settings = opt.call_with(RetrieveSettings, locals(), **more)
+    tuples = {"usage": tuple(usage or ()), "dictionaries": opt.looked_up(dictionary)}
+    settings = opt.call_with(RetrieveSettings, locals(), **tuples)
     check_folder(out, "retrieval run")
-    found = retrieve_split(data, settings)
-    write_retrieval(found, out)
+    retrieval = retrieve_split(data, settings)
+    write_retrieval(retrieval, out)
     log.info("Wrote %s", out)
-    summary = found.summary
+    summary = retrieval.summary
     if json:
         print(jsonlib.dumps(summary.to_dict("records"), indent=2))
         return
@@ -113,10 +119,12 @@ def train_retriever(
     out: opt.ModelFolder,
     encoder: opt.StartEncoder,
     query: Annotated[
-        Mode,
-        opt.choice("query", Mode, "What of a query is encoded, in training and in evaluation."),
+        QueryForm,
+        opt.choice(
+            "query", QueryForm, "What of a query is encoded, in training and in evaluation."
+        ),
     ] = "sentence",
-    instruction_format: InstructionFormat = "auto",
+    instruction_format: InstructionOption = "auto",
     soft_negatives: Annotated[int, opt.option("Documents of other PIEs (α_N).")] = 3,
     hard_negatives: Annotated[
         int, opt.option("Documents of the PIE in its other sense (α_H).")
@@ -149,9 +157,9 @@ def train_retriever(
 
     settings = opt.call_with(RetrieverTraining, options, fit=opt.call_with(FitSettings, options))
     splits = {name: read_split(data, name) for name in SPLITS}
-    found = train_retrievers(encoder, splits, settings, out, seeds=seeds, device=device)
+    figures = train_retrievers(encoder, splits, settings, out, seeds=seeds, device=device)
     if json:
-        print(found.to_json(orient="records", indent=2))
+        print(figures.to_json(orient="records", indent=2))
         return
     rows = [
         (
@@ -160,7 +168,7 @@ def train_retriever(
             f"{r.r_precision:.1f} ± {r.r_precision_deviation:.1f}",
             f"{r.ndcg:.1f} ± {r.ndcg_deviation:.1f}",
         )
-        for r in found.itertuples()
+        for r in figures.itertuples()
     ]
     title = f"{encoder}, {query}, test, seeds {seed} to {seed + seeds - 1}"
     print_rows(("Model", "Queries", "R-precision", "nDCG@10"), rows, title)

@@ -16,7 +16,7 @@ from admire.pages.report.plots import retrieval_plots, senses_plots
 from admire.pages.report.report import Report
 from admire.pages.report.tables import figure_tables, settings_table
 from admire.senses.sense import Sense, read_senses
-from admire.tasks.retrieval.run_folder import Answered, RetrievalRun, read_retrieval
+from admire.tasks.retrieval.run_folder import RankedQuery, RetrievalRun, read_retrieval
 
 
 def retrieval_report(folders: Sequence[Path]) -> Report:
@@ -28,7 +28,7 @@ def retrieval_report(folders: Sequence[Path]) -> Report:
         UserError: a folder is not such a run or is damaged, or Matplotlib is not installed.
     """
     names, runs = run_names(folders), [read_retrieval(folder) for folder in folders]
-    by_run: list[dict[Hashable, Answered]] = [
+    by_run: list[dict[Hashable, RankedQuery]] = [
         {(query.query.id, query.query.idiom.casefold()): query for query in run.queries}
         for run in runs
     ]
@@ -47,7 +47,7 @@ def retrieval_report(folders: Sequence[Path]) -> Report:
 
 
 def _query_card(
-    number: int, answered: Sequence[Answered | None], records: Sequence[Mapping[str, Any]]
+    number: int, answered: Sequence[RankedQuery | None], records: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     first = next(one for one in answered if one)
     known = next(record for one, record in zip(answered, records, strict=True) if one)
@@ -66,7 +66,7 @@ def _query_card(
     }
 
 
-def _query_result(query: Answered) -> dict[str, Any]:
+def _query_result(query: RankedQuery) -> dict[str, Any]:
     return {
         "figures": query.figures,
         "loss": 1 - query.figures["ndcg"] if query.figures else None,

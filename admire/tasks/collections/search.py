@@ -21,7 +21,7 @@ from admire.tasks.collections.index import Index, check_encoder, index_texts, op
 from admire.tasks.collections.settings import SearchSettings
 from admire.tasks.collections.sources import read_texts
 from admire.tasks.retrieval.passages import locate
-from admire.tasks.retrieval.queries import understand
+from admire.tasks.retrieval.queries import interpret_queries
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def search_index(
         item = Item(span, text, settings.lang)
         both = built.pictures or settings.texts is not None
         meanings: Meanings = "both" if both else "gloss"
-        (reading,) = understand([item], settings, llm, detector, meanings=meanings)
+        (reading,) = interpret_queries([item], settings, llm, detector, meanings=meanings)
         if both:
             asked = {"compound": span} | reading.texts()
         else:

@@ -1,10 +1,10 @@
 from .benchmark import build_benchmark, count_benchmark, write_benchmark
-from .evaluation import score_queries, summarise_queries, write_trec
 from .passages import Passage, Split, read_split, write_split
+from .query_scores import score_queries, summarise_queries, write_trec
 from .retrieve import Retrieval, retrieve_split
-from .retrievers import bm25, by_meaning, dense, tune_bm25
 from .run_folder import RetrievalRun, read_retrieval, write_retrieval
 from .settings import QuerySettings, RetrieverTraining, RetrieveSettings
+from .similarities import bm25, by_meaning, dense, tune_bm25
 from .training import train_retriever, train_retrievers
 
 __all__ = [

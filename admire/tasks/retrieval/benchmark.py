@@ -18,8 +18,8 @@ from admire.base.schema import Count, check_setting
 from admire.base.storage import replace_folder
 from admire.data.items import Item
 from admire.senses.task2a import read_idiomaticity
-from admire.tasks.retrieval.modes import SPLITS, Usage
 from admire.tasks.retrieval.passages import Passage, Split, locate, write_split
+from admire.tasks.retrieval.settings import SPLITS, Usage
 from admire.tasks.sts.pairs import Pair, read_pairs
 
 log = logging.getLogger("admire")
@@ -37,7 +37,7 @@ KINDS: tuple[Usage, ...] = ("literal", "idiomatic", "simplification", "distracto
 def build_benchmark(
     folder: Path, lang: str, *, queries: int = 3, seed: int = 0
 ) -> dict[str, Split]:
-    """The splits of a benchmark, made from the files of Task 2. No MWE is in two splits.
+    """Make the splits of a benchmark from the files of Task 2. No MWE is in two splits.
 
     An MWE is taken if it has at least two sentences in each sense. Of each sense up to ``queries``
     sentences become queries, but at most half of them. The others become documents, literal or
@@ -54,51 +54,43 @@ def build_benchmark(
     """
     check_setting("queries", queries, Count)
     a, b = folder / "subtask_a", folder / "subtask_b"
-    items = read_idiomaticity(a / "train_zero_shot.csv") + read_idiomaticity(
-        a / "train_one_shot.csv"
-    )
+    items = read_idiomaticity(a / "train_zero_shot.csv")
+    items += read_idiomaticity(a / "train_one_shot.csv")
     items += read_idiomaticity(a / "dev.csv", a / "dev_gold.csv")
+    sentences = _sentences([item for item in items if item.language == lang])
+    if not sentences:
+        languages = ", ".join(sorted({item.language for item in items}))
+        raise UserError(f"{folder}: has no sentences in '{lang}'. There are: {languages}.", "lang")
     pairs = read_pairs(b / "train_data.csv") + read_pairs(b / "dev.csv", b / "dev.gold.csv")
-    uses = _uses([item for item in items if item.language == lang])
-    if not uses:
-        known = ", ".join(sorted({item.language for item in items}))
-        raise UserError(f"{folder}: has no sentences in '{lang}'. There are: {known}.", "lang")
-    of: dict[str, list[Pair]] = defaultdict(list)
+    paraphrases: dict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
         # Pairs without a gold similarity are only there for other pairs to be compared with.
         if pair.language == lang and pair.mwe and pair.gold:
-            of[pair.first].append(pair)
+            paraphrases[pair.first].append(pair)
     rng = np.random.default_rng(seed)
-    both = sorted(m for m, found in uses.items() if all(len(found[u]) >= 2 for u in SENSES))
-    if len(both) < 3:
+    mwes = sorted(mwe for mwe, uses in sentences.items() if all(len(uses[s]) > 1 for s in SENSES))
+    if len(mwes) < 3:
         raise UserError(
-            f"{folder}: has {len(both)} MWEs that are used in both senses in '{lang}'. "
+            f"{folder}: has {len(mwes)} MWEs that are used in both senses in '{lang}'. "
             "Three splits need at least three."
         )
-    dealt = [both[k] for k in rng.permutation(len(both))]
-    first, second = np.cumsum(np.array(SHARES) * len(dealt)).round().astype(int)[:2]
-    bounds = [max(1, first), min(max(first + 1, second), len(dealt) - 1)]
+    shuffled = np.array([mwes[k] for k in rng.permutation(len(mwes))], dtype=object)
+    first, second = np.cumsum(np.array(SHARES) * len(mwes)).round().astype(int)[:2]
+    bounds = [max(1, first), min(max(first + 1, second), len(mwes) - 1)]
     splits = {}
-    for split, mwes in zip(SPLITS, np.split(np.array(dealt, dtype=object), bounds), strict=True):
-        asked: list[Passage] = []
-        indexed: list[Passage] = []
-        for mwe in mwes:
+    for split, part in zip(SPLITS, np.split(shuffled, bounds), strict=True):
+        query_list: list[Passage] = []
+        documents: list[Passage] = []
+        for mwe in part:
             for usage in SENSES:
-                sentences = uses[mwe][usage]
-                order = [sentences[k] for k in rng.permutation(len(sentences))]
-                share = min(queries, len(order) // 2)
-                asked += [_passage(mwe, s, mwe, usage) for s in order[:share]]
-                hidden = {one.second for s in order[:share] for one in of[s]}
-                for sentence in order[share:]:
-                    indexed.append(_passage(mwe, sentence, mwe, usage))
-                    indexed += [
-                        one
-                        for one in _paraphrased(of[sentence], usage)
-                        if one.sentence not in hidden
-                    ]
+                uses = sentences[mwe][usage]
+                order = [uses[k] for k in rng.permutation(len(uses))]
+                count = min(queries, len(order) // 2)
+                query_list += [_use(mwe, sentence, usage) for sentence in order[:count]]
+                documents += _documents(mwe, usage, order[:count], order[count:], paraphrases)
         splits[split] = Split(
-            tuple(_numbered(asked, f"{lang}-{split}-q")),
-            tuple(_numbered(indexed, f"{lang}-{split}-d")),
+            _numbered(query_list, f"{lang}-{split}-q"),
+            _numbered(documents, f"{lang}-{split}-d"),
         )
     return splits
 
@@ -110,23 +102,23 @@ def write_benchmark(folder: Path, splits: Mapping[str, Split]) -> None:
         UserError: the folder holds something else, or cannot be written.
     """
     with replace_folder(folder, "benchmark") as part:
-        for name, content in splits.items():
-            write_split(part, name, content)
+        for name, split in splits.items():
+            write_split(part, name, split)
 
 
 def count_benchmark(splits: Mapping[str, Split]) -> pd.DataFrame:
-    """How much each split has: ``split, MWEs, queries`` and documents by usage."""
+    """Count the passages of each split: ``split, MWEs, queries`` and documents by usage."""
     rows = []
-    for split, content in splits.items():
-        found = Counter(document.usage for document in content.documents)
-        mwes = len({query.idiom for query in content.queries})
-        rows.append((split, mwes, len(content.queries), *(found[kind] for kind in KINDS)))
+    for name, split in splits.items():
+        usages = Counter(document.usage for document in split.documents)
+        mwes = {query.idiom for query in split.queries}
+        rows.append((name, len(mwes), len(split.queries), *(usages[kind] for kind in KINDS)))
     return pd.DataFrame(rows, columns=["split", "MWEs", "queries", *KINDS])
 
 
-def _uses(items: Sequence[Item]) -> dict[str, dict[str, list[str]]]:
-    """The sentences of each MWE by usage, without repetitions and those that lack the MWE."""
-    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: {usage: [] for usage in SENSES})
+def _sentences(items: Sequence[Item]) -> dict[str, dict[str, list[str]]]:
+    """Collect the distinct sentences of each MWE by usage, without those that lack the MWE."""
+    sentences: dict[str, dict[str, list[str]]] = defaultdict(lambda: {s: [] for s in SENSES})
     skipped = 0
     seen: set[str] = set()
     for item in items:
@@ -139,52 +131,73 @@ def _uses(items: Sequence[Item]) -> dict[str, dict[str, list[str]]]:
         except ValueError:
             skipped += 1
             continue
-        found[mwe][str(item.sentence_type)].append(sentence)
+        sentences[mwe][str(item.sentence_type)].append(sentence)
     if skipped:
         log.info("Left out %d sentences that do not contain the MWE in its base form", skipped)
-    return found
+    return sentences
 
 
-def _passage(mwe: str, sentence: str, wanted: str, usage: Usage) -> Passage:
-    """The sentence with the wanted words marked, up to the end of the last word ("home runs")."""
-    start, end = locate(sentence, wanted)
+def _documents(
+    mwe: str,
+    usage: Usage,
+    queries: Sequence[str],
+    sentences: Sequence[str],
+    paraphrases: Mapping[str, Sequence[Pair]],
+) -> list[Passage]:
+    """Make documents of sentences and their paraphrases, without paraphrases of queries."""
+    hidden = {pair.second for query in queries for pair in paraphrases[query]}
+    documents = []
+    for sentence in sentences:
+        documents.append(_use(mwe, sentence, usage))
+        documents += [
+            passage
+            for passage in _paraphrases(paraphrases[sentence], usage)
+            if passage.sentence not in hidden
+        ]
+    return documents
+
+
+def _use(mwe: str, sentence: str, usage: Usage) -> Passage:
+    """Mark the MWE in a sentence, up to the end of its last word ("home runs")."""
+    start, end = locate(sentence, mwe)
     while end < len(sentence) and sentence[end].isalnum():
         end += 1
     return _marked(mwe, sentence, start, end, usage)
 
 
 def _marked(mwe: str, sentence: str, start: int, end: int, usage: Usage) -> Passage:
+    """Make a passage without an id, whose span stands at this place of the sentence."""
     span = sentence[start:end]
-    before = [m.start() for m in re.finditer(f"(?={re.escape(span)})", sentence)]
+    before = [match.start() for match in re.finditer(f"(?={re.escape(span)})", sentence)]
     return Passage("?", sentence, mwe, span, usage, occurrence=before.index(start) + 1)
 
 
-def _paraphrased(pairs: Sequence[Pair], usage: Usage) -> list[Passage]:
-    """A correct paraphrase of an idiomatic document, and an incorrect one of any."""
-    found = []
-    right = {pair.second for pair in pairs if pair.similarity == 1}
-    kinds: tuple[tuple[Usage, bool], ...] = (("simplification", True), ("distractor", False))
-    for kind, correct in kinds:
-        if correct and usage == "literal":
-            continue
+def _paraphrases(pairs: Sequence[Pair], usage: Usage) -> list[Passage]:
+    """Mark the first correct paraphrase of an idiomatic sentence, and the first incorrect one."""
+    passages = []
+    correct = {pair.second for pair in pairs if pair.similarity == 1}
+    kinds: tuple[Usage, ...] = ("distractor",)
+    if usage == "idiomatic":
+        kinds = ("simplification", "distractor")
+    for kind in kinds:
         for pair in pairs:
-            place = _replaced(pair.first, pair.second)
-            if place and (pair.second in right if correct else pair.second not in right):
-                found.append(_marked((pair.mwe or "").casefold(), pair.second, *place, kind))
+            place = _replacement(pair.first, pair.second)
+            if place and (pair.second in correct) == (kind == "simplification"):
+                passages.append(_marked((pair.mwe or "").casefold(), pair.second, *place, kind))
                 break
-    return found
+    return passages
 
 
-def _replaced(sentence: str, paraphrase: str) -> tuple[int, int] | None:
-    """Position in the paraphrase of the first words that replace words of the sentence."""
-    words = [list(re.finditer(r"\w+", text)) for text in (sentence, paraphrase)]
-    texts = [[match[0] for match in matches] for matches in words]
-    matcher = SequenceMatcher(None, texts[0], texts[1], autojunk=False)
+def _replacement(sentence: str, paraphrase: str) -> tuple[int, int] | None:
+    """Return the place in the paraphrase of the first words that replace words of the sentence."""
+    matches = [list(re.finditer(r"\w+", text)) for text in (sentence, paraphrase)]
+    words = [[match[0] for match in text] for text in matches]
+    matcher = SequenceMatcher(None, words[0], words[1], autojunk=False)
     for tag, _, _, first, last in matcher.get_opcodes():
         if tag in ("replace", "insert"):
-            return words[1][first].start(), words[1][last - 1].end()
+            return matches[1][first].start(), matches[1][last - 1].end()
     return None
 
 
-def _numbered(passages: Sequence[Passage], prefix: str) -> list[Passage]:
-    return [replace(one, id=f"{prefix}{k}") for k, one in enumerate(passages, start=1)]
+def _numbered(passages: Sequence[Passage], prefix: str) -> tuple[Passage, ...]:
+    return tuple(replace(passage, id=f"{prefix}{k}") for k, passage in enumerate(passages, start=1))

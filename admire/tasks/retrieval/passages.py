@@ -18,13 +18,15 @@ from admire.base.files import json_rows
 from admire.base.schema import Text, check_setting, read_as
 from admire.base.storage import write_whole
 from admire.models.encoders.hub import local_folder
-from admire.tasks.retrieval.modes import SPLITS, Usage
+from admire.tasks.retrieval.settings import SPLITS, Usage
 
-MEANS_THE_SAME = {
-    "literal": ("literal",),
-    "idiomatic": ("idiomatic", "simplification", "sense"),
+SENSE_OF = {
+    "literal": "literal",
+    "idiomatic": "idiomatic",
+    "simplification": "idiomatic",
+    "sense": "idiomatic",
 }
-"""For a query's usage, the usages of its PIE's documents that are relevant (IdioLink, 3.1)."""
+"""The sense of its PIE that a usage conveys (IdioLink, 3.1); a distractor conveys neither."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(coerce_numbers_to_str=True))
@@ -63,7 +65,7 @@ class Passage:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where the span begins and ends in the sentence, in characters."""
+        """The start and end of the span in the sentence, in characters."""
         return locate(self.sentence, self.span, self.occurrence)
 
 
@@ -76,47 +78,40 @@ class Split:
 
 
 def locate(text: str, span: str, occurrence: int = 1) -> tuple[int, int]:
-    """Where the n-th occurrence of the span begins and ends, in characters.
+    """Return start and end of the span's n-th occurrence, in characters.
 
     If the text lacks the span as it is written, upper and lower case are taken as the same.
 
     Raises:
         ValueError: the span does not occur that often.
     """
-    for within, wanted in ((text, span), (text.lower(), span.lower())):
+    for searched, pattern in ((text, span), (text.lower(), span.lower())):
         start = -1
         for _ in range(occurrence):
-            start = within.find(wanted, start + 1)
+            start = searched.find(pattern, start + 1)
             if start < 0:
                 break
         # Lower case may be longer than the original ("İ"); its positions would then be wrong.
-        if wanted and start >= 0 and len(within) == len(text):
-            return start, start + len(wanted)
+        if pattern and start >= 0 and len(searched) == len(text):
+            return start, start + len(pattern)
     raise ValueError(f"'{span}' is not in it" + f" {occurrence} times" * (occurrence > 1))
 
 
-def relevant(query: Passage, document: Passage) -> bool:
-    """Whether the document's span means what the query's does: the same PIE in the same sense."""
-    return (
-        document.idiom.casefold() == query.idiom.casefold()
-        and document.usage in MEANS_THE_SAME[query.usage]
-    )
-
-
 def relevance(split: Split) -> npt.NDArray[np.bool_]:
-    """:func:`relevant` of every query and document, shape (queries, documents)."""
-    asked, indexed = (
-        (np.array([one.idiom.casefold() for one in part]), np.array([one.usage for one in part]))
-        for part in (split.queries, split.documents)
+    """Return which documents are relevant to which queries, shape (queries, documents).
+
+    A document is relevant if its span conveys the query's PIE in the query's sense.
+    """
+    queries, documents = (
+        np.array([f"{SENSE_OF.get(p.usage)} {p.idiom.casefold()}" for p in passages])
+        for passages in (split.queries, split.documents)
     )
-    found: npt.NDArray[np.bool_] = np.equal.outer(asked[0], indexed[0])
-    for usage, wanted in MEANS_THE_SAME.items():
-        found[asked[1] == usage] &= np.isin(indexed[1], wanted)
-    return found
+    relevant: npt.NDArray[np.bool_] = np.equal.outer(queries, documents)
+    return relevant
 
 
 def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: bool = False) -> Split:
-    """A split of a benchmark: ``<split>/queries.json`` and ``<split>/indexes.json``, or ``.jsonl``.
+    """Read ``<split>/queries.json`` and ``<split>/indexes.json`` of a benchmark, or ``.jsonl``.
 
     Args:
         source: a folder, or a dataset on the hub (``Intellexus/IdioLink``), which needs the extra
@@ -134,21 +129,25 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
         read_passages(_file(source, split, name)) for name in ("queries", "indexes")
     )
     for query in queries:
-        if query.usage not in MEANS_THE_SAME:
+        if query.usage not in ("literal", "idiomatic"):
             raise UserError(
                 f"{source}, {split}: the query '{query.id}' has the usage '{query.usage}', which "
                 "is not literal or idiomatic."
             )
-    kept = [d for d in documents if not usages or d.usage in usages]
-    if gold:
-        queries, kept = ([one for one in part if one.is_gold] for part in (queries, kept))
-    if not kept or not queries:
-        of = f" of {', '.join(usages)}" * bool(usages) + " that people checked" * gold
-        raise UserError(f"{source}: the split '{split}' has no documents or no queries{of}.")
-    return Split(tuple(queries), tuple(kept))
+    queries = [query for query in queries if query.is_gold or not gold]
+    documents = [
+        document
+        for document in documents
+        if (document.is_gold or not gold) and (not usages or document.usage in usages)
+    ]
+    if not documents or not queries:
+        kind = f" of {', '.join(usages)}" * bool(usages) + " that people checked" * gold
+        raise UserError(f"{source}: the split '{split}' has no documents or no queries{kind}.")
+    return Split(tuple(queries), tuple(documents))
 
 
 def _file(source: str, split: str, name: str) -> Path:
+    """Return a file of a benchmark, from its folder or downloaded from the hub."""
     folder = local_folder(source, "a benchmark")
     if folder:
         for suffix in (".json", ".jsonl"):
@@ -168,7 +167,7 @@ def _file(source: str, split: str, name: str) -> Path:
 
 
 def read_passages(path: Path) -> list[Passage]:
-    """The passages of a JSON list or of a JSONL file.
+    """Read the passages of a JSON list or of a JSONL file.
 
     Raises:
         UserError: the file or a row of it cannot be used.
@@ -185,7 +184,7 @@ def read_passages(path: Path) -> list[Passage]:
 
 
 def write_split(folder: Path, split: str, content: Split) -> None:
-    """Write ``<split>/queries.json`` and ``<split>/indexes.json``, each at once.
+    """Write ``<split>/queries.json`` and ``<split>/indexes.json``.
 
     Raises:
         UserError: a file cannot be written.

@@ -1,11 +1,14 @@
-"""How queries are understood: each one's sense and gloss, by a chat model."""
+"""Queries as encoders get them, with span or instruction, and as a chat model interprets them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from admire.base.choices import Meanings
+from admire.base.errors import UserError
 from admire.data.items import Item
+from admire.models.encoders import Query, QueryEncoder, TextEncoder, Vectors
 from admire.models.llm import ChatModel
 from admire.prompts import Prompts
 from admire.runs.sources import open_source
@@ -13,10 +16,71 @@ from admire.senses import Detector
 from admire.senses.dictionaries import open_dictionaries
 from admire.senses.interpretation import Interpretation, interpret
 from admire.senses.source import Source
-from admire.tasks.retrieval.settings import QuerySettings
+from admire.tasks.retrieval.passages import Passage
+from admire.tasks.retrieval.settings import InstructionFormat, QueryForm, QuerySettings
+
+INSTRUCTION = (
+    "Based on the literal/idiomatic usage of the span {span} in the query, retrieve documents that "
+    "contain a span conveying the same conceptual meaning."
+)
+"""IdioLink's instruction (appendix B)."""
 
 
-def understand(
+def encode_queries(
+    queries: Sequence[Passage],
+    encoder: TextEncoder,
+    form: QueryForm,
+    instruction_format: InstructionFormat = "auto",
+) -> Vectors:
+    """Encode the queries' sentences or spans, shape (queries, width).
+
+    Raises:
+        UserError: the form needs spans, and the encoder has no vectors of spans.
+    """
+    if instruction_format == "auto":
+        instruction_format = usual_instruction_format(encoder.name)
+    inputs = [encoder_query(query, form, instruction_format) for query in queries]
+    if isinstance(encoder, QueryEncoder):
+        return encoder.encode_queries(inputs)
+    if form.endswith("span"):
+        raise UserError(
+            f"The encoder '{encoder.name}' has no vectors of spans. Use the query 'sentence' or "
+            "'instruction+sentence', or an encoder sbert:REPOSITORY.",
+            "query",
+            "encoder",
+        )
+    return encoder.encode_texts(
+        [(query.prompt or "") + query.text for query in inputs], role="query"
+    )
+
+
+def usual_instruction_format(name: str) -> InstructionFormat:
+    """Return the form of instructions that a model of this name was trained with."""
+    name = name.rpartition("/")[2].lower()  # folders above it say nothing about the model
+    if "instructor" in name:
+        return "prompt"
+    if re.search(r"instruct|qwen|lychee", name):
+        return "instruct"
+    return "plain"
+
+
+def encoder_query(query: Passage, form: QueryForm, instruction_format: InstructionFormat) -> Query:
+    """Return the text to encode, the prompt before it, and the span's position in the text."""
+    start, end = query.place
+    prompt, prefix = None, ""
+    if form.startswith("instruction"):
+        instruction = INSTRUCTION.format(span=query.span)
+        if instruction_format == "instruct":
+            prompt = f"Instruct: {instruction}\nQuery: "
+        elif instruction_format == "prompt":
+            prompt = f"{instruction} "
+        else:
+            prefix = f"{instruction} "
+    span = (len(prefix) + start, len(prefix) + end) if form.endswith("span") else None
+    return Query(prefix + query.sentence, prompt, span)
+
+
+def interpret_queries(
     items: Sequence[Item],
     settings: QuerySettings,
     llm: ChatModel | Source | None = None,
@@ -24,12 +88,12 @@ def understand(
     *,
     meanings: Meanings = "both",
 ) -> list[Interpretation]:
-    """The sense and the gloss of each item; a gloss is asked for literal ones too.
+    """Find the sense and the gloss of each item; literal uses get a gloss too.
 
     Args:
         llm: an open chat model in place of the one that the settings name.
         detector: an open detector in place of the built-in one.
-        meanings: what is asked for, see :data:`admire.base.choices.Meanings`.
+        meanings: which meanings to ask for, see :data:`admire.base.choices.Meanings`.
 
     Raises:
         UserError: the model cannot be opened or asked.
@@ -37,7 +101,7 @@ def understand(
     source = llm or open_source(
         settings.llm, url=settings.llm_url, dictionaries=settings.dictionaries
     )
-    (found,) = interpret(
+    (interpretations,) = interpret(
         items,
         [source],
         Prompts(settings.prompts),
@@ -48,4 +112,4 @@ def understand(
         glosses="all",
         dictionaries=open_dictionaries(settings.dictionaries),
     )
-    return found
+    return interpretations

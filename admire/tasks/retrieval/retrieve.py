@@ -1,10 +1,10 @@
-"""IdioLink's task on a split of a benchmark: from its files to scored rankings and a run folder."""
+"""IdioLink's task on a split of a benchmark: from its files to scored rankings."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import pandas as pd
 
@@ -12,24 +12,23 @@ from admire.data.items import Item, SenseLabel
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.models.llm import ChatModel
 from admire.senses.interpretation import Interpretation
-from admire.tasks.retrieval import retrievers
-from admire.tasks.retrieval.evaluation import Similarities, score_queries, summarise_queries
 from admire.tasks.retrieval.passages import Split, read_split
-from admire.tasks.retrieval.queries import understand
+from admire.tasks.retrieval.queries import interpret_queries
+from admire.tasks.retrieval.query_scores import Similarities, score_queries, summarise_queries
 from admire.tasks.retrieval.settings import RetrieveSettings
+from admire.tasks.retrieval.similarities import Bm25Query, bm25, by_meaning, dense, tune_bm25
 
 log = logging.getLogger("admire")
 
 
 @dataclass(frozen=True)
 class Retrieval:
-    """What was retrieved.
+    """Similarities of queries and documents, and the scores of the rankings.
 
     Attributes:
         split: the queries and documents.
         similarities: of queries and documents, shape (queries, documents).
-        scored: R-precision and nDCG@10 of each query, see
-            :func:`admire.tasks.retrieval.evaluation.score_queries`.
+        scores: R-precision and nDCG@10 of each query, see :func:`score_queries`.
         record: how it was made.
         name: of the system, for run files.
         readings: how a chat model understood each query; none where no model was asked.
@@ -37,15 +36,15 @@ class Retrieval:
 
     split: Split
     similarities: Similarities
-    scored: pd.DataFrame
+    scores: pd.DataFrame
     record: dict[str, Any]
     name: str
     readings: tuple[Interpretation, ...] = ()
 
     @property
     def summary(self) -> pd.DataFrame:
-        """Means over the queries, see :func:`summarise_queries`."""
-        return summarise_queries(self.scored)
+        """The means over the queries, see :func:`summarise_queries`."""
+        return summarise_queries(self.scores)
 
 
 def retrieve_split(
@@ -79,36 +78,35 @@ def retrieve_split(
     }
     readings: list[Interpretation] = []
     if name == "bm25":
-        of = cast(Literal["sentence", "span"], settings.query)
+        of = cast(Bm25Query, settings.query)
         if settings.k1 is None or settings.b is None:
-            k1, b = retrievers.tune_bm25(read_split(data, "val", settings.usage), of)
+            k1, b = tune_bm25(read_split(data, "val", settings.usage), of)
             log.info("The best on val is k1 = %g, b = %g", k1, b)
         else:
             k1, b = settings.k1, settings.b
-        similarities = retrievers.bm25(split, of, k1=k1, b=b)
+        similarities = bm25(split, of, k1=k1, b=b)
         record |= {"k1": k1, "b": b}
     else:
         encoder = encoder or open_encoder(settings.encoder, device=settings.device)
-        record |= {"identity": encoder.identity}
+        record["identity"] = encoder.identity
         if settings.query == "meaning":
-            items = [
-                Item(
-                    query.idiom,
-                    query.sentence,
-                    settings.lang,
-                    sentence_type=cast(SenseLabel, query.usage),
-                )
-                for query in split.queries
-            ]
-            readings = understand(items, settings, llm, meanings="gloss")
-            similarities = retrievers.by_meaning(split, encoder, readings, settings.scoring)
-            record |= {name: getattr(settings, name) for name in ("llm", "sense", "lang")}
+            readings = interpret_queries(
+                _items(split, settings.lang), settings, llm, meanings="gloss"
+            )
+            similarities = by_meaning(split, encoder, readings, settings.scoring)
+            record |= {key: getattr(settings, key) for key in ("llm", "sense", "lang")}
             record["contrast"] = settings.scoring.contrast
         else:
-            similarities = retrievers.dense(
-                split, encoder, settings.query, settings.instruction_format
-            )
-            record |= {"instruction_format": settings.instruction_format}
-    scored = score_queries(split, similarities)
+            similarities = dense(split, encoder, settings.query, settings.instruction_format)
+            record["instruction_format"] = settings.instruction_format
+    scores = score_queries(split, similarities)
     system = f"{name.rpartition('/')[2]}-{settings.query}"
-    return Retrieval(split, similarities, scored, record, system, tuple(readings))
+    return Retrieval(split, similarities, scores, record, system, tuple(readings))
+
+
+def _items(split: Split, language: str) -> list[Item]:
+    """Make an item of each query, with its usage as the sense."""
+    return [
+        Item(query.idiom, query.sentence, language, sentence_type=cast(SenseLabel, query.usage))
+        for query in split.queries
+    ]

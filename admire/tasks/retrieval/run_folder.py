@@ -1,4 +1,4 @@
-"""Run folders of retrieval: what a run leaves on disk, and what a report reads of it."""
+"""Run folders of retrieval: written, and read for a report."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from admire.base.errors import UserError
 from admire.base.files import add_table, read_text
 from admire.base.storage import replace_folder, write_whole
 from admire.data.items import SenseLabel
-from admire.tasks.retrieval.evaluation import ranked, write_trec, written
 from admire.tasks.retrieval.passages import Passage, relevance
+from admire.tasks.retrieval.query_scores import rank_documents, trec_scores, write_trec
 from admire.tasks.retrieval.retrieve import Retrieval
 
-SHOWN = 10
+TEXTS = 10
 """How many documents of each query have their texts in the folder."""
 
 VERSION = 1
@@ -44,7 +44,7 @@ class Record(TypedDict):
     contrast: NotRequired[float]
 
 
-class Reading(TypedDict):
+class QueryReading(TypedDict):
     """How a chat model understood a query; ``sense`` is None where no vote could be read."""
 
     sense: SenseLabel | None
@@ -53,7 +53,7 @@ class Reading(TypedDict):
 
 
 @dataclass(frozen=True)
-class FoundDocument:
+class RankedDocument:
     """A document that was retrieved for a query."""
 
     passage: Passage
@@ -62,8 +62,8 @@ class FoundDocument:
 
 
 @dataclass(frozen=True)
-class Answered:
-    """A query and the ten best documents for it.
+class RankedQuery:
+    """A query and the ten best documents for it, a row of ``texts.jsonl``.
 
     Attributes:
         relevant: how many documents of the index are relevant.
@@ -75,71 +75,72 @@ class Answered:
     query: Passage
     relevant: int
     figures: dict[str, float] | None
-    reading: Reading | None
-    documents: tuple[FoundDocument, ...]
+    reading: QueryReading | None
+    documents: tuple[RankedDocument, ...]
 
 
 @dataclass(frozen=True)
 class RetrievalRun:
     """A run folder as it was read."""
 
-    queries: tuple[Answered, ...]
+    queries: tuple[RankedQuery, ...]
     record: dict[str, Any]
 
 
-_ANSWERED = TypeAdapter(Answered)
+_QUERY_ROW = TypeAdapter(RankedQuery)
 
 
-def write_retrieval(found: Retrieval, folder: Path) -> None:
+def write_retrieval(retrieval: Retrieval, folder: Path) -> None:
     """Write a run folder, which appears when it is complete.
 
     ``run.trec`` and ``qrels.trec`` for other tools; ``queries.csv``, the figures of each query;
-    ``texts.jsonl``, a line for each query with what was understood of it and the texts of its ten
-    best documents; ``run.json``, how it was made.
+    ``texts.jsonl``, a line for each query with its reading by a chat model and the texts of its
+    ten best documents; ``run.json``, how it was made.
 
     Raises:
         UserError: the folder holds something else, or cannot be written.
     """
     with replace_folder(folder, "retrieval run") as part:
-        write_trec(part, found.split, found.similarities, found.name)
+        write_trec(part, retrieval.split, retrieval.similarities, retrieval.name)
         with write_whole(part / "queries.csv") as file:
-            add_table(file, found.scored)
+            add_table(file, retrieval.scores)
         with write_whole(part / "texts.jsonl") as file:
-            for answered in _answers(found):
-                file.write(_ANSWERED.dump_json(answered).decode() + "\n")
+            for query in _ranked_queries(retrieval):
+                file.write(_QUERY_ROW.dump_json(query).decode() + "\n")
         with write_whole(part / "run.json") as file:
-            json.dump({"version": VERSION} | found.record, file, indent=2)
+            json.dump({"version": VERSION} | retrieval.record, file, indent=2)
 
 
-def _answers(found: Retrieval) -> list[Answered]:
-    queries, documents = found.split.queries, found.split.documents
-    relevant, scores = relevance(found.split), written(found.similarities)
-    best = ranked(found.similarities, [document.id for document in documents])[:, :SHOWN]
+def _ranked_queries(retrieval: Retrieval) -> list[RankedQuery]:
+    """Collect each query's figures, reading and best documents."""
+    documents = retrieval.split.documents
+    relevant, scores = relevance(retrieval.split), trec_scores(retrieval.similarities)
+    orders = rank_documents(retrieval.similarities, [document.id for document in documents])
     figures: dict[str, dict[str, float]] = {
-        row["id"]: {name: row[name] for name in ("r_precision", "ndcg")}
-        for row in found.scored.to_dict("records")
+        row["id"]: {metric: row[metric] for metric in ("r_precision", "ndcg")}
+        for row in retrieval.scores.to_dict("records")
     }
-    readings: list[Reading | None] = [
+    readings: list[QueryReading] = [
         {"sense": r.sense.label, "probability": r.sense.probability, "gloss": r.gloss}
-        for r in found.readings
+        for r in retrieval.readings
     ]
     return [
-        Answered(
+        RankedQuery(
             query,
-            int(relevant[k].sum()),
+            int(relevant[q].sum()),
             figures.get(query.id),
-            readings[k] if readings else None,
+            readings[q] if readings else None,
             tuple(
-                FoundDocument(documents[place], float(scores[k, place]), bool(relevant[k, place]))
-                for place in best[k]
+                RankedDocument(documents[d], float(scores[q, d]), bool(relevant[q, d]))
+                for d in orders[q, :TEXTS]
             ),
         )
-        for k, query in enumerate(queries)
+        for q, query in enumerate(retrieval.split.queries)
     ]
 
 
 def read_retrieval(folder: Path) -> RetrievalRun:
-    """The run that :func:`write_retrieval` wrote.
+    """Read the run that :func:`write_retrieval` wrote.
 
     Raises:
         UserError: the folder is not such a run, it is damaged, or of another version.
@@ -147,7 +148,7 @@ def read_retrieval(folder: Path) -> RetrievalRun:
     record, texts = read_text(folder / "run.json"), read_text(folder / "texts.jsonl")
     try:
         return RetrievalRun(
-            tuple(_ANSWERED.validate_json(line) for line in texts.rstrip().split("\n")),
+            tuple(_QUERY_ROW.validate_json(line) for line in texts.rstrip().split("\n")),
             dict(TypeAdapter(Record).validate_json(record)),
         )
     except ValueError:

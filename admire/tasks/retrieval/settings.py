@@ -1,9 +1,9 @@
-"""How queries are understood and compared, and how encoders are fine-tuned for retrieval."""
+"""Settings of retrieval and of training for it, and the values that they can have."""
 
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -21,10 +21,28 @@ from admire.base.options import (
 from admire.base.schema import Count, Positive, Weight, settings
 from admire.models.training_settings import DATA, LEARNED, LOSS, FitSettings, StartEncoder
 from admire.rankers.settings import Scoring
-from admire.tasks.retrieval.modes import Compared, Format, Mode, SplitName
 
-InstructionFormat = Annotated[
-    Format,
+SplitName = Literal["train", "val", "test"]
+SPLITS: tuple[str, ...] = get_args(SplitName)
+
+Usage = Literal["literal", "idiomatic", "simplification", "sense", "distractor"]
+USAGES: tuple[Usage, ...] = get_args(Usage)
+"""Usages of documents. ``distractor`` is ours: a paraphrase that misses the meaning and is relevant
+to no query. IdioLink's own files have none."""
+
+QueryForm = Literal["sentence", "span", "instruction+sentence", "instruction+span"]
+"""What of a query is encoded: the paper's four configurations (section 4.1)."""
+QUERY_FORMS: tuple[QueryForm, ...] = get_args(QueryForm)
+
+ComparedForm = Literal[QueryForm, "meaning"]
+"""What of a query is compared with documents: one of the four forms, or its sense and gloss."""
+
+InstructionFormat = Literal["auto", "instruct", "prompt", "plain"]
+"""How an instruction is given to an encoder. Models like INSTRUCTOR leave ``prompt`` out of their
+pooling."""
+
+QueryInstruction = Annotated[
+    InstructionFormat,
     Field(
         description="How an instruction is given: as 'Instruct: … Query: …', as the prompt "
         "argument of sentence-transformers, or plainly before the query; auto goes by the model's "
@@ -64,7 +82,7 @@ class RetrieveSettings(QuerySettings):
 
     encoder: Annotated[str, Option("Models", completes="encoders")] = "e5"
     """bm25, or an encoder of texts: e5, sbert:REPOSITORY, sbert:FOLDER."""
-    query: Annotated[Compared, Option("Scoring")] = "sentence"
+    query: Annotated[ComparedForm, Option("Scoring")] = "sentence"
     """Part of a query that is compared with the documents; meaning is sense and gloss, as in rank.
     BM25 takes sentence or span."""
     split: Annotated[SplitName, Option(DATA)] = "test"
@@ -73,7 +91,7 @@ class RetrieveSettings(QuerySettings):
     """Usage of documents to keep in the index; else all. Repeat for several."""
     gold: Annotated[bool, Option(DATA)] = False
     """Only queries and documents that people checked."""
-    instruction_format: InstructionFormat = "auto"
+    instruction_format: QueryInstruction = "auto"
     k1: Annotated[Weight | None, Option("Scoring")] = None
     """Parameter k1 of BM25; without it k1 and b are tuned on val."""
     b: Annotated[Annotated[float, Field(ge=0, le=1)] | None, Option("Scoring")] = None
@@ -92,10 +110,10 @@ class RetrieveSettings(QuerySettings):
 class RetrieverTraining:
     """How an encoder is fine-tuned for retrieval."""
 
-    query: Annotated[Mode, Option(LEARNED, daily=True)] = "sentence"
+    query: Annotated[QueryForm, Option(LEARNED, daily=True)] = "sentence"
     """Part of a query that is encoded, in training and in evaluation: the paper's four
     configurations."""
-    instruction_format: InstructionFormat = "auto"
+    instruction_format: QueryInstruction = "auto"
     soft_negatives: Annotated[int, Field(ge=0), Option(LOSS)] = 3
     """Documents of other PIEs for each query (α_N)."""
     hard_negatives: Annotated[int, Field(ge=0), Option(LOSS)] = 3

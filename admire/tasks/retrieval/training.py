@@ -17,10 +17,11 @@ from admire.base.schema import Count, check_setting
 from admire.base.storage import check_folder
 from admire.models.encoders.families import open_trainable
 from admire.models.encoders.sentence import SentenceEncoder, document_prompt, query_prompt
-from admire.tasks.retrieval import evaluation, retrievers
-from admire.tasks.retrieval.modes import Format, Mode
-from admire.tasks.retrieval.passages import Passage, Split, relevant
+from admire.tasks.retrieval.passages import Passage, Split, relevance
+from admire.tasks.retrieval.queries import encoder_query, usual_instruction_format
+from admire.tasks.retrieval.query_scores import score_queries, summarise_queries
 from admire.tasks.retrieval.settings import RetrieverTraining
+from admire.tasks.retrieval.similarities import dense
 
 with needs_extra("finetune", "Fine-tuning"):
     import torch
@@ -43,8 +44,8 @@ class Example:
     negatives: tuple[Passage, ...]
 
 
-def examples(split: Split, settings: RetrieverTraining) -> list[Example]:
-    """One example for each query that has a positive, drawn at random.
+def draw_examples(split: Split, settings: RetrieverTraining) -> list[Example]:
+    """Draw one example for each query that has a positive.
 
     If there are fewer hard negatives than wanted, they are repeated in turn.
 
@@ -53,13 +54,12 @@ def examples(split: Split, settings: RetrieverTraining) -> list[Example]:
     """
     rng = np.random.default_rng(settings.fit.seed)
     documents = split.documents
-    found = []
-    for query in split.queries:
-        same = [d for d in documents if d.idiom.casefold() == query.idiom.casefold()]
-        positives = [d for d in same if relevant(query, d)]
-        hard = [d for d in same if not relevant(query, d)]
-        soft = [d for d in documents if d.idiom.casefold() != query.idiom.casefold()]
-        if not positives or (settings.hard_negatives and not hard):
+    idioms = np.array([document.idiom.casefold() for document in documents])
+    examples = []
+    for query, relevant in zip(split.queries, relevance(split), strict=True):
+        same = idioms == query.idiom.casefold()
+        positives, hard, soft = map(np.flatnonzero, (relevant, same & ~relevant, ~same))
+        if not len(positives) or (settings.hard_negatives and not len(hard)):
             continue
         if len(soft) < settings.soft_negatives:
             raise UserError(
@@ -67,17 +67,15 @@ def examples(split: Split, settings: RetrieverTraining) -> list[Example]:
                 f"{len(soft)} documents of other PIEs than '{query.idiom}'.",
                 "soft_negatives",
             )
-        negatives = _drawn(soft, settings.soft_negatives, rng)
-        negatives += _drawn(hard, settings.hard_negatives, rng)
-        positive = positives[int(rng.integers(len(positives)))]
-        found.append(Example(query, positive, tuple(negatives)))
-    if not found:
+        negatives = [
+            *np.resize(rng.permutation(soft), settings.soft_negatives),
+            *np.resize(rng.permutation(hard), settings.hard_negatives),
+        ]
+        positive = documents[rng.choice(positives)]
+        examples.append(Example(query, positive, tuple(documents[k] for k in negatives)))
+    if not examples:
         raise UserError("No query has a positive and a hard negative to learn from.")
-    return found
-
-
-def _drawn(pool: Sequence[Passage], wanted: int, rng: np.random.Generator) -> list[Passage]:
-    return [pool[int(k)] for k in np.resize(rng.permutation(len(pool)), wanted)]
+    return examples
 
 
 def contrastive_loss(
@@ -87,19 +85,19 @@ def contrastive_loss(
     temperature: float = 1.0,
     positive_in_denominator: bool = False,
 ) -> torch.Tensor:
-    """Equation 2, the mean over a batch.
+    """Compute equation 2, the mean over a batch.
 
     Args:
         positives: cosines of queries and positives, shape (batch,).
         negatives: cosines of queries and their negatives, shape (batch, negatives).
-        temperature: what cosines are divided by; 1 is the printed form.
+        temperature: divides the cosines; 1 is the printed form.
         positive_in_denominator: whether the denominator has the positive too. That is the usual
             form, but not the printed one.
     """
-    positive, every = positives / temperature, negatives / temperature
+    positive, denominator = positives / temperature, negatives / temperature
     if positive_in_denominator:
-        every = torch.cat([positive[:, None], every], dim=1)
-    return (every.logsumexp(dim=1) - positive).mean()
+        denominator = torch.cat([positive[:, None], denominator], dim=1)
+    return (denominator.logsumexp(dim=1) - positive).mean()
 
 
 def train_retriever(
@@ -125,19 +123,20 @@ def train_retriever(
             "trained with the query 'instruction+sentence'. Use 'instruction+span' or 'sentence'.",
             "query",
         )
-    mode, style = settings.query, settings.instruction_format
-    if style == "auto":
-        style = retrievers.style_of(encoder.name)
+    if settings.instruction_format == "auto":
+        instruction_format = usual_instruction_format(encoder.name)
+        settings = replace(settings, instruction_format=instruction_format)
 
     def validate() -> float:
-        similarities = retrievers.dense(val, encoder, mode, style)
-        return float(evaluation.score_queries(val, similarities)["ndcg"].mean())
+        similarities = dense(val, encoder, settings.query, settings.instruction_format)
+        return float(score_queries(val, similarities)["ndcg"].mean())
 
-    rows = [_row(one, mode, style, model) for one in examples(train, settings)]
-    loss = _Loss(model, settings)
+    rows = [_row(example, settings, model) for example in draw_examples(train, settings)]
     return fine_tune(
         model,
-        TrainingSet(rows, loss, collate=lambda batch: _features(model, batch)),
+        TrainingSet(
+            rows, _ContrastiveLoss(model, settings), collate=lambda batch: _features(model, batch)
+        ),
         validate,
         settings.fit,
         out,
@@ -173,70 +172,70 @@ def train_retrievers(
             :func:`train_retriever`.
     """
     check_setting("seeds", seeds, Count)
-    first = settings.fit.seed
-    folders = {
-        seed: out / f"seed-{seed}" if seeds > 1 else out for seed in range(first, first + seeds)
-    }
+    numbers = range(settings.fit.seed, settings.fit.seed + seeds)
+    folders = {seed: out / f"seed-{seed}" if seeds > 1 else out for seed in numbers}
     for folder in folders.values():
         check_folder(folder, "model")
     tables: list[pd.DataFrame] = []
 
-    def scored(encoder: SentenceEncoder, model: str) -> None:
+    def score(encoder: SentenceEncoder, model: str) -> None:
         test = splits["test"]
-        similarities = retrievers.dense(test, encoder, settings.query, settings.instruction_format)
-        figures = evaluation.summarise_queries(evaluation.score_queries(test, similarities))
-        tables.append(figures.assign(model=model))
+        similarities = dense(test, encoder, settings.query, settings.instruction_format)
+        tables.append(summarise_queries(score_queries(test, similarities)).assign(model=model))
 
     for seed, folder in folders.items():
         encoder = open_trainable(name, device=device)
         if not tables:
-            scored(encoder, "before")
-        own = replace(settings, fit=replace(settings.fit, seed=seed))
-        train_retriever(encoder, splits["train"], splits["val"], own, folder)
+            score(encoder, "before")
+        seeded = replace(settings, fit=replace(settings.fit, seed=seed))
+        train_retriever(encoder, splits["train"], splits["val"], seeded, folder)
         log.info("Wrote %s", folder)
-        scored(encoder, "after")
+        score(encoder, "after")
     figures = pd.concat(tables).groupby(["model", "group"], sort=False)[["r_precision", "ndcg"]]
     deviations = figures.std(ddof=0).add_suffix("_deviation")
     return pd.concat([figures.mean(), deviations], axis=1).reset_index()
 
 
-def _row(example: Example, mode: Mode, style: Format, model: SentenceTransformer) -> dict[str, Any]:
-    asked = retrievers.as_query(example.query, mode, style)
-    prompt = query_prompt(model) if asked.prompt is None else asked.prompt
-    start, end = asked.span or (0, 0)
-    before = document_prompt(model)
+def _row(
+    example: Example, settings: RetrieverTraining, model: SentenceTransformer
+) -> dict[str, Any]:
+    """Put the prompts before the texts of an example; without a span, ``start`` is -1."""
+    query = encoder_query(example.query, settings.query, settings.instruction_format)
+    prompt = query_prompt(model) if query.prompt is None else query.prompt
+    start, end = query.span or (0, 0)
     documents = (example.positive, *example.negatives)
     return {
-        "query": prompt + asked.text,
-        "start": len(prompt) + start if asked.span else -1,
+        "query": prompt + query.text,
+        "start": len(prompt) + start if query.span else -1,
         "end": len(prompt) + end,
-        "documents": [before + document.sentence for document in documents],
+        "documents": [document_prompt(model) + document.sentence for document in documents],
     }
 
 
 def _features(model: SentenceTransformer, rows: Sequence[Row]) -> dict[str, torch.Tensor]:
-    """Features of the queries, with the masks of their spans, and of all their documents."""
+    """Return features of the queries, with the masks of their spans, and of their documents."""
     texts = [row["query"] for row in rows]
     if rows[0]["start"] >= 0:
-        spans = [(row["start"], row["end"]) for row in rows]
         try:
-            asked, mask = prepare_spans(model, texts, spans)
+            queries, mask = prepare_spans(model, texts, [(r["start"], r["end"]) for r in rows])
         except ValueError as error:
             raise UserError(f"A query to train on: {error}.") from None
-        asked["span_mask"] = mask
+        queries["span_mask"] = mask
     else:
-        asked = model.preprocess(texts, task="query")
-    texts_of_documents = [text for row in rows for text in row["documents"]]
-    documents = model.preprocess(texts_of_documents, task="document")
+        queries = model.preprocess(texts, task="query")
+    texts = [text for row in rows for text in row["documents"]]
+    documents = model.preprocess(texts, task="document")
     return {
         f"{column}_{name}": value
-        for column, features in (("query", asked), ("documents", documents))
+        for column, features in (("query", queries), ("documents", documents))
         for name, value in features.items()
         if isinstance(value, torch.Tensor)
     }
 
 
-class _Loss(torch.nn.Module):
+class _ContrastiveLoss(torch.nn.Module):
+    """Equation 2 for features of queries and of their documents, the positive first."""
+
     def __init__(self, model: SentenceTransformer, settings: RetrieverTraining):
         super().__init__()
         self.model = model
@@ -250,11 +249,11 @@ class _Loss(torch.nn.Module):
         else:
             queries = span_states(self.model, query_features, mask)
         documents = self.model(document_features, task="document")["sentence_embedding"]
-        queries, documents = (one[:, : self.model.truncate_dim] for one in (queries, documents))
-        queries = functional.normalize(queries, dim=-1)
-        documents = functional.normalize(documents, dim=-1).reshape(
-            len(queries), -1, len(queries.T)
+        queries, documents = (
+            functional.normalize(vectors[:, : self.model.truncate_dim], dim=-1)
+            for vectors in (queries, documents)
         )
+        documents = documents.reshape(len(queries), -1, queries.shape[1])
         cosines = torch.einsum("bd,bnd->bn", queries, documents)
         return contrastive_loss(
             cosines[:, 0],

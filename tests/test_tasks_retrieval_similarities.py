@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks import OWLS, Listener, passage, scattered, told
+from benchmarks import OWLS, RecordingEncoder, answer, passage, scattered
 from toys import ScriptedChat, WordEncoder
 
 import admire
@@ -17,23 +17,22 @@ from admire.models.encoders import Query
 from admire.prompts import Prompts
 from admire.rankers.settings import Scoring, Settings
 from admire.senses.interpretation import interpret
-from admire.tasks.retrieval.evaluation import ranked, score_queries
-from admire.tasks.retrieval.modes import MODES
-from admire.tasks.retrieval.passages import Split
-from admire.tasks.retrieval.retrievers import (
+from admire.tasks.retrieval.passages import Passage, Split
+from admire.tasks.retrieval.queries import encode_queries, encoder_query
+from admire.tasks.retrieval.query_scores import rank_documents, score_queries
+from admire.tasks.retrieval.settings import QUERY_FORMS
+from admire.tasks.retrieval.similarities import (
     BM25_GRID,
-    as_query,
     bm25,
     by_meaning,
     dense,
-    encode_queries,
     tune_bm25,
     words,
 )
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("Don’t stop", ["don’t", "stop"]),
         ("the owls' night", ["the", "owls", "night"]),
@@ -42,8 +41,8 @@ from admire.tasks.retrieval.retrievers import (
         ("snake_case", ["snake_case"]),
     ],
 )
-def test_words_are_lower_case_and_keep_an_apostrophe_inside(text, found):
-    assert words(text) == found
+def test_words_are_lower_case_and_keep_an_apostrophe_inside(text, expected):
+    assert words(text) == expected
 
 
 TOKENS = [
@@ -60,18 +59,18 @@ TOKENS = [
 
 
 @pytest.mark.parametrize(
-    ("of", "asked"),
+    ("of", "queries"),
     [
         ("sentence", ["a night owl codes late", "the night owl flew off"]),
         ("span", ["night owl", "night owl"]),
     ],
 )
-def test_bm25_is_robertsons_formula(of, asked):
-    """idf · tf / (tf + k1 · (1 − b + b · length / mean)), idf = ln((N − n + ½) / (n + ½)) or 0."""
+def test_bm25_is_robertsons_formula(of, queries):
+    """Check Σ idf · tf / (tf + k1 · (1 − b + b · length / mean))."""
     mean = np.mean([len(tokens) for tokens in TOKENS])
     for k1, b in ((0.9, 0.4), (1.5, 0.75)):
         expected = np.zeros((2, 6))
-        for q, query in enumerate(asked):
+        for q, query in enumerate(queries):
             for word in query.split():
                 n = sum(word in tokens for tokens in TOKENS)
                 idf = max(0, math.log((6 - n + 0.5) / (n + 0.5)))
@@ -108,7 +107,7 @@ TEXT = "An owl met an owl."
 SECOND = passage("q", TEXT, span="owl", occurrence=2)
 
 
-TOLD = (
+INSTRUCTION = (
     "Based on the literal/idiomatic usage of the span owl in the query, retrieve documents that "
     "contain a span conveying the same conceptual meaning."
 )
@@ -116,23 +115,23 @@ TOLD = (
 
 @pytest.mark.parametrize(
     ("style", "prompt"),
-    [("instruct", f"Instruct: {TOLD}\nQuery: "), ("prompt", f"{TOLD} ")],
+    [("instruct", f"Instruct: {INSTRUCTION}\nQuery: "), ("prompt", f"{INSTRUCTION} ")],
 )
 def test_an_instruction_is_a_prompt_and_moves_no_span(style, prompt):
-    assert as_query(SECOND, "instruction+sentence", style) == Query(TEXT, prompt)
-    assert as_query(SECOND, "instruction+span", style) == Query(TEXT, prompt, (14, 17))
+    assert encoder_query(SECOND, "instruction+sentence", style) == Query(TEXT, prompt)
+    assert encoder_query(SECOND, "instruction+span", style) == Query(TEXT, prompt, (14, 17))
 
 
 def test_a_plain_instruction_is_part_of_the_text_and_moves_the_span():
-    assert as_query(SECOND, "instruction+sentence", "plain") == Query(f"{TOLD} {TEXT}")
-    asked = as_query(SECOND, "instruction+span", "plain")
-    assert (asked.text, asked.prompt) == (f"{TOLD} {TEXT}", None)
+    assert encoder_query(SECOND, "instruction+sentence", "plain") == Query(f"{INSTRUCTION} {TEXT}")
+    query = encoder_query(SECOND, "instruction+span", "plain")
+    assert (query.text, query.prompt) == (f"{INSTRUCTION} {TEXT}", None)
     # The instruction has the span's words too: those of the sentence are meant.
-    assert asked.span == (len(TOLD) + 1 + 14, len(TOLD) + 1 + 17)
+    assert query.span == (len(INSTRUCTION) + 1 + 14, len(INSTRUCTION) + 1 + 17)
 
 
 @pytest.mark.parametrize(
-    ("name", "style"),
+    ("name", "expected"),
     [
         ("sbert:hkunlp/instructor-large", "prompt"),
         ("sbert:intfloat/multilingual-e5-large-instruct", "instruct"),
@@ -141,43 +140,35 @@ def test_a_plain_instruction_is_part_of_the_text_and_moves_the_span():
         ("sbert:sentence-transformers/all-MiniLM-L6-v2", "plain"),
     ],
 )
-def test_the_format_goes_by_the_models_name_unless_it_is_given(name, style):
-    for mode in MODES:
-        encoder = Listener(name)
-        encode_queries(OWLS.queries, encoder, mode)
-        assert encoder.asked == [as_query(query, mode, style) for query in OWLS.queries]
-    encoder = Listener(name)
-    encode_queries(OWLS.queries, encoder, "instruction+span", "prompt")
-    assert encoder.asked == [as_query(q, "instruction+span", "prompt") for q in OWLS.queries]
+def test_auto_is_the_instruction_format_that_the_models_name_tells(name, expected):
+    for form, format, used in [(form, "auto", expected) for form in QUERY_FORMS] + [
+        ("instruction+span", "prompt", "prompt")
+    ]:
+        encoder = RecordingEncoder(name)
+        encode_queries(OWLS.queries, encoder, form, format)
+        assert encoder.queries == [encoder_query(query, form, used) for query in OWLS.queries]
 
 
-def bags(texts: Sequence[str]) -> np.ndarray:
+def bags(passages: Sequence[Passage]) -> np.ndarray:
+    texts = [passage.sentence for passage in passages]
     return WordEncoder().encode_texts(texts, role="query").astype(float)
 
 
-SENTENCES = [document.sentence for document in OWLS.documents]
-
-
 def test_dense_is_the_cosines_of_whole_sentences():
-    found = dense(OWLS, WordEncoder())
-    expected = bags([query.sentence for query in OWLS.queries]) @ bags(SENTENCES).T
-    assert found.shape == (2, 6)
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    cosines = dense(OWLS, WordEncoder())
+    assert cosines.dtype == np.float64
+    np.testing.assert_allclose(cosines, bags(OWLS.queries) @ bags(OWLS.documents).T, atol=1e-12)
 
 
-@pytest.mark.parametrize("mode", ["span", "instruction+span"])
-def test_an_encoder_without_spans_says_what_to_use_instead(mode):
-    with pytest.raises(UserError) as caught:
-        dense(OWLS, WordEncoder(), mode)
-    assert str(caught.value) == (
-        "The encoder 'words' has no vectors of spans. Use the query 'sentence' or "
-        "'instruction+sentence', or an encoder sbert:REPOSITORY."
-    )
+@pytest.mark.parametrize("form", ["span", "instruction+span"])
+def test_an_encoder_without_spans_says_what_to_use_instead(form):
+    with pytest.raises(UserError, match=r"'words'.* sbert:REPOSITORY") as caught:
+        dense(OWLS, WordEncoder(), form)
+    assert caught.value.settings == ("query", "encoder")
 
 
 def wavering() -> Callable[[str], str]:
-    """Answers of which every third vote is another one."""
+    """Return a chat model's answers of which every third vote is another one."""
     votes = itertools.cycle(["Idiomatic", "Literal", "Idiomatic"])
     return lambda prompt: next(votes) if "or literally" in prompt else "someone who works late"
 
@@ -198,13 +189,13 @@ def silent(prompt: str) -> str:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("chat", [lambda: told, wavering, lambda: silent])
+@pytest.mark.parametrize("chat", [lambda: answer, wavering, lambda: silent])
 def test_by_meaning_is_rank_with_the_documents_as_candidates(chat, scoring):
     candidates = tuple(Candidate(d.id, caption=d.sentence) for d in OWLS.documents)
     items = [
         Item(query.idiom, query.sentence, "en", candidates=candidates) for query in OWLS.queries
     ]
-    peers = admire.rank(
+    rankings = admire.rank(
         items,
         Settings(track="caption", scoring=scoring),
         llms=[ScriptedChat(chat())],
@@ -214,10 +205,9 @@ def test_by_meaning_is_rank_with_the_documents_as_candidates(chat, scoring):
     (readings,) = interpret(
         items, [ScriptedChat(chat())], Prompts(), meanings="gloss", glosses=glosses
     )
-    found = by_meaning(OWLS, WordEncoder(), readings, scoring)
-    assert found.shape == (2, 6)
-    np.testing.assert_allclose(found, [peer.scores for peer in peers], atol=1e-9)
-    orders = ranked(found, [d.id for d in OWLS.documents])
-    for peer, order, row in zip(peers, orders, found, strict=True):
+    scores = by_meaning(OWLS, WordEncoder(), readings, scoring)
+    np.testing.assert_allclose(scores, [ranking.scores for ranking in rankings], atol=1e-9)
+    orders = rank_documents(scores, [d.id for d in OWLS.documents])
+    for ranking, order, row in zip(rankings, orders, scores, strict=True):
         if len(set(np.round(row, 6))) == len(row):  # rank has ties in ascending order
-            assert [OWLS.documents[place].id for place in order] == list(peer.order)
+            assert [OWLS.documents[k].id for k in order] == list(ranking.order)
