@@ -162,7 +162,7 @@ def changed(k: int, **thing: object) -> dict[str, Any]:
         ({"profile": "x"}, 422, "profile: "),
         ({"candidates": ROW["candidates"][:1]}, 422, "candidates: "),
         ({"candidates": ROW["candidates"] * 2}, 422, "more than 4"),
-        (changed(0), 422, "candidate 1 has neither"),
+        (changed(0), 422, "candidate 1: has neither"),
         (changed(0, caption=["a"]), 422, "candidates[0].caption: "),
         (changed(1, image="../manifest.jsonl"), 422, "candidates[1].image: is not a data URI"),
         (changed(1, image="data:image/png;base64,??"), 422, "candidates[1].image: is not base64"),
