@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from admire.base.errors import UserError
 
@@ -27,21 +27,21 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         UserError: it cannot be read, or is empty.
     """
+    with _opened(path) as file:
+        return file.read()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open an image file, and refuse one that cannot be read or is empty."""
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            if not file.read(1):
+                raise UserError(f"{path}: the image file is empty. Copy or download it again.")
+            file.seek(0)
+            yield file
     except OSError as error:
-        raise _unreadable(path, error) from None
-    if not content:
-        raise _empty(path)
-    return content
-
-
-def _unreadable(path: Path, error: OSError) -> UserError:
-    return UserError(f"{path}: the image cannot be read ({error.strerror or error}).")
-
-
-def _empty(path: Path) -> UserError:
-    return UserError(f"{path}: the image file is empty. Copy or download it again.")
+        raise UserError(f"{path}: the image cannot be read ({error.strerror or error}).") from None
 
 
 def read_image(path: Path) -> Image:
@@ -83,15 +83,8 @@ def check_header(path: Path) -> None:
     """
     from PIL import Image
 
-    try:
-        with path.open("rb") as file:
-            if not file.read(1):
-                raise _empty(path)
-            file.seek(0)
-            with _decoding(path), Image.open(file, formats=FORMATS):
-                pass
-    except OSError as error:
-        raise _unreadable(path, error) from None
+    with _opened(path) as file, _decoding(path), Image.open(file, formats=FORMATS):
+        pass
 
 
 @contextmanager

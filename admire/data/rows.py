@@ -95,12 +95,10 @@ class RowReader:
             where = f"{where} ('{row['compound']}')"
         try:
             cells = Row.model_validate(row if self.words else {**row, "word": ""})
-            if self.whole and not cells.has_context:
-                raise ValueError("sentence: is empty.")
         except ValidationError as error:
             raise UserError(_at(where, _complaint(error))) from None
-        except ValueError as error:
-            raise UserError(_at(where, str(error))) from None
+        if self.whole and not cells.has_context:
+            raise UserError(_at(where, "sentence: is empty."))
         item = Item(
             compound=cells.compound,
             sentence=cells.sentence,
@@ -123,7 +121,7 @@ class RowReader:
     ) -> tuple[Candidate, ...]:
         """Build a row's candidates or its sequence, and find their images."""
         candidates = []
-        for number, (name, cells) in enumerate(row.named(key).items(), start=1):
+        for number, (name, cells) in enumerate(row.by_name(key).items(), start=1):
             image, place = None, _at(where, f"{key.removesuffix('s')} {number}")
             try:
                 image = self._image(cells, row.compound, place)
@@ -286,19 +284,19 @@ class Row(BaseModel):
     expected_order: Any = None
     word: Trimmed = ""
 
-    def named(self, key: Literal["candidates", "sequence"]) -> dict[str, CandidateCells]:
+    def by_name(self, key: Literal["candidates", "sequence"]) -> dict[str, CandidateCells]:
         """Name candidates or a sequence after their images, or after their positions.
 
         Raises:
             ValueError: a name comes twice.
         """
-        named: dict[str, CandidateCells] = {}
+        named_cells: dict[str, CandidateCells] = {}
         for k, cells in enumerate(getattr(self, key), start=1):
             name = cells.image or f"{key.removesuffix('s')}{k}"
-            if name in named:
+            if name in named_cells:
                 raise ValueError(f"{key}: '{name}' appears more than once")
-            named[name] = cells
-        return named
+            named_cells[name] = cells
+        return named_cells
 
     @property
     def has_context(self) -> bool:
@@ -308,8 +306,8 @@ class Row(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         """Check that the cells fit together; messages begin with the column."""
-        names = self.named("candidates").keys()
-        self.named("sequence")
+        names = self.by_name("candidates").keys()
+        self.by_name("sequence")
         if len(names) == 1:
             raise ValueError("candidates: there is one; a ranking needs two or more")
         if names and self.expected_item:

