@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from importlib import import_module, metadata
-from pathlib import Path
+from importlib import metadata
 
 import pytest
-import typer
 from commands import HEAVY, TORCH, ended, loaded, run
 
 from admire import PROFILES, Settings
 from admire.base.errors import DISTRIBUTION
-from admire.cli.app import app
 from admire.cli.config import run_settings
-from admire.cli.options import FIELDS
-from admire.cli.panels import Panelled, PanelledTraining
+from admire.cli.options import SETTINGS
 from admire.rankers.settings import Scoring
 
 
@@ -74,71 +70,24 @@ def test_a_shell_can_complete(capsys):
 # ------------------------------------------------------------------------- options and settings
 
 
-def parameters(command: str) -> dict[str, typer.core.TyperOption]:
-    """The arguments and options of a command by name."""
-    found = typer.main.get_command(app)
-    for name in command.split():
-        found = found.commands[name]
-    return {parameter.name: parameter for parameter in found.params}
-
-
-LOOKED = {"dictionaries"}
-"""``None`` on the command line, as the other options that may be repeated."""
-
-FIT = {"weight_decay", "warmup", "batch_size"}
-"""Settings of the trainer that have no option, or whose default goes by another setting."""
-
-
-@pytest.mark.parametrize(
-    ("command", "kind", "other"),
-    [
-        ("train head", "models.training_settings.HeadTraining", set()),
-        ("train detector", "training.light_detector.DetectorTraining", set()),
-        ("train classifier", "training.classifier.ClassifierTraining", {"fit", "setting"}),
-        ("train classifier", "models.training_settings.FitSettings", FIT | {"patience", "seed"}),
-        ("train sentences", "tasks.sts.training.SentenceTraining", {"fit"}),
-        ("train sentences", "models.training_settings.FitSettings", FIT),
-        ("train retriever", "tasks.retrieval.settings.RetrieverTraining", {"fit"}),
-        ("train retriever", "models.training_settings.FitSettings", FIT - {"batch_size"}),
-        (
-            "retrieve",
-            "tasks.retrieval.settings.RetrieveSettings",
-            {"contrast", "usage", "dictionaries"},
-        ),
-        ("search", "tasks.collections.search.SearchSettings", {"dictionaries"}),
-        ("sts", "tasks.sts.similarity.SimilaritySettings", set()),
-    ],
-)
-def test_each_setting_has_an_option_of_its_name_and_default(command, kind, other):
-    if "training" in kind or "classifier" in kind:
-        pytest.importorskip("sentence_transformers", reason="needs the extra 'finetune'")
-    module, _, name = f"admire.{kind}".rpartition(".")
-    settings = fields(getattr(import_module(module), name))
-    assert other - {"weight_decay", "warmup", "fit", "patience"} <= {
-        FIELDS.get(name, name) for name in parameters(command)
+def test_each_setting_of_a_run_is_an_option_of_rank():
+    names = {field.name for field in (*fields(Settings), *fields(Scoring))} - {"scoring"}
+    assert names <= SETTINGS["rank"].keys()
+    assert {SETTINGS["rank"][name].flag for name in ("llms", "dictionaries", "texts")} == {
+        "--llm",
+        "--dictionary",
+        "--texts",
     }
-    for field in settings:
-        if field.name not in other:
-            assert parameters(command)[field.name].default == field.default, field.name
-
-
-def test_each_setting_of_a_run_has_an_option_of_rank():
-    options = {FIELDS.get(name, name): one for name, one in parameters("rank").items()}
-    for field in (*fields(Settings), *fields(Scoring)):
-        if field.name != "scoring":
-            assert options[field.name].default is None  # else the profile's would not count
 
 
 def test_options_replace_what_the_profile_has():
     best = PROFILES["best"]
-    assert run_settings({"profile": "best", "llm": None, "data": "x"}) == best
-    changes = {"encoder": "e5", "contrast": 0.0, "llm": ["a", "b"], "seed": 0}
-    own = run_settings({"profile": "best"} | changes)
+    assert run_settings({}, "best") == best
+    own = run_settings({"encoder": "e5", "contrast": 0.0, "llms": ("a", "b"), "seed": 0}, "best")
     assert (own.encoder, own.caption_encoder, own.llms) == ("e5", None, ("a", "b"))
     assert (own.scoring.contrast, own.scoring.gate) == (0.0, best.scoring.gate)
-    both = {"profile": "best", "encoder": "e5", "caption_encoder": "sight", "head": Path("my/head")}
-    both_own = run_settings(both)
-    assert (both_own.caption_encoder, both_own.head) == ("sight", str(Path("my/head")))
+    both = run_settings({"encoder": "e5", "caption_encoder": "sight", "head": "my/head"}, "best")
+    assert (both.caption_encoder, both.head) == ("sight", "my/head")
 
 
 # --------------------------------------------------------------------------- settings in a file
@@ -148,7 +97,7 @@ def test_options_replace_what_the_profile_has():
 def test_the_printed_settings_are_a_file_that_makes_them(capsys, tmp_path, profile):
     file = tmp_path / "run.toml"
     file.write_text(run(capsys, "config", "--profile", profile)[1])
-    assert run_settings({"config": file}) == PROFILES[profile]
+    assert run_settings({}, config=file) == PROFILES[profile]
     assert run(capsys, "config", "--config", file)[1] == file.read_text()
 
 
@@ -167,31 +116,34 @@ def test_the_printed_settings_say_what_each_is_and_takes(capsys):
 def test_options_win_over_the_file_and_the_file_over_the_profile(tmp_path):
     file = tmp_path / "run.toml"
     file.write_text('profile = "best"\ncontrast = 0\nvotes = 3\nllms = ["a"]\nseed = 7\n')
-    made = run_settings({"config": file, "votes": 4, "llm": []})
+    made = run_settings({"votes": 4}, config=file)
     assert (made.llms, made.votes, made.seed, made.scoring.contrast) == (("a",), 4, 7, 0)
     assert made.caption_encoder == PROFILES["best"].caption_encoder
-    other = run_settings({"config": file, "profile": "paper"})
+    other = run_settings({}, "paper", file)
     assert (other.encoder, other.llms) == (PROFILES["paper"].encoder, ("a",))
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("llm = ['e']", "'llm' is no setting. Did you mean 'llms'? admire config lists all."),
-        ("[scoring]\ncontrast = 1", "'scoring' is no setting."),
-        ("gate = 'sof'", "gate cannot be 'sof'. Did you mean 'soft'? There are: hard, soft."),
-        ("votes = '5'", "votes cannot be '5': it should be a valid integer."),
-        ("texts = ['glos']", "texts cannot be 'glos'. Did you mean 'gloss'?"),
-        ("profile = 'bets'", "profile cannot be 'bets'. Did you mean 'best'?"),
-        ("query = 'compound'\nabstain_below = 0.8", "With the query compound no sense"),
-        ("votes 5", "is not TOML (Expected '=' after a key"),
+        (
+            "llm = ['e']",
+            ": 'llm' is no setting. Did you mean 'llms'? admire config rank lists all.",
+        ),
+        ("[scoring]\ncontrast = 1", ": 'scoring' "),
+        ("gate = 'sof'", ", gate: cannot be 'sof'. Did you mean 'soft'? There are: hard, soft."),
+        ("votes = '5'", ", votes: "),
+        ("texts = ['glos']", ", texts[0]: cannot be 'glos'. Did you mean 'gloss'?"),
+        ("profile = 'bets'", ", profile: cannot be 'bets'. Did you mean 'best'?"),
+        ("query = 'compound'\nabstain_below = 0.8", ": With the query compound no sense"),
+        ("votes 5", ": is not TOML (Expected '=' after a key"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_the_key(capsys, tmp_path, text, complaint):
     file = tmp_path / "run.toml"
     file.write_text(text)
     error = ended(capsys, "rank", "data.tsv", "--config", file, "--out", tmp_path / "run")
-    assert error.startswith(f"admire: {file}: {complaint}")
+    assert error.startswith(f"admire: {file}{complaint}")
 
 
 @pytest.mark.parametrize(
@@ -205,8 +157,7 @@ def test_the_printed_options_of_a_training_are_a_file_that_sets_them(capsys, tmp
     file = tmp_path / "training.toml"
     _, out, err = run(capsys, "config", *command.split())
     assert not err
-    names = set(parameters(command)) - {"data", "out", "json", "config", "help_all"}
-    assert set(re.findall(r"^(?:# )?(\w+) =", out, re.MULTILINE)) == names
+    assert set(re.findall(r"^(?:# )?(\w+) =", out, re.MULTILINE)) == SETTINGS[command].keys()
     file.write_text(out.replace("\nseed = ", "\nseed = 1"))
     _, again, err = run(capsys, "config", *command.split(), "--config", file)
     assert not err
@@ -244,36 +195,25 @@ def test_there_are_files_of_settings_for_rank_and_trainings_alone(capsys):
 
 
 @pytest.mark.parametrize(
-    ("command", "kind"),
-    [
-        ("rank", Panelled),
-        ("batch", Panelled),
-        ("sweep", PanelledTraining),
-        ("train head", PanelledTraining),
-        ("train sentences", PanelledTraining),
-        ("train retriever", PanelledTraining),
-    ],
+    "command",
+    ["rank", "batch", "sweep", "train head", "train sentences", "train retriever"],
 )
-def test_the_help_shows_a_days_options_and_help_all_the_others(capsys, monkeypatch, command, kind):
+def test_the_help_shows_a_days_options_and_help_all_the_others(capsys, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "120")
-    everything = set(parameters(command)) - {"data"}
-    panels = {panel: {*names} & everything for panel, names in kind.panels.items()}
-    assert everything - {"help_all"} == set().union(*panels.values())
-    named = r"^│ [ *]*--([a-z-]+)"
 
-    def shown(*arguments: str) -> set[str]:
-        code, out, _ = run(capsys, *arguments)
+    def listed(option: str) -> list[str]:
+        code, out, _ = run(capsys, *command.split(), option)
         assert code == 0
-        found = {name.replace("-", "_") for name in re.findall(named, out, re.MULTILINE)}
-        return found - {"help"}
+        return re.findall(r"^│ [ *]*(--[a-z0-9-]+)", out, re.MULTILINE)
 
-    words = command.split()
-    assert shown(*words, "--help") == everything & {*kind.daily}
-    assert shown(*words, "--help-all") == everything
-    assert shown(*words, "--help") == everything & {*kind.daily}
-    _, out, _ = run(capsys, *words, "--help-all")
-    places = [out.index(f" {panel} ─") for panel, names in panels.items() if names]
-    assert places == sorted(places)
+    settings = SETTINGS[command].values()
+    everyday = {setting.flag for setting in settings if setting.option.daily}
+    all_flags = {setting.flag for setting in settings}
+    assert everyday
+    assert {*listed("--help")} & all_flags == everyday
+    assert {*listed("--help-all")} > all_flags
+    assert len(listed("--help-all")) == len({*listed("--help-all")})
+    assert {*listed("--help")} & all_flags == everyday
 
 
 @pytest.mark.parametrize(
@@ -284,10 +224,6 @@ def test_the_help_shows_a_days_options_and_help_all_the_others(capsys, monkeypat
         ("models pull s", {"sight", "sbert:"}),
     ],
 )
-def test_a_shell_completes_names_of_models(capsys, monkeypatch, begun, end):
-    monkeypatch.setenv("_ADMIRE_COMPLETE", "complete_fish")
-    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", f"admire {begun}")
-    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
-    with pytest.raises(SystemExit):
-        app(prog_name="admire")
-    assert end <= set(capsys.readouterr().out.split())
+def test_a_shell_completes_names_of_models(capsys, begun, end):
+    _, out, _ = run(capsys, "__complete", *begun.split())
+    assert end <= {line.split("\t")[0] for line in out.splitlines()}

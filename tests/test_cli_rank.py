@@ -636,7 +636,10 @@ def test_runs_are_fused_into_a_run(capsys, tmp_path, write_table):
         assert "top1" in out
         assert f"Wrote {fused / 'submission_en.tsv'}" in err
     for options, message in (
-        (("--out", fused, "--weight", "1,x"), "weight cannot be '1,x': it is numbers. (--weight)"),
+        (
+            ("--out", fused, "--weight", "1,x"),
+            "weight cannot be 'x': it should be a valid number. (--weight)",
+        ),
         (("--out", folders[0]), "is one of the runs to fuse, and would be lost. (--out)"),
     ):
         assert message in ended(capsys, "fuse", *folders, *options)

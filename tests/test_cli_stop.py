@@ -51,7 +51,7 @@ from admire.cli import main
 
 class Press:
     def find_spec(name, *_):
-        if name == "typer":
+        if name == "cyclopts":
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Press)

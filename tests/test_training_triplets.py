@@ -16,6 +16,7 @@ from admire.base.errors import UserError
 from admire.data.items import Candidate, Item
 from admire.training import (
     Triplets,
+    TripletSettings,
     caption_modalities,
     draw_soft_negatives,
     encode_triplets,
@@ -182,7 +183,7 @@ def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(chat, tmp_path)
     literal = replace(captioned("bad apple", ["one", "two"]), sentence_type="literal")
     items = [captioned("night owl", ["one", "two"]), literal]
     write(tmp_path / "gloss_en.j2", "My template about {{ compound }}.")
-    found, encoder = open_triplets(items, "words", "caption", prompts=tmp_path)
+    found, encoder = open_triplets(items, TripletSettings(encoder="words", prompts=tmp_path))
     assert encoder.name == "pictures"
     assert found.anchors[0] == pytest.approx(words("a late worker"))
     assert found.anchors[1] == pytest.approx(words("bad apple"))
@@ -190,7 +191,7 @@ def test_anchors_are_the_gloss_or_the_compound_by_the_given_type(chat, tmp_path)
 
     unknown = [replace(items[0], sentence_type=None)]
     with pytest.raises(UserError, match="'night owl': no sentence_type"):
-        open_triplets(unknown, "words", "caption")
+        open_triplets(unknown, TripletSettings(encoder="words"))
 
 
 # ------------------------------------------------------------------------------------- split

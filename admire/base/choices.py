@@ -75,9 +75,6 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["float32", "bfloat16", "float16"]
 """How finely encoders on torch compute; ``float16`` needs a GPU."""
 
-TaskSetting = Literal["zero_shot", "one_shot"]
-"""Task 2A's settings: whether the MWEs of the evaluation were unseen in training, or seen once."""
-
 TrainingPrecision = Literal["float32", "bfloat16"]
 """Precision of matrix products while a model is fine-tuned."""
 

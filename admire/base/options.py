@@ -35,12 +35,14 @@ class Option:
         name: the option's name, if it is not the field's.
         daily: whether ``--help`` shows it, too.
         completes: what a shell completes.
+        in_file: whether it can stand in a file for ``--config``.
     """
 
     panel: Panel
     name: str | None = None
     daily: bool = False
     completes: Literal["chat models", "encoders"] | None = None
+    in_file: bool = True
 
 
 CHAT_MODELS: Panel = "Chat models and costs"

@@ -133,7 +133,8 @@ def complaint(error: ValidationError) -> str:
     if message.startswith("Input should be "):
         # Each branch of a union has an error of its own.
         needed = [one["msg"] for one in details if one["input"] is value]
-        either = " or ".join(m.removeprefix("Input should be ") for m in dict.fromkeys(needed))
+        needed = [m.removeprefix("Input should be ").partition(", unable to")[0] for m in needed]
+        either = " or ".join(dict.fromkeys(needed))
         shown = repr(value)
         shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
         return f"cannot be {shown}: it should be {either}."

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
 
-import typer
+from cyclopts import App, CycloptsError, Group, Parameter
+from pydantic import ValidationError
 
 from admire.base.errors import UserError
+from admire.base.schema import complaint
 from admire.base.terminal import Formatter, visible
 from admire.cli import (
     audit,
@@ -29,20 +30,37 @@ from admire.cli import (
     submit,
 )
 from admire.cli import options as opt
-from admire.cli.panels import Panelled, PanelledTraining
 
 log = logging.getLogger("admire")
 
-RANK, TEXTS, LEARN, MODELS = "Rank and see", "Texts", "Learn", "Models"
+
+def _version() -> str:
+    from admire import __version__
+
+    return __version__
 
 
-app = typer.Typer(
+RANK = Group("Rank and see", sort_key=1)
+TEXTS = Group("Texts", sort_key=2)
+LEARN = Group("Learn", sort_key=3)
+MODELS = Group("Models", sort_key=4)
+
+HELP = ("--help", "-h", "--help-all")
+
+app = App(
+    "admire",
     help="Decide which sense of a compound is meant, say what it means, rank images and texts.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    version=_version,
+    help_flags=HELP,
+    help_format="plaintext",
+    default_parameter=Parameter(converter=opt.convert, negative=(), show_default=opt.show_default),
+    group_commands=Group("Commands", sort_key=9),
+    group_parameters=opt.OWN,
+    print_error=False,
+    exit_on_error=False,
+    suppress_keyboard_interrupt=False,
 )
-for command, panel in (
+COMMANDS: tuple[tuple[Callable[..., None], Group], ...] = (
     (rank.demo, RANK),
     (check.check, RANK),
     (rank.rank, RANK),
@@ -64,47 +82,32 @@ for command, panel in (
     (rank.tune, LEARN),
     (rank.weights, LEARN),
     (head.sweep, LEARN),
-):
-    kinds = {rank.rank: Panelled, batch.batch: Panelled, head.sweep: PanelledTraining}
-    app.command(rich_help_panel=panel, cls=kinds.get(command))(command)
+)
+for order, (command, panel) in enumerate(COMMANDS):
+    app.command(command, group=panel, sort_key=order)
 
-train = typer.Typer(help="Learn from data: heads, detectors, encoders.", no_args_is_help=True)
-app.add_typer(train, name="train", rich_help_panel=LEARN)
-train.command("head", cls=PanelledTraining)(head.train_head)
-train.command("detector")(senses.train_detector)
-train.command("classifier")(senses.train_classifier)
-train.command("sentences", cls=PanelledTraining)(sts.train_sentences)
-train.command("retriever", cls=PanelledTraining)(retrieval.train_retriever)
-
-variants = typer.Typer(help="Make variants of images and captions.", no_args_is_help=True)
-app.add_typer(variants, name="augment", rich_help_panel=LEARN)
-variants.command("images")(augment.augment_images)
-variants.command("captions")(augment.augment_captions)
-
-known = typer.Typer(help="List the models, fetch one, or try one.", invoke_without_command=True)
-app.add_typer(known, name="models", rich_help_panel=MODELS)
-known.callback()(models.list_models)
-known.command()(models.pull)
-known.command()(models.check)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from admire import __version__
-
-        print(__version__)
-        raise typer.Exit
+train = App("train", help="Learn from data: heads, detectors, encoders.", group=LEARN, sort_key=98)
+variants = App("augment", help="Make variants of images and captions.", group=LEARN, sort_key=99)
+catalogue = App("models", help="List the models, fetch one, or try one.", group=MODELS)
+for group in (train, variants, catalogue):
+    group.help_flags = HELP
+    app.command(group)
+train.command(head.train_head, name="head", sort_key=0)
+train.command(senses.train_detector, name="detector", sort_key=1)
+train.command(senses.train_classifier, name="classifier", sort_key=2)
+train.command(sts.train_sentences, name="sentences", sort_key=3)
+train.command(retrieval.train_retriever, name="retriever", sort_key=4)
+variants.command(augment.augment_images, name="images", sort_key=0)
+variants.command(augment.augment_captions, name="captions", sort_key=1)
+catalogue.default(models.list_models)
+catalogue.command(models.pull)
+catalogue.command(models.check)
+app.register_install_completion_command()
 
 
-@app.callback()
-def _start(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
-        ),
-    ] = False,
-) -> None:
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; a user's error ends with one message and exit code 2."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter("%(message)s"))
     log.handlers = [handler]
@@ -112,12 +115,19 @@ def _start(
     # Without a handler there, open_clip's first message would make logging set up one of its own,
     # which repeats ours.
     logging.getLogger().addHandler(logging.NullHandler())
-
-
-def run(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; a user's error ends with one message and exit code 2."""
+    opt.EVERYTHING.set("--help-all" in words)
     try:
-        app(arguments)
-    except UserError as error:
-        print(visible(f"admire: {error}{opt.flags(error)}"), file=sys.stderr)
+        app(words)
+    except (UserError, CycloptsError) as error:
+        said = error if isinstance(error, UserError) else _as_ours(error)
+        print(visible(f"admire: {said}{opt.flags(said)}"), file=sys.stderr)
         sys.exit(2)
+
+
+def _as_ours(error: CycloptsError) -> UserError:
+    """Return an error of the command line's words; a wrong value is told of as everywhere."""
+    wrong = error.__cause__
+    if error.argument and isinstance(wrong, ValidationError):
+        name = error.argument.field_info.name
+        return UserError(f"{name} {complaint(wrong)}", name)
+    return UserError(str(error))

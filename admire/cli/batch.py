@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
-
-import typer
+import sys
+from typing import Annotated
 
 from admire.cli import options as opt
-from admire.cli.config import run_options, run_settings
+from admire.cli.config import run_settings
 from admire.cli.output import print_forecasts
-from admire.cli.panels import HelpAll
+from admire.rankers.settings import Asking, Scoring, Settings
 
 log = logging.getLogger("admire")
 
 
-@opt.with_options(run_options)
+@opt.takes("batch", Settings, Scoring, (Asking, "budget"), headings=True)
 def batch(
     data: opt.Data,
+    /,
+    *,
     lang: opt.Lang = None,
-    images: opt.ImageFolder = None,
+    images: Annotated[opt.ImageFolder, opt.RARE] = None,
     dry_run: opt.DryRun = False,
-    budget: opt.Budget = None,
-    help_all: HelpAll = False,
-    **options: Any,
+    profile: Annotated[opt.Profile, opt.WHOLE_DAILY] = None,
+    config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
+    like: Annotated[opt.LikeRun, opt.WHOLE] = None,
+    given: opt.Given = None,
 ) -> None:
     """Ask by OpenAI's Batch API, at half the price and within a day, what admire rank will need.
 
@@ -32,19 +34,18 @@ def batch(
     while questions are under way.
     """
     from admire.data.reader import read_items
-    from admire.rankers.settings import Asking
     from admire.runs.batch import batch as submit
     from admire.runs.forecast import plan
 
-    settings = run_settings(options)
+    settings = run_settings(given, profile, config, like)
     items = read_items(data, lang, images=images)
     if dry_run:
         print_forecasts(plan(items, settings, batch=True))
         return
-    under_way = submit(items, settings, budget=Asking(budget=budget).budget)
+    under_way = submit(items, settings, budget=opt.make(Asking, given).budget)
     for line in under_way:
         log.info("%s.", line)
     if under_way:
         log.info("Call the same command again later: answers come within 24 hours as a rule.")
-        raise typer.Exit(3)
+        sys.exit(3)
     log.info("The cache has all that batches can answer. Now run admire rank with these options.")

@@ -6,7 +6,7 @@ import json as jsonlib
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from admire.base.errors import UserError
 from admire.base.terminal import visible
@@ -15,11 +15,11 @@ from admire.cli import options as opt
 
 def check(
     data: opt.Data,
+    /,
+    *,
     lang: opt.Lang = None,
     images: opt.ImageFolder = None,
-    out: Annotated[
-        Path | None, opt.option("Run folder for admire rank: also check that it can be written.")
-    ] = None,
+    out: Path | None = None,
     json: opt.Json = False,
 ) -> None:
     """Find all faults of a set at once: in rows, paths, links and pictures. Opens no model.
@@ -27,6 +27,9 @@ def check(
     Of pictures only headers are read. If no picture that the set names is there, it is ranked by
     its captions, and that is no fault. Ends with exit code 2 if there are faults; admire rank
     --skip-bad goes on without what they spoil.
+
+    Args:
+        out: Run folder for admire rank: also check that it can be written.
     """
     from admire.base.storage import check_folder
     from admire.data.check import SetCounts, check_set

@@ -8,11 +8,15 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
 
-from admire.base.choices import EngineName, QueryText, SenseMethod
+from cyclopts import Parameter
+
+from admire.base.choices import EngineName
 from admire.base.errors import UserError
 from admire.base.terminal import visible
 from admire.cli import options as opt
 from admire.cli.output import print_rows
+from admire.rankers.settings import Settings
+from admire.tasks.collections.settings import SearchSettings
 
 if TYPE_CHECKING:
     from admire.tasks.collections.search import Found
@@ -23,47 +27,26 @@ SHOWN = 120
 """How many letters of a picture's caption are printed; --json has all."""
 
 
+@opt.takes("search", SearchSettings)
 def search(
-    text: Annotated[str, opt.argument("A text that uses the compound.")],
-    span: Annotated[str, opt.option("The compound, as it stands in the text.")],
-    index: Annotated[
-        Path,
-        opt.option(
-            "What to search: a folder that admire index wrote, or a file of texts, as there."
-        ),
-    ],
-    top: Annotated[int, opt.option("How many pictures or texts to show.")] = 10,
-    encoder: Annotated[
-        str | None, opt.option("Encoder of texts, e5 or sbert:…; else e5 or the index's.")
-    ] = None,
-    query: Annotated[
-        QueryText,
-        opt.choice("query", QueryText, "What is searched for; the last two are plain cosine."),
-    ] = "meaning",
-    llm: opt.ChatLlm = "embedded",
-    llm_url: opt.LlmUrl = None,
-    sense: Annotated[SenseMethod, opt.SENSE_OPTION] = "auto",
-    contrast: Annotated[
-        float | None,
-        opt.option(
-            "Weight of the literal sense against literal things (else 1 for pictures, 0 for texts)."
-        ),
-    ] = None,
-    texts: Annotated[Any, opt.commas("Which texts count, with commas, as for rank.")] = None,
-    image_weight: Annotated[float | None, opt.option("Weight of pictures.")] = None,
-    caption_weight: Annotated[float | None, opt.option("Weight of captions.")] = None,
-    lang: opt.QueryLanguage = "en",
-    device: opt.EncoderDevice = "auto",
-    dictionary: opt.Dictionaries = None,
-    prompts: opt.PromptFolder = None,
-    seed: opt.Seed = 0,
+    text: str,
+    /,
+    *,
+    span: str,
+    index: Path,
     json: opt.Json = False,
+    given: opt.Given = None,
 ) -> None:
-    """Find the pictures and texts that show or mean what the compound means here."""
-    from admire.tasks.collections.search import search_index
-    from admire.tasks.collections.settings import SearchSettings
+    """Find the pictures and texts that show or mean what the compound means here.
 
-    settings = opt.call_with(SearchSettings, locals(), dictionaries=opt.looked_up(dictionary))
+    Args:
+        text: A text that uses the compound.
+        span: The compound, as it stands in the text.
+        index: What to search: a folder that admire index wrote, or a file of texts, as there.
+    """
+    from admire.tasks.collections.search import search_index
+
+    settings = opt.make(SearchSettings, given)
     found = search_index(text, span, index, settings)
     reading = found.reading
     if json:
@@ -74,12 +57,12 @@ def search(
                 "gloss": reading.gloss,
             }
             if reading
-            else {"query": query}
+            else {"query": settings.query}
         )
         told = jsonlib.dumps(understood | _told(found), indent=2, ensure_ascii=False)
         print("\n".join(map(visible, told.split("\n"))))
         return
-    title = f"{span}, {query}"
+    title = f"{span}, {settings.query}"
     if reading:
         meant = reading.meant if found.pictures else reading.gloss
         title = f"{span}, {reading.sense.label}: {meant or '–'}"
@@ -115,46 +98,36 @@ def _told(found: Found) -> dict[str, Any]:
     return {"pictures": pictures}
 
 
+@opt.takes("index", (Settings, "device"))
 def index(
-    out: Annotated[Path, opt.option("Index folder to write or change, for search --index.")],
-    source: Annotated[
-        Path | None,
-        opt.argument(
-            "Pictures: a folder, a .lst of paths, a .csv, .tsv or .jsonl with the column "
-            "image, .parquet, or .tar (WebDataset). Texts: .txt (a line each), or a table with "
-            "the column text."
-        ),
-    ] = None,
-    encoder: Annotated[
-        str | None,
-        opt.option(
-            "Encoder, as for rank; else sight for pictures, e5 for texts, with --add the index's."
-        ),
-    ] = None,
-    engine: Annotated[
-        EngineName,
-        opt.choice(
-            "engine",
-            EngineName,
-            "What searches: a comparison with every vector, from disk; or LanceDB, nearly exact "
-            "and faster.",
-        ),
-    ] = "exact",
-    add: Annotated[
-        bool, opt.option("Add to the index; only what is new is encoded.", "--add")
-    ] = False,
-    remove: Annotated[
-        list[str] | None,
-        opt.option("Take this out of the index: a name, or a pattern (cats/*). Repeat."),
-    ] = None,
-    export: Annotated[
-        Path | None, opt.option("Parquet file to write: names, paths, captions and vectors.")
-    ] = None,
-    device: opt.EncoderDevice = "auto",
-    workers: opt.WorkerCount = None,
+    source: Path | None = None,
+    /,
+    *,
+    out: Path,
+    encoder: Annotated[str | None, Parameter(completer=opt.model_names("encoders"))] = None,
+    engine: EngineName = "exact",
+    add: bool = False,
+    remove: list[str] | None = None,
+    export: Path | None = None,
+    workers: opt.Workers = None,
     ray_address: opt.RayAddress = None,
+    given: opt.Given = None,
 ) -> None:
-    """Encode a collection of pictures or texts once, to search it often."""
+    """Encode a collection of pictures or texts once, to search it often.
+
+    Args:
+        source: Pictures: a folder, a .lst of paths, a .csv, .tsv or .jsonl with the column image,
+            .parquet, or .tar (WebDataset). Texts: .txt (a line each), or a table with the column
+            text.
+        out: Index folder to write or change, for search --index.
+        encoder: Encoder, as for rank; else sight for pictures, e5 for texts, with --add the
+            index's.
+        engine: What searches: a comparison with every vector, from disk; or LanceDB, nearly exact
+            and faster.
+        add: Add to the index; only what is new is encoded.
+        remove: Take this out of the index: a name, or a pattern (cats/*). Repeat for several.
+        export: Parquet file to write: names, paths, captions and vectors.
+    """
     from admire.models.encoders import open_encoder
     from admire.tasks.collections.building import (
         add_to_index,
@@ -170,6 +143,7 @@ def index(
         raise UserError("There is nothing to do: name a source, or what to remove or export.")
     if add and not source:
         raise UserError("There is nothing to add: name a source.", "add")
+    device = opt.make(Settings, given).device
     shared = opt.crew(workers, ray_address, device)
     encode = encode_over(shared, device) if shared else encode_here
     if export:

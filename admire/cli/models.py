@@ -6,20 +6,19 @@ import json as jsonlib
 import logging
 from typing import Annotated
 
-import typer
+from cyclopts import Parameter
 
 from admire.base.errors import UserError
 from admire.base.terminal import cell
 from admire.cli import options as opt
 from admire.cli.output import print_rankings, print_rows, print_table
+from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
 
 
-def list_models(context: typer.Context, json: opt.Json = False) -> None:
+def list_models(*, json: opt.Json = False) -> None:
     """List models with size and licence: which are here, and how to get the others."""
-    if context.invoked_subcommand:
-        return
     from rich.table import Table
 
     from admire.models.catalogue import MODELS
@@ -40,16 +39,12 @@ def list_models(context: typer.Context, json: opt.Json = False) -> None:
     print_table(table)
 
 
-def pull(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="A name from the list.",
-            autocompletion=lambda: [*opt.CHATS(), *opt.ENCODERS()],
-        ),
-    ],
-) -> None:
-    """Fetch or assemble a model now, before its first use."""
+def pull(name: Annotated[str, Parameter(completer=opt.model_names())], /) -> None:
+    """Fetch or assemble a model now, before its first use.
+
+    Args:
+        name: A name from the list.
+    """
     from admire.models.catalogue import find_model
 
     model = find_model(name)
@@ -58,14 +53,15 @@ def pull(
     print(model.pull(name))
 
 
-def check(
-    name: Annotated[str, opt.argument("A chat model or an encoder, as options take them.")],
-    llm_url: opt.LlmUrl = None,
-) -> None:
+@opt.takes("models check", (Settings, "llm_url"))
+def check(name: str, /, *, given: opt.Given = None) -> None:
     """Try a model on the samples: whether it is installed, what it answers, and how fast.
 
     A chat model gets a question of each kind, an encoder ranks candidates by their sentences.
     Downloads missing files.
+
+    Args:
+        name: A chat model or an encoder, as options take them.
     """
     from admire.audit.model_check import check_chat, check_encoder
     from admire.models.llm import FAMILIES
@@ -74,7 +70,7 @@ def check(
         marks = {True: "yes", False: "no", None: "–"}
         replies = [
             (row.kind, marks[row.right], row.text, row.tokens or "–", f"{row.seconds:.1f}")
-            for row in check_chat(name, url=llm_url)
+            for row in check_chat(name, url=opt.make(Settings, given).llm_url)
         ]
         print_rows(("Question", "Right", "Understood", "Tokens", "Seconds"), replies, name)
         return

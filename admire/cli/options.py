@@ -1,180 +1,229 @@
-"""Options that several commands have."""
+"""The options that commands share, and those that come from the fields of settings classes."""
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from contextvars import ContextVar
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar, get_args, get_origin
 
-import typer
+from cyclopts import Group, Parameter, Token
+from pydantic import ValidationError
 
-from admire.base.choices import BoardTrack, Device, PublishedSet, SenseMethod, not_among
+from admire.base.choices import BoardTrack, ProfileName, PublishedSet
 from admire.base.errors import UserError, check_extra
+from admire.base.options import Option, Panel
+from admire.base.schema import adapter, complaint, descriptions
 
 if TYPE_CHECKING:
-    from admire.base.workers import Workers
+    from admire.base import workers
 
-
-T = TypeVar("T")
+Kind = TypeVar("Kind")
 Command = TypeVar("Command", bound=Callable[..., None])
+Given = Mapping[str, Any] | None
+"""The options of settings classes that a user gave, by field."""
+
+# ------------------------------------------------------------------------------------------- help
+
+EVERYTHING: ContextVar[bool] = ContextVar("EVERYTHING", default=False)
+"""True for ``--help-all``."""
 
 
-def argument(help: str) -> Any:
-    """An argument, with its help."""
-    return typer.Argument(help=help)
+class Heading(Group):
+    """Options of a command with many that ``--help-all`` alone lists, below a heading."""
+
+    @property
+    def show(self) -> bool:
+        """True for ``--help-all``."""
+        return EVERYTHING.get()
 
 
-def option(help: str, *names: str, **more: Any) -> Any:
-    """An option, with its help; without names it is called as its parameter."""
-    return typer.Option(*names, help=help, **more)
+class Daily(Group):
+    """Settings that ``--help`` lists, too."""
+
+    @property
+    def show(self) -> bool:
+        """False for ``--help-all``, where they stand below their headings."""
+        return not EVERYTHING.get()
 
 
-def choice(setting: str, words: Any, help: str, **more: Any) -> Any:
-    """An option that takes one word of a Literal, and refuses others as the library does."""
-    allowed = get_args(words)
+HEADINGS = {panel: Heading(panel, sort_key=k) for k, panel in enumerate(get_args(Panel), start=1)}
+OWN = Group("Options", sort_key=0)
+DAILY = Daily("Settings of every day; --help-all shows all", sort_key=1)
+RARE = Parameter(group=HEADINGS["Data and output"])
+WHOLE = Parameter(group=HEADINGS["All settings at once"])
+WHOLE_DAILY = Parameter(group=(DAILY, HEADINGS["All settings at once"]))
+SCALE = Parameter(group=HEADINGS["Scale"])
 
-    def parse(word: str) -> str:
-        if word not in allowed:
-            raise UserError(f"{setting} {not_among(word, allowed)}", setting)
-        return word
-
-    return option(
-        help, metavar="|".join(allowed), parser=parse, autocompletion=lambda: list(allowed), **more
-    )
+# ----------------------------------------------------------------------------- settings as options
 
 
-def commas(help: str) -> Any:
-    """An option that takes several words with commas."""
-    return option(help, metavar="<str>", parser=lambda words: tuple(words.split(",")))
+@dataclass(frozen=True)
+class Setting:
+    """A field of a settings class that is an option, too."""
+
+    name: str
+    hint: Any
+    default: Any
+    help: str
+    option: Option
+
+    @property
+    def flag(self) -> str:
+        """The option: ``--llm`` for the field ``llms``."""
+        return "--" + (self.option.name or self.name).replace("_", "-")
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that it may have, if these are few."""
+        hints = [self.hint]
+        for hint in hints:
+            if get_origin(hint) is Literal:
+                return get_args(hint)
+            hints += [part for part in get_args(hint) if part not in (None, ...)]
+        return ()
+
+    def parameter(self, *, headings: bool) -> Parameter:
+        """Return how the command line takes and shows it, below the heading of its panel or not."""
+        panel, completes = HEADINGS[self.option.panel], self.option.completes
+        daily = (DAILY, panel) if self.option.daily else panel
+        return Parameter(
+            self.flag,
+            help=self.help,
+            group=daily if headings else OWN,
+            negative=self.flag.replace("--", "--no-") if self.hint is bool else (),
+            show_default=show_default(self.default) or False,
+            completer=model_names(completes) if completes else None,
+            metavar="PATH" if Path in get_args(self.hint) else None,
+        )
 
 
-def known(*, chats: bool) -> Callable[[], list[str]]:
-    """What a shell completes: chat models or encoders, a family without its placeholder."""
+SETTINGS: dict[str, dict[str, Setting]] = {}
+"""The settings of each command by field, in the order of their panels."""
 
-    def names() -> list[str]:
+
+def show_default(value: object) -> str | None:
+    """Return a default as help shows it; None for one that says nothing."""
+    if value in (MISSING, None, ()) or value is False:
+        return None
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def takes(
+    called: str, *kinds: Any, unset: Sequence[str] = (), headings: bool = False
+) -> Callable[[Command], Command]:
+    """Give a command the options of settings classes.
+
+    Its parameter ``given`` gets those that a user gives, as a mapping by field.
+
+    Args:
+        called: the command.
+        kinds: settings classes or, for other defaults, settings; or tuples of one and the fields
+            that count. Of several fields with one name the first counts.
+        unset: fields whose default depends on other fields.
+        headings: whether ``--help`` shows the daily options alone, and ``--help-all`` all, below
+            headings.
+    """
+    found: dict[str, Setting] = {}
+    for kind in kinds:
+        of, *only = kind if isinstance(kind, tuple) else (kind,)
+        for setting in settings_of(of):
+            if not only or setting.name in only:
+                default = None if setting.name in unset else setting.default
+                found.setdefault(setting.name, replace(setting, default=default))
+    order = get_args(Panel)
+    ordered = sorted(found.values(), key=lambda setting: order.index(setting.option.panel))
+    SETTINGS[called] = {setting.name: setting for setting in ordered}
+    hints = {
+        setting.name: Annotated[setting.hint, setting.parameter(headings=headings)]
+        for setting in ordered
+    }
+    options = TypedDict("options", hints, total=False)  # type: ignore[misc]
+
+    def extend(command: Command) -> Command:
+        command.__annotations__["given"] = Annotated[options | None, Parameter("*")]
+        return command
+
+    return extend
+
+
+def settings_of(of: Any) -> list[Setting]:
+    """Return the fields of a settings class that are options, or of settings, with their values."""
+    kind: Any = of if isinstance(of, type) else type(of)
+    texts = descriptions(kind)
+    found = []
+    for name, field in kind.__pydantic_fields__.items():
+        rules = [rule for rule in field.metadata if not isinstance(rule, Option)]
+        for option in (mark for mark in field.metadata if isinstance(mark, Option)):
+            hint = Annotated[field.annotation, *rules] if rules else field.annotation
+            default = MISSING if field.is_required() else getattr(of, name)
+            found.append(Setting(name, hint, default, texts[name], option))
+    return found
+
+
+def make(kind: type[Kind], given: Given, **others: Any) -> Kind:
+    """Return settings with the options that were given for their fields; the rest are defaults.
+
+    Args:
+        others: further fields, or values that count in place of an option.
+
+    Raises:
+        UserError: a field cannot have its value.
+    """
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    values = {name: value for name, value in (given or {}).items() if name in names}
+    return kind(**values | others)
+
+
+def flags(error: UserError) -> str:
+    """Return the options that set what an error speaks of, in brackets."""
+    known = {name: setting.flag for of in SETTINGS.values() for name, setting in of.items()}
+    named = [known.get(name, "--" + name.replace("_", "-")) for name in error.settings]
+    return f" ({', '.join(named)})" if named else ""
+
+
+# ------------------------------------------------------------------------------------------ values
+
+
+def convert(hint: Any, tokens: Sequence[Token]) -> Any:
+    """Return the words of an option as its type says; lists of choices and numbers take commas.
+
+    Raises:
+        UserError: a word is none of the type.
+    """
+    words = [token.value for token in tokens]
+    lists = [part for part in (hint, *get_args(hint)) if get_origin(part) in (list, tuple)]
+    many = bool(lists)
+    if many and get_args(lists[0])[0] not in (str, Path):
+        words = [word for several in words for word in several.split(",")]
+    try:
+        return adapter(hint).validate_python(words if many else words[0], strict=False)
+    except ValidationError as error:
+        name = (tokens[0].keyword or "").removeprefix("--").replace("-", "_")
+        raise UserError(f"{name} {complaint(error)}", name) from None
+
+
+def model_names(*kinds: str) -> Callable[[object], list[str]]:
+    """Return what completes the names of models of some kinds, or of all, in a shell."""
+
+    def names(_: object) -> list[str]:
         from admire.models.catalogue import MODELS
 
-        of_kind = (one.name for one in MODELS if one.what.startswith("chat model") is chats)
-        return [re.sub(r":[A-Z/]+$", ":", name) for name in of_kind]
+        kind_of = {True: "chat models", False: "encoders"}
+        known = [
+            model.name
+            for model in MODELS
+            if not kinds or kind_of[model.what.startswith("chat model")] in kinds
+        ]
+        return [re.sub(r":[A-Z/]+$", ":", name) for name in known]  # a family's placeholder
 
     return names
 
 
-CHATS, ENCODERS = known(chats=True), known(chats=False)
-
-Data = Annotated[
-    Path, argument("AdMIRe TSV, manifest (.csv, .json, .jsonl), a folder, or a .txt of V-WSD.")
-]
-ImageFolder = Annotated[
-    Path | None, option("Folder of V-WSD's images, if it is not the data file's.", "--images")
-]
-GoldFile = Annotated[
-    Path | None,
-    option("Gold of V-WSD, if it is not called x.gold.txt beside x.data.txt.", "--gold"),
-]
-Published = Annotated[
-    PublishedSet | None,
-    choice(
-        "published",
-        PublishedSet,
-        "The set that the gold is of: also compare with the figures published on it.",
-    ),
-]
-PublishedTrack = Annotated[
-    BoardTrack | None,
-    choice("track", BoardTrack, "The board's track, if it is not to be taken from the run."),
-]
-DryRun = Annotated[
-    bool, option("Only count what chat models would be asked, and estimate the price.", "--dry-run")
-]
-Budget = Annotated[float | None, option("US dollars that this command may spend on chat models.")]
-Llm = Annotated[
-    list[str] | None,
-    option(
-        "Chat model: embedded, gguf:PATH or openai:MODEL; or what was said before, "
-        "recorded:FILE or run:FOLDER. Repeat for an ensemble.",
-        autocompletion=CHATS,
-    ),
-]
-LlmUrl = Annotated[
-    str | None, option("Address of an OpenAI-compatible server, for openai: models.")
-]
-Lang = Annotated[
-    str | None, option("Language tag (en, pt, xe, pt-br); else the file's name tells.")
-]
-SENSE_OPTION = choice(
-    "sense",
-    SenseMethod,
-    "How the sense is decided: by the chat model's votes, by the detector (auto: for the "
-    "embedded model; others vote, or say it with their orders), or as given in the file.",
-)
-RunFolder = Annotated[Path, option("Run folder to write.")]
-ModelFolder = Annotated[Path, option("Folder of the model to write, for sbert:FOLDER.")]
-StartEncoder = Annotated[str, option("The model to begin with: sbert:…")]
-AdamRate = Annotated[float, option("Of AdamW, at its highest.")]
-VOTES_OPTION = option("Votes asked of each chat model (the paper's T, 5).")
-Seed = Annotated[int, option("Seed of sampled replies and of resampling.")]
-Dictionaries = Annotated[
-    list[str] | None,
-    option(
-        "Dictionary beside the chat model: wordnet, wn:LEXICON, kaikki:FILE, glossary:FILE, or "
-        "none. Repeat for several."
-    ),
-]
-PromptFolder = Annotated[Path | None, option("Folder of templates that replace the built-in ones.")]
-DetectorFile = Annotated[
-    Path | None,
-    option(
-        "Detector: a file of admire train detector or a folder of admire train classifier; "
-        "else the built-in one."
-    ),
-]
-TrainingData = Annotated[Path, argument("As for rank, with types and gold orders.")]
-EncoderDevice = Annotated[Device, choice("device", Device, "Where the encoder runs.")]
-ChatLlm = Annotated[
-    str, option("Chat model for senses and glosses, as for rank.", autocompletion=CHATS)
-]
-QueryLanguage = Annotated[str, option("Language of queries, for the prompts.")]
-TrainingFormat = Literal["float32", "bfloat16"]
-TrainingPrecision = Annotated[
-    TrainingFormat,
-    choice(
-        "precision",
-        TrainingFormat,
-        "Of training; bfloat16 is faster where the processor or GPU has it.",
-    ),
-]
-WorkerCount = Annotated[
-    int | None, option("Processes that share the work, by Ray; else this one alone.", "--workers")
-]
-RayAddress = Annotated[
-    str | None, option("Ray cluster where they are, HOST:PORT or auto; else on this machine.")
-]
-Json = Annotated[bool, option("Print JSON for programs.", "--json")]
-
-
-FIELDS = {"llm": "llms", "ranker": "rankers", "dictionary": "dictionaries"}
-"""Settings that are not called as the options that set them."""
-
-FLAGS = {field: f"--{option}" for option, field in FIELDS.items()}
-
-
-def flags(error: UserError) -> str:
-    """The options that set what an error speaks of, in brackets."""
-    named = [FLAGS.get(name, "--" + name.replace("_", "-")) for name in error.settings]
-    return f" ({', '.join(named)})" if named else ""
-
-
-def looked_up(names: Sequence[str] | None) -> tuple[str, ...]:
-    """The dictionaries that were asked for, or the one that is looked into otherwise."""
-    return tuple(names or ("wordnet",))
-
-
-def crew(count: int | None, address: str | None, device: str | None) -> Workers | None:
-    """The workers that were asked for; None where there are none.
+def crew(count: int | None, address: str | None, device: str | None) -> workers.Workers | None:
+    """Return the workers that were asked for; None where there are none.
 
     Raises:
         UserError: there is an address without a number of workers, Ray is not installed, or no
@@ -185,46 +234,62 @@ def crew(count: int | None, address: str | None, device: str | None) -> Workers 
             raise UserError("Say how many workers the cluster gets.", "workers")
         return None
     check_extra("ray", "Work by several workers", "ray")
-    from admire.base.workers import Workers, check_address
+    from admire.base.workers import Workers as Crew
+    from admire.base.workers import check_address
 
     if address:
         check_address(address)
-    return Workers(count, address, gpus=device != "cpu")
+    return Crew(count, address, gpus=device != "cpu")
 
 
-def with_options(of: Callable[..., None]) -> Callable[[Command], Command]:
-    """Give a command the options of another function, too; its ``**`` parameter takes them."""
+# --------------------------------------------------------------------------- shared by commands
 
-    def extended(command: Command) -> Command:
-        own, more = (inspect.signature(one, eval_str=True) for one in (command, of))
-        *named, _ = own.parameters.values()
-        both = own.replace(parameters=[*named, *more.parameters.values()])
-        setattr(command, "__signature__", both)  # noqa: B010 (mypy knows no such attribute)
-        return command
-
-    return extended
-
-
-def call_with(function: Callable[..., T], options: Mapping[str, Any], **others: Any) -> T:
-    """Call a function, or make settings, with the options that are called like its parameters.
-
-    Args:
-        options: ``locals()`` of a command: all of its options.
-        others: further arguments, or what counts instead of an option.
-    """
-    names = inspect.signature(function).parameters
-    return function(**({n: value for n, value in options.items() if n in names} | others))
-
-
-def given(options: Mapping[str, Any], kind: type) -> dict[str, Any]:
-    """The options that were given and set fields of a settings class, as its fields."""
-    names = {field.name for field in fields(kind)}
-    named = {FIELDS.get(name, name): value for name, value in options.items()}
-    return {n: _frozen(v) for n, v in named.items() if n in names and v is not None and v != []}
-
-
-def _frozen(value: Any) -> Any:
-    """An option as settings and run.json have it."""
-    if isinstance(value, list):
-        return tuple(value)
-    return str(value) if isinstance(value, Path) else value
+Data = Annotated[
+    Path,
+    Parameter(help="AdMIRe TSV, manifest (.csv, .json, .jsonl), a folder, or a .txt of V-WSD."),
+]
+ImageFolder = Annotated[
+    Path | None,
+    Parameter(help="Folder of V-WSD's images, if it is not the data file's."),
+]
+GoldFile = Annotated[
+    Path | None,
+    Parameter(help="Gold of V-WSD, if it is not called x.gold.txt beside x.data.txt."),
+]
+Lang = Annotated[
+    str | None,
+    Parameter(help="Language tag (en, pt, xe, pt-br); else the file's name tells."),
+]
+Json = Annotated[bool, Parameter(help="Print JSON for programs.")]
+DryRun = Annotated[
+    bool,
+    Parameter(help="Only count what chat models would be asked, and estimate the price."),
+]
+Profile = Annotated[
+    ProfileName | None,
+    Parameter(help="Stack that the other options change.", show_default="embedded"),
+]
+LikeRun = Annotated[
+    Path | None,
+    Parameter(help="Run folder whose settings count instead of a profile's; options win over it."),
+]
+ConfigFile = Annotated[
+    Path | None,
+    Parameter(help="TOML file of settings, as admire config prints them; options win over it."),
+]
+Workers = Annotated[
+    int | None, Parameter(help="Processes that share the work, by Ray; else this one alone.")
+]
+RayAddress = Annotated[
+    str | None,
+    Parameter(help="Ray cluster where they are, HOST:PORT or auto; else on this machine."),
+]
+Seed = Annotated[int, Parameter(help="Seed of resampling.")]
+Published = Annotated[
+    PublishedSet | None,
+    Parameter(help="Set that the gold is of: also compare with the figures published on it."),
+]
+PublishedTrack = Annotated[
+    BoardTrack | None,
+    Parameter(help="Track of the board, if it is not to be taken from the run."),
+]

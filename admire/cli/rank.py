@@ -7,36 +7,39 @@ import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from admire.base.choices import Fusion
 from admire.base.errors import UserError
 from admire.cli import options as opt
-from admire.cli.config import run_options, run_settings
+from admire.cli.config import run_settings
 from admire.cli.output import REPORT, print_figures, print_forecasts, print_json, show_run
-from admire.cli.panels import HelpAll
+from admire.rankers.settings import Asking, Scoring, Settings
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from admire.rankers.settings import Scoring
-
 log = logging.getLogger("admire")
 
-FUSION_OPTION = opt.choice(
-    "method",
+FusionMethod = Annotated[
     Fusion,
-    "How runs are fused: standardised scores, Borda's points, reciprocal ranks.",
-)
+    Parameter(help="How runs are fused: standardised scores, Borda's points, reciprocal ranks."),
+]
 
 
 def demo(
-    out: opt.RunFolder = Path("runs/demo"),
-    every: Annotated[
-        bool, opt.option("Rank all of the samples and not only the first two.", "--all")
-    ] = False,
+    *,
+    out: Path = Path("runs/demo"),
+    every: Annotated[bool, Parameter("--all")] = False,
 ) -> None:
-    """Rank samples that come with admire, on this machine, without key or hub."""
+    """Rank samples that come with admire, on this machine, without key or hub.
+
+    Args:
+        out: Run folder to write.
+        every: Rank all of the samples and not only the first two.
+    """
     from admire.base.storage import check_folder
     from admire.data.items import SAMPLES
     from admire.data.reader import read_items
@@ -51,48 +54,45 @@ def demo(
     show_run(out, write_run(run, out), report=True)
 
 
-@opt.with_options(run_options)
+@opt.takes("rank", Settings, Scoring, Asking, headings=True)
 def rank(
     data: opt.Data,
-    out: opt.RunFolder = Path("runs/latest"),
+    /,
+    *,
+    out: Path = Path("runs/latest"),
     lang: opt.Lang = None,
-    images: opt.ImageFolder = None,
-    gold: opt.GoldFile = None,
+    images: Annotated[opt.ImageFolder, opt.RARE] = None,
+    gold: Annotated[opt.GoldFile, opt.RARE] = None,
     dry_run: opt.DryRun = False,
-    parallel: Annotated[
-        int | None, opt.option("Questions that a server gets at the same time (else 8).")
-    ] = None,
-    budget: opt.Budget = None,
-    workers: opt.WorkerCount = None,
-    ray_address: opt.RayAddress = None,
-    skip_bad: Annotated[
-        bool,
-        opt.option(
-            "Go on without items, candidates and pictures that cannot be used.", "--skip-bad"
-        ),
-    ] = False,
-    report: Annotated[
-        bool, opt.option("Also write report.html, a page that shows the run.", "--report")
-    ] = False,
-    json: opt.Json = False,
-    help_all: HelpAll = False,
-    **options: Any,
+    skip_bad: Annotated[bool, opt.RARE] = False,
+    report: bool = False,
+    json: Annotated[opt.Json, opt.RARE] = False,
+    workers: Annotated[opt.Workers, opt.SCALE] = None,
+    ray_address: Annotated[opt.RayAddress, opt.SCALE] = None,
+    profile: Annotated[opt.Profile, opt.WHOLE_DAILY] = None,
+    config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
+    like: Annotated[opt.LikeRun, opt.WHOLE] = None,
+    given: opt.Given = None,
 ) -> None:
     """Rank each item's candidates and write a run folder with a submission.
 
     What is not given is as the file of --config, the run of --like or the profile has it. embedded
     needs no key and no hub. In vision and vision-local a chat model sees the candidates. best is
     what we would try first today; paper is UoR-NCL's stack.
+
+    Args:
+        out: Run folder to write.
+        skip_bad: Go on without items, candidates and pictures that cannot be used.
+        report: Also write report.html, a page that shows the run.
     """
     from admire.base.storage import check_folder
     from admire.data.reader import iter_items
-    from admire.rankers.settings import Asking
     from admire.runs.forecast import plan
     from admire.runs.run_blocks import rank_file
 
     started = time.monotonic()
-    settings = run_settings(options)
-    asking = Asking(parallel, budget)
+    settings = run_settings(given, profile, config, like)
+    asking = opt.make(Asking, given)
     shared = opt.crew(workers, ray_address, settings.device)
     if dry_run:
         skip = (lambda fault: None) if skip_bad else None
@@ -127,20 +127,11 @@ def _duration(seconds: float) -> str:
 
 
 def score(
-    submissions: Annotated[
-        list[Path], opt.argument("One submission or run folder, or two to compare.")
-    ],
-    gold: Annotated[
-        Path | None,
-        opt.option(
-            "The file with the expected orders, or a folder with one file per language.",
-            show_default="the run's own",
-        ),
-    ] = None,
-    judgements: Annotated[
-        Path | None,
-        opt.option("A file that a report saved (judgements.json), by which people correct gold."),
-    ] = None,
+    submissions: list[Path],
+    /,
+    *,
+    gold: Path | None = None,
+    judgements: Path | None = None,
     published: opt.Published = None,
     track: opt.PublishedTrack = None,
     seed: opt.Seed = 0,
@@ -154,6 +145,12 @@ def score(
 
     Of a run, also how far the probability of the sense can be trusted: its calibration error, and
     how often the run would err if it answered only where the sense is surest.
+
+    Args:
+        submissions: One submission or run folder, or two to compare.
+        gold: The file with the expected orders, or a folder with one file per language; else the
+            run's own.
+        judgements: A file that a report saved (judgements.json), by which people correct gold.
     """
     from admire.audit.run_leakage import warn_if_runs_saw
     from admire.audit.scorecard import score_submissions
@@ -171,15 +168,20 @@ def score(
 
 
 def fuse(
-    runs: Annotated[list[Path], opt.argument("Run folders of the same items.")],
-    out: opt.RunFolder = Path("runs/fused"),
-    method: Annotated[Fusion, FUSION_OPTION] = "scores",
-    weight: Annotated[
-        list[str] | None,
-        opt.option("What each run counts: 2,1, or once for each run; else they are equal."),
-    ] = None,
+    runs: list[Path],
+    /,
+    *,
+    out: Path = Path("runs/fused"),
+    method: FusionMethod = "scores",
+    weight: list[float] | None = None,
 ) -> None:
-    """Fuse runs into one: embeddings, rankers and chat models, by a weighted mean."""
+    """Fuse runs into one: embeddings, rankers and chat models, by a weighted mean.
+
+    Args:
+        runs: Run folders of the same items.
+        out: Run folder to write.
+        weight: What each run counts: 2,1, or once for each run; else they are equal.
+    """
     from admire.base.storage import check_folder
     from admire.runs.fusion import fuse as fuse_runs
     from admire.runs.run_folder import write_run
@@ -187,29 +189,18 @@ def fuse(
     check_folder(out, "run")
     if out.resolve() in [run.resolve() for run in runs]:
         raise UserError(f"{out}: is one of the runs to fuse, and would be lost.", "out")
-    fused = fuse_runs(runs, weights=_weights(weight), method=method)
+    fused = fuse_runs(runs, weights=weight, method=method)
     show_run(out, write_run(fused, out))
 
 
-def _weights(given: Sequence[str] | None) -> list[float] | None:
-    """The weights of an option that may be repeated, or hold several with commas."""
-    if given is None:
-        return None
-    try:
-        return [float(word) for word in ",".join(given).split(",")]
-    except ValueError:
-        raise UserError(f"weight cannot be '{','.join(given)}': it is numbers.", "weight") from None
-
-
-def tune(
-    run: Annotated[Path, opt.argument("Run folder of admire rank, with gold orders.")],
-    seed: opt.Seed = 0,
-    json: opt.Json = False,
-) -> None:
+def tune(run: Path, /, *, seed: opt.Seed = 0, json: opt.Json = False) -> None:
     """Choose a run's gate, contrast, texts and weights by cross-validation.
 
     Prints the figures of the run as it stands, those of cross-validation, which are of items that
     had no say in what was chosen for them, and the difference.
+
+    Args:
+        run: Run folder of admire rank, with gold orders.
     """
     from admire.runs.tuning import tune as tune_run
 
@@ -219,8 +210,10 @@ def tune(
 
 
 def weights(
-    runs: Annotated[list[Path], opt.argument("Run folders to fuse, with gold orders.")],
-    method: Annotated[Fusion, FUSION_OPTION] = "scores",
+    runs: list[Path],
+    /,
+    *,
+    method: FusionMethod = "scores",
     seed: opt.Seed = 0,
     json: opt.Json = False,
 ) -> None:
@@ -228,6 +221,9 @@ def weights(
 
     Prints the figures of equal weights, those of cross-validation, which are of items that had no
     say in what was chosen for them, and the difference.
+
+    Args:
+        runs: Run folders to fuse, with gold orders.
     """
     from admire.runs.tuning import tune_weights
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated
 
 from admire.base.choices import Images
 from admire.cli import options as opt
@@ -13,21 +12,12 @@ log = logging.getLogger("admire")
 
 
 def report(
-    runs: Annotated[
-        list[Path], opt.argument("Folders of rank, fuse or retrieve, or tables of sense or detect.")
-    ],
-    out: Annotated[Path, opt.option("HTML file to write.")] = Path("report.html"),
-    images: Annotated[
-        Images,
-        opt.choice("images", Images, "Put thumbnails into the file, or name the picture files."),
-    ] = "embed",
-    data: Annotated[
-        Path | None,
-        opt.option(
-            "Where the data of the runs are now, for the pictures and for gold that came "
-            "later; else as ranked."
-        ),
-    ] = None,
+    runs: list[Path],
+    /,
+    *,
+    out: Path = Path("report.html"),
+    images: Images = "embed",
+    data: Path | None = None,
     published: opt.Published = None,
     track: opt.PublishedTrack = None,
 ) -> None:
@@ -36,6 +26,13 @@ def report(
     Nothing is asked or encoded. Of several runs, each is compared with the first. If the set is
     one on which figures were published (told by its language, size and name, or by --published),
     the page shows the run's place among them.
+
+    Args:
+        runs: Folders of rank, fuse or retrieve, or tables of sense or detect.
+        out: HTML file to write.
+        images: Put thumbnails into the file, or name the picture files.
+        data: Where the data of the runs are now, for the pictures and for gold that came later;
+            else as ranked.
     """
     from admire.pages.report import write_report
 

@@ -7,47 +7,47 @@ import logging
 from pathlib import Path
 from typing import Annotated
 
-from admire.base.choices import SenseMethod
+from cyclopts import Parameter
+
 from admire.cli import options as opt
-from admire.cli.config import TrainingFile
+from admire.cli.config import with_file
 from admire.cli.output import print_rows
-from admire.cli.panels import HelpAll
+from admire.models.training_settings import FitSettings
 from admire.tasks.retrieval.settings import (
     SPLITS,
-    ComparedForm,
-    InstructionFormat,
-    QueryForm,
-    SplitName,
+    RetrieverStart,
+    RetrieverTraining,
+    RetrieveSettings,
 )
 
 log = logging.getLogger("admire")
 
 RetrievalData = Annotated[
     str,
-    opt.argument(
-        "Benchmark: a folder with train, val and test, or a dataset on the hub "
+    Parameter(
+        help="Benchmark: a folder with train, val and test, or a dataset on the hub "
         "(Intellexus/IdioLink)."
-    ),
-]
-InstructionOption = Annotated[
-    InstructionFormat,
-    opt.choice(
-        "instruction_format",
-        InstructionFormat,
-        "How an instruction is given: as 'Instruct: … Query: …', as the prompt argument of "
-        "sentence-transformers, or plainly before the query; auto goes by the model's name.",
     ),
 ]
 
 
 def benchmark(
-    data: Annotated[Path, opt.argument("SemEval-2022 Task 2: subtask_a and subtask_b.")],
-    out: Annotated[Path, opt.option("Benchmark folder to write.")],
-    lang: Annotated[str, opt.option("Language of the sentences: en or pt.")] = "en",
-    queries: Annotated[int, opt.option("Queries of each MWE and sense, at most.")] = 3,
+    data: Path,
+    /,
+    *,
+    out: Path,
+    lang: str = "en",
+    queries: int = 3,
     seed: opt.Seed = 0,
 ) -> None:
-    """Build a retrieval benchmark in IdioLink's shape from SemEval-2022 Task 2."""
+    """Build a retrieval benchmark in IdioLink's shape from SemEval-2022 Task 2.
+
+    Args:
+        data: SemEval-2022 Task 2: subtask_a and subtask_b.
+        out: Benchmark folder to write.
+        lang: Language of the sentences: en or pt.
+        queries: Queries of each MWE and sense, at most.
+    """
     from admire.tasks.retrieval.benchmark import build_benchmark, count_benchmark, write_benchmark
 
     splits = build_benchmark(data, lang, queries=queries, seed=seed)
@@ -56,52 +56,25 @@ def benchmark(
     print_rows(list(counts.columns), counts.itertuples(index=False), str(out))
 
 
+@opt.takes("retrieve", RetrieveSettings)
 def retrieve(
     data: RetrievalData,
-    out: opt.RunFolder = Path("runs/retrieve"),
-    encoder: Annotated[
-        str, opt.option("bm25, or an encoder of texts: e5, sbert:REPOSITORY, sbert:FOLDER.")
-    ] = "e5",
-    query: Annotated[
-        ComparedForm,
-        opt.choice(
-            "query",
-            ComparedForm,
-            "What of a query is compared with the documents; meaning is sense and gloss, as in "
-            "rank.",
-        ),
-    ] = "sentence",
-    split: Annotated[SplitName, opt.choice("split", SplitName, "The split to score.")] = "test",
-    usage: Annotated[
-        list[str] | None, opt.option("Usage of documents to keep in the index; repeat. Else all.")
-    ] = None,
-    gold: Annotated[
-        bool, opt.option("Only queries and documents that people checked.", "--gold")
-    ] = False,
-    instruction_format: InstructionOption = "auto",
-    k1: Annotated[float | None, opt.option("Of BM25; else k1 and b are tuned on val.")] = None,
-    b: Annotated[float | None, opt.option("Of BM25.")] = None,
-    llm: opt.ChatLlm = "embedded",
-    llm_url: opt.LlmUrl = None,
-    sense: Annotated[SenseMethod, opt.SENSE_OPTION] = "auto",
-    contrast: Annotated[
-        float, opt.option("Weight of the PIE against documents, with --query meaning.")
-    ] = 0.0,
-    lang: opt.QueryLanguage = "en",
-    dictionary: opt.Dictionaries = None,
-    prompts: opt.PromptFolder = None,
-    device: opt.EncoderDevice = "auto",
-    seed: opt.Seed = 0,
+    /,
+    *,
+    out: Path = Path("runs/retrieve"),
     json: opt.Json = False,
+    given: opt.Given = None,
 ) -> None:
-    """Retrieve what means the same as a query's span, and score that: R-precision, nDCG@10."""
+    """Retrieve what means the same as a query's span, and score that: R-precision, nDCG@10.
+
+    Args:
+        out: Run folder to write.
+    """
     from admire.base.storage import check_folder
     from admire.tasks.retrieval.retrieve import retrieve_split
     from admire.tasks.retrieval.run_folder import write_retrieval
-    from admire.tasks.retrieval.settings import RetrieveSettings
 
-    tuples = {"usage": tuple(usage or ()), "dictionaries": opt.looked_up(dictionary)}
-    settings = opt.call_with(RetrieveSettings, locals(), **tuples)
+    settings = opt.make(RetrieveSettings, given)
     check_folder(out, "retrieval run")
     retrieval = retrieve_split(data, settings)
     write_retrieval(retrieval, out)
@@ -111,53 +84,36 @@ def retrieve(
         print(jsonlib.dumps(summary.to_dict("records"), indent=2))
         return
     rows = [(r.group, r.n, f"{r.r_precision:.1f}", f"{r.ndcg:.1f}") for r in summary.itertuples()]
-    print_rows(("Queries", "n", "R-precision", "nDCG@10"), rows, f"{encoder}, {query}")
+    print_rows(
+        ("Queries", "n", "R-precision", "nDCG@10"), rows, f"{settings.encoder}, {settings.query}"
+    )
 
 
+@opt.takes("train retriever", RetrieverTraining, FitSettings, RetrieverStart, headings=True)
 def train_retriever(
     data: RetrievalData,
-    out: opt.ModelFolder,
-    encoder: opt.StartEncoder,
-    query: Annotated[
-        QueryForm,
-        opt.choice(
-            "query", QueryForm, "What of a query is encoded, in training and in evaluation."
-        ),
-    ] = "sentence",
-    instruction_format: InstructionOption = "auto",
-    soft_negatives: Annotated[int, opt.option("Documents of other PIEs (α_N).")] = 3,
-    hard_negatives: Annotated[
-        int, opt.option("Documents of the PIE in its other sense (α_H).")
-    ] = 3,
-    positive_in_denominator: Annotated[
-        bool,
-        opt.option("The usual form of the loss; the paper's has only the negatives there."),
-    ] = False,
-    temperature: Annotated[float, opt.option("Of the loss; 1 is the paper's.")] = 1.0,
-    batch_size: Annotated[int, opt.option("Queries in a batch.")] = 16,
-    learning_rate: opt.AdamRate = 2e-5,
-    epochs: Annotated[int, opt.option("Epochs at most.")] = 10,
-    patience: Annotated[int, opt.option("Epochs without a better nDCG@10 on val.")] = 3,
-    seeds: Annotated[
-        int, opt.option("Models to train, with seeds from --seed; mean ± deviation.")
-    ] = 1,
-    device: opt.EncoderDevice = "auto",
-    precision: opt.TrainingPrecision = "float32",
-    seed: opt.Seed = 0,
-    config: TrainingFile = None,
-    json: opt.Json = False,
-    help_all: HelpAll = False,
+    /,
+    *,
+    out: Path,
+    json: Annotated[opt.Json, opt.RARE] = False,
+    config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
+    given: opt.Given = None,
 ) -> None:
-    """Fine-tune a sentence encoder to retrieve the same meaning, and score it on test."""
-    options = locals()
-    from admire.models.training_settings import FitSettings
+    """Fine-tune a sentence encoder to retrieve the same meaning, and score it on test.
+
+    Args:
+        out: Folder of the model to write, for sbert:FOLDER.
+    """
     from admire.tasks.retrieval.passages import read_split
-    from admire.tasks.retrieval.settings import RetrieverTraining
     from admire.tasks.retrieval.training import train_retrievers
 
-    settings = opt.call_with(RetrieverTraining, options, fit=opt.call_with(FitSettings, options))
+    given = with_file("train retriever", config, given)
+    fit, start = opt.make(FitSettings, given), opt.make(RetrieverStart, given)
+    settings = opt.make(RetrieverTraining, given, fit=fit)
     splits = {name: read_split(data, name) for name in SPLITS}
-    figures = train_retrievers(encoder, splits, settings, out, seeds=seeds, device=device)
+    figures = train_retrievers(
+        start.encoder, splits, settings, out, seeds=start.seeds, device=start.device
+    )
     if json:
         print(figures.to_json(orient="records", indent=2))
         return
@@ -170,5 +126,6 @@ def train_retriever(
         )
         for r in figures.itertuples()
     ]
-    title = f"{encoder}, {query}, test, seeds {seed} to {seed + seeds - 1}"
+    seeds = f"{fit.seed} to {fit.seed + start.seeds - 1}"
+    title = f"{start.encoder}, {settings.query}, test, seeds {seeds}"
     print_rows(("Model", "Queries", "R-precision", "nDCG@10"), rows, title)

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated
-
-from admire.cli import options as opt
 
 log = logging.getLogger("admire")
 
 
 def submit(
-    run: Annotated[Path, opt.argument("Folder of rank or fuse.")],
-    out: Annotated[Path, opt.option("ZIP file to write.")] = Path("submission.zip"),
-    data: Annotated[
-        Path | None,
-        opt.option("Where the run's blind files are, if they have moved."),
-    ] = None,
-    without_sense: Annotated[
-        bool, opt.option("Leave out the column sentence_type.", "--without-sense")
-    ] = False,
+    run: Path,
+    /,
+    *,
+    out: Path = Path("submission.zip"),
+    data: Path | None = None,
+    without_sense: bool = False,
 ) -> None:
-    """Write the ZIP that a team hands in to AdMIRe or AdMIRe 2, checked against the blind files."""
+    """Write the ZIP that a team hands in to AdMIRe or AdMIRe 2, checked against the blind files.
+
+    Args:
+        run: Folder of rank or fuse.
+        out: ZIP file to write.
+        data: Where the run's blind files are, if they have moved.
+        without_sense: Leave out the column sentence_type.
+    """
     from admire.runs.handing_in import hand_in
 
     names = hand_in(run, out, data=data, sense=not without_sense)

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from admire.base.choices import TrainingPrecision
+from admire.base.errors import UserError
 from admire.base.options import EncoderDevice, Option, Panel
 from admire.base.schema import Count, Positive, Seed, Weight, settings
 
@@ -92,3 +93,7 @@ class ValidationFiles:
     """File to choose the epoch by; else a tenth of the training data is held out."""
     validation_gold: Annotated[Path | None, Option(DATA, daily=True)] = None
     """Gold file of the validation data, if they have no labels."""
+
+    def __post_init__(self) -> None:
+        if self.validation_gold and not self.validation:
+            raise UserError("The gold labels of a validation file need that file.", "validation")

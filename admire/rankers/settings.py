@@ -66,8 +66,8 @@ class Scoring:
     """Bring each query's cosines over an item's candidates to mean 0 and deviation 1 before they
     are added."""
     texts: Annotated[tuple[TextRole, ...], Option("Scoring")] = TEXTS
-    """Texts that I and L are made of, with commas (the paper's: gloss,compound). Texts that an item
-    lacks are left out; without any text of the idiomatic sense the compound is compared."""
+    """Texts that count, with commas (the paper's: gloss,compound). Texts that an item lacks are
+    left out; without any text of the idiomatic sense the compound is compared."""
 
     @classmethod
     def paper(cls, **changes: Any) -> Scoring:
@@ -168,9 +168,11 @@ class Settings:
 class Asking:
     """How chat models are asked, which changes no result."""
 
-    parallel: Annotated[Count | None, Option("Chat models and costs")] = None
+    parallel: Annotated[Count | None, Option("Chat models and costs", in_file=False)] = None
     """Questions that a server gets at the same time (else 8)."""
-    budget: Annotated[Positive | None, Option("Chat models and costs", daily=True)] = None
+    budget: Annotated[
+        Positive | None, Option("Chat models and costs", daily=True, in_file=False)
+    ] = None
     """US dollars that replies may cost which are not in the cache."""
 
 

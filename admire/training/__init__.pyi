@@ -1,4 +1,4 @@
-from .classifier import ClassifierTraining, hold_out_compounds, paper_fit, train_classifier
+from .classifier import hold_out_compounds, train_classifier
 from .heads import (
     TripletLoss,
     fit_and_test_head,
@@ -8,7 +8,8 @@ from .heads import (
     top1_share,
     train_head,
 )
-from .light_detector import DetectorTraining, sample_items, train_detector
+from .light_detector import sample_items, train_detector
+from .settings import ClassifierTraining, DetectorTraining, SweepAxes, TripletSettings, paper_fit
 from .sweep import PAPER_AXES, compare_heads, cross_validate_heads, head_grid, sweep_heads
 from .triplets import (
     Triplets,
@@ -24,7 +25,9 @@ __all__ = [
     "PAPER_AXES",
     "ClassifierTraining",
     "DetectorTraining",
+    "SweepAxes",
     "TripletLoss",
+    "TripletSettings",
     "Triplets",
     "caption_modalities",
     "compare_heads",

@@ -7,23 +7,21 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import Field
 
 from admire.base.errors import UserError, needs_extra
-from admire.base.schema import settings
 from admire.base.storage import check_folder, write_whole
 from admire.data.overlap import digests
 from admire.models.encoders.hub import load_cached_first, resolve_source
 from admire.models.encoders.torch_models import Placement
 from admire.models.trainer import TrainingSet, fine_tune
-from admire.models.training_settings import FitSettings
 from admire.scores.leakage import SAW, detector_parts
 from admire.senses.classifier import RECORD, Classifier, assemble_model
-from admire.senses.detector import Setting, Use
+from admire.senses.detector import Use
 from admire.senses.task2a import LABELS, macro_f1
+from admire.training.settings import ClassifierTraining, paper_fit
 
 with needs_extra("finetune", "Training a classifier"):
     import torch
@@ -35,29 +33,6 @@ if TYPE_CHECKING:
     from admire.models.encoders import Device
 
 log = logging.getLogger("admire")
-
-
-def paper_fit(setting: Setting) -> FitSettings:
-    """Return the paper's settings of the trainer (section 3.3)."""
-    size = {"zero_shot": 32, "one_shot": 4}[setting]
-    return FitSettings(
-        batch_size=size, learning_rate=2e-5, warmup=0.05, epochs=10, patience=10, seed=4
-    )
-
-
-@settings(frozen=True)
-class ClassifierTraining:
-    """How a classifier is trained; the defaults are the paper's (section 3.3).
-
-    Attributes:
-        setting: what it reads, see :class:`admire.senses.Classifier`.
-        max_length: how many tokens it reads, special tokens included.
-        fit: the trainer's settings; None is :func:`paper_fit` of the setting.
-    """
-
-    setting: Setting
-    max_length: Annotated[int, Field(ge=8)] = 128
-    fit: FitSettings | None = None
 
 
 def train_classifier(

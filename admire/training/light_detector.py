@@ -13,37 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from admire.base.errors import UserError, needs_extra
-from admire.base.schema import Count, Positive, Seed, settings
 from admire.data.overlap import digests
 from admire.prompts import Prompts
 from admire.scores.leakage import SAW, detector_parts, warn_of_shared
 from admire.scores.metrics import calibration_error
 from admire.senses.light_detector import Features, LightDetector, read_contexts
+from admire.training.settings import DetectorTraining
 
 if TYPE_CHECKING:
     from admire.data.items import Item
     from admire.models.encoders import QueryEncoder
 
 HEADS = 5
-
-
-@settings(frozen=True)
-class DetectorTraining:
-    """How a light detector is trained.
-
-    Attributes:
-        per_compound: how many sentences of each compound and sense are used at most.
-        neutral: score what a sentence adds to neutral ones, so that a compound which is usually an
-            idiom counts no more than another. Without it, knowledge of the compound counts too,
-            as suits Task 2A, where most compounds occur in one sense only.
-        strength: the inverse of the regularisation, scikit-learn's C.
-        seed: of the sample and of the folds.
-    """
-
-    per_compound: Count = 4
-    neutral: bool = True
-    strength: Positive = 1e-3
-    seed: Seed = 0
 
 
 def sample_items(

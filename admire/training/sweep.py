@@ -26,18 +26,13 @@ from admire.rankers.scorer import Scores, rank_names
 from admire.scores.figures import paired_difference, summarise
 from admire.scores.item_figures import score_items
 from admire.training.heads import fit_and_test_head, head_scores, warn_of_shared_samples
+from admire.training.settings import SweepAxes
 from admire.training.triplets import Indices, Triplets, split_compounds
 
 with needs_extra("train", "A sweep"):
     import joblib
 
-PAPER_AXES: dict[str, tuple[float, ...]] = {
-    "batch_size": (16, 32),
-    "learning_rate": (1e-3, 1e-4, 1e-5),
-    "soft_negatives": (10, 30, 49),
-    "temperature": (0.08, 0.09, 0.1),
-    "dropout": (0.1, 0.3, 0.5),
-}
+PAPER_AXES: dict[str, tuple[float, ...]] = vars(SweepAxes())
 """What the paper tried (section 3): 162 settings."""
 
 

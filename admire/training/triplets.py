@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from admire.base.choices import Device, Track
 from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.data.overlap import Part, parts_of
@@ -17,6 +16,7 @@ from admire.models.encoders import ImageEncoder, TextEncoder, open_encoder
 from admire.prompts import Prompts
 from admire.runs.sources import open_source
 from admire.senses.interpretation import true_queries
+from admire.training.settings import TripletSettings
 
 Indices = npt.NDArray[np.int64]
 
@@ -119,26 +119,13 @@ def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> dict[st
 
 
 def open_triplets(
-    items: Sequence[Item],
-    encoder: str,
-    track: Track,
-    *,
-    llm: str = "embedded",
-    llm_url: str | None = None,
-    device: Device = "auto",
-    prompts: Path | None = None,
-    images: Path | None = None,
-    captions: Path | None = None,
-    seed: int = 0,
+    items: Sequence[Item], settings: TripletSettings | None = None, *, seed: int = 0
 ) -> tuple[Triplets, TextEncoder]:
     """Make triplets of items whose types and orders are known; the chat model writes the glosses.
 
     Args:
-        encoder, device: as for :func:`admire.models.encoders.open_encoder`.
-        llm, llm_url: as for :func:`admire.runs.sources.open_source`.
-        prompts: a folder of templates that replace the built-in ones.
-        images: a folder of augmented images, for the image track.
-        captions: a file of rewritten captions, for the caption track.
+        settings: the defaults where they are None.
+        seed: of the sampled glosses.
 
     Returns:
         The triplets, and the encoder.
@@ -148,14 +135,17 @@ def open_triplets(
             use it; and as for :func:`encode_triplets` and
             :func:`admire.senses.interpretation.true_queries`.
     """
-    for part, given, setting in (("image", images, "images"), ("caption", captions, "captions")):
-        if given and part not in track:
+    settings = settings or TripletSettings()
+    track, images, captions = settings.track, settings.images, settings.captions
+    for part, path, name in (("image", images, "images"), ("caption", captions, "captions")):
+        if path and part not in track:
             raise UserError(
-                f"{given}: the track {track} does not use {setting}. Use the track image+caption.",
+                f"{path}: the track {track} does not use {name}. Use the track image+caption.",
                 "track",
             )
-    opened = open_encoder(encoder, device=device)
-    queries = true_queries(items, open_source(llm, url=llm_url), Prompts(prompts), seed=seed)
+    opened = open_encoder(settings.encoder, device=settings.device)
+    source = open_source(settings.llm, url=settings.llm_url)
+    queries = true_queries(items, source, Prompts(settings.prompts), seed=seed)
     triplets = encode_triplets(
         items,
         queries,
