@@ -82,11 +82,11 @@ ProfileName = Literal["embedded", "paper", "vision", "vision-local", "best"]
 
 
 def not_among(word: object, words: Sequence[str]) -> str:
-    """What is said of a word that is none of these."""
+    """Return the complaint about a word that is none of these."""
     return f"cannot be {word!r}.{nearest(str(word), words)} There are: {', '.join(words)}."
 
 
 def nearest(word: str, words: Sequence[str]) -> str:
-    """``" Did you mean 'soft'?"`` where one of the words is like this one, else nothing."""
+    """Return ``" Did you mean 'soft'?"`` if a word is like this one, else nothing."""
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     return f" Did you mean '{close[0]}'?" if close and close[0] != word else ""

@@ -35,6 +35,7 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 def _not_blank(text: str) -> str:
+    """Return a text; a blank one is an error."""
     if not text.strip():
         raise ValueError("is empty")
     return text
@@ -56,28 +57,30 @@ if TYPE_CHECKING:
 else:
 
     def settings(cls: type | None = None, **options: Any) -> Any:
-        """As :func:`dataclasses.dataclass`, but fields are checked when an instance is made.
+        """Make a :func:`dataclasses.dataclass` whose fields are checked in each instance.
 
         A wrong value is a UserError that has the field's name among its ``settings``.
         """
         if cls is None:
             return partial(settings, **options)
-        made = pydantic.dataclasses.dataclass(cls, config=SETTINGS, **options)
-        made.__init__ = _raising_user_errors(made.__init__)
-        return made
+        checked = pydantic.dataclasses.dataclass(cls, config=SETTINGS, **options)
+        checked.__init__ = _raising_user_errors(checked.__init__)
+        return checked
 
 
 def descriptions(kind: Any) -> dict[str, str]:
-    """Return what each field of a settings class is, by its name; inherited ones come first."""
-    found = {}
-    for parent in reversed(kind.__mro__):
-        for name, described in getattr(parent, "__pydantic_fields__", {}).items():
-            if described.description:
-                found[name] = " ".join(described.description.split())
-    return found
+    """Return the description of each field of a settings class; inherited fields come first."""
+    return {
+        name: " ".join(field.description.split())
+        for parent in reversed(kind.__mro__)
+        for name, field in getattr(parent, "__pydantic_fields__", {}).items()
+        if field.description
+    }
 
 
 def _raising_user_errors(init: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a constructor so that a wrong value raises a UserError which names its field."""
+
     @wraps(init)
     def checked(self: Any, *values: Any, **named: Any) -> None:
         try:
@@ -103,7 +106,7 @@ def check_setting(name: str, value: object, kind: Any) -> None:
 
 
 def read_as(kind: Callable[..., T], value: object, where: object) -> T:
-    """What a file or a reply says, as a pydantic model or any other type that pydantic can check.
+    """Return a file's or a reply's content as a pydantic model or any type that pydantic checks.
 
     Args:
         value: the content: Python values, or JSON as text or bytes.
@@ -124,7 +127,7 @@ def read_as(kind: Callable[..., T], value: object, where: object) -> T:
 
 
 def complaint(error: ValidationError) -> str:
-    """What is wrong with the first wrong value, after the name of its field: "cannot be 0: …"."""
+    """Return what is wrong with the first wrong value, to follow its field: "cannot be 0: …"."""
     details = error.errors()
     kind, value, message = (details[0][key] for key in ("type", "input", "msg"))
     if kind == "literal_error":
@@ -132,12 +135,12 @@ def complaint(error: ValidationError) -> str:
         return not_among(value, words)
     if message.startswith("Input should be "):
         # Each branch of a union has an error of its own.
-        needed = [one["msg"] for one in details if one["input"] is value]
-        needed = [m.removeprefix("Input should be ").partition(", unable to")[0] for m in needed]
+        messages = [detail["msg"] for detail in details if detail["input"] is value]
+        needed = [m.removeprefix("Input should be ").partition(", unable to")[0] for m in messages]
         either = " or ".join(dict.fromkeys(needed))
-        shown = repr(value)
-        shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
-        return f"cannot be {shown}: it should be {either}."
+        text = repr(value)
+        text = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+        return f"cannot be {text}: it should be {either}."
     if kind == "missing":
         return "is missing."
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
@@ -147,6 +150,6 @@ def complaint(error: ValidationError) -> str:
 
 @cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
-    """The strict validator of a type; pydantic models and settings classes have their own rules."""
+    """Return a type's strict validator; pydantic models and settings classes have own rules."""
     own = hasattr(kind, "__pydantic_config__") or hasattr(kind, "model_config")
     return TypeAdapter(kind) if own else TypeAdapter(kind, config=STRICT)

@@ -35,6 +35,7 @@ log = logging.getLogger("admire")
 
 
 def _version() -> str:
+    """Return the version, which is looked up only if it is asked for."""
     from admire import __version__
 
     return __version__
@@ -119,15 +120,15 @@ def run(arguments: Sequence[str] | None = None) -> None:
     try:
         app(words)
     except (UserError, CycloptsError) as error:
-        said = error if isinstance(error, UserError) else _as_ours(error)
-        print(visible(f"admire: {said}{opt.flags(said)}"), file=sys.stderr)
+        problem = error if isinstance(error, UserError) else _as_user_error(error)
+        print(visible(f"admire: {problem}{opt.flags(problem)}"), file=sys.stderr)
         sys.exit(2)
 
 
-def _as_ours(error: CycloptsError) -> UserError:
-    """Return an error of the command line's words; a wrong value is told of as everywhere."""
-    wrong = error.__cause__
-    if error.argument and isinstance(wrong, ValidationError):
+def _as_user_error(error: CycloptsError) -> UserError:
+    """Return an error of the parser; a wrong value is worded as in Python and files."""
+    cause = error.__cause__
+    if error.argument and isinstance(cause, ValidationError):
         name = error.argument.field_info.name
-        return UserError(f"{name} {complaint(wrong)}", name)
+        return UserError(f"{name} {complaint(cause)}", name)
     return UserError(str(error))

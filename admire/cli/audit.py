@@ -16,8 +16,8 @@ from admire.rankers.settings import Settings
 
 log = logging.getLogger("admire")
 
-SHOWN = 10
-"""At most so many items that share something are printed; ``--json`` has all."""
+LISTED = 10
+"""Items that share something, printed at most; ``--json`` has all."""
 
 
 def audit(
@@ -69,26 +69,27 @@ def audit(
     def read(path: Path, language: str | None = None) -> list[Item]:
         return list(iter_items(path, language, warn=False, whole=False))
 
-    def other(path: Path) -> list[Item] | Digests:
-        saw = read_training_digests(path)
-        return read(path) if saw is None else saw
+    def read_other(path: Path) -> list[Item] | Digests:
+        digests = read_training_digests(path)
+        return read(path) if digests is None else digests
 
     items = read(data, lang)
-    others = {str(path): other(path) for path in against or ()}
+    others = {str(path): read_other(path) for path in against or ()}
     dictionaries = open_dictionaries(dictionary or Settings.dictionaries)
-    checked = check_order(items, run, seed=seed) if order else None
-    found = audit_items(items, others, order=checked, dictionaries=dictionaries, seed=seed)
-    told = found.as_json(str(data))
+    order_check = check_order(items, run, seed=seed) if order else None
+    findings = audit_items(
+        items, others, order=order_check, dictionaries=dictionaries, seed=seed
+    ).as_json(str(data))
     if json:
-        print(jsonlib.dumps(told, indent=2))
+        print(jsonlib.dumps(findings, indent=2))
     else:
-        for table in audit_tables(told, items=SHOWN):
+        for table in audit_tables(findings, items=LISTED):
             print_rows(table.headings, table.rows, table.title)
             if table.note:
                 print(table.note)
     for path in (run / AUDIT if run else None, out):
         if path:
-            note_addition(path)  # first: a kill after it leaves no file that admire does not know
+            note_addition(path)  # first, so that a kill leaves no file unknown to admire
             with write_whole(path) as file:
-                jsonlib.dump(told, file, indent=2, ensure_ascii=False)
+                jsonlib.dump(findings, file, indent=2, ensure_ascii=False)
             log.info("Wrote %s", path)

@@ -20,8 +20,8 @@ def augment_images(folder: Path, /, *, out: Path, per_image: int = 1, seed: opt.
     """
     from admire.augment import augment_folder, contact_sheet
 
-    made = augment_folder(folder, out, per_image=per_image, seed=seed)
-    log.info("%d variants in %s", len(made), out)
+    variants = augment_folder(folder, out, per_image=per_image, seed=seed)
+    log.info("%d variants in %s", len(variants), out)
     print(contact_sheet(folder, out, per_image))
 
 

@@ -14,7 +14,7 @@ from admire.rankers.settings import Asking, Scoring, Settings
 log = logging.getLogger("admire")
 
 
-@opt.takes("batch", Settings, Scoring, (Asking, "budget"), headings=True)
+@opt.with_settings("batch", Settings, Scoring, (Asking, "budget"), headings=True)
 def batch(
     data: opt.Data,
     /,
@@ -25,7 +25,7 @@ def batch(
     profile: Annotated[opt.Profile, opt.WHOLE_DAILY] = None,
     config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
     like: Annotated[opt.LikeRun, opt.WHOLE] = None,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Ask by OpenAI's Batch API, at half the price and within a day, what admire rank will need.
 
@@ -37,12 +37,12 @@ def batch(
     from admire.runs.batch import batch as submit
     from admire.runs.forecast import plan
 
-    settings = run_settings(given, profile, config, like)
+    settings = run_settings(options, profile, config, like)
     items = read_items(data, lang, images=images)
     if dry_run:
         print_forecasts(plan(items, settings, batch=True))
         return
-    under_way = submit(items, settings, budget=opt.make(Asking, given).budget)
+    under_way = submit(items, settings, budget=opt.make(Asking, options).budget)
     for line in under_way:
         log.info("%s.", line)
     if under_way:

@@ -42,21 +42,21 @@ def check(
         lambda first: first.counts["pictures"] > 0,
     )
     counts, links = checked.collector.counts, list(checked.collector.links)
-    told: list[dict[str, Any]] = [asdict(fault) for fault in checked.faults]
+    faults: list[dict[str, Any]] = [asdict(fault) for fault in checked.faults]
     if out:
         try:
             check_folder(out, "run")
         except UserError as error:
-            told.append({"what": str(error), "lost": "run"})
+            faults.append({"what": str(error), "lost": "run"})
     if json:
-        print(jsonlib.dumps({"counts": counts, "faults": told, "links": links}, indent=2))
+        print(jsonlib.dumps({"counts": counts, "faults": faults, "links": links}, indent=2))
     else:
-        for fault in told:
+        for fault in faults:
             print(visible(fault["what"]))
-        print("; ".join(f"{what}: {count}" for what, count in counts.items()))
+        print("; ".join(f"{kind}: {count}" for kind, count in counts.items()))
         if links:
-            more = f" and {len(links) - 1} more" if len(links) > 1 else ""
-            print(visible(f"Links that lead out of the set's folder: {links[0]}{more}"))
-    if told:
-        some = "1 fault" if len(told) == 1 else f"{len(told)} faults"
-        raise UserError(f"{data}: {some}, listed above.")
+            others = f" and {len(links) - 1} more" if len(links) > 1 else ""
+            print(visible(f"Links that lead out of the set's folder: {links[0]}{others}"))
+    if faults:
+        number = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+        raise UserError(f"{data}: {number}, listed above.")

@@ -19,15 +19,15 @@ from admire.rankers.settings import Settings
 from admire.tasks.collections.settings import SearchSettings
 
 if TYPE_CHECKING:
-    from admire.tasks.collections.search import Found
+    from admire.data.items import Candidate
 
 log = logging.getLogger("admire")
 
-SHOWN = 120
-"""How many letters of a picture's caption are printed; --json has all."""
+CAPTION_LENGTH = 120
+"""Characters of a picture's caption that are printed; --json has all."""
 
 
-@opt.takes("search", SearchSettings)
+@opt.with_settings("search", SearchSettings)
 def search(
     text: str,
     /,
@@ -35,7 +35,7 @@ def search(
     span: str,
     index: Path,
     json: opt.Json = False,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Find the pictures and texts that show or mean what the compound means here.
 
@@ -46,59 +46,50 @@ def search(
     """
     from admire.tasks.collections.search import search_index
 
-    settings = opt.make(SearchSettings, given)
-    found = search_index(text, span, index, settings)
-    reading = found.reading
+    settings = opt.make(SearchSettings, options)
+    result = search_index(text, span, index, settings)
+    reading = result.reading
     if json:
-        understood = (
-            {
-                "sense": reading.sense.label,
-                "probability": reading.sense.probability,
+        content: dict[str, Any] = {"query": settings.query}
+        if reading:
+            sense = reading.sense
+            content = {
+                "sense": sense.label,
+                "probability": sense.probability,
                 "gloss": reading.gloss,
             }
-            if reading
-            else {"query": settings.query}
-        )
-        told = jsonlib.dumps(understood | _told(found), indent=2, ensure_ascii=False)
-        print("\n".join(map(visible, told.split("\n"))))
+        content["pictures" if result.pictures else "texts"] = [
+            _result_row(candidate, score, pictures=result.pictures)
+            for candidate, score in result.things
+        ]
+        lines = jsonlib.dumps(content, indent=2, ensure_ascii=False).split("\n")
+        print("\n".join(map(visible, lines)))
         return
     title = f"{span}, {settings.query}"
     if reading:
-        meant = reading.meant if found.pictures else reading.gloss
-        title = f"{span}, {reading.sense.label}: {meant or '–'}"
-    if found.pictures:
-        rows = [
-            (
-                f"{score:+z.2f}",
-                str(one.image or one.name),
-                shorten(one.caption or "", SHOWN, placeholder="…"),
-            )
-            for one, score in found.things
-        ]
-        print_rows(("Score", "Picture", "Caption"), rows, title)
-    else:
-        rows = [(f"{score:+z.2f}", one.name, one.caption or "") for one, score in found.things]
-        print_rows(("Score", "Id", "Text"), rows, title)
+        meaning = reading.meant if result.pictures else reading.gloss
+        title = f"{span}, {reading.sense.label}: {meaning or '–'}"
+    headings = ("Score", "Picture", "Caption") if result.pictures else ("Score", "Id", "Text")
+    rows = []
+    for candidate, score in result.things:
+        name, caption = candidate.name, candidate.caption or ""
+        if result.pictures:
+            name = str(candidate.image or candidate.name)
+            caption = shorten(caption, CAPTION_LENGTH, placeholder="…")
+        rows.append((f"{score:+z.2f}", name, caption))
+    print_rows(headings, rows, title)
 
 
-def _told(found: Found) -> dict[str, Any]:
-    """What was found, for programs: ``pictures``, or ``texts``."""
-    if not found.pictures:
-        texts = [{"id": t.name, "score": score, "text": t.caption} for t, score in found.things]
-        return {"texts": texts}
-    pictures = [
-        {
-            "id": one.name,
-            "score": score,
-            "image": str(one.image) if one.image else None,
-            "caption": one.caption,
-        }
-        for one, score in found.things
-    ]
-    return {"pictures": pictures}
+def _result_row(candidate: Candidate, score: float, *, pictures: bool) -> dict[str, Any]:
+    """Return a picture or a text that was found, for programs."""
+    row = {"id": candidate.name, "score": score}
+    if not pictures:
+        return row | {"text": candidate.caption}
+    image = str(candidate.image) if candidate.image else None
+    return row | {"image": image, "caption": candidate.caption}
 
 
-@opt.takes("index", (Settings, "device"))
+@opt.with_settings("index", (Settings, "device"))
 def index(
     source: Path | None = None,
     /,
@@ -111,7 +102,7 @@ def index(
     export: Path | None = None,
     workers: opt.Workers = None,
     ray_address: opt.RayAddress = None,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Encode a collection of pictures or texts once, to search it often.
 
@@ -143,7 +134,7 @@ def index(
         raise UserError("There is nothing to do: name a source, or what to remove or export.")
     if add and not source:
         raise UserError("There is nothing to add: name a source.", "add")
-    device = opt.make(Settings, given).device
+    device = opt.make(Settings, options).device
     shared = opt.crew(workers, ray_address, device)
     encode = encode_over(shared, device) if shared else encode_here
     if export:

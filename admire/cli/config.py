@@ -22,7 +22,7 @@ PROFILE = "profile"
 
 
 def run_settings(
-    given: opt.Given,
+    options: opt.Options,
     profile: ProfileName | None = None,
     config: Path | None = None,
     like: Path | None = None,
@@ -44,7 +44,7 @@ def run_settings(
         settings = _changed(settings, from_file)
     except UserError as error:
         raise UserError(f"{config}: {error}") from None
-    return _changed(settings, given or {})
+    return _changed(settings, options or {})
 
 
 def _changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
@@ -93,13 +93,13 @@ def read_options(file: Path | None, command: str) -> dict[str, Any]:
     return values
 
 
-def with_file(command: str, file: Path | None, given: opt.Given) -> dict[str, Any]:
-    """Return the settings in a file, see :func:`read_options`, and those given, which count more.
+def with_file(command: str, file: Path | None, options: opt.Options) -> dict[str, Any]:
+    """Return the settings in a file, see :func:`read_options`, and the options, which count more.
 
     Raises:
         UserError: as for :func:`read_options`.
     """
-    return read_options(file, command) | dict(given or {})
+    return read_options(file, command) | dict(options or {})
 
 
 def _file_settings(command: str) -> list[opt.Setting]:

@@ -16,14 +16,14 @@ from admire.training.settings import HeadData, SweepAxes, TripletSettings
 log = logging.getLogger("admire")
 
 
-@opt.takes("train head", HeadTraining, TripletSettings, HeadData, headings=True)
+@opt.with_settings("train head", HeadTraining, TripletSettings, HeadData, headings=True)
 def train_head(
     data: Path,
     /,
     *,
     out: Path = Path("head"),
     config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %.
 
@@ -38,9 +38,9 @@ def train_head(
     from admire.data.reader import read_items
     from admire.scores.leakage import summarise_card
 
-    given = with_file("train head", config, given)
-    settings, source = opt.make(HeadTraining, given), opt.make(HeadData, given)
-    triplet_settings = opt.make(TripletSettings, given)
+    options = with_file("train head", config, options)
+    settings, source = opt.make(HeadTraining, options), opt.make(HeadData, options)
+    triplet_settings = opt.make(TripletSettings, options)
     if source.folds is None:
         check_folder(out, "head")
     items = read_items(data, source.lang)
@@ -58,7 +58,7 @@ def train_head(
     print(jsonlib.dumps(summarise_card(head.card), indent=2))
 
 
-@opt.takes("sweep", SweepAxes, HeadTraining, TripletSettings, HeadData, headings=True)
+@opt.with_settings("sweep", SweepAxes, HeadTraining, TripletSettings, HeadData, headings=True)
 def sweep(
     data: Path,
     /,
@@ -66,7 +66,7 @@ def sweep(
     out: Path = Path("sweep.jsonl"),
     json: Annotated[opt.Json, opt.RARE] = False,
     config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Train heads over a grid, the paper's 162 settings, and show the ten that validate best.
 
@@ -77,12 +77,12 @@ def sweep(
     from admire import training
     from admire.data.reader import read_items
 
-    given = with_file("sweep", config, given)
-    axes, source = vars(opt.make(SweepAxes, given)), opt.make(HeadData, given)
-    base = opt.make(HeadTraining, {name: given[name] for name in given.keys() - axes.keys()})
+    options = with_file("sweep", config, options)
+    axes, source = vars(opt.make(SweepAxes, options)), opt.make(HeadData, options)
+    base = opt.make(HeadTraining, {name: options[name] for name in options.keys() - axes.keys()})
     settings = training.head_grid(base, axes)
     items = read_items(data, source.lang)
-    triplet_settings = opt.make(TripletSettings, given)
+    triplet_settings = opt.make(TripletSettings, options)
     triplets, _ = training.open_triplets(items, triplet_settings, seed=base.seed)
     if source.folds is not None:
         orders = training.cross_validate_heads(

@@ -24,8 +24,11 @@ def list_models(*, json: opt.Json = False) -> None:
     from admire.models.catalogue import MODELS
 
     if json:
-        told = ("name", "what", "size", "licence", "commercial")
-        rows = [{n: getattr(one, n) for n in told} | {"here": one.status()} for one in MODELS]
+        keys = ("name", "what", "size", "licence", "commercial")
+        rows = [
+            {key: getattr(model, key) for key in keys} | {"here": model.status()}
+            for model in MODELS
+        ]
         print(jsonlib.dumps(rows, indent=2))
         return
     table = Table()
@@ -53,8 +56,8 @@ def pull(name: Annotated[str, Parameter(completer=opt.model_names())], /) -> Non
     print(model.pull(name))
 
 
-@opt.takes("models check", (Settings, "llm_url"))
-def check(name: str, /, *, given: opt.Given = None) -> None:
+@opt.with_settings("models check", (Settings, "llm_url"))
+def check(name: str, /, *, options: opt.Options = None) -> None:
     """Try a model on the samples: whether it is installed, what it answers, and how fast.
 
     A chat model gets a question of each kind, an encoder ranks candidates by their sentences.
@@ -70,7 +73,7 @@ def check(name: str, /, *, given: opt.Given = None) -> None:
         marks = {True: "yes", False: "no", None: "–"}
         replies = [
             (row.kind, marks[row.right], row.text, row.tokens or "–", f"{row.seconds:.1f}")
-            for row in check_chat(name, url=opt.make(Settings, given).llm_url)
+            for row in check_chat(name, url=opt.make(Settings, options).llm_url)
         ]
         print_rows(("Question", "Right", "Understood", "Tokens", "Seconds"), replies, name)
         return

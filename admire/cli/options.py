@@ -20,10 +20,10 @@ from admire.base.schema import adapter, complaint, descriptions
 if TYPE_CHECKING:
     from admire.base import workers
 
-Kind = TypeVar("Kind")
+SettingsClass = TypeVar("SettingsClass")
 Command = TypeVar("Command", bound=Callable[..., None])
-Given = Mapping[str, Any] | None
-"""The options of settings classes that a user gave, by field."""
+Options = Mapping[str, Any] | None
+"""The values that a user gave for fields of settings classes."""
 
 # ------------------------------------------------------------------------------------------- help
 
@@ -111,77 +111,76 @@ def show_default(value: object) -> str | None:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def takes(
-    called: str, *kinds: Any, unset: Sequence[str] = (), headings: bool = False
+def with_settings(
+    command_name: str, *sources: Any, unset: Sequence[str] = (), headings: bool = False
 ) -> Callable[[Command], Command]:
     """Give a command the options of settings classes.
 
-    Its parameter ``given`` gets those that a user gives, as a mapping by field.
+    Its parameter ``options`` gets the values that a user gives, by field.
 
     Args:
-        called: the command.
-        kinds: settings classes or, for other defaults, settings; or tuples of one and the fields
-            that count. Of several fields with one name the first counts.
+        sources: settings classes or, for other defaults, settings; or tuples of one and the names
+            of the fields to take. Of several fields with one name the first counts.
         unset: fields whose default depends on other fields.
         headings: whether ``--help`` shows the daily options alone, and ``--help-all`` all, below
             headings.
     """
-    found: dict[str, Setting] = {}
-    for kind in kinds:
-        of, *only = kind if isinstance(kind, tuple) else (kind,)
-        for setting in settings_of(of):
-            if not only or setting.name in only:
+    by_name: dict[str, Setting] = {}
+    for source in sources:
+        owner, *names = source if isinstance(source, tuple) else (source,)
+        for setting in read_settings(owner):
+            if not names or setting.name in names:
                 default = None if setting.name in unset else setting.default
-                found.setdefault(setting.name, replace(setting, default=default))
-    order = get_args(Panel)
-    ordered = sorted(found.values(), key=lambda setting: order.index(setting.option.panel))
-    SETTINGS[called] = {setting.name: setting for setting in ordered}
+                by_name.setdefault(setting.name, replace(setting, default=default))
+    panels = get_args(Panel)
+    ordered = sorted(by_name.values(), key=lambda setting: panels.index(setting.option.panel))
+    SETTINGS[command_name] = {setting.name: setting for setting in ordered}
     hints = {
         setting.name: Annotated[setting.hint, setting.parameter(headings=headings)]
         for setting in ordered
     }
-    options = TypedDict("options", hints, total=False)  # type: ignore[misc]
+    values = TypedDict("values", hints, total=False)  # type: ignore[misc]
 
     def extend(command: Command) -> Command:
-        command.__annotations__["given"] = Annotated[options | None, Parameter("*")]
+        command.__annotations__["options"] = Annotated[values | None, Parameter("*")]
         return command
 
     return extend
 
 
-def settings_of(of: Any) -> list[Setting]:
-    """Return the fields of a settings class that are options, or of settings, with their values."""
-    kind: Any = of if isinstance(of, type) else type(of)
+def read_settings(owner: Any) -> list[Setting]:
+    """Return the fields that are options of a settings class, or of settings, with their values."""
+    kind: Any = owner if isinstance(owner, type) else type(owner)
     texts = descriptions(kind)
-    found = []
+    settings = []
     for name, field in kind.__pydantic_fields__.items():
         rules = [rule for rule in field.metadata if not isinstance(rule, Option)]
         for option in (mark for mark in field.metadata if isinstance(mark, Option)):
             hint = Annotated[field.annotation, *rules] if rules else field.annotation
-            default = MISSING if field.is_required() else getattr(of, name)
-            found.append(Setting(name, hint, default, texts[name], option))
-    return found
+            default = MISSING if field.is_required() else getattr(owner, name)
+            settings.append(Setting(name, hint, default, texts[name], option))
+    return settings
 
 
-def make(kind: type[Kind], given: Given, **others: Any) -> Kind:
+def make(kind: type[SettingsClass], options: Options, **values: Any) -> SettingsClass:
     """Return settings with the options that were given for their fields; the rest are defaults.
 
     Args:
-        others: further fields, or values that count in place of an option.
+        values: further fields, or values that count in place of an option.
 
     Raises:
         UserError: a field cannot have its value.
     """
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    values = {name: value for name, value in (given or {}).items() if name in names}
-    return kind(**values | others)
+    own = {name: value for name, value in (options or {}).items() if name in names}
+    return kind(**own | values)
 
 
 def flags(error: UserError) -> str:
     """Return the options that set what an error speaks of, in brackets."""
-    known = {name: setting.flag for of in SETTINGS.values() for name, setting in of.items()}
-    named = [known.get(name, "--" + name.replace("_", "-")) for name in error.settings]
-    return f" ({', '.join(named)})" if named else ""
+    flags = {name: setting.flag for row in SETTINGS.values() for name, setting in row.items()}
+    wrong = [flags.get(name, "--" + name.replace("_", "-")) for name in error.settings]
+    return f" ({', '.join(wrong)})" if wrong else ""
 
 
 # ------------------------------------------------------------------------------------------ values
@@ -195,11 +194,10 @@ def convert(hint: Any, tokens: Sequence[Token]) -> Any:
     """
     words = [token.value for token in tokens]
     lists = [part for part in (hint, *get_args(hint)) if get_origin(part) in (list, tuple)]
-    many = bool(lists)
-    if many and get_args(lists[0])[0] not in (str, Path):
-        words = [word for several in words for word in several.split(",")]
+    if lists and get_args(lists[0])[0] not in (str, Path):
+        words = ",".join(words).split(",")
     try:
-        return adapter(hint).validate_python(words if many else words[0], strict=False)
+        return adapter(hint).validate_python(words if lists else words[0], strict=False)
     except ValidationError as error:
         name = (tokens[0].keyword or "").removeprefix("--").replace("-", "_")
         raise UserError(f"{name} {complaint(error)}", name) from None
@@ -212,12 +210,11 @@ def model_names(*kinds: str) -> Callable[[object], list[str]]:
         from admire.models.catalogue import MODELS
 
         kind_of = {True: "chat models", False: "encoders"}
-        known = [
-            model.name
+        return [
+            re.sub(r":[A-Z/]+$", ":", model.name)  # a family's placeholder
             for model in MODELS
             if not kinds or kind_of[model.what.startswith("chat model")] in kinds
         ]
-        return [re.sub(r":[A-Z/]+$", ":", name) for name in known]  # a family's placeholder
 
     return names
 

@@ -54,7 +54,7 @@ def demo(
     show_run(out, write_run(run, out), report=True)
 
 
-@opt.takes("rank", Settings, Scoring, Asking, headings=True)
+@opt.with_settings("rank", Settings, Scoring, Asking, headings=True)
 def rank(
     data: opt.Data,
     /,
@@ -72,7 +72,7 @@ def rank(
     profile: Annotated[opt.Profile, opt.WHOLE_DAILY] = None,
     config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
     like: Annotated[opt.LikeRun, opt.WHOLE] = None,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Rank each item's candidates and write a run folder with a submission.
 
@@ -91,8 +91,8 @@ def rank(
     from admire.runs.run_blocks import rank_file
 
     started = time.monotonic()
-    settings = run_settings(given, profile, config, like)
-    asking = opt.make(Asking, given)
+    settings = run_settings(options, profile, config, like)
+    asking = opt.make(Asking, options)
     shared = opt.crew(workers, ray_address, settings.device)
     if dry_run:
         skip = (lambda fault: None) if skip_bad else None
@@ -122,7 +122,7 @@ def rank(
 
 
 def _duration(seconds: float) -> str:
-    """``3.2 s``, or ``12:05 min``."""
+    """Return a time as ``3.2 s`` or ``12:05 min``."""
     return f"{seconds:.1f} s" if seconds < 60 else "{}:{:02} min".format(*divmod(int(seconds), 60))
 
 
@@ -244,6 +244,7 @@ def _show_tuned(
     seed: int,
     json: bool,
 ) -> None:
+    """Print the figures before and after tuning with their difference, and advise on it."""
     from admire.audit.run_leakage import warn_if_runs_saw
     from admire.scores.figures import paired_difference, summarise
 
@@ -260,7 +261,7 @@ def _show_tuned(
 
 
 def _options(best: Scoring) -> str:
-    """The options of a scoring."""
+    """Return the options that set a scoring."""
     weights = f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
     standardise = "--standardise" if best.standardise else "--no-standardise"
     texts = ",".join(best.texts)
@@ -277,14 +278,14 @@ def _advise(difference: pd.DataFrame, chosen: str) -> None:
     """
     whole = difference[difference["group"] == "all"].to_dict("records")
     dcg, top1 = (next(row for row in whole if row["metric"] == name) for name in ("dcg", "top1"))
-    told = "DCG {mean:+z.3f} [{low:+z.3f}, {high:+z.3f}]".format_map(dcg)
-    told += f", top-1 {top1['mean']:+z.3f}"
+    gain = "DCG {mean:+z.3f} [{low:+z.3f}, {high:+z.3f}]".format_map(dcg)
+    gain += f", top-1 {top1['mean']:+z.3f}"
     if dcg["mean"] <= 1e-9 or top1["mean"] < -1e-9:
         log.info(
             "Keep the default. Held-out items are ranked no better by the scoring that the other "
             "items choose (%s).",
-            told,
+            gain,
         )
     elif dcg["low"] <= 0:
-        log.info("The gain over the default may be chance (%s).", told)
+        log.info("The gain over the default may be chance (%s).", gain)
     log.info("All items together choose %s", chosen)

@@ -56,14 +56,14 @@ def benchmark(
     print_rows(list(counts.columns), counts.itertuples(index=False), str(out))
 
 
-@opt.takes("retrieve", RetrieveSettings)
+@opt.with_settings("retrieve", RetrieveSettings)
 def retrieve(
     data: RetrievalData,
     /,
     *,
     out: Path = Path("runs/retrieve"),
     json: opt.Json = False,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Retrieve what means the same as a query's span, and score that: R-precision, nDCG@10.
 
@@ -74,7 +74,7 @@ def retrieve(
     from admire.tasks.retrieval.retrieve import retrieve_split
     from admire.tasks.retrieval.run_folder import write_retrieval
 
-    settings = opt.make(RetrieveSettings, given)
+    settings = opt.make(RetrieveSettings, options)
     check_folder(out, "retrieval run")
     retrieval = retrieve_split(data, settings)
     write_retrieval(retrieval, out)
@@ -89,7 +89,7 @@ def retrieve(
     )
 
 
-@opt.takes("train retriever", RetrieverTraining, FitSettings, RetrieverStart, headings=True)
+@opt.with_settings("train retriever", RetrieverTraining, FitSettings, RetrieverStart, headings=True)
 def train_retriever(
     data: RetrievalData,
     /,
@@ -97,7 +97,7 @@ def train_retriever(
     out: Path,
     json: Annotated[opt.Json, opt.RARE] = False,
     config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Fine-tune a sentence encoder to retrieve the same meaning, and score it on test.
 
@@ -107,9 +107,9 @@ def train_retriever(
     from admire.tasks.retrieval.passages import read_split
     from admire.tasks.retrieval.training import train_retrievers
 
-    given = with_file("train retriever", config, given)
-    fit, start = opt.make(FitSettings, given), opt.make(RetrieverStart, given)
-    settings = opt.make(RetrieverTraining, given, fit=fit)
+    options = with_file("train retriever", config, options)
+    fit, start = opt.make(FitSettings, options), opt.make(RetrieverStart, options)
+    settings = opt.make(RetrieverTraining, options, fit=fit)
     splits = {name: read_split(data, name) for name in SPLITS}
     figures = train_retrievers(
         start.encoder, splits, settings, out, seeds=start.seeds, device=start.device

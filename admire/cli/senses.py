@@ -26,7 +26,7 @@ from admire.training.settings import (
 log = logging.getLogger("admire")
 
 
-@opt.takes(
+@opt.with_settings(
     "sense",
     (QuerySettings, "llm"),
     (Settings, "llm_url", "sense", "votes", "dictionaries", "prompts", "detector", "seed"),
@@ -38,7 +38,7 @@ def sense(
     out: Path = Path("senses.tsv"),
     lang: opt.Lang = None,
     json: opt.Json = False,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Classify each compound as idiomatic or literal, and score that where the type is known.
 
@@ -59,7 +59,7 @@ def sense(
     if data.suffix == ".txt":
         raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
     items = read_items(data, lang)
-    settings, llm = opt.make(Settings, given), opt.make(QuerySettings, given).llm
+    settings, llm = opt.make(Settings, options), opt.make(QuerySettings, options).llm
     source = open_source(llm, url=settings.llm_url, dictionaries=settings.dictionaries)
     detects = sense_method(settings.sense, source) == "detector"
     detector = open_detector(settings.detector) if settings.detector or detects else None
@@ -76,23 +76,25 @@ def sense(
     )
     table = write_senses(out, items, [reading.sense for reading in readings])
     log.info("Wrote %s", out)
-    known = known_senses(table)
-    summary = summarise(known, columns=["accuracy"], seed=settings.seed)
+    scored = known_senses(table)
+    summary = summarise(scored, columns=["accuracy"], seed=settings.seed)
     if json:
         print_json({"figures": summary, "senses": table})
-    elif not known.empty:
+    elif not scored.empty:
         print_figures(summary, f"Sense, {llm}")
-    if not known.empty:
+    if not scored.empty:
         error = calibration_error(
-            [readings[k].sense.probability for k in known.index],
-            known["sentence_type"] == "idiomatic",
+            [readings[k].sense.probability for k in scored.index],
+            scored["sentence_type"] == "idiomatic",
         )
         log.info("The probabilities' expected calibration error: %.3f", error)
         if detects:
-            warn_if_seen([items[k] for k in known.index], detector, known, ["accuracy"], str(data))
+            warn_if_seen(
+                [items[k] for k in scored.index], detector, scored, ["accuracy"], str(data)
+            )
 
 
-@opt.takes("detect", (Settings, "detector"))
+@opt.with_settings("detect", (Settings, "detector"))
 def detect(
     data: Path,
     /,
@@ -102,7 +104,7 @@ def detect(
     setting: Setting | None = None,
     table: Path | None = None,
     json: opt.Json = False,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Decide which sentences of a Task 2A file are idiomatic, and score that where it is known.
 
@@ -115,7 +117,7 @@ def detect(
     """
     from admire.senses import detect_uses, open_detector
 
-    detector = open_detector(opt.make(Settings, given).detector)
+    detector = open_detector(opt.make(Settings, options).detector)
     scores = detect_uses(data, detector, gold=gold, out=out, setting=setting, table=table)
     if scores is None:
         return
@@ -128,14 +130,14 @@ def detect(
     print_rows(("Language", "n", "Macro F1", "Accuracy"), rows, str(data))
 
 
-@opt.takes("train detector", DetectorTraining, DetectorData)
+@opt.with_settings("train detector", DetectorTraining, DetectorData)
 def train_detector(
     data: list[Path],
     /,
     *,
     out: Path = Path("detector.json"),
     config: opt.ConfigFile = None,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire.
 
@@ -147,8 +149,8 @@ def train_detector(
     from admire.scores.leakage import summarise_card
     from admire.senses import open_context_encoder, read_compounds, read_idiomaticity
 
-    given = with_file("train detector", config, given)
-    settings, source = opt.make(DetectorTraining, given), opt.make(DetectorData, given)
+    options = with_file("train detector", config, options)
+    settings, source = opt.make(DetectorTraining, options), opt.make(DetectorData, options)
     unseen = [compound for path in source.leave_out for compound in read_compounds(path)]
     items = [item for path in data for item in read_idiomaticity(path)]
     encoder = open_context_encoder(source.encoder)
@@ -158,7 +160,7 @@ def train_detector(
     log.info("Wrote %s", out)
 
 
-@opt.takes(
+@opt.with_settings(
     "train classifier",
     ClassifierTraining,
     (paper_fit("zero_shot"), "batch_size", "learning_rate", "epochs", "precision", "seed"),
@@ -172,7 +174,7 @@ def train_classifier(
     out: Path,
     json: opt.Json = False,
     config: opt.ConfigFile = None,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Fine-tune an encoder to detect idiomatic use, for --detector.
 
@@ -185,9 +187,9 @@ def train_classifier(
     from admire import training
     from admire.senses import context_columns, read_uses
 
-    given = with_file("train classifier", config, given)
-    source, settings = opt.make(ClassifierData, given), opt.make(ClassifierTraining, given)
-    fit = opt.make(FitSettings, vars(paper_fit(settings.setting)) | given)
+    options = with_file("train classifier", config, options)
+    source, settings = opt.make(ClassifierData, options), opt.make(ClassifierTraining, options)
+    fit = opt.make(FitSettings, vars(paper_fit(settings.setting)) | options)
     fit = replace(fit, patience=fit.epochs)  # all epochs are trained
     columns = context_columns(settings.setting)
     uses = [use for path in data for use in read_uses(path, required=(*columns, "Label"))]

@@ -16,7 +16,7 @@ from admire.cli import options as opt
 from admire.rankers.settings import Settings
 
 
-@opt.takes("serve", (Settings, "llms", "llm_url", "encoder", "detector"))
+@opt.with_settings("serve", (Settings, "llms", "llm_url", "encoder", "detector"))
 def serve(
     *,
     host: str = "127.0.0.1",
@@ -25,7 +25,7 @@ def serve(
     profile: opt.Profile = None,
     index: Path | None = None,
     in_browser: Annotated[bool, Parameter("--open")] = False,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Serve a page on this machine to rank pictures and captions by hand, and POST /v1/rank.
 
@@ -42,7 +42,7 @@ def serve(
 
     if index and not index.exists():
         raise UserError(f"{index}: cannot be read (No such file or folder).", "index")
-    models = Models(profile or "embedded", given, index=index)
+    models = Models(profile or "embedded", options, index=index)
     run_server(models, host=host, port=port, token=token, opens=in_browser)
     others = set(threading.enumerate()) - {threading.main_thread()}
     if any(not thread.daemon for thread in others):

@@ -33,8 +33,8 @@ def stoppable() -> Iterator[None]:
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or another's
         yield
         return
-    heard, told = socket.socketpair()
-    told.setblocking(False)
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
     pressed = threading.Event()
 
     def interrupt(*_: object) -> NoReturn:
@@ -45,20 +45,20 @@ def stoppable() -> Iterator[None]:
 
     def watch() -> None:
         presses = 0
-        with heard, suppress(TimeoutError):
+        with receiver, suppress(TimeoutError):
             while presses < 2:
-                number = heard.recv(1)
+                number = receiver.recv(1)
                 if not number:  # the block has ended
                     return
                 if number[0] == signal.SIGINT:
                     presses += 1
                     pressed.set()
-                    heard.settimeout(GRACE)
+                    receiver.settimeout(GRACE)
         _end(STOPPED)
 
     signal.signal(signal.SIGINT, interrupt)
     try:
-        signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         threading.Thread(target=watch, daemon=True).start()
         yield
     except BaseException as error:
@@ -72,10 +72,11 @@ def stoppable() -> Iterator[None]:
     finally:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        told.close()
+        sender.close()
 
 
 def _end(code: int) -> NoReturn:
+    """End the process at once, with a message if it was stopped."""
     _ending.acquire()  # for ever: of two threads one ends the process
     if code:
         with suppress(OSError):

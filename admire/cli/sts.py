@@ -20,7 +20,7 @@ from admire.tasks.sts.settings import SentenceFiles, SentenceTraining, Similarit
 log = logging.getLogger("admire")
 
 
-@opt.takes("sts", SimilaritySettings)
+@opt.with_settings("sts", SimilaritySettings)
 def sts(
     data: Path,
     /,
@@ -30,7 +30,7 @@ def sts(
     out: Path | None = None,
     setting: TrainingSetting = "fine_tune",
     json: opt.Json = False,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Compare sentence pairs and score that: Spearman over all, idiomatic and plain STS pairs.
 
@@ -45,7 +45,7 @@ def sts(
     from admire.tasks.sts.pairs import read_pairs
     from admire.tasks.sts.similarity import measure_similarity
 
-    settings = opt.make(SimilaritySettings, given)
+    settings = opt.make(SimilaritySettings, options)
     pairs = read_pairs(data, gold, split=split)
     if not out and not any(pair.gold for pair in pairs):
         raise UserError(
@@ -73,7 +73,7 @@ def sts(
         print_rows(("Language", "Pairs", "n", "Spearman"), rows, settings.llm or settings.encoder)
 
 
-@opt.takes(
+@opt.with_settings(
     "train sentences",
     SentenceTraining,
     FitSettings,
@@ -89,7 +89,7 @@ def train_sentences(
     out: Path,
     json: Annotated[opt.Json, opt.RARE] = False,
     config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
-    given: opt.Given = None,
+    options: opt.Options = None,
 ) -> None:
     """Fine-tune a sentence encoder on idioms and their paraphrases, or on sentence pairs.
 
@@ -106,10 +106,10 @@ def train_sentences(
     from admire.tasks.sts.rows import read_training_data
     from admire.tasks.sts.training import train_sentences as train
 
-    given = with_file("train sentences", config, given)
-    settings, start = opt.make(SentenceTraining, given), opt.make(StartEncoder, given)
+    options = with_file("train sentences", config, options)
+    settings, start = opt.make(SentenceTraining, options), opt.make(StartEncoder, options)
     usual = {"batch_size": usual_batch_size(settings.objective)}
-    fit, files = opt.make(FitSettings, usual | given), opt.make(SentenceFiles, given)
+    fit, files = opt.make(FitSettings, usual | options), opt.make(SentenceFiles, options)
     check_folder(out, "model")
     training_data = read_training_data(data, settings.objective, **vars(files), seed=fit.seed)
     log.info(
