@@ -63,8 +63,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.fixture
 def table(write_table) -> Path:
-    said = "a {} at a desk"
-    return write_table(*(admire_row(c, image1_caption=said.format(c)) for c in COMPOUNDS))
+    caption = "a {} at a desk"
+    return write_table(*(admire_row(c, image1_caption=caption.format(c)) for c in COMPOUNDS))
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -95,10 +95,10 @@ def test_train_writes_a_head_and_prints_its_card(capsys, tmp_path, opened, table
     assert f"Wrote {folder}" in err
     assert opened == [("words", {"device": "cpu"}), ("openai:x", "http://y")]
     card = json.loads(out)
-    given = {"hidden": 8, "output": 5, "dropout": 0.2, "residual": False, "glosses_only": True}
-    given |= {"batch_size": 3, "learning_rate": 0.01, "weight_decay": 0.1, "soft_negatives": 2}
-    given |= {"temperature": 0.5, "epochs": 3, "patience": 4, "seed": 2}
-    assert card["settings"] == given
+    expected = {"hidden": 8, "output": 5, "dropout": 0.2, "residual": False, "glosses_only": True}
+    expected |= {"batch_size": 3, "learning_rate": 0.01, "weight_decay": 0.1, "soft_negatives": 2}
+    expected |= {"temperature": 0.5, "epochs": 3, "patience": 4, "seed": 2}
+    assert card["settings"] == expected
     assert card["encoder"]["identity"] == "words:1"
     assert sorted(chain(*card["compounds"].values())) == sorted(COMPOUNDS)
     whole = load_projection(folder).card
@@ -125,11 +125,11 @@ def test_a_sweep_tries_what_is_asked_for_and_its_folds_go_on(
     assert code == 0, err
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     settings = [HeadTraining(**json.loads(row["job"])[0]) for row in rows]
-    assert [one.soft_negatives for one in settings] == [1, 2]
-    assert all((one.dropout, one.residual, one.epochs) == (0.2, True, 2) for one in settings)
-    shown = json.loads(stdout)
+    assert [job.soft_negatives for job in settings] == [1, 2]
+    assert all((job.dropout, job.residual, job.epochs) == (0.2, True, 2) for job in settings)
+    printed = json.loads(stdout)
     losses = sorted(row["outcome"]["validation_loss"] for row in rows)
-    assert [row["validation_loss"] for row in shown] == pytest.approx(losses)
+    assert [row["validation_loss"] for row in printed] == pytest.approx(losses)
 
     folded = ("sweep", table, "--out", out, *options, "--folds", "5")
     code, stdout, err = run(capsys, *folded)

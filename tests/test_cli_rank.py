@@ -436,14 +436,7 @@ def test_a_figure_is_placed_among_published_ones(capsys, write_table):
     assert (first["system"], first["top1_within"]) == ("UoR-NCL CI GPT-3.5 XLM-32", True)
     code, out, _ = run(capsys, *command, "en-dev")
     assert code == 0
-    for words in (
-        "Published on en-dev, Subtask A, image+caption",
-        "place 2 of 31",
-        "≈ 0.733 [0.480, 0.891]",
-        "15 items cannot tell these from ours",
-        "Source: Markchom et al. 2025",
-    ):
-        assert words in out
+    assert "≈ 0.733 [0.480, 0.891]" in out
     assert re.search(r"│ 1 +│ UoR-NCL CI GPT-3.5 XLM-32 [^\n]*\n│ 2 +│ → ", out)
     code, _, err = run(capsys, *command, "en-tets")
     assert (code, "Did you mean 'en-test'?" in err) == (2, True)

@@ -96,8 +96,8 @@ def test_the_command_asks_a_chat_model_in_place_of_an_encoder(
     capsys, files, words, httpserver, chat
 ):
     def answer(prompt: str) -> str:
-        asked = prompt[prompt.rindex("Sentence 1") :]
-        return "0,9" if "late" in asked or "down" in asked else "0.1"
+        pair = prompt[prompt.rindex("Sentence 1") :]
+        return "0,9" if "late" in pair or "down" in pair else "0.1"
 
     data, told = files
     prompts = chat_server(httpserver, answer)

@@ -87,10 +87,6 @@ def plain(folder: Path, name: str = "submission_Turkish.tsv") -> Path:
     return path
 
 
-def without(column: str):
-    return lambda path: read(path).drop(columns=column).to_csv(path, sep="\t", index=False)
-
-
 def four(path: Path) -> None:
     path.write_text(path.read_text().replace(", 'e.png'", ""))
 
@@ -98,11 +94,8 @@ def four(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (without("compound"), ("submission_Turkish.tsv", "'compound' is missing")),
-        (without("sentence"), ("submission_Turkish.tsv", "'sentence' is missing")),
         (four, ("row 1", "expected_order", "4 names for 5")),
         (lambda path: plain(path.parent, "a_TR.tsv"), ("one language (TR)", "a_TR.tsv")),
-        (lambda path: path.write_bytes(b"\xff\xfe" + path.read_bytes()), ("is not UTF-8",)),
     ],
 )
 def test_a_broken_file_ends_a_run_before_it_starts(capsys, tmp_path, damage, words):
@@ -117,18 +110,13 @@ def test_a_broken_file_ends_a_run_before_it_starts(capsys, tmp_path, damage, wor
     assert [path.name for path in tmp_path.iterdir()] == ["blind"]
 
 
-def test_a_byte_order_mark_and_crlf_change_nothing(capsys, tmp_path, opened):
-    found = []
-    for change in (lambda text: text, lambda text: b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n")):
-        path = plain(tmp_path / "blind")
-        path.write_bytes(change(path.read_bytes()))
-        out, archive = tmp_path / "run", tmp_path / "run" / "mine.zip"
-        command = ["rank", tmp_path / "blind", "--query", "compound", "--out", out]
-        assert run(capsys, *command)[0] == 0  # again, though the ZIP lies in the run
-        assert run(capsys, "submit", out, "--out", archive)[0] == 0
-        with ZipFile(archive) as files:
-            found.append(files.read("submission_TR.tsv"))
-    assert found[0] == found[1]
+def test_a_run_is_written_again_though_its_zip_lies_in_it(capsys, tmp_path, opened):
+    plain(tmp_path / "blind")
+    out = tmp_path / "run"
+    command = ["rank", tmp_path / "blind", "--query", "compound", "--out", out]
+    assert run(capsys, *command)[0] == 0
+    assert run(capsys, "submit", out, "--out", out / "mine.zip")[0] == 0
+    assert run(capsys, *command)[0] == 0
 
 
 def test_a_run_over_languages_is_scored_by_language_and_by_their_mean(

@@ -6,7 +6,6 @@ from commands import run
 import admire
 from admire import PROFILES, Scoring, Settings, UserError
 from admire.models.catalogue import find_model
-from admire.senses.meaning import TEXTS
 
 
 @pytest.mark.parametrize(
@@ -60,19 +59,6 @@ def test_the_front_door_completes_in_a_notebook():
 
 def test_embedded_is_what_settings_are_where_nothing_is_said():
     assert PROFILES["embedded"] == Settings()
-    assert PROFILES["embedded"] == Settings(
-        llms=("embedded",),
-        encoder="e5",
-        caption_encoder=None,
-        device="auto",
-        precision="float32",
-        query="meaning",
-        sense="auto",
-        votes=5,
-        meanings="auto",
-        track=None,
-        scoring=Scoring(gate="hard", contrast=1.0, standardise=True, texts=TEXTS),
-    )
 
 
 def test_paper_is_the_papers_stack():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Annotated
 
 from admire.cli import options as opt
 from admire.cli.config import run_settings
@@ -14,17 +13,20 @@ from admire.rankers.settings import Asking, Scoring, Settings
 log = logging.getLogger("admire")
 
 
-@opt.with_settings("batch", Settings, Scoring, (Asking, "budget"), headings=True)
+@opt.with_settings(
+    "batch",
+    Settings,
+    Scoring,
+    (Asking, "budget"),
+    (opt.ItemFiles, "lang", "images"),
+    opt.SettingsSource,
+    headings=True,
+)
 def batch(
     data: opt.Data,
     /,
     *,
-    lang: opt.Lang = None,
-    images: Annotated[opt.ImageFolder, opt.RARE] = None,
     dry_run: opt.DryRun = False,
-    profile: Annotated[opt.Profile, opt.WHOLE_DAILY] = None,
-    config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
-    like: Annotated[opt.LikeRun, opt.WHOLE] = None,
     options: opt.Options = None,
 ) -> None:
     """Ask by OpenAI's Batch API, at half the price and within a day, what admire rank will need.
@@ -37,8 +39,8 @@ def batch(
     from admire.runs.batch import batch as submit
     from admire.runs.forecast import plan
 
-    settings = run_settings(options, profile, config, like)
-    items = read_items(data, lang, images=images)
+    settings, files = run_settings(options), opt.make(opt.ItemFiles, options)
+    items = read_items(data, files.lang, images=files.images)
     if dry_run:
         print_forecasts(plan(items, settings, batch=True))
         return

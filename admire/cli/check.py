@@ -13,14 +13,14 @@ from admire.base.terminal import visible
 from admire.cli import options as opt
 
 
+@opt.with_settings("check", (opt.ItemFiles, "lang", "images"))
 def check(
     data: opt.Data,
     /,
     *,
-    lang: opt.Lang = None,
-    images: opt.ImageFolder = None,
     out: Path | None = None,
     json: opt.Json = False,
+    options: opt.Options = None,
 ) -> None:
     """Find all faults of a set at once: in rows, paths, links and pictures. Opens no model.
 
@@ -35,9 +35,10 @@ def check(
     from admire.data.check import SetCounts, check_set
     from admire.data.reader import iter_items
 
-    folder = images or (data if data.is_dir() else data.parent)
+    files = opt.make(opt.ItemFiles, options)
+    folder = files.images or (data if data.is_dir() else data.parent)
     checked = check_set(
-        partial(iter_items, data, lang, images=images),
+        partial(iter_items, data, files.lang, images=files.images),
         partial(SetCounts, folder.resolve()),
         lambda first: first.counts["pictures"] > 0,
     )

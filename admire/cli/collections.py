@@ -89,7 +89,7 @@ def _result_row(candidate: Candidate, score: float, *, pictures: bool) -> dict[s
     return row | {"image": image, "caption": candidate.caption}
 
 
-@opt.with_settings("index", (Settings, "device"))
+@opt.with_settings("index", (Settings, "device"), opt.WorkerOptions)
 def index(
     source: Path | None = None,
     /,
@@ -100,8 +100,6 @@ def index(
     add: bool = False,
     remove: list[str] | None = None,
     export: Path | None = None,
-    workers: opt.Workers = None,
-    ray_address: opt.RayAddress = None,
     options: opt.Options = None,
 ) -> None:
     """Encode a collection of pictures or texts once, to search it often.
@@ -135,7 +133,7 @@ def index(
     if add and not source:
         raise UserError("There is nothing to add: name a source.", "add")
     device = opt.make(Settings, options).device
-    shared = opt.crew(workers, ray_address, device)
+    shared = opt.open_workers(options, device)
     encode = encode_over(shared, device) if shared else encode_here
     if export:
         check_export(export)

@@ -21,12 +21,7 @@ PROFILE = "profile"
 """A key of rank's files that is no setting of its own."""
 
 
-def run_settings(
-    options: opt.Options,
-    profile: ProfileName | None = None,
-    config: Path | None = None,
-    like: Path | None = None,
-) -> Settings:
+def run_settings(options: opt.Options = None) -> Settings:
     """Return the settings of a profile or a run, changed by a file, changed by options.
 
     Raises:
@@ -35,8 +30,10 @@ def run_settings(
     """
     from admire.runs.past_runs import read_settings
 
+    options = options or {}
+    config, like = options.get("config"), options.get("like")
     from_file = read_options(config, "rank")
-    profile = profile or from_file.pop(PROFILE, None)
+    profile = options.get(PROFILE) or from_file.pop(PROFILE, None)
     if like and profile:
         raise UserError("Begin with a profile or with a run, not with both.", "profile", "like")
     settings = read_settings(like) if like else PROFILES[profile or "embedded"]
@@ -44,7 +41,7 @@ def run_settings(
         settings = _changed(settings, from_file)
     except UserError as error:
         raise UserError(f"{config}: {error}") from None
-    return _changed(settings, options or {})
+    return _changed(settings, options)
 
 
 def _changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
@@ -93,13 +90,14 @@ def read_options(file: Path | None, command: str) -> dict[str, Any]:
     return values
 
 
-def with_file(command: str, file: Path | None, options: opt.Options) -> dict[str, Any]:
+def with_file(command: str, options: opt.Options) -> dict[str, Any]:
     """Return the settings in a file, see :func:`read_options`, and the options, which count more.
 
     Raises:
         UserError: as for :func:`read_options`.
     """
-    return read_options(file, command) | dict(options or {})
+    options = options or {}
+    return read_options(options.get("config"), command) | dict(options)
 
 
 def _file_settings(command: str) -> list[opt.Setting]:
@@ -113,12 +111,8 @@ WITH_FILE = (
 )
 
 
-def config(
-    *command: str,
-    profile: opt.Profile = None,
-    config: opt.ConfigFile = None,
-    like: opt.LikeRun = None,
-) -> None:
+@opt.with_settings("config", opt.SettingsSource)
+def config(*command: str, options: opt.Options = None) -> None:
     """Print the settings of a command, rank's if none is named, as the TOML that --config takes.
 
     They are those of a profile, a run or a file; of a training its defaults, or a file's.
@@ -130,12 +124,12 @@ def config(
     if called not in WITH_FILE:
         raise UserError(f"The command {not_among(called, WITH_FILE)}")
     if called == "rank":
-        settings = run_settings(None, profile, config, like)
+        settings = run_settings(options)
         values = vars(settings) | vars(settings.scoring)
-    elif profile or like:
+    elif options and options.keys() & {"profile", "like"}:
         raise UserError("Only of rank there are profiles and runs.", "profile", "like")
     else:
-        values = read_options(config, called)
+        values = with_file(called, options)
     entries = [
         _entry(setting, values.get(setting.name, setting.default))
         for setting in _file_settings(called)

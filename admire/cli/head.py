@@ -16,13 +16,14 @@ from admire.training.settings import HeadData, SweepAxes, TripletSettings
 log = logging.getLogger("admire")
 
 
-@opt.with_settings("train head", HeadTraining, TripletSettings, HeadData, headings=True)
+@opt.with_settings(
+    "train head", HeadTraining, TripletSettings, HeadData, opt.CONFIG_FILE, headings=True
+)
 def train_head(
     data: Path,
     /,
     *,
     out: Path = Path("head"),
-    config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
     options: opt.Options = None,
 ) -> None:
     """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %.
@@ -38,7 +39,7 @@ def train_head(
     from admire.data.reader import read_items
     from admire.scores.leakage import summarise_card
 
-    options = with_file("train head", config, options)
+    options = with_file("train head", options)
     settings, source = opt.make(HeadTraining, options), opt.make(HeadData, options)
     triplet_settings = opt.make(TripletSettings, options)
     if source.folds is None:
@@ -58,14 +59,15 @@ def train_head(
     print(jsonlib.dumps(summarise_card(head.card), indent=2))
 
 
-@opt.with_settings("sweep", SweepAxes, HeadTraining, TripletSettings, HeadData, headings=True)
+@opt.with_settings(
+    "sweep", SweepAxes, HeadTraining, TripletSettings, HeadData, opt.CONFIG_FILE, headings=True
+)
 def sweep(
     data: Path,
     /,
     *,
     out: Path = Path("sweep.jsonl"),
     json: Annotated[opt.Json, opt.RARE] = False,
-    config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
     options: opt.Options = None,
 ) -> None:
     """Train heads over a grid, the paper's 162 settings, and show the ten that validate best.
@@ -77,7 +79,7 @@ def sweep(
     from admire import training
     from admire.data.reader import read_items
 
-    options = with_file("sweep", config, options)
+    options = with_file("sweep", options)
     axes, source = vars(opt.make(SweepAxes, options)), opt.make(HeadData, options)
     base = opt.make(HeadTraining, {name: options[name] for name in options.keys() - axes.keys()})
     settings = training.head_grid(base, axes)

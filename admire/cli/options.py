@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from admire.base.choices import BoardTrack, ProfileName, PublishedSet
 from admire.base.errors import UserError, check_extra
 from admire.base.options import Option, Panel
-from admire.base.schema import adapter, complaint, descriptions
+from admire.base.schema import adapter, complaint, descriptions, settings
 
 if TYPE_CHECKING:
     from admire.base import workers
@@ -52,10 +52,9 @@ class Daily(Group):
 HEADINGS = {panel: Heading(panel, sort_key=k) for k, panel in enumerate(get_args(Panel), start=1)}
 OWN = Group("Options", sort_key=0)
 DAILY = Daily("Settings of every day; --help-all shows all", sort_key=1)
-RARE = Parameter(group=HEADINGS["Data and output"])
-WHOLE = Parameter(group=HEADINGS["All settings at once"])
-WHOLE_DAILY = Parameter(group=(DAILY, HEADINGS["All settings at once"]))
-SCALE = Parameter(group=HEADINGS["Scale"])
+DATA: Panel = "Data and output"
+SOURCE: Panel = "All settings at once"
+RARE = Parameter(group=HEADINGS[DATA])
 
 # ----------------------------------------------------------------------------- settings as options
 
@@ -89,11 +88,12 @@ class Setting:
         """Return how the command line takes and shows it, below the heading of its panel or not."""
         panel, completes = HEADINGS[self.option.panel], self.option.completes
         daily = (DAILY, panel) if self.option.daily else panel
+        negative = self.flag.replace("--", "--no-")
         return Parameter(
             self.flag,
             help=self.help,
             group=daily if headings else OWN,
-            negative=self.flag.replace("--", "--no-") if self.hint is bool else (),
+            negative=negative if self.hint is bool and self.option.in_file else (),
             show_default=show_default(self.default) or False,
             completer=model_names(completes) if completes else None,
             metavar="PATH" if Path in get_args(self.hint) else None,
@@ -152,14 +152,14 @@ def read_settings(owner: Any) -> list[Setting]:
     """Return the fields that are options of a settings class, or of settings, with their values."""
     kind: Any = owner if isinstance(owner, type) else type(owner)
     texts = descriptions(kind)
-    settings = []
+    fields_as_options = []
     for name, field in kind.__pydantic_fields__.items():
         rules = [rule for rule in field.metadata if not isinstance(rule, Option)]
         for option in (mark for mark in field.metadata if isinstance(mark, Option)):
             hint = Annotated[field.annotation, *rules] if rules else field.annotation
             default = MISSING if field.is_required() else getattr(owner, name)
-            settings.append(Setting(name, hint, default, texts[name], option))
-    return settings
+            fields_as_options.append(Setting(name, hint, default, texts[name], option))
+    return fields_as_options
 
 
 def make(kind: type[SettingsClass], options: Options, **values: Any) -> SettingsClass:
@@ -219,39 +219,71 @@ def model_names(*kinds: str) -> Callable[[object], list[str]]:
     return names
 
 
-def crew(count: int | None, address: str | None, device: str | None) -> workers.Workers | None:
-    """Return the workers that were asked for; None where there are none.
+# --------------------------------------------------------------------------- shared by commands
+
+
+@settings(frozen=True, kw_only=True)
+class ItemFiles:
+    """Where items are read from, and how."""
+
+    lang: Annotated[str | None, Option(DATA, daily=True, in_file=False)] = None
+    """Language tag (en, pt, xe, pt-br); else the file's name tells."""
+    images: Annotated[Path | None, Option(DATA, in_file=False)] = None
+    """Folder of V-WSD's images, if it is not the data file's."""
+    gold: Annotated[Path | None, Option(DATA, in_file=False)] = None
+    """Gold of V-WSD, if it is not called x.gold.txt beside x.data.txt."""
+    skip_bad: Annotated[bool, Option(DATA, in_file=False)] = False
+    """Go on without items, candidates and pictures that cannot be used."""
+
+
+@settings(frozen=True, kw_only=True)
+class SettingsSource:
+    """The settings that options change."""
+
+    profile: Annotated[ProfileName, Option(SOURCE, daily=True, in_file=False)] = "embedded"
+    """Stack that the other options change."""
+    config: Annotated[Path | None, Option(SOURCE, daily=True, in_file=False)] = None
+    """TOML file of settings, as admire config prints them; options win over it."""
+    like: Annotated[Path | None, Option(SOURCE, in_file=False)] = None
+    """Run folder whose settings count instead of a profile's; options win over it."""
+
+
+@settings(frozen=True, kw_only=True)
+class WorkerOptions:
+    """How many processes share the work, and where they are."""
+
+    workers: Annotated[int | None, Option("Scale", in_file=False)] = None
+    """Processes that share the work, by Ray; else this one alone."""
+    ray_address: Annotated[str | None, Option("Scale", in_file=False)] = None
+    """Ray cluster where they are, HOST:PORT or auto; else on this machine."""
+
+
+CONFIG_FILE = (SettingsSource, "config")
+
+
+def open_workers(options: Options, device: str | None) -> workers.Workers | None:
+    """Return the workers that the options ask for; None where there are none.
 
     Raises:
         UserError: there is an address without a number of workers, Ray is not installed, or no
             cluster answers at the address.
     """
-    if count is None:
-        if address:
+    sharing = make(WorkerOptions, options)
+    if sharing.workers is None:
+        if sharing.ray_address:
             raise UserError("Say how many workers the cluster gets.", "workers")
         return None
     check_extra("ray", "Work by several workers", "ray")
-    from admire.base.workers import Workers as Crew
-    from admire.base.workers import check_address
+    from admire.base.workers import Workers, check_address
 
-    if address:
-        check_address(address)
-    return Crew(count, address, gpus=device != "cpu")
+    if sharing.ray_address:
+        check_address(sharing.ray_address)
+    return Workers(sharing.workers, sharing.ray_address, gpus=device != "cpu")
 
-
-# --------------------------------------------------------------------------- shared by commands
 
 Data = Annotated[
     Path,
     Parameter(help="AdMIRe TSV, manifest (.csv, .json, .jsonl), a folder, or a .txt of V-WSD."),
-]
-ImageFolder = Annotated[
-    Path | None,
-    Parameter(help="Folder of V-WSD's images, if it is not the data file's."),
-]
-GoldFile = Annotated[
-    Path | None,
-    Parameter(help="Gold of V-WSD, if it is not called x.gold.txt beside x.data.txt."),
 ]
 Lang = Annotated[
     str | None,
@@ -261,25 +293,6 @@ Json = Annotated[bool, Parameter(help="Print JSON for programs.")]
 DryRun = Annotated[
     bool,
     Parameter(help="Only count what chat models would be asked, and estimate the price."),
-]
-Profile = Annotated[
-    ProfileName | None,
-    Parameter(help="Stack that the other options change.", show_default="embedded"),
-]
-LikeRun = Annotated[
-    Path | None,
-    Parameter(help="Run folder whose settings count instead of a profile's; options win over it."),
-]
-ConfigFile = Annotated[
-    Path | None,
-    Parameter(help="TOML file of settings, as admire config prints them; options win over it."),
-]
-Workers = Annotated[
-    int | None, Parameter(help="Processes that share the work, by Ray; else this one alone.")
-]
-RayAddress = Annotated[
-    str | None,
-    Parameter(help="Ray cluster where they are, HOST:PORT or auto; else on this machine."),
 ]
 Seed = Annotated[int, Parameter(help="Seed of resampling.")]
 Published = Annotated[

@@ -54,24 +54,24 @@ def demo(
     show_run(out, write_run(run, out), report=True)
 
 
-@opt.with_settings("rank", Settings, Scoring, Asking, headings=True)
+@opt.with_settings(
+    "rank",
+    Settings,
+    Scoring,
+    Asking,
+    opt.ItemFiles,
+    opt.SettingsSource,
+    opt.WorkerOptions,
+    headings=True,
+)
 def rank(
     data: opt.Data,
     /,
     *,
     out: Path = Path("runs/latest"),
-    lang: opt.Lang = None,
-    images: Annotated[opt.ImageFolder, opt.RARE] = None,
-    gold: Annotated[opt.GoldFile, opt.RARE] = None,
     dry_run: opt.DryRun = False,
-    skip_bad: Annotated[bool, opt.RARE] = False,
     report: bool = False,
     json: Annotated[opt.Json, opt.RARE] = False,
-    workers: Annotated[opt.Workers, opt.SCALE] = None,
-    ray_address: Annotated[opt.RayAddress, opt.SCALE] = None,
-    profile: Annotated[opt.Profile, opt.WHOLE_DAILY] = None,
-    config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
-    like: Annotated[opt.LikeRun, opt.WHOLE] = None,
     options: opt.Options = None,
 ) -> None:
     """Rank each item's candidates and write a run folder with a submission.
@@ -82,7 +82,6 @@ def rank(
 
     Args:
         out: Run folder to write.
-        skip_bad: Go on without items, candidates and pictures that cannot be used.
         report: Also write report.html, a page that shows the run.
     """
     from admire.base.storage import check_folder
@@ -91,12 +90,18 @@ def rank(
     from admire.runs.run_blocks import rank_file
 
     started = time.monotonic()
-    settings = run_settings(options, profile, config, like)
+    settings, files = run_settings(options), opt.make(opt.ItemFiles, options)
     asking = opt.make(Asking, options)
-    shared = opt.crew(workers, ray_address, settings.device)
+    workers = opt.open_workers(options, settings.device)
     if dry_run:
-        skip = (lambda fault: None) if skip_bad else None
-        items = iter_items(data, lang, images=images, gold=gold, look=skip_bad, skip=skip)
+        items = iter_items(
+            data,
+            files.lang,
+            images=files.images,
+            gold=files.gold,
+            look=files.skip_bad,
+            skip=(lambda fault: None) if files.skip_bad else None,
+        )
         print_forecasts(plan(list(items), settings), json=json)
         return
     check_folder(out, "run")
@@ -108,12 +113,12 @@ def rank(
         data,
         out,
         settings,
-        language=lang,
-        images=images,
-        gold=gold,
+        language=files.lang,
+        images=files.images,
+        gold=files.gold,
         asking=asking,
-        workers=shared,
-        skip_bad=skip_bad,
+        workers=workers,
+        skip_bad=files.skip_bad,
     )
     show_run(out, written, report=report, json=json)
     log.info("That took %s.", _duration(time.monotonic() - started))

@@ -89,14 +89,20 @@ def retrieve(
     )
 
 
-@opt.with_settings("train retriever", RetrieverTraining, FitSettings, RetrieverStart, headings=True)
+@opt.with_settings(
+    "train retriever",
+    RetrieverTraining,
+    FitSettings,
+    RetrieverStart,
+    opt.CONFIG_FILE,
+    headings=True,
+)
 def train_retriever(
     data: RetrievalData,
     /,
     *,
     out: Path,
     json: Annotated[opt.Json, opt.RARE] = False,
-    config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
     options: opt.Options = None,
 ) -> None:
     """Fine-tune a sentence encoder to retrieve the same meaning, and score it on test.
@@ -107,7 +113,7 @@ def train_retriever(
     from admire.tasks.retrieval.passages import read_split
     from admire.tasks.retrieval.training import train_retrievers
 
-    options = with_file("train retriever", config, options)
+    options = with_file("train retriever", options)
     fit, start = opt.make(FitSettings, options), opt.make(RetrieverStart, options)
     settings = opt.make(RetrieverTraining, options, fit=fit)
     splits = {name: read_split(data, name) for name in SPLITS}

@@ -130,13 +130,12 @@ def detect(
     print_rows(("Language", "n", "Macro F1", "Accuracy"), rows, str(data))
 
 
-@opt.with_settings("train detector", DetectorTraining, DetectorData)
+@opt.with_settings("train detector", DetectorTraining, DetectorData, opt.CONFIG_FILE)
 def train_detector(
     data: list[Path],
     /,
     *,
     out: Path = Path("detector.json"),
-    config: opt.ConfigFile = None,
     options: opt.Options = None,
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire.
@@ -149,7 +148,7 @@ def train_detector(
     from admire.scores.leakage import summarise_card
     from admire.senses import open_context_encoder, read_compounds, read_idiomaticity
 
-    options = with_file("train detector", config, options)
+    options = with_file("train detector", options)
     settings, source = opt.make(DetectorTraining, options), opt.make(DetectorData, options)
     unseen = [compound for path in source.leave_out for compound in read_compounds(path)]
     items = [item for path in data for item in read_idiomaticity(path)]
@@ -165,6 +164,7 @@ def train_detector(
     ClassifierTraining,
     (paper_fit("zero_shot"), "batch_size", "learning_rate", "epochs", "precision", "seed"),
     ClassifierData,
+    opt.CONFIG_FILE,
     unset=("batch_size",),
 )
 def train_classifier(
@@ -173,7 +173,6 @@ def train_classifier(
     *,
     out: Path,
     json: opt.Json = False,
-    config: opt.ConfigFile = None,
     options: opt.Options = None,
 ) -> None:
     """Fine-tune an encoder to detect idiomatic use, for --detector.
@@ -187,7 +186,7 @@ def train_classifier(
     from admire import training
     from admire.senses import context_columns, read_uses
 
-    options = with_file("train classifier", config, options)
+    options = with_file("train classifier", options)
     source, settings = opt.make(ClassifierData, options), opt.make(ClassifierTraining, options)
     fit = opt.make(FitSettings, vars(paper_fit(settings.setting)) | options)
     fit = replace(fit, patience=fit.epochs)  # all epochs are trained

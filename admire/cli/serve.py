@@ -11,6 +11,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from pydantic import Field
 
+from admire.base.choices import ProfileName
 from admire.base.errors import UserError, check_extra
 from admire.cli import options as opt
 from admire.rankers.settings import Settings
@@ -22,7 +23,7 @@ def serve(
     host: str = "127.0.0.1",
     port: Annotated[int, Field(ge=0, le=65535)] = 8765,
     token: Annotated[str | None, Parameter(env_var="ADMIRE_TOKEN")] = None,
-    profile: opt.Profile = None,
+    profile: ProfileName = "embedded",
     index: Path | None = None,
     in_browser: Annotated[bool, Parameter("--open")] = False,
     options: opt.Options = None,
@@ -33,6 +34,7 @@ def serve(
         host: Address to listen at; one that other machines can reach needs a token.
         port: Port to listen at; 0 takes a free one.
         token: What people and programs have to give to be let in.
+        profile: Stack that the other options change.
         index: A collection to search in a second tab: a folder that admire index wrote, or a file
             of texts, as there.
         in_browser: Open the page in the browser.
@@ -42,7 +44,7 @@ def serve(
 
     if index and not index.exists():
         raise UserError(f"{index}: cannot be read (No such file or folder).", "index")
-    models = Models(profile or "embedded", options, index=index)
+    models = Models(profile, options, index=index)
     run_server(models, host=host, port=port, token=token, opens=in_browser)
     others = set(threading.enumerate()) - {threading.main_thread()}
     if any(not thread.daemon for thread in others):

@@ -79,6 +79,7 @@ def sts(
     FitSettings,
     SentenceFiles,
     StartEncoder,
+    opt.CONFIG_FILE,
     unset=("batch_size",),
     headings=True,
 )
@@ -88,7 +89,6 @@ def train_sentences(
     *,
     out: Path,
     json: Annotated[opt.Json, opt.RARE] = False,
-    config: Annotated[opt.ConfigFile, opt.WHOLE_DAILY] = None,
     options: opt.Options = None,
 ) -> None:
     """Fine-tune a sentence encoder on idioms and their paraphrases, or on sentence pairs.
@@ -106,7 +106,7 @@ def train_sentences(
     from admire.tasks.sts.rows import read_training_data
     from admire.tasks.sts.training import train_sentences as train
 
-    options = with_file("train sentences", config, options)
+    options = with_file("train sentences", options)
     settings, start = opt.make(SentenceTraining, options), opt.make(StartEncoder, options)
     usual = {"batch_size": usual_batch_size(settings.objective)}
     fit, files = opt.make(FitSettings, usual | options), opt.make(SentenceFiles, options)
