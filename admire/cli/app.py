@@ -28,6 +28,7 @@ from admire.cli import (
     serve,
     sts,
     submit,
+    tuning,
 )
 from admire.cli import options as opt
 
@@ -80,8 +81,8 @@ COMMANDS: tuple[tuple[Callable[..., None], Group], ...] = (
     (retrieval.benchmark, TEXTS),
     (sts.sts, TEXTS),
     (senses.detect, TEXTS),
-    (rank.tune, LEARN),
-    (rank.weights, LEARN),
+    (tuning.tune, LEARN),
+    (tuning.weights, LEARN),
     (head.sweep, LEARN),
 )
 for order, (command, panel) in enumerate(COMMANDS):

@@ -24,8 +24,8 @@ def check(
 ) -> None:
     """Find all faults of a set at once: in rows, paths, links and pictures. Opens no model.
 
-    Of pictures only headers are read. If no picture that the set names is there, it is ranked by
-    its captions, and that is no fault. Ends with exit code 2 if there are faults; admire rank
+    Only the headers of pictures are read. A set of which no picture is there is ranked by its
+    captions, and that is no fault. Ends with exit code 2 if there are faults; admire rank
     --skip-bad goes on without what they spoil.
 
     Args:

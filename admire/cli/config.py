@@ -115,36 +115,36 @@ WITH_FILE = (
 def config(*command: str, options: opt.Options = None) -> None:
     """Print the settings of a command, rank's if none is named, as the TOML that --config takes.
 
-    They are those of a profile, a run or a file; of a training its defaults, or a file's.
+    For rank: those of a profile, a run or a file. For a training: its defaults, or a file's.
 
     Args:
-        command: Of which command: rank, sweep, train head, …
+        command: The command: rank, sweep, train head, …
     """
-    called = " ".join(command or ["rank"])
-    if called not in WITH_FILE:
-        raise UserError(f"The command {not_among(called, WITH_FILE)}")
-    if called == "rank":
+    name = " ".join(command or ["rank"])
+    if name not in WITH_FILE:
+        raise UserError(f"The command {not_among(name, WITH_FILE)}")
+    if name == "rank":
         settings = run_settings(options)
         values = vars(settings) | vars(settings.scoring)
     elif options and options.keys() & {"profile", "like"}:
-        raise UserError("Only of rank there are profiles and runs.", "profile", "like")
+        raise UserError("Only rank begins with a profile or a run.", "profile", "like")
     else:
-        values = with_file(called, options)
+        values = with_file(name, options)
     entries = [
         _entry(setting, values.get(setting.name, setting.default))
-        for setting in _file_settings(called)
+        for setting in _file_settings(name)
     ]
     print("\n\n".join(entries))
 
 
 def _entry(setting: opt.Setting, value: Any) -> str:
-    """Return a setting's lines; what is not set stands there as a comment."""
-    described = setting.help
-    if words := setting.choices:
-        described += f" One of: {', '.join(words)}."
+    """Return a setting's lines; a setting without a value stands there as a comment."""
+    description = setting.help
+    if setting.choices:
+        description += f" One of: {', '.join(setting.choices)}."
     if value != setting.default:
-        described += f" Default: {_toml(setting.default)}."
-    comment = textwrap.fill(described, 88, initial_indent="# ", subsequent_indent="# ")
+        description += f" Default: {_toml(setting.default)}."
+    comment = textwrap.fill(description, 88, initial_indent="# ", subsequent_indent="# ")
     unset = value is None or value is MISSING
     return f"{comment}\n" + (f"# {setting.name} =" if unset else f"{setting.name} = {_toml(value)}")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar, g
 from cyclopts import Group, Parameter, Token
 from pydantic import ValidationError
 
-from admire.base.choices import BoardTrack, ProfileName, PublishedSet
+from admire.base.choices import BoardTrack, Fusion, ProfileName, PublishedSet
 from admire.base.errors import UserError, check_extra
 from admire.base.options import Option, Panel
 from admire.base.schema import adapter, complaint, descriptions, settings
@@ -294,12 +294,16 @@ DryRun = Annotated[
     bool,
     Parameter(help="Only count what chat models would be asked, and estimate the price."),
 ]
+FusionMethod = Annotated[
+    Fusion,
+    Parameter(help="How runs are fused: standardised scores, Borda's points, reciprocal ranks."),
+]
 Seed = Annotated[int, Parameter(help="Seed of resampling.")]
 Published = Annotated[
     PublishedSet | None,
-    Parameter(help="Set that the gold is of: also compare with the figures published on it."),
+    Parameter(help="Set that the gold belongs to: also compare with its published figures."),
 ]
 PublishedTrack = Annotated[
     BoardTrack | None,
-    Parameter(help="Track of the board, if it is not to be taken from the run."),
+    Parameter(help="Track of the board; else the run's."),
 ]

@@ -1,32 +1,22 @@
-"""Commands that rank items, and score that."""
+"""Commands that rank items, score rankings and fuse them."""
 
 from __future__ import annotations
 
 import logging
 import shlex
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from admire.base.choices import Fusion
 from admire.base.errors import UserError
 from admire.cli import options as opt
 from admire.cli.config import run_settings
-from admire.cli.output import REPORT, print_figures, print_forecasts, print_json, show_run
+from admire.cli.output import REPORT, print_forecasts, print_json, show_run
 from admire.rankers.settings import Asking, Scoring, Settings
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 log = logging.getLogger("admire")
-
-FusionMethod = Annotated[
-    Fusion,
-    Parameter(help="How runs are fused: standardised scores, Borda's points, reciprocal ranks."),
-]
 
 
 def demo(
@@ -76,9 +66,9 @@ def rank(
 ) -> None:
     """Rank each item's candidates and write a run folder with a submission.
 
-    What is not given is as the file of --config, the run of --like or the profile has it. embedded
-    needs no key and no hub. In vision and vision-local a chat model sees the candidates. best is
-    what we would try first today; paper is UoR-NCL's stack.
+    Options change the settings of --config, --like or the profile. The profile embedded needs no
+    key and no hub. In vision and vision-local a chat model sees the candidates. best is what we
+    would try first today; paper is UoR-NCL's stack.
 
     Args:
         out: Run folder to write.
@@ -144,12 +134,12 @@ def score(
 ) -> None:
     """Score submissions: top-1, DCG, NDCG and both correlations, with 95 % bootstrap intervals.
 
-    Of several languages also the figures of each, and their macro-average.
+    For several languages, also the figures of each and their macro-average.
 
     In Subtask B these are accuracies, in V-WSD top-1 (hit@1) and the mean reciprocal rank.
 
-    Of a run, also how far the probability of the sense can be trusted: its calibration error, and
-    how often the run would err if it answered only where the sense is surest.
+    For a run, also how far the probabilities of its senses can be trusted: their calibration error,
+    and how often the run would err if it answered only where it is surest.
 
     Args:
         submissions: One submission or run folder, or two to compare.
@@ -177,7 +167,7 @@ def fuse(
     /,
     *,
     out: Path = Path("runs/fused"),
-    method: FusionMethod = "scores",
+    method: opt.FusionMethod = "scores",
     weight: list[float] | None = None,
 ) -> None:
     """Fuse runs into one: embeddings, rankers and chat models, by a weighted mean.
@@ -196,101 +186,3 @@ def fuse(
         raise UserError(f"{out}: is one of the runs to fuse, and would be lost.", "out")
     fused = fuse_runs(runs, weights=weight, method=method)
     show_run(out, write_run(fused, out))
-
-
-def tune(run: Path, /, *, seed: opt.Seed = 0, json: opt.Json = False) -> None:
-    """Choose a run's gate, contrast, texts and weights by cross-validation.
-
-    Prints the figures of the run as it stands, those of cross-validation, which are of items that
-    had no say in what was chosen for them, and the difference.
-
-    Args:
-        run: Run folder of admire rank, with gold orders.
-    """
-    from admire.runs.tuning import tune as tune_run
-
-    before, scored, best = tune_run(run, seed=seed)
-    names = f"{run}, as it stands", f"{run}, scored as other compounds choose"
-    _show_tuned(before, scored, names, _options(best), [run], seed, json)
-
-
-def weights(
-    runs: list[Path],
-    /,
-    *,
-    method: FusionMethod = "scores",
-    seed: opt.Seed = 0,
-    json: opt.Json = False,
-) -> None:
-    """Choose by cross-validation how much each run counts in admire fuse.
-
-    Prints the figures of equal weights, those of cross-validation, which are of items that had no
-    say in what was chosen for them, and the difference.
-
-    Args:
-        runs: Run folders to fuse, with gold orders.
-    """
-    from admire.runs.tuning import tune_weights
-
-    before, scored, best = tune_weights(runs, method, seed=seed)
-    fused = f"{' & '.join(map(str, runs))}, fused"
-    names = f"{fused} with equal weights", f"{fused} as other compounds choose"
-    counts = ",".join(map(str, best))
-    chosen = f"admire fuse {shlex.join(map(str, runs))} --method {method} --weight {counts}"
-    _show_tuned(before, scored, names, chosen, runs, seed, json)
-
-
-def _show_tuned(
-    before: pd.DataFrame,
-    scored: pd.DataFrame,
-    names: tuple[str, str],
-    chosen: str,
-    runs: Sequence[Path],
-    seed: int,
-    json: bool,
-) -> None:
-    """Print the figures before and after tuning with their difference, and advise on it."""
-    from admire.audit.run_leakage import warn_if_runs_saw
-    from admire.scores.figures import paired_difference, summarise
-
-    difference = paired_difference(before, scored, seed=seed)
-    default, tuned = summarise(before, seed=seed), summarise(scored, seed=seed)
-    if json:
-        print_json({"default": default, "tuned": tuned, "tuned minus default": difference})
-    else:
-        print_figures(default, f"Default: {names[0]}")
-        print_figures(tuned, f"Tuned: {names[1]}")
-        print_figures(difference, "Tuned minus default")
-    warn_if_runs_saw(scored, *runs)
-    _advise(difference, chosen)
-
-
-def _options(best: Scoring) -> str:
-    """Return the options that set a scoring."""
-    weights = f" --image-weight {best.image_weight:g} --caption-weight {best.caption_weight:g}"
-    standardise = "--standardise" if best.standardise else "--no-standardise"
-    texts = ",".join(best.texts)
-    return f"--gate {best.gate} --contrast {best.contrast:g} {standardise} --texts {texts}" + (
-        weights if (best.image_weight, best.caption_weight) != (1, 1) else ""
-    )
-
-
-def _advise(difference: pd.DataFrame, chosen: str) -> None:
-    """Log what all items together choose, and whether to use it.
-
-    Args:
-        difference: of what cross-validation gives minus the default.
-    """
-    whole = difference[difference["group"] == "all"].to_dict("records")
-    dcg, top1 = (next(row for row in whole if row["metric"] == name) for name in ("dcg", "top1"))
-    gain = "DCG {mean:+z.3f} [{low:+z.3f}, {high:+z.3f}]".format_map(dcg)
-    gain += f", top-1 {top1['mean']:+z.3f}"
-    if dcg["mean"] <= 1e-9 or top1["mean"] < -1e-9:
-        log.info(
-            "Keep the default. Held-out items are ranked no better by the scoring that the other "
-            "items choose (%s).",
-            gain,
-        )
-    elif dcg["low"] <= 0:
-        log.info("The gain over the default may be chance (%s).", gain)
-    log.info("All items together choose %s", chosen)

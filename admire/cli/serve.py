@@ -33,7 +33,7 @@ def serve(
     Args:
         host: Address to listen at; one that other machines can reach needs a token.
         port: Port to listen at; 0 takes a free one.
-        token: What people and programs have to give to be let in.
+        token: Password that people and programs must send.
         profile: Stack that the other options change.
         index: A collection to search in a second tab: a folder that admire index wrote, or a file
             of texts, as there.

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 GRACE = 1.5
-"""Seconds for a command to put its things away after Ctrl-C."""
+"""Seconds that a command has to clean up after Ctrl-C."""
 
 STOPPED = 130
 """The exit code of what Ctrl-C ended, as shells have it."""
@@ -23,12 +23,12 @@ _ending = threading.Lock()
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """End the process at Ctrl-C once this block has put its things away.
+    """End the process at Ctrl-C once this block has cleaned up.
 
-    The block hears of Ctrl-C by a KeyboardInterrupt, as everywhere in Python. If it takes longer
+    In the block, Ctrl-C raises a KeyboardInterrupt, as everywhere in Python. If it takes longer
     than :data:`GRACE`, or Ctrl-C comes again, a thread ends the process: the main one may be in a
-    library that comes back after minutes. In the end no other thread is waited for, and no C++
-    object is taken apart. A block that ends well after Ctrl-C, such as a server, has exit code 0.
+    library call of minutes. At the end no other thread is waited for, and no C++ object is
+    destroyed. A block that ends well after Ctrl-C, such as a server, has exit code 0.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, or another's
         yield
