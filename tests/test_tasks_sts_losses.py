@@ -66,10 +66,10 @@ def test_both_triplet_losses_are_their_equations_by_literal_loops(seed, labels, 
     losses = by_loops(found, labels, near, margin)
     options = {"miner_margin": near, "margin": margin}
     above = [hinge for each in losses.values() for hinge in each if hinge > 0]
-    one = adaptive(**options).of(found, torch.tensor(labels))
+    one = adaptive(**options).of_vectors(found, torch.tensor(labels))
     assert float(one) == pytest.approx(sum(above) / max(len(above), 1), abs=1e-6)
     sums = [sum(each) for each in losses.values()]
-    several = adaptive(**options, multi_negative=True).of(found, torch.tensor(labels))
+    several = adaptive(**options, multi_negative=True).of_vectors(found, torch.tensor(labels))
     assert float(several) == pytest.approx(sum(sums) / max(len(sums), 1), abs=1e-6)
 
 
@@ -81,7 +81,7 @@ def test_both_triplet_losses_are_their_equations_by_literal_loops(seed, labels, 
 )
 def test_without_mined_triplets_the_loss_is_0_and_has_a_gradient(found, labels, multi_negative):
     found = found.clone().requires_grad_()
-    loss = adaptive(multi_negative=multi_negative).of(found, torch.tensor(labels))
+    loss = adaptive(multi_negative=multi_negative).of_vectors(found, torch.tensor(labels))
     assert loss.item() == 0
     loss.backward()
     assert found.grad is not None
@@ -96,5 +96,5 @@ def test_without_mined_triplets_the_loss_is_0_and_has_a_gradient(found, labels, 
 )
 def test_the_consistency_loss_is_what_its_words_say(seed, count, scale, margin):
     parts = [drawn(seed + k, count, 3) for k in range(3)]
-    found = ConsistencyLoss(IDENTITY, scale, margin).of(*parts)  # type: ignore[arg-type]
+    found = ConsistencyLoss(IDENTITY, scale, margin).of_vectors(*parts)  # type: ignore[arg-type]
     assert float(found) == pytest.approx(consistency(*parts, scale, margin), rel=1e-6)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "AVIF", "TIFF", "BMP")
 """The formats that are read, by Pillow's names; others are rare or, like EPS, need a program."""
 
-NAMED = "PNG, JPEG, WebP, GIF, AVIF, TIFF or BMP"
-OTHER_FORMAT = f"is not a picture in {NAMED}. Save it as PNG or JPEG."
+FORMAT_NAMES = "PNG, JPEG, WebP, GIF, AVIF, TIFF or BMP"
+OTHER_FORMAT = f"is not a picture in {FORMAT_NAMES}. Save it as PNG or JPEG."
 
 
 def read_bytes(path: Path) -> bytes:

@@ -144,25 +144,24 @@ class RowReader:
         if not _inside(name):
             raise UserError(f"{where}: the image '{name}' lies outside the data folder.")
         # os.path's, because Path.is_file raises where a name is too long, and takes its time.
-        folders = [
-            os.path.join(self.folder, subfolder) for subfolder in ("", *subfolders(compound))
-        ]
+        folders = (os.path.join(self.folder, sub) for sub in ("", *subfolders(compound)))
         files = [os.path.join(folder, name) for folder in folders]
-        image = next((Path(file) for file in files if os.path.isfile(file)), None)
-        if image and self.look:
-            try:
-                check_header(image)
-            except UserError as error:
-                raise UserError(f"{where}: {error}") from None
-        if not image and (needed or (cells.caption and self.look)):
+        for file in filter(os.path.isfile, files):
+            if self.look:
+                try:
+                    check_header(Path(file))
+                except UserError as error:
+                    raise UserError(f"{where}: {error}") from None
+            return Path(file)
+        if needed or (cells.caption and self.look):
             lacks = "neither a caption nor an image" if needed else "a caption but no image"
             why = f"is not in {self.folder} or its folder '{compound}'."
             if link := next(filter(os.path.islink, files), None):
                 why = f"is a link to {os.readlink(link)}, where nothing is."
             raise UserError(f"{where}: has {lacks}: '{name}' {why}", *["images"] * self.words)
-        if not image and cells.caption:
+        if cells.caption:
             self.note("the image is missing, the caption stands alone.", f"{where}, '{name}'")
-        return image
+        return None
 
 
 def log_notes(notes: Mapping[str, tuple[str, int]]) -> None:

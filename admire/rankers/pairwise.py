@@ -116,7 +116,7 @@ def _judged(item: Item, llm: ChatModel, answers: tuple[Answer, ...]) -> Judgemen
     return Judgement(
         "pairwise",
         llm.name,
-        tuple(bradley_terry(wins).tolist()),
+        bradley_terry(wins),
         answers,
         float(np.mean(both)) if both else None,
     )

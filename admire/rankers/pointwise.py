@@ -25,6 +25,7 @@ from admire.rankers.judgement import (
     ask_twice,
     reply_schema,
 )
+from admire.rankers.scorer import Scores
 from admire.rankers.settings import Settings
 from admire.rankers.shown import LETTERS, show, tracks_shown
 from admire.senses.interpretation import Interpretation
@@ -133,9 +134,7 @@ def judge_pointwise(
     ]
 
 
-def _scores(
-    answers: Sequence[Answer], reading: Interpretation, settings: Settings
-) -> tuple[float, ...]:
+def _scores(answers: Sequence[Answer], reading: Interpretation, settings: Settings) -> Scores:
     """The scores of graded candidates; one without grades has the mean of the others."""
     p = reading.sense.probability
     if settings.scoring.gate == "hard" and reading.sense.label:
@@ -149,8 +148,7 @@ def _scores(
         ]
     )
     graded = ~np.isnan(scores)
-    graded_mean = scores[graded].mean() if graded.any() else 0.0
-    return tuple(np.where(graded, scores, graded_mean).tolist())
+    return np.where(graded, scores, scores[graded].mean() if graded.any() else 0.0)
 
 
 def read_letters(reply: Reply) -> dict[str, float] | None:

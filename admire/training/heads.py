@@ -34,7 +34,7 @@ def info_nce(
     negatives_there: torch.Tensor,
     temperature: float,
 ) -> torch.Tensor:
-    """Equation 1: the mean over samples of the mean over each sample's modalities.
+    """Compute equation 1: the mean over samples of the mean over each sample's modalities.
 
     Args:
         positives: cosines of anchor and positive, shape (samples, M).
@@ -212,7 +212,7 @@ class TripletLoss:
         soft_candidates: Indices,
         temperature: float,
     ) -> torch.Tensor:
-        """The loss of some samples.
+        """Compute the loss of some samples.
 
         Args:
             batch: the samples, shape (B,).
@@ -240,7 +240,7 @@ class TripletLoss:
 
 
 def head_scores(data: Triplets, samples: Indices, head: Head | None = None) -> Scores:
-    """Each candidate's score, the sum of its image's and its caption's cosines: (samples, C).
+    """Score each candidate by the sum of its image's and its caption's cosines: (samples, C).
 
     Variants of images and rewritten captions are left out, as no ranking has them. A candidate
     that has neither image nor caption gets -inf.
@@ -272,6 +272,6 @@ def _cosines(data: Triplets, samples: Indices, head: Head | None = None) -> torc
 
 
 def top1_share(data: Triplets, samples: Indices, head: Head | None = None) -> float:
-    """The share of samples whose best candidate has the highest score; see :func:`head_scores`."""
+    """Return the share of samples whose best candidate scores highest; see :func:`head_scores`."""
     chosen = head_scores(data, samples, head).argmax(axis=1)
     return float((chosen == data.positive[samples]).mean())

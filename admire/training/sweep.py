@@ -39,7 +39,7 @@ PAPER_AXES: dict[str, tuple[float, ...]] = vars(SweepAxes())
 def head_grid(
     base: HeadTraining, axes: Mapping[str, Sequence[float]] | None = None
 ) -> list[HeadTraining]:
-    """Every combination of the axes' values; all other settings are those of ``base``.
+    """Combine all values of the axes; all other settings are those of ``base``.
 
     Args:
         axes: the values to try by the name of the setting; None is :data:`PAPER_AXES`.
@@ -54,7 +54,7 @@ def head_grid(
 def sweep_heads(
     data: Triplets, settings: Sequence[HeadTraining], out: Path, *, processes: int | None = None
 ) -> pd.DataFrame:
-    """Train a head with each of the settings; one row for each, in their order.
+    """Train a head with each of the settings, and return a row for each, in their order.
 
     Each result becomes a line of ``out`` at once. Heads that are in ``out`` already, with the same
     data and settings, are not trained again, so a sweep that was stopped goes on.
@@ -85,7 +85,7 @@ def compare_heads(
     having: Sequence[Prediction],
     seed: int = 0,
 ) -> dict[str, pd.DataFrame]:
-    """Whether heads help: the figures without and with them, and the difference item by item.
+    """Compare the figures without heads and with them, and the difference item by item.
 
     Args:
         without, having: as :func:`cross_validate_heads` gives them.
@@ -111,7 +111,7 @@ def cross_validate_heads(
     seed: int = 0,
     processes: int | None = None,
 ) -> tuple[list[Prediction], list[Prediction]]:
-    """The items' orders without a head, and with heads that have not seen the item's compound.
+    """Rank items without a head, and with heads that have not seen the item's compound.
 
     The compounds are dealt into folds. For each fold, heads are trained on nine tenths of the
     other compounds and validated on the rest. If there are several settings, the head with the
@@ -188,7 +188,7 @@ class _Job:
 def _outcomes(
     data: Triplets, jobs: Sequence[_Job], out: Path | None, processes: int | None
 ) -> list[dict[str, Any]]:
-    """The result of each job. Results are read from ``out`` and added to it as lines."""
+    """Return the result of each job. Results are read from ``out`` and added to it as lines."""
     with only_writer(out) if out else nullcontext():
         digest = _digest(data)
         done = _read(out, digest) if out else {}
@@ -234,7 +234,7 @@ def _digest(data: Triplets) -> str:
 
 
 def _read(path: Path, digest: str) -> dict[str, dict[str, Any]]:
-    """The outcomes for these data so far, by job. A last line that was cut short is removed."""
+    """Read these data's outcomes so far, by job. A last line that was cut short is removed."""
     _append(path, "")  # fails before anything is trained if it cannot be written
     try:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)

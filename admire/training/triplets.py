@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +54,9 @@ class Triplets:
     items: tuple[Item, ...] = ()
 
     def parts(self) -> Iterator[Part]:
-        """The parts of the items that a head learns from; variants count as what they stand for.
+        """Iterate over the parts of the items that a head learns from.
+
+        A variant counts as what it stands for.
 
         Raises:
             UserError: a picture cannot be read.
@@ -64,7 +67,7 @@ class Triplets:
 
 
 def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str, dict[Path, Path]]:
-    """The modalities of the image track, and in each the file that stands for a candidate's image.
+    """Map each modality of the image track to the files that stand for candidates' images.
 
     Args:
         augmented: the folder that :func:`admire.augment.images.augment_folder` wrote, or None.
@@ -95,7 +98,7 @@ def image_modalities(items: Sequence[Item], augmented: Path | None) -> dict[str,
 
 
 def caption_modalities(items: Sequence[Item], rewritten: Path | None) -> dict[str, dict[str, str]]:
-    """The modalities of the caption track, and in each the text that stands for a caption.
+    """Map each modality of the caption track to the texts that stand for captions.
 
     Args:
         rewritten: the file that :func:`admire.augment.captions.write_rewritten` wrote, or None.
@@ -183,29 +186,20 @@ def encode_triplets(
         if not item.expected_order:
             raise UserError(f"Item {number} ('{item.compound}') has no expected_order to learn.")
     width = max(len(item.candidates) for item in items)
-    chosen: dict[str, dict[tuple[int, int], Path | str]] = {}
-    for part, sources in (("image", images or {}), ("caption", captions or {})):
-        for modality, stands_for in sources.items():
-            chosen[modality] = {
-                (s, c): stands_for[getattr(candidate, part)]
-                for s, item in enumerate(items)
-                for c, candidate in enumerate(item.candidates)
-                if getattr(candidate, part) in stands_for
-            }
-    chosen = {modality: things for modality, things in chosen.items() if things}
-    if not chosen:
+    inputs = _inputs(items, "image", images or {}) | _inputs(items, "caption", captions or {})
+    if not inputs:
         raise UserError("No candidate has an image or caption of the track to train on.", "track")
     anchors = encoder.encode_texts(list(queries), role="query")
-    shape = (len(items), width, len(chosen))
+    shape = (len(items), width, len(inputs))
     documents = np.zeros((*shape, anchors.shape[1]), dtype=np.float32)
     present = np.zeros(shape, dtype=bool)
-    for m, (modality, things) in enumerate(chosen.items()):
-        vectors = _encode(list(things.values()), encoder)
+    for m, (modality, by_candidate) in enumerate(inputs.items()):
+        vectors = _encode(list(by_candidate.values()), encoder)
         if vectors.shape[1] != anchors.shape[1]:
             raise UserError(
                 f"The encoder '{encoder.name}' has no common space for {modality}s.", "encoder"
             )
-        for (s, c), vector in zip(things, vectors, strict=True):
+        for (s, c), vector in zip(by_candidate, vectors, strict=True):
             documents[s, c, m], present[s, c, m] = vector, True
     positive = []
     for s, item in enumerate(items):
@@ -223,16 +217,34 @@ def encode_triplets(
         documents,
         present,
         np.array(positive),
-        tuple(chosen),
+        tuple(inputs),
         np.array([query != item.phrase for query, item in zip(queries, items, strict=True)]),
         tuple(items),
     )
 
 
-def _encode(things: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[np.float32]:
-    paths = [thing for thing in things if isinstance(thing, Path)]
+def _inputs(
+    items: Sequence[Item],
+    part: Literal["image", "caption"],
+    modalities: Mapping[str, Mapping[Any, Path | str]],
+) -> dict[str, dict[tuple[int, int], Path | str]]:
+    """Find the file or text for each item's candidates, by their places, in each modality."""
+    parts = {
+        (s, c): getattr(candidate, part)
+        for s, item in enumerate(items)
+        for c, candidate in enumerate(item.candidates)
+    }
+    inputs = {
+        modality: {place: texts[own] for place, own in parts.items() if own in texts}
+        for modality, texts in modalities.items()
+    }
+    return {modality: by_candidate for modality, by_candidate in inputs.items() if by_candidate}
+
+
+def _encode(inputs: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[np.float32]:
+    paths = [path for path in inputs if isinstance(path, Path)]
     if not paths:
-        return encoder.encode_texts([str(thing) for thing in things], role="document")
+        return encoder.encode_texts([str(text) for text in inputs], role="document")
     if not isinstance(encoder, ImageEncoder):
         raise UserError(
             f"The encoder '{encoder.name}' reads no images. Use the track caption.", "track"
@@ -241,7 +253,7 @@ def _encode(things: Sequence[Path | str], encoder: TextEncoder) -> npt.NDArray[n
 
 
 def split_compounds(compounds: Sequence[str], seed: int = 0) -> tuple[Indices, Indices, Indices]:
-    """Indices of samples for training, validation and test; no compound is in two of them.
+    """Split samples for training, validation and test; no compound is in two of the parts.
 
     A fifth of the compounds is for the test, a tenth of the others for validation. 70 compounds
     become 50, 6 and 14, and 32 become 23, 3 and 6, as in the paper (section 3).

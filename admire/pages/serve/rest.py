@@ -26,7 +26,7 @@ from starlette.types import Scope
 
 from admire.base.choices import ProfileName
 from admire.base.errors import UserError
-from admire.data.image_files import NAMED
+from admire.data.image_files import FORMAT_NAMES
 from admire.pages.serve.guard import MEGABYTE, Limits
 from admire.pages.serve.pictures import check_picture, distinct, label
 from admire.pages.serve.problems import (
@@ -107,7 +107,7 @@ class Candidate(BaseModel):
         | None
     ) = Field(
         None,
-        description=f"{NAMED} as a data URI, at most {Limits.megabytes} MB and "
+        description=f"{FORMAT_NAMES} as a data URI, at most {Limits.megabytes} MB and "
         f"{Limits.megapixels} megapixels.",
     )
     caption: str | None = None

@@ -3,13 +3,13 @@ from .objectives import OBJECTIVES, Objective
 from .pairs import Group, Pair, read_groups, read_pairs
 from .rows import TrainingData, hold_out_groups, hold_out_pairs, read_training_data
 from .settings import SentenceFiles, SentenceTraining, SimilaritySettings
-from .similarity import Measured, measure_similarity
+from .similarity import MeasuredPairs, measure_similarity
 from .training import train_sentences
 
 __all__ = [
     "OBJECTIVES",
     "Group",
-    "Measured",
+    "MeasuredPairs",
     "Objective",
     "Pair",
     "SentenceFiles",

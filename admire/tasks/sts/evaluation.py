@@ -28,34 +28,34 @@ ATTEMPTS = 3
 """How often a chat model is asked at most, until its reply holds a number from 0 to 1."""
 
 
-def _asked(pairs: Sequence[Pair]) -> list[tuple[str, str]]:
-    """The sentences to compare: those of each pair, and of its reference if it has one."""
-    found = [(pair.first, pair.second) for pair in pairs]
-    found += [pair.reference for pair in pairs if pair.reference]
-    return list(dict.fromkeys(found))
+def _comparisons(pairs: Sequence[Pair]) -> list[tuple[str, str]]:
+    """List the sentences to compare: those of each pair, and of its reference if it has one."""
+    comparisons = [(pair.first, pair.second) for pair in pairs]
+    comparisons += [pair.reference for pair in pairs if pair.reference]
+    return list(dict.fromkeys(comparisons))
 
 
 def compare(
     pairs: Sequence[Pair], encoder: TextEncoder, as_read: Callable[[str], str] = str
 ) -> dict[tuple[str, str], float]:
-    """Cosines of the pairs and of their references, in [-1, 1].
+    """Compute the cosines of the pairs and of their references, in [-1, 1].
 
     Args:
         as_read: changes a sentence before it is encoded, as :func:`reader` does.
     """
-    asked = _asked(pairs)
-    sentences = list(dict.fromkeys(sentence for pair in asked for sentence in pair))
+    comparisons = _comparisons(pairs)
+    sentences = list(dict.fromkeys(sentence for pair in comparisons for sentence in pair))
     vectors = encoder.encode_texts([as_read(s) for s in sentences], role="query")
     place = {sentence: k for k, sentence in enumerate(sentences)}
-    first, second = (vectors[[place[pair[side]] for pair in asked]] for side in (0, 1))
+    first, second = (vectors[[place[pair[side]] for pair in comparisons]] for side in (0, 1))
     cosines = np.einsum("nd,nd->n", first, second, dtype=np.float64)
-    return dict(zip(asked, cosines.tolist(), strict=True))
+    return dict(zip(comparisons, cosines.tolist(), strict=True))
 
 
 def rate(
     pairs: Sequence[Pair], llm: ChatModel, prompts: Prompts, *, seed: int = 0
 ) -> dict[tuple[str, str], float]:
-    """Ratings in [0, 1] by a chat model (the DeepSeek row of ChengyuSTS, section 4).
+    """Ask a chat model for ratings in [0, 1] (the DeepSeek row of ChengyuSTS, section 4).
 
     If a reply holds no such number, the model is asked again at temperature 1. After three tries
     the pair is left out.
@@ -64,24 +64,25 @@ def rate(
         UserError: the model cannot be asked.
     """
 
-    def rating(asked: tuple[str, str]) -> float | None:
-        prompt = prompts.render("similarity", "en", first=asked[0], second=asked[1])
+    def ask(pair: tuple[str, str]) -> float | None:
+        prompt = prompts.render("similarity", "en", first=pair[0], second=pair[1])
         for attempt in range(ATTEMPTS):
             question = Question(
                 prompt, temperature=float(attempt > 0), max_tokens=20, seed=seed + attempt
             )
-            found = read_rating(without_words(llm.ask(question).text, asked))
-            if found is not None:
-                return found
+            rating = read_rating(without_words(llm.ask(question).text, pair))
+            if rating is not None:
+                return rating
         return None
 
-    wanted = _asked(pairs)
-    ratings = ask_each(rating, wanted, llm, "Rating similarities", called=lambda asked: asked[0])
-    return {asked: found for asked, found in zip(wanted, ratings, strict=True) if found is not None}
+    comparisons = _comparisons(pairs)
+    ratings = ask_each(ask, comparisons, llm, "Rating similarities", called=lambda pair: pair[0])
+    rated = zip(comparisons, ratings, strict=True)
+    return {pair: rating for pair, rating in rated if rating is not None}
 
 
 def read_rating(reply: str) -> float | None:
-    """The number in a reply, if it is the only one and from 0 to 1; else None."""
+    """Read the number in a reply; None unless there is just one, from 0 to 1."""
     numbers = re.findall(r"[-−]?\d*[.,]?\d+(?:\s*%)?", reply)
     if len(numbers) != 1 or numbers[0].endswith("%"):
         return None
@@ -90,7 +91,7 @@ def read_rating(reply: str) -> float | None:
 
 
 def correlate(pairs: Sequence[Pair], similarities: Similarities) -> pd.DataFrame:
-    """Spearman's correlation as the organisers of SemEval-2022 Task 2 compute it.
+    """Compute Spearman's correlation as the organisers of SemEval-2022 Task 2 do.
 
     The gold of a pair with a reference is the similarity that the model predicts for the reference.
     Pairs without a gold or without a rating are left out.
@@ -116,11 +117,10 @@ def correlate(pairs: Sequence[Pair], similarities: Similarities) -> pd.DataFrame
     rows = []
     for language, part in parts:
         idioms = part["idiom"]
-        for subset, some in (("all", part), ("idiom", part[idioms]), ("sts", part[~idioms])):
-            if len(some):
-                rows.append(
-                    (language, subset, len(some), spearman(some["predicted"], some["gold"]))
-                )
+        for subset, group in (("all", part), ("idiom", part[idioms]), ("sts", part[~idioms])):
+            if len(group):
+                correlation = spearman(group["predicted"], group["gold"])
+                rows.append((language, subset, len(group), correlation))
     return pd.DataFrame(rows, columns=["language", "subset", "n", "spearman"])
 
 
@@ -131,7 +131,7 @@ def _gold(pair: Pair, similarities: Similarities) -> float | None:
 
 
 def spearman(a: Sequence[float], b: Sequence[float]) -> float:
-    """Spearman's correlation with mean ranks for ties; NaN if one side is constant."""
+    """Compute Spearman's correlation with mean ranks for ties; NaN if one side is constant."""
     if len(set(a)) < 2 or len(set(b)) < 2:
         return math.nan
     return float(np.corrcoef(pd.Series(a).rank(), pd.Series(b).rank())[0, 1])

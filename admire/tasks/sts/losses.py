@@ -44,15 +44,15 @@ class AdaptiveTripletLoss(torch.nn.Module):
         self.loss = losses.TripletMarginLoss(margin=margin, distance=distances.CosineSimilarity())
 
     def forward(self, features: Sequence[dict[str, Any]], labels: torch.Tensor) -> torch.Tensor:
-        """The loss of a batch: features of one column of sentences, and their labels."""
-        return self.of(self.model(features[0])["sentence_embedding"], labels)
+        """Compute the loss of a batch: features of one column of sentences, and their labels."""
+        return self.of_vectors(self.model(features[0])["sentence_embedding"], labels)
 
-    def of(self, vectors: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """The loss of vectors, shape (sentences, width), with labels, shape (sentences,)."""
+    def of_vectors(self, vectors: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Compute the loss of vectors (sentences, width) with labels (sentences,)."""
         mined = self.miner(vectors, labels)
         if not self.multi_negative:
-            found: torch.Tensor = self.loss(vectors, labels, mined)
-            return found
+            mean: torch.Tensor = self.loss(vectors, labels, mined)
+            return mean
         anchors, positives, negatives = mined
         if not len(anchors):
             return vectors.sum() * 0
@@ -82,13 +82,13 @@ class ConsistencyLoss(torch.nn.Module):
     def forward(
         self, features: Sequence[dict[str, Any]], labels: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """The loss of a batch: features of sentences, correct and incorrect paraphrases."""
-        return self.of(*(self.model(column)["sentence_embedding"] for column in features))
+        """Compute the loss of a batch: features of sentences, correct and incorrect paraphrases."""
+        return self.of_vectors(*(self.model(column)["sentence_embedding"] for column in features))
 
-    def of(
+    def of_vectors(
         self, sentences: torch.Tensor, correct: torch.Tensor, incorrect: torch.Tensor
     ) -> torch.Tensor:
-        """The loss of vectors, each of shape (triples, width)."""
+        """Compute the loss of vectors, each of shape (triples, width)."""
         same = functional.cosine_similarity(sentences, correct)
         other = functional.cosine_similarity(sentences, incorrect)
         reference = functional.cosine_similarity(correct, incorrect)
@@ -107,6 +107,6 @@ class WeightedLoss(torch.nn.Module):
         self.weight = weight
 
     def forward(self, features: list[dict[str, Any]], labels: torch.Tensor) -> torch.Tensor:
-        """The weighted loss of a batch."""
-        found: torch.Tensor = self.loss(features, labels)
-        return self.weight * found
+        """Compute the weighted loss of a batch."""
+        loss: torch.Tensor = self.loss(features, labels)
+        return self.weight * loss

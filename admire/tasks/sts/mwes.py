@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def token(mwe: str) -> str:
-    """The token of an expression: its letters and digits with ``ID`` before and after them."""
+    """Return an expression's token: its letters and digits between ``ID`` and ``ID``."""
     return "ID" + re.sub(r"[\W_]+", "", mwe.casefold()) + "ID"
 
 
@@ -43,12 +43,12 @@ def extend(model: SentenceTransformer, mwes: Iterable[str]) -> str:
     import torch
 
     tokenizer = model.tokenizer
-    known = tokenizer.get_vocab()
+    vocabulary = tokenizer.get_vocab()
     new = {token(mwe): mwe for mwe in sorted(mwes, reverse=True)}
     parts = {
         name: tokenizer(mwe, add_special_tokens=False)["input_ids"]
         for name, mwe in sorted(new.items())
-        if name not in known
+        if name not in vocabulary
     }
     tokenizer.add_tokens(list(parts))
     transformer: Any = model[0].model
@@ -61,17 +61,17 @@ def extend(model: SentenceTransformer, mwes: Iterable[str]) -> str:
     learned = torch.zeros(len(weights), 1, device=weights.device)
     learned[tokenizer.convert_tokens_to_ids(sorted(new))] = 1
     weights.register_hook(lambda gradient: gradient * learned)
-    return next(name for name, found in model.named_parameters() if found is weights)
+    return next(name for name, values in model.named_parameters() if values is weights)
 
 
 def reader(model: SentenceTransformer, mwes: Iterable[str]) -> Callable[[str], str]:
-    """A function that replaces expressions in a sentence by their tokens.
+    """Return a function that replaces expressions in a sentence by their tokens.
 
     It replaces only expressions that the model has a token for; longer expressions come first. If
     the model has no such tokens, the function returns each sentence unchanged.
     """
-    known = model.tokenizer.get_added_vocab()
-    owned = sorted({m for m in mwes if token(m) in known}, key=lambda m: (-len(m), m))
+    added = model.tokenizer.get_added_vocab()
+    owned = sorted({m for m in mwes if token(m) in added}, key=lambda m: (-len(m), m))
     if not owned:
         return str
 

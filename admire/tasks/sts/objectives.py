@@ -32,5 +32,5 @@ TrainingSetting = Literal["pre_train", "fine_tune"]
 
 
 def usual_batch_size(objective: Objective) -> int:
-    """The batch size where none is given: 64 single sentences, or 16 rows of several."""
+    """Return the default batch size: 64 single sentences, or 16 rows of several."""
     return 64 if objective in TRIPLET_LOSSES else 16

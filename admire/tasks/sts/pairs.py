@@ -155,7 +155,7 @@ def _pair(path: Path, number: int, row: Cells) -> Pair:
 
 
 def _rows(path: Path) -> tuple[str, list[tuple[int, Cells]]]:
-    """What kind of file it is, and its numbered rows as :class:`_Row` takes them."""
+    """Recognise the kind of a file, and read its numbered rows as :class:`_Row` takes them."""
     if path.suffix == ".xml":
         return "xml", list(enumerate(_assin(path), start=1))
     table = _table(path)
@@ -186,8 +186,8 @@ def _chengyu(row: Cells, where: str) -> Cells:
     marked = re.search(r"\{(.+?)\}", row["S"])
     mwe = row.get("idiom") or (marked[1] if marked else "")
     sentence, correct, incorrect = (re.sub(r"[{}]", "", row[c]) for c in ("S", "A_c", "A_i"))
-    both, given = bool(correct and incorrect), row["sim"] not in ("", "None")
-    if both == given:
+    both, has_sim = bool(correct and incorrect), row["sim"] not in ("", "None")
+    if both == has_sim:
         raise UserError(f"{where}, sim: there must be either a sim or both of A_c and A_i.")
     cells = {"S": sentence, "A_i": incorrect or correct, "MWE1": mwe, "Language": "zh"}
     alternatives = {"alternative_1": correct, "alternative_2": incorrect} if both else {}
@@ -206,9 +206,9 @@ def _assin(path: Path) -> Iterator[Cells]:
 
 
 def _with_gold(path: Path, pairs: Sequence[Pair], gold: Path) -> list[Pair]:
-    """The pairs of Task 2B's dev file with the similarities of its gold file."""
-    of = {pair.name: pair for pair in pairs}
-    if len(of) < len(pairs):
+    """Return the pairs of Task 2B's dev file with the similarities of its gold file."""
+    by_name = {pair.name: pair for pair in pairs}
+    if len(by_name) < len(pairs):
         twice = Counter(pair.name for pair in pairs).most_common(1)[0][0]
         raise UserError(f"{path}, ID: '{twice}' is there twice.")
     seen = set()
@@ -218,20 +218,20 @@ def _with_gold(path: Path, pairs: Sequence[Pair], gold: Path) -> list[Pair]:
         row = read_as(_Gold, cells, where)
         if row.name in seen:
             raise UserError(f"{where}, ID: '{row.name}' is there twice.")
-        if row.name not in of:
+        if row.name not in by_name:
             raise UserError(f"{where}, ID: '{row.name}' is not in {path}.")
-        other = of.get(row.other) if row.sim is None else None
+        other = by_name.get(row.other) if row.sim is None else None
         if row.sim is None and other is None:
             raise UserError(
                 f"{where}, otherID: '{row.other}' is not in {path}, and there is no sim."
             )
         seen.add(row.name)
-        of[row.name] = replace(
-            of[row.name],
+        by_name[row.name] = replace(
+            by_name[row.name],
             similarity=row.sim,
             reference=(other.first, other.second) if other else None,
         )
-    return list(of.values())
+    return list(by_name.values())
 
 
 # ----------------------------------------------------------------------------------- groups
@@ -270,6 +270,6 @@ def read_groups(path: Path) -> list[Group]:
 
 
 def without(pairs: Sequence[Pair], others: Sequence[Pair]) -> list[Pair]:
-    """The pairs that share no sentence with the others, which thus stay unseen."""
+    """Return the pairs that share no sentence with the others, which thus stay unseen."""
     seen = {sentence for pair in others for sentence in (pair.first, pair.second)}
     return [pair for pair in pairs if pair.first not in seen and pair.second not in seen]

@@ -17,7 +17,7 @@ from admire.tasks.sts.pairs import Group, Pair, read_groups, read_pairs, without
 if TYPE_CHECKING:
     from admire.models.trainer import Row
 
-Thing = TypeVar("Thing")
+Entry = TypeVar("Entry")
 
 ONE_SHOT = 1
 """How many groups of a held-out expression stay for training, as in the task's one-shot data."""
@@ -87,7 +87,7 @@ def read_training_data(
 
 
 def labelled(groups: Sequence[Group]) -> list[Row]:
-    """Sentences with labels; those with the same label mean the same (He et al., table 1).
+    """Label sentences; those with the same label mean the same (He et al., table 1).
 
     A sentence and its correct paraphrases share a label. Each incorrect paraphrase has its own.
     Different groups have different labels; a group that is repeated keeps its labels. The sentences
@@ -108,23 +108,23 @@ def labelled(groups: Sequence[Group]) -> list[Row]:
 
 
 def repeated(groups: Sequence[Group], times: int) -> list[Group]:
-    """The groups; those of an expression with fewer than ``times`` groups are repeated.
+    """Repeat the groups of each expression that has fewer than ``times`` of them.
 
     The expressions that the task tests are seen only once. Repeated, they are learned as well as
     the others.
     """
-    of: dict[tuple[str, str], list[Group]] = {}
+    by_mwe: dict[tuple[str, str], list[Group]] = {}
     for group in groups:
         if group.mwe:
-            of.setdefault((group.language, group.mwe.casefold()), []).append(group)
-    found = [group for group in groups if not group.mwe]
-    for some in of.values():
-        found += some * max(1, times // len(some))
-    return found
+            by_mwe.setdefault((group.language, group.mwe.casefold()), []).append(group)
+    result = [group for group in groups if not group.mwe]
+    for same_mwe in by_mwe.values():
+        result += same_mwe * max(1, times // len(same_mwe))
+    return result
 
 
 def equal(groups: Sequence[Group]) -> list[Row]:
-    """Each sentence with each of its correct paraphrases, as pairs of similarity 1."""
+    """Pair each sentence with each of its correct paraphrases, with the similarity 1."""
     return [
         {"first": group.sentence, "second": correct, "label": 1.0}
         for group in groups
@@ -133,7 +133,7 @@ def equal(groups: Sequence[Group]) -> list[Row]:
 
 
 def triples(groups: Sequence[Group]) -> list[Row]:
-    """Each sentence with each of its correct and each of its incorrect paraphrases."""
+    """Combine each sentence with each of its correct and each of its incorrect paraphrases."""
     rows: list[Row] = [
         {"anchor": group.sentence, "positive": correct, "negative": incorrect}
         for group in groups
@@ -146,7 +146,7 @@ def triples(groups: Sequence[Group]) -> list[Row]:
 
 
 def filled_triples(groups: Sequence[Group], rng: np.random.Generator) -> list[Row]:
-    """Triples of supervised SimCSE (ChengyuSTS, section 4.2).
+    """Make triples for supervised SimCSE (ChengyuSTS, section 4.2).
 
     A missing positive is replaced by the sentence itself, whose vector differs through dropout. A
     missing negative is replaced by a sentence of another group, drawn at random.
@@ -171,7 +171,7 @@ def filled_triples(groups: Sequence[Group], rng: np.random.Generator) -> list[Ro
 
 
 def dealt(groups: Sequence[Group], rng: np.random.Generator) -> list[Group]:
-    """The groups in random order, but each thousand sorted by length.
+    """Shuffle groups, but with each thousand sorted by length.
 
     The sentences of a group must stay together, so batches are made of neighbouring rows. With this
     order they have similar lengths and need little padding, which halves the time of an epoch.
@@ -180,23 +180,23 @@ def dealt(groups: Sequence[Group], rng: np.random.Generator) -> list[Group]:
 
 
 def mixed(first: Sequence[Row], second: Sequence[Row], rng: np.random.Generator) -> list[Row]:
-    """Rows of both kinds in random order, but each thousand sorted by length within its kind.
+    """Shuffle rows of two kinds together, but with each thousand sorted by length within its kind.
 
     A batch of neighbouring rows then has both kinds, even if one kind is much longer.
     """
-    found: list[Row] = []
+    both: list[Row] = []
     places: list[float] = []
     for rows in (first, second):
-        found += sorted(rows, key=lambda row: len(row["first"]))
+        both += sorted(rows, key=lambda row: len(row["first"]))
         places += [place / len(rows) for place in range(len(rows))]
-    return _sorted_by_thousands(found, places, rng)
+    return _sorted_by_thousands(both, places, rng)
 
 
 def _sorted_by_thousands(
-    things: Sequence[Thing], sizes: Sequence[float], rng: np.random.Generator
-) -> list[Thing]:
-    parts = np.array_split(rng.permutation(len(things)), math.ceil(len(things) / 1000) or 1)
-    return [things[k] for part in parts for k in sorted(part, key=lambda k: sizes[k])]
+    entries: Sequence[Entry], sizes: Sequence[float], rng: np.random.Generator
+) -> list[Entry]:
+    parts = np.array_split(rng.permutation(len(entries)), math.ceil(len(entries) / 1000) or 1)
+    return [entries[k] for part in parts for k in sorted(part, key=lambda k: sizes[k])]
 
 
 # ------------------------------------------------------------------------------------ validation
@@ -205,7 +205,7 @@ def _sorted_by_thousands(
 def hold_out_groups(
     groups: Sequence[Group], share: float = 0.1, seed: int = 0
 ) -> tuple[list[Group], list[Pair]]:
-    """Groups to train on, and pairs of the other groups to validate on.
+    """Split into groups to train on, and pairs of the other groups to validate on.
 
     A share of the expressions is held out, except for one group of each if it has several. This is
     like the task's fine-tune setting, whose training data has one sentence of each sense that is
@@ -213,18 +213,18 @@ def hold_out_groups(
     a held-out group are dropped.
     """
     rng = np.random.default_rng(seed)
-    of: dict[str, list[Group]] = {}
+    by_mwe: dict[str, list[Group]] = {}
     for place, group in enumerate(groups):
-        of.setdefault(group.mwe.casefold() if group.mwe else f"\n{place}", []).append(group)
-    names = sorted(of)
+        by_mwe.setdefault(group.mwe.casefold() if group.mwe else f"\n{place}", []).append(group)
+    names = sorted(by_mwe)
     held = {names[int(k)] for k in rng.permutation(len(names))[: round(share * len(names))]}
     kept: list[Group] = []
     tested: list[Group] = []
-    for name, some in of.items():
-        order = [some[int(k)] for k in rng.permutation(len(some))]
-        shown = len(order) if name not in held else min(ONE_SHOT, len(order) // 2)
-        kept += order[:shown]
-        tested += order[shown:]
+    for name, same_mwe in by_mwe.items():
+        order = [same_mwe[int(k)] for k in rng.permutation(len(same_mwe))]
+        count = len(order) if name not in held else min(ONE_SHOT, len(order) // 2)
+        kept += order[:count]
+        tested += order[count:]
     unseen = {sentence for group in tested for sentence in _sentences(group)}
     return [g for g in kept if unseen.isdisjoint(_sentences(g))], as_pairs(tested)
 
@@ -234,7 +234,7 @@ def _sentences(group: Group) -> tuple[str, ...]:
 
 
 def as_pairs(groups: Sequence[Group]) -> list[Pair]:
-    """The pairs of Task 2B that groups stand for.
+    """Make the pairs of Task 2B that groups stand for.
 
     A sentence and a correct paraphrase have the similarity 1. A sentence and an incorrect one
     should be as similar as the correct and the incorrect paraphrase.
@@ -255,7 +255,7 @@ def as_pairs(groups: Sequence[Group]) -> list[Pair]:
 def hold_out_pairs(
     pairs: Sequence[Pair], share: float = 0.1, seed: int = 0
 ) -> tuple[list[Pair], list[Pair]]:
-    """Pairs to train on, and pairs to validate on. The two share no sentence."""
+    """Split pairs for training and validation, which share no sentence."""
     order = np.random.default_rng(seed).permutation(len(pairs))
     held = [pairs[int(k)] for k in order[: round(share * len(pairs))]]
     return without(pairs, held), held

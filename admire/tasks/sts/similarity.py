@@ -22,7 +22,7 @@ log = logging.getLogger("admire")
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredPairs:
     """Similarities by a model, and how well they agree with the gold.
 
     Attributes:
@@ -40,7 +40,7 @@ def measure_similarity(
     *,
     encoder: TextEncoder | None = None,
     llm: ChatModel | None = None,
-) -> Measured:
+) -> MeasuredPairs:
     """Compare the pairs with an encoder, or have a chat model rate them.
 
     A sentence encoder that has tokens for expressions (see :mod:`mwes`) reads them in
@@ -59,8 +59,9 @@ def measure_similarity(
         llm = llm or open_llm(settings.llm or "", url=settings.llm_url)
         similarities = rate(pairs, llm, Prompts(settings.prompts), seed=settings.seed)
         missing = sum(
-            any(asked and asked not in similarities for asked in ((p.first, p.second), p.reference))
-            for p in pairs
+            (pair.first, pair.second) not in similarities
+            or (pair.reference is not None and pair.reference not in similarities)
+            for pair in pairs
         )
         if missing:
             log.warning("%d of %d pairs were given no rating and are left out", missing, len(pairs))
@@ -72,4 +73,4 @@ def measure_similarity(
             similarities = compare(pairs, encoder, read)
         else:
             similarities = compare(pairs, encoder)
-    return Measured(similarities, correlate(pairs, similarities))
+    return MeasuredPairs(similarities, correlate(pairs, similarities))

@@ -75,8 +75,8 @@ def train_sentences(
     if from_pairs and groups:
         raise UserError(f"'{settings.objective}' learns from pairs with similarities alone.")
     if not (pairs if from_pairs else groups):
-        wanted = "pairs with similarities" if from_pairs else "groups with paraphrases"
-        raise UserError(f"'{settings.objective}' needs {wanted} to learn from.")
+        needed = "pairs with similarities" if from_pairs else "groups with paraphrases"
+        raise UserError(f"'{settings.objective}' needs {needed} to learn from.")
     if any(pair.similarity is None for pair in pairs):
         raise UserError("Pairs to learn from need similarities of their own.")
     if not any(pair.gold for pair in validation):
@@ -86,12 +86,12 @@ def train_sentences(
         average_last_two(model)
     if settings.max_length is not None:
         model.max_seq_length = min(settings.max_length, model.max_seq_length or settings.max_length)
-    known = {group.mwe for group in groups if group.mwe}
+    expressions = {group.mwe for group in groups if group.mwe}
     rates = {}
     if settings.mwe_tokens:
-        rates[re.escape(mwes.extend(model, known))] = settings.token_rate
-    known |= {pair.mwe for pair in validation if pair.mwe}
-    read = mwes.reader(model, known)
+        rates[re.escape(mwes.extend(model, expressions))] = settings.token_rate
+    expressions |= {pair.mwe for pair in validation if pair.mwe}
+    read = mwes.reader(model, expressions)
     prompt = query_prompt(model)
 
     def prepared(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -109,8 +109,8 @@ def train_sentences(
     rows: dict[str, list[dict[str, Any]]] = {}
     losses: dict[str, torch.nn.Module] = {}
     groups = repeated(groups, settings.repeat)
-    for name, (some, loss) in _tasks(model, groups, pairs, settings).items():
-        rows[name], losses[name] = prepared(some), loss
+    for name, (raw_rows, loss) in _tasks(model, groups, pairs, settings).items():
+        rows[name], losses[name] = prepared(raw_rows), loss
     return fine_tune(
         model,
         TrainingSet(rows, losses, BATCHES[settings.objective]),
@@ -128,7 +128,7 @@ def _tasks(
     pairs: Sequence[Pair],
     settings: SentenceTraining,
 ) -> dict[str, tuple[list[Row], torch.nn.Module]]:
-    """Rows and loss of each task, by its name; the tasks are learned together."""
+    """Return rows and loss of each task, by its name; the tasks are learned together."""
     rng = np.random.default_rng(settings.fit.seed)
     objective = settings.objective
     scale = 1 / settings.temperature
