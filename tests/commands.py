@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
     """Exit code, stdout and stderr of an admire command."""
     with pytest.raises(SystemExit) as stopped:
         main([str(argument) for argument in arguments])
+    logging.getLogger("admire").handlers.clear()  # they would write to this test's stderr
     output = capsys.readouterr()
     return int(stopped.value.code or 0), output.out, output.err
 

@@ -217,7 +217,6 @@ def test_a_run_like_another_shows_chat_models_what_the_other_did(tmp_path, waver
 
 def test_a_run_that_cannot_be_the_model_of_another_is_refused(capsys, tmp_path, wavering):
     data, folder = wavering
-    capsys.readouterr()  # what an earlier command's logging said of its closed stderr
     command = ("rank", data, "--out", tmp_path / "new", "--like")
     assert "(--profile, --like)" in ended(capsys, *command, folder, "--profile", "paper")
     assert str(tmp_path / "none") in ended(capsys, *command, tmp_path / "none")
