@@ -140,9 +140,8 @@ def test_the_head_has_the_place_of_a_run_whose_set_is_known(tmp_path, write_tabl
             encoder=WordEncoder(),
             source=data,
         )
-        right = [
-            replace(one, order=tuple(f"{name}.png" for name in "abcde")) for one in found.rankings
-        ]
+        order = tuple(f"{name}.png" for name in "abcde")
+        right = [ranking.model_copy(update={"order": order}) for ranking in found.rankings]
         write_run(replace(found, rankings=tuple(right)), tmp_path / sense)
         told[sense] = tmp_path / sense
     text = write_report([*told.values()], tmp_path / "r.html").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from commands import hide
 from judges import BEST, ITEM, WORTHS, Judge, item_of, pictured, settings
+from scipy.stats import zscore
 from toys import OWL, WordEncoder
 
 from admire import Scoring, UserError, compare_runs, rank, write_run
@@ -148,7 +149,7 @@ def test_several_models_and_rankers_count_alike_after_they_are_standardised():
     assert ranking.scores == pytest.approx(np.zeros(5))
     (ranking,) = rank([ITEM], settings("listwise", "pointwise", "pairwise"), llms=[up]).rankings
     assert [one.ranker for one in ranking.judgements] == ["listwise", "pointwise", "pairwise"]
-    each = [(one.scores - one.scores.mean()) / one.scores.std() for one in ranking.judgements]
+    each = zscore([judgement.scores for judgement in ranking.judgements], axis=1)
     assert ranking.scores == pytest.approx(np.mean(each, axis=0))
 
 

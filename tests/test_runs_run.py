@@ -395,7 +395,7 @@ def test_two_encoders_are_given_each_text_and_image_once():
 def test_the_predicted_type_is_the_models_label_and_of_several_that_differ_the_votes():
     def predicted(*senses: Sense) -> str | None:
         readings = tuple(Interpretation("m", sense) for sense in senses)
-        return Ranking(OWL, readings, np.zeros(3), (), ()).predicted_type
+        return Ranking.of(OWL, np.zeros(3), interpretations=readings).predicted_type
 
     sure = Sense("idiomatic", 0.6, idiomatic=2, literal=3)  # two of a detector's heads, but surer
     assert predicted(sure) == "idiomatic"

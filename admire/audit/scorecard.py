@@ -112,7 +112,7 @@ def score_submissions(
         uncorrected = list(iter_items(gold, whole=False))
     else:
         check_own_gold(paths[0])
-        uncorrected = [row.item() for row in read_rows(paths[0])]
+        uncorrected = [row.item for row in read_rows(paths[0])]
     if published and (note := describe_misfit(published, uncorrected)):
         log.warning("%s", note)
     corrected = correct_gold(uncorrected, judgements, gold or paths[0]) if judgements else None

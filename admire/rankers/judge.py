@@ -96,7 +96,7 @@ def _recorded(items: Sequence[Item], source: Source, ranker: Ranker) -> list[Jud
     found = []
     for item, order in zip(items, recorded_orders(items, source), strict=True):
         names = tuple(candidate.name for candidate in item.candidates)
-        points = aggregate(places([order], names))
+        points = tuple(aggregate(places([order], names)).tolist())
         found.append(Judgement(ranker, source.name, points, (Answer(names, order),)))
     return found
 

@@ -5,24 +5,37 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from operator import not_
 from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    computed_field,
+)
 
 from admire.base.choices import Ranker
 from admire.base.errors import UserError
+from admire.base.schema import STRICT
 from admire.data.items import Item, SenseLabel
 from admire.models.llm import ChatModel, Question
 from admire.prompts.quotations import data_of, json_objects, without_objects
-from admire.rankers.scorer import Scores
 from admire.senses.sense import Sense
 
 log = logging.getLogger("admire")
 
 SECOND_TEMPERATURE = 0.7
 """Of a question that is asked again: at 0, another seed would give the same reply."""
+
+
+UNLESS_EMPTY = Field(exclude_if=not_)
+"""A key that is written only where there is something to say."""
 
 
 @dataclass(frozen=True)
@@ -43,58 +56,51 @@ class Answer:
 
     shown: tuple[str, ...]
     order: tuple[str, ...] = ()
-    sense: SenseLabel | None = None
-    meaning: str | None = None
-    reasons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    grades: Mapping[str, float] = field(default_factory=dict)
-    unread: str | None = None
-    cut: bool = False
+    sense: Annotated[SenseLabel | None, UNLESS_EMPTY] = None
+    meaning: Annotated[str | None, UNLESS_EMPTY] = None
+    reasons: Annotated[Mapping[str, Mapping[str, str]], UNLESS_EMPTY] = field(default_factory=dict)
+    grades: Annotated[Mapping[str, float], UNLESS_EMPTY] = field(default_factory=dict)
+    unread: Annotated[str | None, UNLESS_EMPTY] = None
+    cut: Annotated[bool, UNLESS_EMPTY] = False
+
+
+def _rounded(scores: tuple[float, ...]) -> list[float]:
+    rounded: list[float] = np.round(scores, 9).tolist()
+    return rounded
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one chat model makes of one item's candidates.
+    """The scores that one ranker gives an item's candidates by the answers of one chat model.
 
     Attributes:
-        scores: of the candidates, higher is better, shape (candidates,).
+        scores: of the candidates, in the item's order; higher is better.
         answers: one for each question, in the order of the questions.
         agreement: how far the answers agree, from 0 to 1; None where no two can be compared.
-        sense: which one is meant, if the answers say it.
+        sense: which one is meant, if the answers say it; run folders do not keep it.
     """
+
+    __pydantic_config__ = STRICT | ConfigDict(extra="ignore")  # a file has ``unread``, too
 
     ranker: Ranker
     llm: str
-    scores: Scores
+    scores: Annotated[tuple[float, ...], PlainSerializer(_rounded)]
     answers: tuple[Answer, ...]
     agreement: float | None = None
-    sense: Sense | None = None
+    sense: Annotated[Sense | None, Field(exclude=True)] = None
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def unread(self) -> int:
-        """How many answers could not be read."""
+        """The number of answers that could not be read."""
         return sum(answer.unread is not None for answer in self.answers)
 
     @property
     def meaning(self) -> str | None:
-        """What the first answer that took the meant sense says that the compound means."""
+        """The meaning from the first answer that agrees with the chosen sense."""
         meant = self.sense and self.sense.label
         meanings = (answer.meaning for answer in self.answers if answer.sense == meant)
         return next(filter(None, meanings), None)
-
-    def row(self) -> dict[str, Any]:
-        """The judgement for items.jsonl, without what is empty in its answers."""
-        answers = [
-            {name: value for name, value in asdict(answer).items() if value or name == "order"}
-            for answer in self.answers
-        ]
-        return {
-            "ranker": self.ranker,
-            "llm": self.llm,
-            "scores": np.round(self.scores, 9).tolist(),
-            "agreement": self.agreement,
-            "unread": self.unread,
-            "answers": answers,
-        }
 
 
 def ask_twice(

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model
 
 from admire.base.errors import UserError
@@ -125,7 +124,7 @@ def _judged(
     return Judgement(
         "listwise",
         llm.name,
-        aggregate(stood) if read else np.zeros(len(names)),
+        tuple(aggregate(stood).tolist()) if read else (0.0,) * len(names),
         answers,
         agreement(stood),
         sense,

@@ -116,7 +116,7 @@ def _judged(item: Item, llm: ChatModel, answers: tuple[Answer, ...]) -> Judgemen
     return Judgement(
         "pairwise",
         llm.name,
-        bradley_terry(wins),
+        tuple(bradley_terry(wins).tolist()),
         answers,
         float(np.mean(both)) if both else None,
     )

@@ -25,7 +25,6 @@ from admire.rankers.judgement import (
     ask_twice,
     reply_schema,
 )
-from admire.rankers.scorer import Scores
 from admire.rankers.settings import Settings
 from admire.rankers.shown import LETTERS, show, tracks_shown
 from admire.senses.interpretation import Interpretation
@@ -134,7 +133,9 @@ def judge_pointwise(
     ]
 
 
-def _scores(answers: Sequence[Answer], reading: Interpretation, settings: Settings) -> Scores:
+def _scores(
+    answers: Sequence[Answer], reading: Interpretation, settings: Settings
+) -> tuple[float, ...]:
     """The scores of graded candidates; one without grades has the mean of the others."""
     p = reading.sense.probability
     if settings.scoring.gate == "hard" and reading.sense.label:
@@ -148,7 +149,8 @@ def _scores(answers: Sequence[Answer], reading: Interpretation, settings: Settin
         ]
     )
     graded = ~np.isnan(scores)
-    return np.where(graded, scores, scores[graded].mean() if graded.any() else 0.0)
+    graded_mean = scores[graded].mean() if graded.any() else 0.0
+    return tuple(np.where(graded, scores, graded_mean).tolist())
 
 
 def read_letters(reply: Reply) -> dict[str, float] | None:

@@ -14,7 +14,7 @@ from admire.base.choices import Fusion
 from admire.base.errors import UserError
 from admire.base.schema import Weight, check_setting
 from admire.data.items import Item, SenseLabel
-from admire.rankers.scorer import fuse_scores, rank_names
+from admire.rankers.scorer import fuse_scores
 from admire.runs.past_runs import read_record, read_run
 from admire.runs.ranking import FusedRun, Ranking, Run
 from admire.runs.record import VERSION, source_record, versions
@@ -96,7 +96,9 @@ def read_same(folders: Sequence[Path]) -> list[list[Ranking]]:
                 "of the same items can be fused."
             )
     items = [_with_gold(rankings) for rankings in zip(*same, strict=True)]
-    return [[replace(one, item=item) for one, item in zip(run, items, strict=True)] for run in same]
+    return [
+        [ranking.with_item(item) for ranking, item in zip(run, items, strict=True)] for run in same
+    ]
 
 
 def _paired(one: Ranking, other: Ranking, first: Path, second: Path, number: int) -> Ranking:
@@ -117,7 +119,8 @@ def _paired(one: Ranking, other: Ranking, first: Path, second: Path, number: int
             f"Item {number} ('{here.compound}') has the candidate '{different[0]}' in {has}, but "
             f"not in {lacks}. Only runs of the same candidates can be fused."
         )
-    return replace(other, scores=np.array([scores[name] for name in names]))
+    aligned = np.array([scores[name] for name in names])
+    return other.model_copy(update={"candidates": here.candidates, "scores": aligned})
 
 
 def _with_gold(rankings: Sequence[Ranking]) -> Item:
@@ -147,7 +150,6 @@ def _fuse_item(
     item = rankings[0].item
     names = [candidate.name for candidate in item.candidates]
     scores = fuse_scores([one.scores for one in rankings], weights, method)
-    order = rank_names(names, scores)
     interpretations = _fuse_senses(rankings, weights)
     parts = []
     for j, name in enumerate(names):
@@ -156,17 +158,16 @@ def _fuse_item(
             row["predicted_type"] = interpretations[0].sense.label or ""
         for k, one in enumerate(rankings, start=1):
             row |= {f"score{k}": one.scores[j], f"rank{k}": 1 + one.order.index(name)}
-        parts.append(row | {"score": scores[j], "rank": 1 + order.index(name)})
+        parts.append(row)
     fused = tuple(
         FusedRun(str(folder), weight, one.order)
         for folder, weight, one in zip(folders, weights, rankings, strict=True)
     )
-    return Ranking(
+    return Ranking.of(
         item,
-        interpretations,
         scores,
-        order,
-        tuple(parts),
+        parts,
+        interpretations,
         fused=fused,
         seen=merge_seen(one.seen for one in rankings),
     )

@@ -15,7 +15,8 @@ from admire.data.items import Item
 from admire.data.languages import ADMIRE_1, ADMIRE_2, task_code
 from admire.data.reader import iter_items
 from admire.data.submission import HANDED_IN, Prediction, add_predictions
-from admire.runs.past_runs import Row, read_record, read_rows
+from admire.runs.past_runs import read_record, read_rows
+from admire.runs.ranking import Row
 
 log = logging.getLogger("admire")
 
@@ -85,7 +86,7 @@ def _checked_rows(run: Path, source: Path) -> list[Row]:
     except UserError as error:
         raise UserError(f"{error} Say where the blind files are.", "data") from None
     for number, (row, item) in enumerate(zip_longest(rows, items), start=1):
-        if row is None or item is None or _parts(row.item()) != _parts(item):
+        if row is None or item is None or _parts(row.item) != _parts(item):
             there = f"'{item.compound}'" if item else "no item"
             here = f"'{row.compound}'" if row else "no item"
             raise UserError(
@@ -123,7 +124,7 @@ def _by_code(run: Path, rows: Sequence[Row]) -> dict[str, list[Prediction]]:
                 f"{run}: has two files of one language, {tags[code]} and {row.language}, and "
                 f"both would be submission_{code}.tsv. Rank one of them."
             )
-        found.setdefault(code, []).append(row.prediction())
+        found.setdefault(code, []).append(row.prediction)
     for codes in (ADMIRE_1, ADMIRE_2):
         if set(found) <= {*codes}:
             return found

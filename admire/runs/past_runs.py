@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,100 +16,22 @@ from pydantic import BaseModel, ConfigDict
 
 from admire.base.errors import UserError
 from admire.base.files import open_text, read_table, read_text, table_parts
-from admire.base.schema import STRICT, read_as
-from admire.data.items import Candidate, Item, SenseLabel
-from admire.data.overlap import Kind
-from admire.data.submission import Prediction
-from admire.rankers import Answer, Judgement
+from admire.base.schema import read_as
+from admire.data.items import Item
+from admire.rankers.scorer import tied_names
 from admire.rankers.settings import Settings
-from admire.runs.ranking import FusedRun, Ranking, Run
+from admire.runs.ranking import Ranking, Row, Run
 from admire.runs.record import VERSION
 from admire.runs.run_folder import ITEMS, OF_ITEM, RECORD, SCORES
-from admire.senses.interpretation import Interpretation
 from admire.senses.recorded import Recorded, Said, key_of
-from admire.senses.sense import mean_probability
 
 Checked = TypeVar("Checked")
-
-
-class Strict(BaseModel):
-    model_config = STRICT
 
 
 class Lenient(BaseModel):
     """Only what admire itself reads of a record is checked."""
 
     model_config = ConfigDict(strict=True)
-
-
-class Thing(Strict):
-    """A candidate, or a thing of a sequence, without its image."""
-
-    name: str
-    caption: str | None = None
-
-    def candidate(self) -> Candidate:
-        return Candidate(self.name, caption=self.caption)
-
-
-class JudgementRow(Strict):
-    """A judgement in a row of items.jsonl; see :meth:`admire.rankers.Judgement.row`."""
-
-    ranker: Literal["listwise", "pointwise", "pairwise"]
-    llm: str
-    scores: list[float]
-    agreement: float | None
-    unread: int
-    answers: tuple[Answer, ...]
-
-
-class Row(Strict):
-    """A row of items.jsonl."""
-
-    compound: str
-    sentence: str
-    language: str
-    candidates: tuple[Thing, ...]
-    sequence: tuple[Thing, ...]
-    sentence_type: SenseLabel | None
-    expected_order: tuple[str, ...] | None
-    expected_item: str | None
-    predicted_type: SenseLabel | None
-    order: tuple[str, ...]
-    interpretations: tuple[Interpretation, ...]
-    judgements: tuple[JudgementRow, ...]
-    word: str = ""
-    fused: tuple[FusedRun, ...] = ()
-    seen: dict[str, list[Kind]] = {}
-    unsure: bool = False
-    tied: tuple[str, ...] = ()
-
-    def item(self) -> Item:
-        """The item, without images."""
-        return Item(
-            self.compound,
-            self.sentence,
-            self.language,
-            tuple(one.candidate() for one in self.candidates),
-            sentence_type=self.sentence_type,
-            expected_order=self.expected_order,
-            sequence=tuple(one.candidate() for one in self.sequence),
-            expected_item=self.expected_item,
-            word=self.word,
-        )
-
-    def prediction(self) -> Prediction:
-        """What the run predicted of the item."""
-        return Prediction(
-            self.compound,
-            self.sentence,
-            self.order,
-            self.predicted_type,
-            self.order[0] if self.sequence else None,
-            mean_probability(one.sense for one in self.interpretations),
-            self.unsure,
-            self.language,
-        )
 
 
 def read_rows(folder: Path) -> Iterator[Row]:
@@ -121,10 +43,7 @@ def read_rows(folder: Path) -> Iterator[Row]:
     path = folder / ITEMS
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
-            row = _checked(Row, line, f"{path}, row {number}")
-            if sorted(row.order) != sorted(one.name for one in row.candidates):
-                raise _damaged(path, f"row {number}: the order is not one of the candidates")
-            yield row
+            yield _checked(Row, line, f"{path}, row {number}")
 
 
 class Made(Lenient):
@@ -263,29 +182,14 @@ def _by_item(rows: Iterable[Mapping[Any, Any]]) -> dict[int, list[dict[str, Any]
 
 
 def _ranking(folder: Path, number: int, row: Row, parts: list[dict[str, Any]]) -> Ranking:
-    item = row.item()
-    names = [candidate.name for candidate in item.candidates]
-    scores = {part.get("candidate"): part.get("score") for part in parts}
-    if set(scores) != set(names) or None in scores.values():
+    """Return a row with its scores, if these are of its candidates."""
+    names = [candidate.name for candidate in row.candidates]
+    by_name = {part.get("candidate"): part.get("score") for part in parts}
+    if set(by_name) != set(names) or None in by_name.values():
         raise _damaged(folder / SCORES, f"the rows of item {number} are not of its candidates")
-    for one in row.judgements:
-        shown = {name for answer in one.answers for name in (*answer.shown, *answer.order)}
-        if len(one.scores) != len(names) or not shown <= set(names):
-            raise _damaged(folder / ITEMS, f"row {number}: a judgement is of other candidates")
-    return Ranking(
-        item,
-        row.interpretations,
-        np.array([scores[name] for name in names]),
-        row.order,
-        tuple(parts),
-        tuple(
-            Judgement(one.ranker, one.llm, np.array(one.scores), one.answers, one.agreement)
-            for one in row.judgements
-        ),
-        row.fused,
-        row.seen,
-        row.unsure,
-    )
+    scores = np.array([by_name[name] for name in names])
+    fields = dict(row) | {"tied": tied_names(names, scores)}
+    return Ranking(**fields, scores=scores, parts=tuple(parts))
 
 
 def _checked(kind: type[Checked], text: str, where: object) -> Checked:
@@ -313,7 +217,7 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
         raise UserError(f"{folder}: is fused. Tune the runs that it is made of.")
     items = []
     for number, row in enumerate(read_rows(folder), start=1):
-        items.append(with_gold(row.item(), folder, number))
+        items.append(with_gold(row.item, folder, number))
     required = ("item", "candidate", "llm", "probability", "ranker")
     table = _numbers(folder, read_table(folder / SCORES, required))
     rankers = dict.fromkeys(table["ranker"])

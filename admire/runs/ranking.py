@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SkipValidation,
+    ValidationInfo,
+    model_validator,
+)
 
 from admire.base.errors import UserError
 from admire.base.notebook import drawn
-from admire.data.items import Item, SenseLabel
+from admire.base.schema import STRICT
+from admire.data.items import Candidate, Item, SenseLabel
+from admire.data.overlap import Kind
 from admire.data.submission import Prediction
-from admire.rankers import Judgement
-from admire.rankers.scorer import Scores, tied_names
+from admire.rankers.judgement import UNLESS_EMPTY, Judgement
+from admire.rankers.scorer import Scores, rank_names, tied_names
 from admire.runs.record import used_gold_sense
 from admire.scores.figures import summarise
 from admire.scores.item_figures import score_items
-from admire.scores.leakage import Seen
 from admire.senses.interpretation import Interpretation
 from admire.senses.sense import majority, mean_probability
 
@@ -30,7 +41,7 @@ Thing = TypeVar("Thing")
 
 
 def blocks(things: Iterable[Thing]) -> Iterator[list[Thing]]:
-    """The things in lists of :data:`BLOCK`."""
+    """Yield the things in lists of :data:`BLOCK`."""
     rest = iter(things)
     while block := list(islice(rest, BLOCK)):
         yield block
@@ -38,11 +49,10 @@ def blocks(things: Iterable[Thing]) -> Iterator[list[Thing]]:
 
 @dataclass(frozen=True)
 class FusedRun:
-    """What a run that is fused into another one made of an item.
+    """A run that is fused into another one, and how it orders an item.
 
     Attributes:
         run: its folder.
-        weight: what it counts.
         order: the candidates' names from best to worst.
     """
 
@@ -51,70 +61,157 @@ class FusedRun:
     order: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """One item's result.
+def _name_and_caption(candidate: Candidate) -> dict[str, str]:
+    """Return a candidate as a row has it, without its image."""
+    caption = {"caption": candidate.caption} if candidate.caption else {}
+    return {"name": candidate.name} | caption
+
+
+Described = Annotated[Candidate, PlainSerializer(_name_and_caption)]
+"""A candidate that is written without its image."""
+
+
+class Row(BaseModel):
+    """An item of a run and what the run makes of it: a line of ``items.jsonl``.
 
     Attributes:
-        interpretations: one for each chat model; none where the query is a baseline.
-        scores: the ensemble's score of each candidate, in the item's order.
+        predicted_type: see :func:`agreed_sense`.
         order: the candidates' names from best to worst.
-        parts: for scores.csv, one row for each ranker, model and candidate.
-        judgements: what chat models that looked at the candidates made of them, one for each ranker
-            and model.
+        interpretations: one for each chat model; none where the query is a baseline.
+        judgements: how chat models that look at the candidates judge them, one for each ranker and
+            model.
         fused: the runs that it is fused from.
         seen: which kinds of its parts the ``head`` or ``detector`` of the run saw in training; see
             :func:`admire.scores.leakage.find_seen`.
-        unsure: whether the sense is less sure than the run asks for, see
+        unsure: whether the sense is less sure than the run requires, see
             :attr:`admire.rankers.settings.Settings.abstain_below`.
+        tied: the candidates whose score another one has too, from best to worst.
     """
 
-    item: Item
-    interpretations: tuple[Interpretation, ...]
-    scores: Scores
+    model_config = STRICT | ConfigDict(frozen=True)
+
+    compound: str
+    sentence: str
+    language: str
+    candidates: tuple[Described, ...]
+    sequence: tuple[Described, ...]
+    sentence_type: SenseLabel | None
+    expected_order: tuple[str, ...] | None
+    expected_item: str | None
+    predicted_type: SenseLabel | None
     order: tuple[str, ...]
-    parts: tuple[dict[str, Any], ...] = field(repr=False)
-    judgements: tuple[Judgement, ...] = field(default=(), repr=False)
-    fused: tuple[FusedRun, ...] = ()
-    seen: Seen = field(default_factory=dict)
-    unsure: bool = False
+    interpretations: tuple[Interpretation, ...]
+    judgements: tuple[Judgement, ...]
+    word: Annotated[str, UNLESS_EMPTY] = ""
+    fused: Annotated[tuple[FusedRun, ...], UNLESS_EMPTY] = ()
+    seen: Annotated[dict[str, list[Kind]], UNLESS_EMPTY] = {}
+    unsure: Annotated[bool, UNLESS_EMPTY] = False
+    tied: Annotated[tuple[str, ...], UNLESS_EMPTY] = ()
+
+    @model_validator(mode="after")
+    def _check_names(self, info: ValidationInfo) -> Self:
+        """Refuse orders and judgements of other candidates, and images in a file."""
+        names = [candidate.name for candidate in self.candidates]
+        if sorted(self.order) != sorted(names):
+            raise ValueError("order does not name the candidates")
+        for judgement in self.judgements:
+            shown = {name for answer in judgement.answers for name in answer.shown + answer.order}
+            if len(judgement.scores) != len(names) or not shown <= {*names}:
+                raise ValueError("a judgement is of other candidates")
+        things = (*self.candidates, *self.sequence)
+        if info.mode == "json" and any(thing.image for thing in things):
+            raise ValueError("a candidate names an image file, which a row never does")
+        return self
 
     @property
-    def predicted_type(self) -> SenseLabel | None:
-        """The sense that all models give, or else the majority of their votes.
+    def item(self) -> Item:
+        """The item; one that was read from a run folder has no images."""
+        return Item(**{field.name: getattr(self, field.name) for field in fields(Item)})
 
-        None for a baseline, or where no vote could be read.
-        """
-        labels = {i.sense.label for i in self.interpretations}
-        if len(labels) == 1:
-            return labels.pop()
-        idiomatic = sum(i.sense.idiomatic for i in self.interpretations)
-        literal = sum(i.sense.literal for i in self.interpretations)
-        return majority(idiomatic, literal)
+    def with_item(self, item: Item) -> Self:
+        """Return the row with another item, as one with its images or other gold."""
+        return self.model_copy(update=vars(item))
 
     @property
     def probability(self) -> float | None:
-        """That of the idiomatic sense, the mean of the chat models; None as for the sense."""
-        return mean_probability(one.sense for one in self.interpretations)
+        """The probability of the idiomatic sense, a mean over the chat models.
 
-    @property
-    def tied(self) -> tuple[str, ...]:
-        """The names of candidates whose score another one has too, from best to worst."""
-        return tied_names([one.name for one in self.item.candidates], self.scores)
+        None for a baseline, or where no vote could be read.
+        """
+        return mean_probability(reading.sense for reading in self.interpretations)
 
     @property
     def prediction(self) -> Prediction:
-        """What a submission says of the item."""
+        """The row of a submission that says this."""
         return Prediction(
-            self.item.compound,
-            self.item.sentence,
+            self.compound,
+            self.sentence,
             self.order,
             self.predicted_type,
-            self.order[0] if self.item.sequence else None,
+            self.order[0] if self.sequence else None,
             self.probability,
             self.unsure,
-            self.item.language,
+            self.language,
         )
+
+
+class Ranking(Row):
+    """A row with the scores of its candidates, which ``scores.csv`` has.
+
+    Attributes:
+        scores: of each candidate, in the item's order.
+        parts: the rows of scores.csv, one for each ranker, model and candidate.
+    """
+
+    scores: Annotated[Scores, SkipValidation, Field(exclude=True)]
+    parts: tuple[dict[str, Any], ...] = Field(exclude=True, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        item: Item,
+        scores: Scores,
+        parts: Iterable[Mapping[str, Any]] = (),
+        interpretations: Iterable[Interpretation] = (),
+        **fields: Any,
+    ) -> Self:
+        """Rank an item's candidates by their scores.
+
+        Args:
+            scores: shape (candidates,), in the item's order.
+            parts: rows of scores.csv without the columns ``score`` and ``rank``, which are added.
+            fields: other fields of a row.
+        """
+        names = [candidate.name for candidate in item.candidates]
+        order, interpretations = rank_names(names, scores), tuple(interpretations)
+        total = dict(zip(names, scores, strict=True))
+        ranks = {name: rank for rank, name in enumerate(order, start=1)}
+        return cls(
+            **vars(item),
+            order=order,
+            predicted_type=agreed_sense(interpretations),
+            interpretations=interpretations,
+            tied=tied_names(names, scores),
+            scores=scores,
+            parts=tuple(
+                {**part, "score": total[part["candidate"]], "rank": ranks[part["candidate"]]}
+                for part in parts
+            ),
+            **({"judgements": ()} | fields),
+        )
+
+
+def agreed_sense(interpretations: Iterable[Interpretation]) -> SenseLabel | None:
+    """Return the sense that all chat models give, or else the majority of their votes.
+
+    None for a baseline, or where no vote could be read.
+    """
+    senses = [reading.sense for reading in interpretations]
+    labels = {sense.label for sense in senses}
+    if len(labels) == 1:
+        return labels.pop()
+    votes = (sum(sense.idiomatic for sense in senses), sum(sense.literal for sense in senses))
+    return majority(*votes)
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,6 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from admire.base.choices import Ranker
 from admire.base.errors import UserError
 from admire.base.progress import (
@@ -23,7 +25,7 @@ from admire.base.progress import (
 )
 from admire.data.frames import Data, take_items
 from admire.data.items import Item
-from admire.data.overlap import Digests
+from admire.data.overlap import Digests, Kind
 from admire.models.encoders import TextEncoder
 from admire.models.llm.ledger import Ledger
 from admire.prompts import Prompts
@@ -39,7 +41,7 @@ from admire.rankers import (
     open_encoders,
     open_head,
 )
-from admire.rankers.scorer import Scores, comparable, ensemble, fuse_scores, rank_names
+from admire.rankers.scorer import Scores, comparable, ensemble, fuse_scores
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import Asking, Settings
 from admire.runs.given import Model, as_object, take_settings
@@ -283,19 +285,20 @@ def rank_block(items: Sequence[Item], opened: Opened, *, first: bool = True) -> 
     compared: Sequence[Sequence[Comparison]] = [()] * len(items)
     if "embeddings" in settings.rankers:
         compared = compare(items, readings, settings, opened.encoders, opened.head)
+    seen = find_seen(items, opened.saw, pictures="image" in opened.encoders)
     rankings = [
         _rank_item(
             item,
             compared[k],
             [reading[k] for reading in readings],
             [found[k] for found in judgements],
+            seen[k],
             settings.abstain_below,
         )
         for k, item in enumerate(items)
     ]
     _add_time(timings, "encoding and scores", started)
-    seen = find_seen(items, opened.saw, pictures="image" in opened.encoders)
-    return [replace(one, seen=by) for one, by in zip(rankings, seen, strict=True)]
+    return rankings
 
 
 def _add_time(timings: dict[str, float], stage: str, started: float) -> None:
@@ -421,6 +424,7 @@ def _rank_item(
     compared: Sequence[Comparison],
     readings: Sequence[Interpretation],
     judgements: Sequence[Sequence[Judgement]],
+    seen: dict[str, list[Kind]],
     abstain_below: float | None,
 ) -> Ranking:
     """The item's ranking by comparison, if there is any, and by each chat model's judgements."""
@@ -446,7 +450,7 @@ def _rank_item(
             )
     for reading, said in zip(readings, judgements, strict=True):
         for one in said:
-            found.setdefault(one.ranker, []).append(comparable(one.scores))
+            found.setdefault(one.ranker, []).append(comparable(np.array(one.scores)))
             for name, points in zip(names, one.scores, strict=True):
                 parts.append(
                     {
@@ -460,20 +464,14 @@ def _rank_item(
                 )
     means = [ensemble(scores) for scores in found.values()]
     mean = means[0] if len(means) == 1 else fuse_scores(means)
-    order = rank_names(names, mean)
-    total = dict(zip(names, mean, strict=True))
-    rows = tuple(
-        part | {"score": total[part["candidate"]], "rank": 1 + order.index(part["candidate"])}
-        for part in parts
-    )
     probability = mean_probability(reading.sense for reading in readings)
-    return Ranking(
+    return Ranking.of(
         item,
-        tuple(readings),
         mean,
-        order,
-        rows,
-        tuple(one for said in judgements for one in said),
+        parts,
+        readings,
+        judgements=tuple(one for said in judgements for one in said),
+        seen=seen,
         unsure=not item.word
         and abstain_below is not None
         and confidence(probability) < abstain_below,

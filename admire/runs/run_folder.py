@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,7 +13,6 @@ import pandas as pd
 
 from admire.base.files import ROWS, add_table
 from admire.base.storage import replace_folder
-from admire.data.items import Candidate
 from admire.data.submission import add_orders, add_predictions
 from admire.runs.ranking import Ranking, Run, blocks
 
@@ -83,7 +81,7 @@ def write_blocks(
                 add_table(files[SCORES], table.reindex(columns=columns), header=not widths)
                 widths.add(len(columns))
                 for ranking in block:
-                    row = json.dumps(_item_row(ranking), ensure_ascii=False)
+                    row = json.dumps(ranking.model_dump(mode="json"), ensure_ascii=False)
                     files[ITEMS].write(f"{row}\n")
                 for language, name in submissions.items():
                     chosen = [r.prediction for r in block if r.item.language == language]
@@ -120,33 +118,3 @@ def _widen(path: Path, columns: Sequence[str]) -> None:
         for number, rows in enumerate(pd.read_csv(source, chunksize=ROWS, **how)):
             add_table(file, rows.fillna(""), header=not number)
     narrow.unlink()
-
-
-def _item_row(ranking: Ranking) -> dict[str, Any]:
-    item = ranking.item
-    row = {
-        "compound": item.compound,
-        "sentence": item.sentence,
-        "language": item.language,
-        "candidates": [_thing_row(one) for one in item.candidates],
-        "sequence": [_thing_row(one) for one in item.sequence],
-        "sentence_type": item.sentence_type,
-        "expected_order": item.expected_order,
-        "expected_item": item.expected_item,
-        "predicted_type": ranking.predicted_type,
-        "order": ranking.order,
-        "interpretations": [asdict(i) for i in ranking.interpretations],
-        "judgements": [judgement.row() for judgement in ranking.judgements],
-    }
-    more: dict[str, object] = {
-        "word": item.word,
-        "fused": [asdict(one) for one in ranking.fused],
-        "seen": ranking.seen,
-        "unsure": ranking.unsure,
-        "tied": ranking.tied,
-    }
-    return row | {name: value for name, value in more.items() if value}
-
-
-def _thing_row(one: Candidate) -> dict[str, str]:
-    return {"name": one.name} | ({"caption": one.caption} if one.caption else {})

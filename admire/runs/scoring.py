@@ -68,9 +68,11 @@ def score(
     if items is not None:
         return run_figures(score_items(items, run.predictions(), "the run"), run.record)
     if judgements:
-        own = correct_gold([one.item for one in run.rankings], Path(judgements), "the run").items
+        own = correct_gold(
+            [ranking.item for ranking in run.rankings], Path(judgements), "the run"
+        ).items
         pairs = zip(run.rankings, own, strict=True)
-        run = replace(run, rankings=tuple(replace(one, item=item) for one, item in pairs))
+        run = replace(run, rankings=tuple(ranking.with_item(item) for ranking, item in pairs))
     return run.figures()
 
 
@@ -103,8 +105,8 @@ def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
         record = read_record(folder)
         items, orders = [], []
         for number, row in enumerate(read_rows(folder), start=1):
-            items.append(with_gold(row.item(), folder, number))
-            orders.append(row.prediction())
+            items.append(with_gold(row.item, folder, number))
+            orders.append(row.prediction)
         what, flat = _fused(record) if "fused" in record else _ranked(record)
         for language in dict.fromkeys(item.language for item in items):
             chosen = [k for k, item in enumerate(items) if item.language == language]
@@ -192,7 +194,7 @@ def score_run(folder: Path) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
     for block in blocks(read_rows(folder)):
         scored, senses = [], []
         for row in block:
-            item, prediction = row.item(), row.prediction()
+            item, prediction = row.item, row.prediction
             predicts |= prediction.sentence_type is not None
             if item.sentence_type:
                 right = prediction.sentence_type == item.sentence_type
@@ -236,7 +238,7 @@ def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
         UserError: it cannot be read, or the run is damaged.
     """
     if path.is_dir():
-        return [row.prediction() for row in read_rows(path)], path
+        return [row.prediction for row in read_rows(path)], path
     submitted, folder = read_submission(path), path.parent
     if path.suffix == ".txt":
         return submitted, None
@@ -245,7 +247,7 @@ def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
         try:
             rows = list(read_rows(folder))
             names = submission_names(read_record(folder), [row.language for row in rows])
-            of_run = [row.prediction() for row in rows if names[row.language] == path.name]
+            of_run = [row.prediction for row in rows if names[row.language] == path.name]
             other = _first_other(submitted, of_run)
             if other is None:
                 return of_run, folder

@@ -52,7 +52,7 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
     if not any(sources):
         log.warning("%s: none of its items is in %s. %s", name, where, hint)
     rankings = [
-        replace(ranking, item=_completed(ranking.item, item)) if item else ranking
+        ranking.with_item(_completed(ranking.item, item)) if item else ranking
         for ranking, item in zip(run.rankings, sources, strict=True)
     ]
     return replace(run, rankings=tuple(rankings))

@@ -150,7 +150,7 @@ def copied(ranked: Ranked, folder: Path) -> Ranked:
             for one in ranked.item.candidates
         ),
     )
-    run = replace(ranked.run, rankings=(replace(ranked.ranking, item=item),))
+    run = replace(ranked.run, rankings=(ranked.ranking.with_item(item),))
     return replace(ranked, run=run, pictures=pictures)
 
 
@@ -242,13 +242,8 @@ def search(
     copies = {one.image: _copy(one.image, folder) for one, _ in found.things if one.image}
     pictures = {path: copy for path, copy in copies.items() if copy}
     item = Item(span, text, language, candidates=tuple(one for one, _ in found.things))
-    ranking = Ranking(
-        item,
-        (reading,) if reading else (),
-        np.array([points for _, points in found.things]),
-        tuple(one.name for one, _ in found.things),
-        (),
-    )
+    scores = np.array([points for _, points in found.things])
+    ranking = Ranking.of(item, scores, interpretations=(reading,) if reading else ())
     shown["item"] = item_card(Run((ranking,), {}), pictures, visitor)
     return {"found": shown, "pictures": pictures.values()}
 
