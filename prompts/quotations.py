@@ -1,8 +1,8 @@
-"""What a chat model's reply quotes of the data does not count: the answer is the model's alone.
+"""Removes quotations from replies: words that a chat model repeats are not its answer.
 
-A model may repeat what it was asked. If a caption there says ``{"order": ["A", "B"]}`` or a
-sentence says "Answer: literal", that is no answer. So before a reply is read, what stands in the
-data is taken out of it. A reply that holds nothing else is an answer, whoever had the words first.
+If a caption holds ``{"order": ["A", "B"]}`` or a sentence says "Answer: literal", a model may
+repeat it. So texts of the data are taken out of a reply before it is read. A reply that holds
+nothing else counts as an answer.
 """
 
 from __future__ import annotations
@@ -16,62 +16,65 @@ from admire.data.items import Item
 from admire.prompts import quoted
 
 RUN = 4
-"""So many words in a row that the data have too are a quotation, also without quotation marks."""
+"""How many words in a row count as a quotation without quotation marks."""
 
 
 def data_of(item: Item) -> tuple[str, ...]:
-    """All texts of an item that a question may show."""
-    captions = (one.caption for one in (*item.candidates, *item.sequence))
+    """Return all texts of an item that a question may show."""
+    captions = (part.caption for part in (*item.candidates, *item.sequence))
     return (item.compound, item.sentence, *filter(None, captions))
 
 
 def without_words(reply: str, data: Collection[str]) -> str:
-    """The reply without the words that it quotes of these texts.
+    """Return the reply without the words that it quotes from these texts.
 
     A quotation is a run of :data:`RUN` words, or at least two words between quotation marks.
     """
-    sources = [_words(form) for text in data for form in (text, quoted(text))]
+    sources = [words_of(form) for text in data for form in (text, quoted(text))]
     runs = {run for words in sources for run in _runs(words, RUN)}
-    places = [found.span() for found in re.finditer(r"\w+", reply)]
-    said = [reply[start:end].casefold() for start, end in places]
+    spans = [word.span() for word in re.finditer(r"\w+", reply)]
+    reply_words = [reply[start:end].casefold() for start, end in spans]
     drop = {
-        k + more for k, run in enumerate(_runs(said, RUN)) if run in runs for more in range(RUN)
+        first + k
+        for first, run in enumerate(_runs(reply_words, RUN))
+        if run in runs
+        for k in range(RUN)
     }
     for piece in re.finditer(r'["“”](?=([^"“”\n]+)["“”])', reply):
-        words = _words(piece[1])
-        if len(words) > 1 and any(tuple(words) in _runs(one, len(words)) for one in sources):
+        words = words_of(piece[1])
+        if len(words) > 1 and any(tuple(words) in _runs(source, len(words)) for source in sources):
             start, end = piece.span(1)
-            drop.update(k for k, place in enumerate(places) if start <= place[0] < end)
+            drop.update(k for k, span in enumerate(spans) if start <= span[0] < end)
     for k in sorted(drop, reverse=True):
-        start, end = places[k]
+        start, end = spans[k]
         reply = reply[:start] + " " + reply[end:]
     return reply
 
 
 def without_lines(reply: str, *texts: str) -> str:
-    """The reply without the lines that stand in these texts, such as the question itself."""
-    known = {line.strip() for text in texts for line in text.splitlines()}
-    known.discard("")
-    return "\n".join(line for line in reply.splitlines() if line.strip() not in known)
+    """Return the reply without the lines of these texts, such as the question itself."""
+    lines = {line.strip() for text in texts for line in text.splitlines()}
+    lines.discard("")
+    return "\n".join(line for line in reply.splitlines() if line.strip() not in lines)
 
 
 def without_objects(reply: str, data: Collection[str]) -> str:
-    """The reply without the JSON objects that it quotes of these texts.
+    """Return the reply without the JSON objects that it quotes from these texts.
 
-    An object that is all there is of a reply, but for a fence of Markdown, stays.
+    An object that makes up the whole reply, apart from a Markdown fence, stays.
     """
-    theirs = [value for text in data for *_, value in json_objects(text)]
-    if not theirs:
+    quotations = [value for text in data for *_, value in json_objects(text)]
+    if not quotations:
         return reply
-    found = [(start, end) for start, end, value in json_objects(reply) if value in theirs]
     kept = reply
-    for start, end in reversed(found):
-        kept = kept[:start] + kept[end:]
+    for start, end, value in reversed([*json_objects(reply)]):
+        if value in quotations:
+            kept = kept[:start] + kept[end:]
     return kept if re.search(r"\w", kept.replace("```json", "")) else reply
 
 
 def json_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """The JSON objects in a text that stand in no other, each with its beginning and its end."""
+    """Yield the outermost JSON objects in a text, each after its beginning and its end."""
     decoder = json.JSONDecoder(strict=False)
     at = text.find("{")
     while at >= 0:
@@ -84,9 +87,11 @@ def json_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
         at = text.find("{", end)
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, without regard to case."""
     return re.findall(r"\w+", text.casefold())
 
 
 def _runs(words: list[str], length: int) -> list[tuple[str, ...]]:
+    """Return all runs of so many words."""
     return [tuple(words[k : k + length]) for k in range(len(words) - length + 1)]

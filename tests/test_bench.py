@@ -248,7 +248,7 @@ def test_a_chat_server_is_kept_busy(seconds: float, parallel: int, share: float)
         numbers = range(25 * parallel)
         taken, _ = measured(
             f"{parallel} at a time, {seconds:g} s each",
-            lambda: np.array(ask_each(ask, numbers, llm, "answers", called=str)),
+            lambda: np.array(ask_each(ask, numbers, llm, "answers", name_of=str)),
             "answers",
         )
     possible = parallel / seconds

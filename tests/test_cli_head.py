@@ -22,7 +22,7 @@ from toys import ScriptedChat, WordEncoder
 
 from admire.models.projection import Projection, load_projection
 from admire.models.training_settings import HeadTraining
-from admire.senses.source import Asked
+from admire.senses.source import ChatSource
 from admire.training import sweep as sweep_module
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -45,12 +45,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         opened.append((name, options))
         return Others() if name == "others" else WordEncoder()
 
-    def open_llms(name: str, *, url: str | None = None, **_: Any) -> list[Asked]:
+    def open_llms(name: str, *, url: str | None = None, **_: Any) -> list[ChatSource]:
         opened.append((name, url))
         chat = ScriptedChat(
             lambda prompt: "Idiomatic" if "or literally" in prompt else "a woman awake late"
         )
-        return [Asked(chat)]
+        return [ChatSource(chat)]
 
     for module in ("training.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", open_encoder)

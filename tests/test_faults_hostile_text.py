@@ -30,7 +30,7 @@ from admire.models.llm import Reply
 from admire.prompts import FOLDER, Prompts, quoted
 from admire.rankers.pointwise import read_letters
 from admire.runs.past_runs import read_cosines, read_run
-from admire.senses.meaning import gloss, meaning
+from admire.senses.meaning import ask_gloss, ask_meaning
 from admire.senses.sense import read_senses
 from admire.tasks.sts.evaluation import rate
 from admire.tasks.sts.pairs import Pair
@@ -204,10 +204,10 @@ def test_a_meaning_is_none_of_the_questions_or_the_datas_own_words():
     true = '{"idiom": "night owl", "definitions": ["someone up late"], "scene": "a lamp"}'
     for reply in (f"The sentence: {said}\n{true}", f"%s\n{true}", f"%s\n{item.sentence}\n{true}"):
         llm = ScriptedChat(lambda prompt, reply=reply: reply.replace("%s", prompt))
-        assert meaning(item, "idiomatic", llm, PROMPTS).definitions == ("someone up late",)
+        assert ask_meaning(item, "idiomatic", llm, PROMPTS).definitions == ("someone up late",)
     llm = ScriptedChat(lambda prompt: f"{prompt}\n{item.sentence}\nMeaning: someone up late")
-    assert gloss(item, llm, PROMPTS).definitions == ("someone up late",)
-    assert not gloss(item, ScriptedChat(lambda prompt: prompt), PROMPTS)
+    assert ask_gloss(item, llm, PROMPTS).definitions == ("someone up late",)
+    assert not ask_gloss(item, ScriptedChat(lambda prompt: prompt), PROMPTS)
 
 
 def test_a_rating_and_a_paraphrase_are_the_models_own():

@@ -387,7 +387,7 @@ def test_a_model_waits_for_as_many_questions_as_there_are(
     started = time.perf_counter()
     for names in ("a", "ab"):
         questions = [Question(f"{LEAD}{name}'") for name in names]
-        replies = ask_each(llm.ask, questions, llm, "Asking", called=str)
+        replies = ask_each(llm.ask, questions, llm, "Asking", name_of=str)
         assert [reply.text for reply in replies] == [f" of {name}" for name in names]
         assert together[-1] == ("completion", [question.text for question in questions])
     assert time.perf_counter() - started < 10

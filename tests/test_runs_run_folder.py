@@ -28,7 +28,7 @@ from admire.runs.record import used_gold_sense
 from admire.runs.scoring import count_tied, judged_track
 from admire.runs.tuning import tune
 from admire.scores.item_figures import score_items
-from admire.senses.dictionaries import UNKNOWN, open_dictionaries
+from admire.senses.dictionaries import NO_ENTRIES, open_dictionaries
 
 
 def test_a_run_folder_holds_all_that_an_ablation_needs(tmp_path):
@@ -145,7 +145,7 @@ def test_what_dictionaries_said_is_kept_and_an_older_run_has_none(tmp_path, owls
     assert row.pop("known")["literal"][0]["gloss"] == "an owl of the night"
     (folder / "items.jsonl").write_text(json.dumps(items))
     (folder / "run.json").write_text(json.dumps(record))
-    old = replace(made, known=UNKNOWN)
+    old = replace(made, known=NO_ENTRIES)
     assert read_run(folder).rankings[0].interpretations == (old,)
     assert set(compare_runs([folder])["dictionaries"]) == {"none"}
 

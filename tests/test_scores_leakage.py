@@ -22,7 +22,7 @@ from admire.pages.report.tables import ranking_tables
 from admire.runs.past_runs import read_run
 from admire.scores.leakage import find_seen, training_digests
 from admire.senses import LightDetector, open_detector
-from admire.senses.source import Asked
+from admire.senses.source import ChatSource
 from admire.training import train_detector
 
 needs_torch = pytest.mark.skipif(
@@ -49,7 +49,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("training.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", lambda *_, **__: WordEncoder())
     monkeypatch.setattr("admire.training.triplets.open_source", lambda *_, **__: llm)
-    monkeypatch.setattr("admire.runs.run.open_sources", lambda *_, **__: [Asked(llm)])
+    monkeypatch.setattr("admire.runs.run.open_sources", lambda *_, **__: [ChatSource(llm)])
     monkeypatch.setattr("admire.runs.sources.open_source", lambda *_, **__: llm)
     monkeypatch.setattr("admire.training.sweep.cores", lambda: 1)
 

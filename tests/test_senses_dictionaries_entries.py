@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admire.senses.dictionaries import Entry, by_sense, key_of, look_up, spellings
+from admire.senses.dictionaries import Entry, key_of, look_up, sort_by_sense, spellings
 from admire.senses.dictionaries.entries import LONGEST
 
 TEXTS = st.text(max_size=40) | st.text("ab’'-_ S ÉéßİΐΣς½ﬁ가क्षि\u200d\u0301", max_size=12)
@@ -87,14 +87,14 @@ def entry(gloss: str, *tags: str) -> Entry:
 def test_which_entry_is_of_which_sense(
     expression: str, idiomatic: list[Entry], literal: list[Entry]
 ):
-    known = by_sense([*literal, *idiomatic, *idiomatic, *literal], expression, "en")
+    known = sort_by_sense([*literal, *idiomatic, *idiomatic, *literal], expression, "en")
     assert (list(known.idiomatic), list(known.literal)) == (idiomatic, literal)
     assert (known.of("idiomatic"), known.of("literal")) == (known.idiomatic, known.literal)
 
 
 def test_an_entrys_own_words_tell_the_sense_of_a_joined_spelling():
     bird = Entry("night owl", "an owl of the night", "made up")
-    assert by_sense([bird], "nightowl", "en").literal == (bird,)
+    assert sort_by_sense([bird], "nightowl", "en").literal == (bird,)
 
 
 class Toy:

@@ -11,14 +11,15 @@ from admire.prompts import Prompts
 from admire.runs.sources import open_source
 from admire.senses.dictionaries import open_dictionaries
 from admire.senses.dictionary_source import DictionarySource
-from admire.senses.interpretation import interpret
+from admire.senses.interpretation import ReadingSettings, interpret
 from admire.senses.sense import NO_SENSE
 
 
 def looked_up(item: Item) -> dict[str, str]:
     """The texts that a dictionary alone has of an item."""
     item = replace(item, sentence_type="idiomatic")
-    (found,) = interpret([item], [open_source("dictionary")], Prompts(), sense="given")
+    settings = ReadingSettings("given")
+    (found,) = interpret([item], [open_source("dictionary")], Prompts(), settings)
     return found[0].texts()
 
 

@@ -10,7 +10,7 @@ from toys import OWL, ScriptedChat, WordEncoder, explains, says
 
 from admire import Candidate, Item, Run, Scoring, Settings, UserError, rank
 from admire.prompts import Prompts
-from admire.senses.interpretation import Interpretation, interpret
+from admire.senses.interpretation import Interpretation, ReadingSettings, interpret
 from admire.senses.meaning import Meaning
 from admire.senses.sense import Sense
 from admire.senses.sequence import OFFSET, SLOPE
@@ -57,12 +57,13 @@ def test_what_tells_the_sense_of_subtask_b_are_the_captions_of_the_sequence():
 
     sequence = (Candidate("s1.png", caption="A lamp.\nIt is lit."), Candidate("s2.png"))
     item = Item("night owl", "", sequence=sequence)
-    interpret([item], [says("")], Prompts(), sense="detector", detector=Reader(), glosses="none")
+    settings = ReadingSettings("detector", glosses="none")
+    interpret([item], [says("")], Prompts(), settings, detector=Reader())
     assert seen == ["A lamp. It is lit. It was about night owl."]
     target = Item("night owl", "", expected_item="a.png")
     for blind in (target, replace(item, sequence=sequence[1:])):
         with pytest.raises(UserError, match="nothing tells its sense"):
-            interpret([blind], [says("Literal")], Prompts(), sense="vote")
+            interpret([blind], [says("Literal")], Prompts(), ReadingSettings("vote"))
 
 
 class Angles:
@@ -86,10 +87,12 @@ def shown(compound: str, sequence: list[int], candidates: list[int]) -> Item:
     return Item(compound, "", sequence=things[0], candidates=things[1])
 
 
-def decided(*items: Item, **options) -> list[Sense]:
-    options = {"sense": "detector", "encoder": Angles(), "glosses": "none"} | options
-    (found,) = interpret(items, [says("")], Prompts(), **options)
-    return [reading.sense for reading in found]
+def decided(*items: Item, detector: Counted | None = None) -> list[Sense]:
+    settings = ReadingSettings("detector", glosses="none")
+    (readings,) = interpret(
+        items, [says("")], Prompts(), settings, encoder=Angles(), detector=detector
+    )
+    return [reading.sense for reading in readings]
 
 
 def test_a_sequence_is_literal_if_the_compound_is_nearer_to_it_than_to_the_candidates():
@@ -158,9 +161,9 @@ def asked(chat: ScriptedChat) -> list[str]:
 
 
 def read(*items: Item, chat: ScriptedChat, **options) -> list[Interpretation]:
-    options = {"meanings": "gloss"} | options
-    (found,) = interpret(items, [chat], Prompts(), sense="vote", votes=1, **options)
-    return found
+    settings = ReadingSettings("vote", votes=1, **({"meanings": "gloss"} | options))
+    (readings,) = interpret(items, [chat], Prompts(), settings)
+    return readings
 
 
 @pytest.mark.parametrize(
@@ -212,9 +215,8 @@ def test_a_sense_that_is_known_without_asking_has_only_the_meanings_that_count_a
         ("all", ["idiomatic"] * 2 + ["literal"]),
     ]:
         chat = explains("")
-        found = interpret(
-            items, [chat], Prompts(), sense="given", meanings="both", glosses=glosses
-        )[0]
+        settings = ReadingSettings("given", meanings="both", glosses=glosses)
+        (found,) = interpret(items, [chat], Prompts(), settings)
         assert asked(chat) == questions
         assert [one.meant for one in found] == ["person awake late", "bird with wings"]
 

@@ -10,12 +10,12 @@ from admire.prompts import Prompts
 from admire.senses.meaning import (
     ATTEMPTS,
     DEFINITIONS,
-    UNSAID,
+    NO_MEANING,
     Meaning,
+    ask_gloss,
+    ask_meaning,
     clean_gloss,
-    copied,
-    gloss,
-    meaning,
+    is_copied,
     read_meaning,
 )
 
@@ -172,7 +172,7 @@ def test_definitions_and_scene_are_read(reply: str, expected: Meaning):
     ],
 )
 def test_a_reply_without_a_usable_definition(reply: str):
-    assert read_meaning(reply, ITEM, Prompts().about(ITEM, "idiomatic")) == UNSAID
+    assert read_meaning(reply, ITEM, Prompts().about(ITEM, "idiomatic")) == NO_MEANING
 
 
 def test_what_the_prompts_example_says_of_the_compound_itself_is_no_copy():
@@ -229,16 +229,16 @@ SENTENCE = "The concentrate is then passed through a tower of hot air to dry it.
     ],
 )
 def test_a_copy_of_the_sentence_is_told_by_its_runs_of_words(text: str, expected: bool):
-    assert copied(text, SENTENCE) == expected
+    assert is_copied(text, SENTENCE) == expected
 
 
 @pytest.mark.parametrize("sense", ["idiomatic", "literal"])
 def test_the_prompt_of_a_sense_is_asked_until_a_reply_can_be_used(sense):
     llm = Replies("", "I'm sorry.", OBJECT)
-    assert meaning(ITEM, sense, llm, Prompts(), seed=7) == WHOLE
+    assert ask_meaning(ITEM, sense, llm, Prompts(), seed=7) == WHOLE
     assert llm.sampled == [(0.0, 7), (1.0, 8), (1.0, 9)]
     chat = ScriptedChat(lambda _: "")
-    assert meaning(ITEM, sense, chat, Prompts()) == UNSAID
+    assert ask_meaning(ITEM, sense, chat, Prompts()) == NO_MEANING
     assert chat.prompts == [Prompts().about(ITEM, sense)] * ATTEMPTS
 
 
@@ -257,7 +257,7 @@ HINT = ("who stays up late", "an owl")
 )
 def test_a_dictionary_may_be_repeated_and_stands_in_for_what_cannot_be_used(reply, expected):
     chat = Replies(reply)  # asked again, it has no reply
-    assert meaning(ITEM, "idiomatic", chat, Prompts(), hint=HINT) == expected
+    assert ask_meaning(ITEM, "idiomatic", chat, Prompts(), hint=HINT) == expected
 
 
 # -------------------------------------------------------------------------------------- gloss
@@ -270,5 +270,5 @@ def test_a_dictionary_may_be_repeated_and_stands_in_for_what_cannot_be_used(repl
 def test_a_useless_reply_is_asked_for_again_with_another_seed(useless: str):
     # At temperature 0 the second reply would be the first one again.
     llm = Replies(useless, useless, "someone awake at night")
-    assert gloss(ITEM, llm, Prompts(), seed=7) == Meaning(("someone awake at night",))
+    assert ask_gloss(ITEM, llm, Prompts(), seed=7) == Meaning(("someone awake at night",))
     assert llm.sampled == [(0.0, 7), (1.0, 8), (1.0, 9)]

@@ -16,7 +16,7 @@ from toys import OWL, WordEncoder, explains
 from admire import Candidate, Item, Scoring, Settings, UserError, rank, write_run
 from admire.prompts import Prompts
 from admire.runs.sources import open_source, open_sources
-from admire.senses.interpretation import interpret
+from admire.senses.interpretation import ReadingSettings, interpret
 from admire.senses.meaning import Meaning
 from admire.senses.recorded import Recorded, open_replies
 from admire.senses.sense import Sense
@@ -262,10 +262,10 @@ def test_a_run_of_glosses_gives_glosses_and_says_what_it_lacks(tmp_path, caplog)
     items = [OWL, HOOTED]
     write_run(rank(items, settings, llms=[chat], encoder=WordEncoder()), tmp_path / "run")
     llm = open_source(f"run:{tmp_path / 'run'}")
-    (same,) = interpret(items, [llm], Prompts(), meanings="gloss")
+    (same,) = interpret(items, [llm], Prompts(), ReadingSettings(meanings="gloss"))
     assert not warned(caplog)
     assert [reading.gloss for reading in same] == ["A person awake late.", None]
-    interpret(items, [llm], Prompts(), meanings="both")
+    interpret(items, [llm], Prompts(), ReadingSettings(meanings="both"))
     assert [text.partition(" lacks ")[2] for text in warned(caplog)] == [
         "the literal meaning of 'night owl' in “A night owl hooted.”."  # which is meant there
     ]

@@ -54,7 +54,7 @@ def sense(
     from admire.scores.metrics import calibration_error
     from admire.senses import known_senses, open_detector, write_senses
     from admire.senses.dictionaries import open_dictionaries
-    from admire.senses.interpretation import interpret, sense_method
+    from admire.senses.interpretation import ReadingSettings, interpret, sense_method
 
     if data.suffix == ".txt":
         raise UserError(f"{data}: is a file of V-WSD, where there is no sense to decide.")
@@ -67,11 +67,8 @@ def sense(
         items,
         [source],
         Prompts(settings.prompts),
-        sense=settings.sense,
-        votes=settings.votes,
-        seed=settings.seed,
+        ReadingSettings(settings.sense, settings.votes, settings.seed, glosses="none"),
         detector=detector,
-        glosses="none",
         dictionaries=open_dictionaries(settings.dictionaries),
     )
     table = write_senses(out, items, [reading.sense for reading in readings])

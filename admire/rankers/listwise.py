@@ -30,7 +30,7 @@ from admire.rankers.judgement import (
 from admire.rankers.settings import Settings
 from admire.rankers.shown import LETTERS, show, shuffled, tracks_shown
 from admire.senses.interpretation import Interpretation
-from admire.senses.votes import counted
+from admire.senses.votes import count_votes
 
 SENSES: tuple[SenseLabel, ...] = ("idiomatic", "literal")
 ROLES = ("meant", "related", "other", "other_related", "unrelated")
@@ -93,7 +93,9 @@ def judge_listwise(
         for item in items
         for number, shown in enumerate(shuffled(item, settings.shuffles, settings.seed))
     ]
-    answers = ask_each(ask, turns, llm, "Ordering candidates", called=lambda turn: turn[0].compound)
+    answers = ask_each(
+        ask, turns, llm, "Ordering candidates", name_of=lambda turn: turn[0].compound
+    )
     count = settings.shuffles
     of_items = [tuple(answers[k : k + count]) for k in range(0, len(answers), count)]
     return [
@@ -120,7 +122,7 @@ def _judged(
     stood = places([answer.order for answer in read], names)
     sense = reading.sense if reading else None
     if not (sense and sense.label):
-        sense = counted([answer.sense for answer in answers])
+        sense = count_votes([answer.sense for answer in answers])
     return Judgement(
         "listwise",
         llm.name,

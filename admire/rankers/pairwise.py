@@ -94,7 +94,7 @@ def judge_pairwise(
         for pair in permutations(sorted(item.candidates, key=lambda candidate: candidate.name), 2)
     ]
     answers = ask_each(
-        ask, turns, llm, "Comparing candidates in pairs", called=lambda t: items[t[0]].compound
+        ask, turns, llm, "Comparing candidates in pairs", name_of=lambda t: items[t[0]].compound
     )
     rest = iter(answers)
     of_items = [tuple(next(rest) for _ in permutations(item.candidates, 2)) for item in items]

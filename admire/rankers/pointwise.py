@@ -124,7 +124,7 @@ def judge_pointwise(
 
         return ask_twice(llm, question(turn, letters=False), read, (name,), items[turn[0]])
 
-    answers = ask_each(ask, turns, llm, "Grading candidates", called=called)
+    answers = ask_each(ask, turns, llm, "Grading candidates", name_of=called)
     rest = iter(answers)
     of_items = [tuple(next(rest) for _ in item.candidates) for item in items]
     return [

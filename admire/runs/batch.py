@@ -1,4 +1,4 @@
-"""A run's questions by the Batch API: submitted where the cache lacks replies, and collected."""
+"""Submits a run's questions without a cached reply to the Batch API, and collects the answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from admire.runs.run import chat_models
 from admire.senses import open_detector
 from admire.senses.dictionaries import open_dictionaries
 from admire.senses.interpretation import sense_method
-from admire.senses.source import Asked, Source
+from admire.senses.source import ChatSource, Source
 
 log = logging.getLogger("admire")
 
@@ -32,14 +32,14 @@ def batch(
     llms: Sequence[ChatModel | Source] | None = None,
     budget: float | None = None,
 ) -> list[str]:
-    """Collect the answers of batches, and submit what :func:`admire.rank` would ask and may by now.
+    """Collect the answers of batches, and submit the questions that :func:`admire.rank` would ask.
 
-    What depends on answers that are not there yet, such as a gloss on the sense, is submitted by a
-    later call.
+    Questions that depend on answers which are not there yet, such as a gloss on the sense, are
+    submitted by a later call.
 
     Args:
         llms: as for :func:`admire.rank`.
-        budget: in US dollars, what this call may submit; None is no limit.
+        budget: in US dollars, for what this call submits; None is no limit.
 
     Returns:
         A line for each batch that is under way; none where the cache has all that batches can
@@ -64,23 +64,23 @@ def batch(
                 missing.append((batches, _missing(items, llm, prompts, settings)))
             else:
                 log.info("%s has no Batch API: admire rank asks it.", llm.name)
+        unsent = [_unsent(batches, questions) for batches, questions in missing]
+        if budget is not None:
+            _check_budget([batches for batches, _ in missing], unsent, budget)
         lines = []
-        new = [_new(batches, questions) for batches, questions in missing]
-        _check_budget([batches for batches, _ in missing], new, budget)
-        for (batches, questions), unsent in zip(missing, new, strict=True):
-            batches.submit(unsent)
-            lines += [
-                f"{batches.llm.name}: batch {one.id} with {len(one.keys)} questions is under way"
-                for one in batches.open
-                if not questions.keys().isdisjoint(one.keys)
-            ]
-            refused = [batches.failed[key] for key in questions if key in batches.failed]
-            if refused:
+        for (batches, questions), new in zip(missing, unsent, strict=True):
+            batches.submit(new)
+            for sent in batches.open:
+                if not questions.keys().isdisjoint(sent.keys):
+                    size = f"{len(sent.keys)} questions"
+                    lines.append(f"{batches.llm.name}: batch {sent.id} with {size} is under way")
+            reasons = [batches.failed[key] for key in questions if key in batches.failed]
+            if reasons:
                 log.warning(
                     "%s: no batch can answer %d questions (%s). admire rank asks them directly.",
                     batches.llm.name,
-                    len(refused),
-                    refused[0],
+                    len(reasons),
+                    reasons[0],
                 )
     return lines
 
@@ -88,42 +88,38 @@ def batch(
 def _missing(
     items: Sequence[Item], llm: CachedChat, prompts: Prompts, settings: Settings
 ) -> dict[str, Question]:
-    """The questions that a run would ask and may by now, by their keys in the cache."""
-    found: dict[str, Question] = {}
+    """Return the questions without a reply that can be asked now, by their keys in the cache."""
+    questions: dict[str, Question] = {}
 
     def note(question: Question, reply: Reply | None) -> None:
         if reply is None:
-            found[llm.key(question)] = question
+            questions[llm.key(question)] = question
 
-    detects = sense_method(settings.sense, Asked(llm), settings.rankers) == "detector"
+    detects = sense_method(settings.sense, ChatSource(llm), settings.rankers) == "detector"
     detector = open_detector(settings.detector) if detects else None
     dictionaries = open_dictionaries(settings.dictionaries)
     model = CacheOnly(llm, note)
     put_questions(items, model, prompts, settings, detector, dictionaries=dictionaries)
-    return found
+    return questions
 
 
-def _new(batches: Batches, questions: Mapping[str, Question]) -> dict[str, Question]:
-    """Of these questions, those that are neither under way nor were given up."""
-    handled = {key for one in batches.open for key in one.keys} | batches.failed.keys()
+def _unsent(batches: Batches, questions: Mapping[str, Question]) -> dict[str, Question]:
+    """Return the questions that are neither under way nor given up."""
+    handled = {key for batch in batches.open for key in batch.keys} | batches.failed.keys()
     return {key: question for key, question in questions.items() if key not in handled}
 
 
 def _check_budget(
-    batches: Sequence[Batches], questions: Sequence[Mapping[str, Question]], budget: float | None
+    batches: Sequence[Batches], questions: Sequence[Mapping[str, Question]], budget: float
 ) -> None:
-    """Refuse to submit questions that may cost more than the budget.
-
-    Raises:
-        UserError: they may.
-    """
+    """Refuse to submit questions that may cost more than the budget."""
     costs = [
-        price(one.llm, estimate(question, one.llm), batched=True)
-        for one, asked in zip(batches, questions, strict=True)
-        for question in asked.values()
+        price(model.llm, estimate(question, model.llm), batched=True)
+        for model, unsent in zip(batches, questions, strict=True)
+        for question in unsent.values()
     ]
     total = sum((cost for cost in costs if cost), Price(0.0))
-    if budget is not None and total.dollars > budget:
+    if total.dollars > budget:
         raise UserError(
             f"The questions that are missing may cost {total}, and the budget is ${budget:g}: "
             "nothing was submitted.",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
-from admire.base.choices import Meanings
 from admire.base.progress import hidden_progress
 from admire.data.frames import Data, take_items
 from admire.data.items import Item
@@ -20,23 +18,19 @@ from admire.rankers.judge import JUDGES
 from admire.rankers.set_summary import check_items, summarise_set
 from admire.rankers.settings import Settings
 from admire.runs.given import Model, take_settings
-from admire.runs.run import chat_models
+from admire.runs.run import chat_models, reading_settings
 from admire.senses import Detector
-from admire.senses.dictionaries import Dictionary, known_of, open_dictionaries
-from admire.senses.interpretation import (
-    Interpretation,
-    interpret,
-    meanings_wanted,
-    sense_method,
-    unasked,
-)
-from admire.senses.meaning import UNSAID, Meaning, gloss, meaning
-from admire.senses.sense import Sense
-from admire.senses.source import Asked, Source, hints
+from admire.senses.dictionaries import Dictionary, open_dictionaries
+from admire.senses.interpretation import interpret, meanings_method, sense_method
+from admire.senses.sense import UNDECIDED, Sense
+from admire.senses.source import ChatSource, Source
 
 
 class CacheOnly:
     """A chat model that gives the replies in its cache, and raises where there is none.
+
+    Attributes:
+        missing: how many questions had no reply.
 
     Args:
         note: called with each question and its reply.
@@ -44,6 +38,7 @@ class CacheOnly:
 
     def __init__(self, llm: ChatModel, note: Callable[[Question, Reply | None], None]):
         self._llm, self._note = llm, note
+        self.missing = 0
         self.name, self.identity = llm.name, llm.identity
         self.parallel, self.sees = 1, llm.sees
 
@@ -56,6 +51,7 @@ class CacheOnly:
         reply = kept_reply(self._llm, question)
         self._note(question, reply)
         if reply is None:
+            self.missing += 1
             raise Unanswered
         return reply
 
@@ -82,7 +78,7 @@ def put_questions(
     dictionaries: Sequence[Dictionary] = (),
     guess: bool = False,
 ) -> bool:
-    """Put to a model all that a run asks it about some items, as far as the cache allows.
+    """Put a run's questions about some items to a model, as far as the cache allows.
 
     Args:
         detector: what the sense method ``detector`` asks; where it is None, those senses are
@@ -92,81 +88,40 @@ def put_questions(
     Returns:
         Whether the senses of all items are known.
     """
+    method = sense_method(settings.sense, ChatSource(llm), settings.rankers)
+    asked = replace(reading_settings(settings), guess=guess)
+    judges = [JUDGES[name] for name in settings.rankers if name in JUDGES and name != method]
+    all_known = True
     with hidden_progress():
-        senses_known = [
-            _put(item, llm, prompts, settings, detector, dictionaries, guess) for item in items
-        ]
-    return all(senses_known)
-
-
-def _put(
-    item: Item,
-    llm: CacheOnly,
-    prompts: Prompts,
-    settings: Settings,
-    detector: Detector | None,
-    dictionaries: Sequence[Dictionary],
-    guess: bool,
-) -> bool:
-    """As :func:`put_questions`, for one item."""
-    known = known_of(dictionaries, item)
-    if item.word:
-        with suppress(Unanswered):
-            hint = hints(item, known, "idiomatic")
-            meaning(item, "idiomatic", llm, prompts, seed=settings.seed, hint=hint)
-        return True
-    method = sense_method(settings.sense, Asked(llm), settings.rankers)
-    sense = None
-    with suppress(Unanswered):
-        if method == "listwise":
-            sense = judge_listwise([item], llm, prompts, settings)[0].sense
-        elif method != "detector" or detector:
-            sense = interpret(
+        for item in items:  # one by one: what is missing for an item keeps back nothing of others
+            missing = llm.missing
+            senses: dict[str, list[Sense]] = {}
+            if method == "listwise":
+                senses[llm.name] = [_listed_sense(item, llm, prompts, settings)]
+            elif method == "detector" and not detector and not item.word:
+                senses[llm.name] = [UNDECIDED]
+            (readings,) = interpret(
                 [item],
                 [llm],
                 prompts,
-                sense=method,
-                votes=settings.votes,
-                seed=settings.seed,
+                asked,
                 detector=detector,
-                glosses="none",
-            )[0][0].sense
-    meanings: dict[str, Meaning] = {}
-    wanted = meanings_wanted(settings.meanings, Asked(llm))
-    asks = list(_meanings(wanted, settings, method, sense, guess))
-    for what in asks:
-        with suppress(Unanswered):
-            if what == "gloss":
-                meanings["idiomatic"] = gloss(item, llm, prompts, seed=settings.seed)
-            else:
-                hint = hints(item, known, what)
-                meanings[what] = meaning(item, what, llm, prompts, seed=settings.seed, hint=hint)
-    if guess or (sense and len(meanings) == len(asks)):
-        idiomatic, literal = (meanings.get(one, UNSAID) for one in ("idiomatic", "literal"))
-        reading = Interpretation(llm.name, sense or Sense(None, 0.5), idiomatic, literal, known)
-        for ranker in settings.rankers:
-            if ranker in JUDGES and ranker != method:
-                with suppress(Unanswered):
-                    JUDGES[ranker]([item], llm, prompts, settings, [reading])
-    return sense is not None
+                senses=senses,
+                dictionaries=dictionaries,
+            )
+            if guess or llm.missing == missing:
+                for judge in judges:
+                    with suppress(Unanswered):
+                        judge([item], llm, prompts, settings, readings)
+            all_known &= readings[0].sense != UNDECIDED
+    return all_known
 
 
-def _meanings(
-    wanted: Meanings, settings: Settings, method: str, sense: Sense | None, guess: bool
-) -> Iterator[Literal["gloss", "idiomatic", "literal"]]:
-    """What a run asks about the meaning of an item of this sense; None is unknown."""
-    if settings.rankers == ("listwise",):
-        return
-    idiom = sense.label == "idiomatic" if sense else None
-    shows_idiom = settings.weighs_both or (guess if idiom is None else idiom)
-    if wanted == "gloss":
-        if shows_idiom:
-            yield "gloss"
-        return
-    if shows_idiom or (wanted == "both" and not unasked(method)):
-        yield "idiomatic"
-    if wanted == "both" or settings.weighs_both or not idiom:
-        yield "literal"
+def _listed_sense(item: Item, llm: CacheOnly, prompts: Prompts, settings: Settings) -> Sense:
+    """Return the sense that the model's orders of the candidates tell."""
+    with suppress(Unanswered):
+        return judge_listwise([item], llm, prompts, settings)[0].sense or UNDECIDED
+    return UNDECIDED
 
 
 @dataclass
@@ -235,8 +190,8 @@ def plan(
             dictionaries=dictionaries,
             guess=True,
         )
-        wanted = meanings_wanted(settings.meanings, Asked(llm))
-        waits = settings.scoring.gate == "hard" and wanted != "both"
+        meanings = meanings_method(settings.meanings, ChatSource(llm))
+        waits = settings.scoring.gate == "hard" and meanings != "both"
         for stage in counts.stages:
             at_most = stage == "meanings" and waits and not senses_known
             found.append(counts.forecast(stage, batch, at_most=at_most))

@@ -20,7 +20,7 @@ from admire.runs.ranking import FusedRun, Ranking, Run
 from admire.runs.record import VERSION, source_record, versions
 from admire.scores.leakage import merge_seen
 from admire.senses.interpretation import Interpretation
-from admire.senses.meaning import UNSAID, Meaning
+from admire.senses.meaning import NO_MEANING, Meaning
 from admire.senses.sense import NO_SENSE, Sense
 
 
@@ -204,4 +204,4 @@ def _fuse_senses(
 
 
 def _first(meanings: Sequence[Meaning]) -> Meaning:
-    return next(filter(None, meanings), UNSAID)
+    return next(filter(None, meanings), NO_MEANING)

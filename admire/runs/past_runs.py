@@ -23,7 +23,7 @@ from admire.rankers.settings import Settings
 from admire.runs.ranking import Ranking, Row, Run
 from admire.runs.record import VERSION
 from admire.runs.run_folder import ITEMS, OF_ITEM, RECORD, SCORES
-from admire.senses.recorded import Recorded, Said, key_of
+from admire.senses.recorded import Recorded, RecordedReply, key_of
 
 Checked = TypeVar("Checked")
 
@@ -263,7 +263,7 @@ def open_run_replies(folder: Path) -> list[Recorded]:
         name = f"run:{folder}" + f"#{number}" * (len(readings) > 1)
         one = Recorded(name, f"run:{digest}:{number}:{of_model[0].llm}", {})
         for place, (row, reading) in enumerate(zip(rows, of_model, strict=True), start=1):
-            said = one.said.setdefault(key_of(row.compound, row.sentence), Said())
+            said = one.replies.setdefault(key_of(row.compound, row.sentence), RecordedReply())
             said.sense = reading.sense
             said.meanings = {"idiomatic": reading.idiomatic, "literal": reading.literal}
             said.orders[frozenset(row.order)] = row.order, f"{folder / ITEMS}, row {place}"

@@ -55,12 +55,13 @@ from admire.senses.dictionaries import Dictionary, open_dictionaries
 from admire.senses.interpretation import (
     Glosses,
     Interpretation,
+    ReadingSettings,
     interpret,
     sense_method,
 )
 from admire.senses.meaning import Meaning
 from admire.senses.sense import given, mean_probability
-from admire.senses.source import Asked, Source, as_source, check_contexts
+from admire.senses.source import ChatSource, Source, as_source, check_contexts
 
 if TYPE_CHECKING:
     from admire.models.projection import Projection
@@ -192,7 +193,7 @@ def open_run(
     models = chat_models(settings, llms, parallel=asking.parallel)
     dictionaries = open_dictionaries(settings.dictionaries) if models else ()
     ledger = Ledger(asking.budget)
-    watched = [Asked(ledger.watch(one.llm)) if one.llm else one for one in models]
+    watched = [ChatSource(ledger.watch(one.llm)) if one.llm else one for one in models]
     shown = check_candidates(summary, models, settings) if settings.looks else ()
     check_senses(summary, models, settings)
     if summary.words or not any(sense_method(settings.sense, llm) == "detector" for llm in models):
@@ -382,19 +383,14 @@ def ask_models(
         if llm.llm and sense_method(settings.sense, llm, settings.rankers) == "listwise":
             listed[llm.name] = judge_listwise(items, llm.llm, prompts, settings)
             check_answers(items, listed[llm.name], llm.llm, first=first)
-    glosses: Glosses = "all" if settings.weighs_both else "idiomatic"
     readings = interpret(
         items,
         llms,
         prompts,
-        sense=settings.sense,
-        votes=settings.votes,
-        seed=settings.seed,
+        reading_settings(settings),
         detector=detector,
         encoder=encoder,
-        meanings=settings.meanings,
-        glosses="none" if settings.rankers == ("listwise",) else glosses,
-        known={name: [one.sense for one in said if one.sense] for name, said in listed.items()},
+        senses={name: [one.sense for one in said if one.sense] for name, said in listed.items()},
         dictionaries=dictionaries,
     )
     _add_time(timings, "senses and meanings", started)
@@ -406,6 +402,18 @@ def ask_models(
             readings[k] = list(map(_explained, readings[k], judgements[k]))
         _add_time(timings, "rankers", started)
     return readings, judgements
+
+
+def reading_settings(settings: Settings) -> ReadingSettings:
+    """Return the part of a run's settings by which items are interpreted."""
+    glosses: Glosses = "all" if settings.weighs_both else "idiomatic"
+    return ReadingSettings(
+        settings.sense,
+        settings.votes,
+        settings.seed,
+        settings.meanings,
+        "none" if settings.rankers == ("listwise",) else glosses,
+    )
 
 
 def _explained(reading: Interpretation, judgements: Sequence[Judgement]) -> Interpretation:

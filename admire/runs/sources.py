@@ -11,7 +11,7 @@ from admire.runs.past_runs import open_run_replies
 from admire.senses.dictionaries import open_dictionaries
 from admire.senses.dictionary_source import DictionarySource
 from admire.senses.recorded import open_replies
-from admire.senses.source import Asked, Source
+from admire.senses.source import ChatSource, Source
 
 FORMS = {name: family.written for name, family in FAMILIES.items()} | {
     "recorded": "recorded:FILE",
@@ -69,4 +69,4 @@ def open_sources(
         return [open_replies(Path(source).expanduser())]
     if family == "run":
         return [*open_run_replies(Path(source).expanduser())]
-    return [Asked(open_llm(name, url=url, parallel=parallel))]
+    return [ChatSource(open_llm(name, url=url, parallel=parallel))]

@@ -11,7 +11,7 @@ from admire.data.compounds import replace_compound
 from admire.data.items import Item, SenseLabel
 from admire.data.languages import base_language
 from admire.models.encoders import TextEncoder, open_encoder
-from admire.senses.dictionaries import Known
+from admire.senses.dictionaries import Entries
 from admire.senses.meaning import DEFINITIONS
 from admire.senses.sense import Sense
 
@@ -25,7 +25,7 @@ English train and dev that WordNet defines, without their labels; the half was c
 
 
 def add_evidence(
-    items: Sequence[Item], senses: Sequence[Sense], known: Mapping[Item, Known]
+    items: Sequence[Item], senses: Sequence[Sense], entries: Mapping[Item, Entries]
 ) -> list[Sense]:
     """Move a detector's senses by what dictionaries say of each compound, compared by ``e5``.
 
@@ -38,12 +38,12 @@ def add_evidence(
     places = [
         k
         for k, item in enumerate(items)
-        if known[item].idiomatic and base_language(item.language) == "en" and _context(item)
+        if entries[item].idiomatic and base_language(item.language) == "en" and _context(item)
     ]
     moved = list(senses)
     if not places:
         return moved
-    gains = SLOPE * (likeness([items[k] for k in places], known, open_encoder("e5")) - OFFSET)
+    gains = SLOPE * (likeness([items[k] for k in places], entries, open_encoder("e5")) - OFFSET)
     for k, gain in zip(places, gains, strict=True):
         p = np.clip(senses[k].probability, 1e-9, 1 - 1e-9)
         probability = float(1 / (1 + np.exp(-(np.log(p / (1 - p)) + gain))))
@@ -53,15 +53,21 @@ def add_evidence(
 
 
 def likeness(
-    items: Sequence[Item], known: Mapping[Item, Known], encoder: TextEncoder
+    items: Sequence[Item], entries: Mapping[Item, Entries], encoder: TextEncoder
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return how much more a context is like the idiom's definitions than like the compound.
 
     The context is the sentence with "it" in the compound's place. The figure is the difference of
     two cosines, with the mean of the definitions' vectors and with the compound's.
     """
-    glosses = [[entry.gloss for entry in known[item].idiomatic[:DEFINITIONS]] for item in items]
-    texts = [[_context(item), item.phrase, *own] for item, own in zip(items, glosses, strict=True)]
+    texts = [
+        [
+            _context(item),
+            item.phrase,
+            *(entry.gloss for entry in entries[item].idiomatic[:DEFINITIONS]),
+        ]
+        for item in items
+    ]
     distinct = list(dict.fromkeys(text for group in texts for text in group))
     encoded = encoder.encode_texts(distinct, role="query").astype(float)
     vectors = dict(zip(distinct, encoded, strict=True))

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from admire.base.errors import UserError
 from admire.data.compounds import replace_compound
-from admire.data.items import Item
+from admire.data.items import Item, SenseLabel
 from admire.models.encoders import TextEncoder, open_encoder
 from admire.prompts import Prompts
-from admire.senses.dictionaries import Dictionary, Known, known_of
-from admire.senses.meaning import DEFINITIONS, Meaning
+from admire.senses.dictionaries import Dictionary, Entries, look_up_item
+from admire.senses.meaning import DEFINITIONS, Meaning, MeaningKind
 from admire.senses.sense import Sense
-from admire.senses.source import Wanted
 
 
 @dataclass(frozen=True)
@@ -59,28 +58,26 @@ class DictionarySource:
     def meanings(
         self,
         items: Sequence[Item],
-        what: Wanted,
+        kind: MeaningKind,
         prompts: Prompts,
         *,
         seed: int,
-        known: Mapping[Item, Known] | None = None,
+        entries: Mapping[Item, Entries] | None = None,
     ) -> dict[Item, Meaning]:
         """Return the glosses of a sense, with the paraphrased sentence for the idiomatic one."""
         encoder = self.encoder
         if encoder is None and any(item.word for item in items):
             encoder = open_encoder("e5")
+        sense: SenseLabel = "literal" if kind == "literal" else "idiomatic"
         meanings = {}
         for item in items:
-            entries = known_of(self.dictionaries, item)
-            glosses = [
-                entry.gloss for entry in entries.of("literal" if what == "literal" else "idiomatic")
-            ]
+            glosses = [entry.gloss for entry in look_up_item(self.dictionaries, item).of(sense)]
             if item.word and encoder:
                 meanings[item] = Meaning(nearest(item.phrase, glosses, encoder))
-            elif what == "gloss":
+            elif kind == "gloss":
                 meanings[item] = Meaning(tuple(glosses[:1]))
             else:
-                scene = paraphrase(item, glosses) if what == "idiomatic" else None
+                scene = paraphrase(item, glosses) if kind == "idiomatic" else None
                 meanings[item] = Meaning(tuple(glosses[:DEFINITIONS]), scene)
         return meanings
 

@@ -1,22 +1,23 @@
-"""How items are understood: each one's sense and, where wanted, its meanings."""
+"""Interprets items: each one's sense and, on request, its meanings."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from admire.base.choices import Meanings, Ranker, SenseMethod
-from admire.data.items import Item
+from admire.data.items import Item, SenseLabel
 from admire.models.encoders import TextEncoder, open_encoder
-from admire.models.llm import ChatModel
+from admire.models.llm import ChatModel, Unanswered
 from admire.prompts import Prompts
 from admire.senses.detector import Detector, Use, open_detector
-from admire.senses.dictionaries.entries import UNKNOWN, Dictionary, Known, known_of
+from admire.senses.dictionaries import NO_ENTRIES, Dictionary, Entries, look_up_item
 from admire.senses.dictionary_evidence import add_evidence
-from admire.senses.meaning import DEFINITIONS, UNSAID, Meaning
-from admire.senses.sense import NO_SENSE, Sense, given
+from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, MeaningKind
+from admire.senses.sense import NO_SENSE, UNDECIDED, Sense, given
 from admire.senses.sequence import read_sequences, shows_captions
 from admire.senses.source import Source, as_source, check_contexts
 
@@ -24,23 +25,23 @@ log = logging.getLogger("admire")
 
 
 Glosses = Literal["all", "idiomatic", "none"]
-"""Whose gloss is asked for: of all items, of those taken as idiomatic, or of none."""
+"""The items whose gloss is asked for: all, those taken as idiomatic, or none."""
 
 
 @dataclass(frozen=True)
 class Interpretation:
-    """How one chat model understands one item: which sense is meant, and what each one means.
+    """One chat model's reading of one item: which sense is meant, and what each one means.
 
     Attributes:
-        idiomatic: also what a word means in its phrase, where no sense is decided.
-        known: what dictionaries say of the compound.
+        idiomatic: also the meaning of a word in its phrase, where no sense is decided.
+        known: the compound's entries in dictionaries.
     """
 
     llm: str
     sense: Sense
-    idiomatic: Meaning = UNSAID
-    literal: Meaning = UNSAID
-    known: Known = UNKNOWN
+    idiomatic: Meaning = NO_MEANING
+    literal: Meaning = NO_MEANING
+    known: Entries = NO_ENTRIES
 
     @property
     def gloss(self) -> str | None:
@@ -50,185 +51,240 @@ class Interpretation:
     @property
     def meant(self) -> str | None:
         """The first definition of the sense that is meant."""
-        first = self.sense.label == "idiomatic" or self.sense == NO_SENSE
-        meaning = self.idiomatic if first else self.literal
+        idiomatic = self.sense.label == "idiomatic" or self.sense == NO_SENSE
+        meaning = self.idiomatic if idiomatic else self.literal
         return next(iter(meaning.definitions), None)
 
     def texts(self) -> dict[str, str]:
-        """What there is to compare candidates with, by role; see :data:`TEXTS`."""
-        found: dict[str, str | None] = {}
-        for one, first, scene in (
+        """Return the texts to compare candidates with, by role; see :data:`TEXTS`."""
+        texts: dict[str, str | None] = {}
+        for meaning, role, scene in (
             (self.idiomatic, "gloss", "scene"),
             (self.literal, "literal", "literal_scene"),
         ):
-            names = [first, *(f"{first}{k}" for k in range(2, DEFINITIONS + 1))]
-            found |= dict(zip(names, one.definitions, strict=False)) | {scene: one.scene}
-        return {role: text for role, text in found.items() if text}
+            roles = [role, *(f"{role}{k}" for k in range(2, DEFINITIONS + 1))]
+            texts |= dict(zip(roles, meaning.definitions, strict=False)) | {scene: meaning.scene}
+        return {role: text for role, text in texts.items() if text}
+
+
+@dataclass(frozen=True)
+class ReadingSettings:
+    """How senses are decided and which meanings are asked for.
+
+    Attributes:
+        sense: how the sense is decided.
+        votes: how often a model is asked for a sense, with the method ``vote``.
+        seed: of the first question; further ones have the next numbers.
+        meanings: see :data:`admire.base.choices.Meanings`.
+        glosses: the items whose gloss is asked for. With ``meant``, and with ``both`` where the
+            sense is known before the model is asked, it is their idiomatic sense, and with
+            ``meant`` the others' literal one. Otherwise the literal sense is asked for of all
+            items. ``none`` asks for no meaning.
+        guess: whether items that are :data:`UNDECIDED` are asked about in both senses, or only
+            about what either sense needs.
+    """
+
+    sense: SenseMethod = "auto"
+    votes: int = 5
+    seed: int = 0
+    meanings: Meanings = "auto"
+    glosses: Glosses = "idiomatic"
+    guess: bool = False
 
 
 def sense_method(
-    wanted: SenseMethod, source: Source, rankers: Collection[Ranker] = ()
+    method: SenseMethod, source: Source, rankers: Collection[Ranker] = ()
 ) -> SenseMethod | Literal["listwise"]:
-    """Resolves ``auto`` for this source; returns other methods unchanged.
+    """Resolve ``auto`` for this source; return other methods unchanged.
 
     Args:
-        rankers: of the run; if ``listwise`` is among them, a chat model's replies say the sense.
+        rankers: the run's; with ``listwise`` among them, a chat model's orders say the sense.
     """
-    if wanted != "auto":
-        return wanted
+    if method != "auto":
+        return method
     if source.name in ("embedded", "dictionary"):
         return "detector"
     return "listwise" if "listwise" in rankers and source.llm else "vote"
 
 
-def meanings_wanted(wanted: Meanings, source: Source) -> Meanings:
-    """Resolves ``auto`` for this source; returns others unchanged."""
-    if wanted != "auto":
-        return wanted
+def meanings_method(meanings: Meanings, source: Source) -> Meanings:
+    """Resolve ``auto`` for this source; return other choices unchanged."""
+    if meanings != "auto":
+        return meanings
     return "meant" if source.name == "embedded" else "both"
-
-
-def unasked(method: str) -> bool:
-    """Whether senses by this method are known before a chat model is asked anything."""
-    return method in ("detector", "given")
 
 
 def interpret(
     items: Sequence[Item],
     llms: Sequence[ChatModel | Source],
     prompts: Prompts,
+    settings: ReadingSettings | None = None,
     *,
-    sense: SenseMethod = "auto",
-    votes: int = 5,
-    seed: int = 0,
     detector: Detector | None = None,
     encoder: TextEncoder | None = None,
-    meanings: Meanings = "auto",
-    glosses: Glosses = "idiomatic",
-    known: Mapping[str, Sequence[Sense]] | None = None,
+    senses: Mapping[str, Sequence[Sense]] | None = None,
     dictionaries: Sequence[Dictionary] = (),
 ) -> list[list[Interpretation]]:
-    """How each source understands each item: a list for each source, in the items' order.
+    """Return each source's readings of the items, in the items' order.
 
     A sense that does not depend on the source is decided once for all of them. For a word in a
-    phrase (V-WSD) none is decided, and one meaning is asked for.
+    phrase (V-WSD) no sense is decided, and one meaning is asked for. Where a chat model answers
+    from its cache alone and lacks a reply, the senses that need it are :data:`UNDECIDED` and the
+    meanings empty; all other questions are asked.
 
     Args:
         llms: chat models, or other sources of senses and meanings.
-        sense: how the sense is decided.
-        votes: how often a model is asked for a sense, with the method ``vote``.
-        detector: what the method ``detector`` asks; None is the built-in one.
-        encoder: what that method compares captions with, where there are sequences; None is
-            ``e5``.
-        meanings: what is asked for; see :data:`admire.base.choices.Meanings`.
-        glosses: the items whose gloss is asked for. With ``meant``, and with ``both`` where the
-            sense is known without asking, it is their idiomatic sense, and with ``meant`` the
-            others' literal one. Otherwise the literal sense is asked for of all items, unless this
-            is ``none``.
-        known: senses that are decided already, by the chat model's name.
-        dictionaries: what they say is a hint in the prompts for meanings, and a witness beside the
+        detector: decides senses with the method ``detector``; None is the built-in one.
+        encoder: compares captions with that method, where there are sequences; None is ``e5``.
+        senses: those of the items that are decided already, by the source's name.
+        dictionaries: their entries are hints in the prompts for meanings, and evidence beside the
             detector.
 
     Raises:
         UserError: a model cannot be asked, or nothing tells an item's sense; the message names
             the item.
     """
+    settings = settings or ReadingSettings()
     sources = [as_source(llm) for llm in llms]
     for source in sources:
         source.check(items)  # before a detector reads all of them
-    entries = {item: known_of(dictionaries, item) if dictionaries else UNKNOWN for item in items}
-    words = [item for item in items if item.word]
-    rest = [item for item in items if not item.word]
-    common: dict[str, Sequence[Sense]] = {}
-    found = []
+    entries = {item: look_up_item(dictionaries, item) for item in items}
+    uses = [item for item in items if not item.word]
+    shared: dict[str, list[Sense]] = {}
+    readings = []
     for source in sources:
-        method = sense_method(sense, source)
-        senses: Sequence[Sense]
-        if not rest:
-            senses = ()
-        elif known and source.name in known:
-            senses = known[source.name]
-        elif method == "vote":
-            senses = source.senses(rest, prompts, votes=votes, seed=seed)
-            for item, one in zip(rest, senses, strict=True):
-                if one.label is None:
-                    log.warning("%s: no vote on '%s' could be read.", source.name, item.compound)
-        else:
-            if method not in common:
-                common[method] = _without_asking(rest, method, detector, encoder, prompts, entries)
-            senses = common[method]
-        wanted = [
-            item
-            for item, one in zip(rest, senses, strict=True)
-            if glosses == "all" or one.label == "idiomatic"
-        ]
-        asked = meanings_wanted(meanings, source)
-        if glosses == "none":
-            idiomatic, literal = {}, {}
-        elif asked != "gloss":
-            # Asked of all items after votes, so that one batch holds both; what costs nothing, too.
-            everything = asked == "both" and not (source.llm and unasked(method))
-            described = items if everything else [*wanted, *words]
-            idiomatic = source.meanings(described, "idiomatic", prompts, seed=seed, known=entries)
-            described = [
-                item
-                for item, one in zip(rest, senses, strict=True)
-                if asked == "both" or glosses == "all" or one.label != "idiomatic"
-            ]
-            literal = source.meanings(described, "literal", prompts, seed=seed, known=entries)
-        else:
-            idiomatic = source.meanings(wanted, "gloss", prompts, seed=seed, known=entries)
-            if words:
-                idiomatic |= source.meanings(words, "idiomatic", prompts, seed=seed, known=entries)
-            literal = {}
-        decided = iter(senses)
-        senses = [NO_SENSE if item.word else next(decided) for item in items]
-        found.append(
+        method = sense_method(settings.sense, source)
+        decided: Sequence[Sense] = ()
+        if senses and source.name in senses:
+            decided = senses[source.name]
+        elif uses and method == "vote":
+            decided = _vote(uses, source, prompts, settings)
+        elif uses:
+            if method not in shared:
+                shared[method] = _decide(uses, method, detector, encoder, prompts, entries)
+            decided = shared[method]
+        left = iter(decided)
+        all_senses = [NO_SENSE if item.word else next(left) for item in items]
+        idiomatic, literal = _ask_meanings(items, all_senses, source, prompts, settings, entries)
+        readings.append(
             [
                 Interpretation(
                     source.name,
-                    one,
-                    idiomatic.get(item, UNSAID),
-                    literal.get(item, UNSAID),
+                    sense,
+                    idiomatic.get(item, NO_MEANING),
+                    literal.get(item, NO_MEANING),
                     entries[item],
                 )
-                for item, one in zip(items, senses, strict=True)
+                for item, sense in zip(items, all_senses, strict=True)
             ]
         )
-    return found
+    return readings
 
 
-def true_queries(
-    items: Sequence[Item], llm: ChatModel | Source, prompts: Prompts, *, seed: int = 0
-) -> list[str]:
-    """What the items are compared with if the sense is known: the gloss, or the compound.
+def _vote(
+    items: Sequence[Item], source: Source, prompts: Prompts, settings: ReadingSettings
+) -> list[Sense]:
+    """Return the senses by the source's votes, and warn of items without a readable one."""
+    try:
+        senses = source.senses(items, prompts, votes=settings.votes, seed=settings.seed)
+    except Unanswered:
+        return [UNDECIDED] * len(items)
+    for item, sense in zip(items, senses, strict=True):
+        if sense.label is None:
+            log.warning("%s: no vote on '%s' could be read.", source.name, item.compound)
+    return senses
 
-    Raises:
-        UserError: an item's type is not given, or the model cannot be asked.
-    """
-    (readings,) = interpret(items, [llm], prompts, sense="given", seed=seed, meanings="gloss")
-    return [reading.gloss or item.phrase for item, reading in zip(items, readings, strict=True)]
 
-
-def _without_asking(
+def _decide(
     items: Sequence[Item],
     method: str,
     detector: Detector | None,
     encoder: TextEncoder | None,
     prompts: Prompts,
-    known: Mapping[Item, Known],
+    entries: Mapping[Item, Entries],
 ) -> list[Sense]:
+    """Return the senses that the data give, or a detector and dictionaries."""
     if method == "given":
         return [given(item) for item in items]
     check_contexts(items)
-    compared = [item for item in items if shows_captions(item)]
+    sequences = [item for item in items if shows_captions(item)]
     uses = [
-        # Nothing to compare: what the sequence shows is read as if it were the sentence.
+        # Nothing to compare: the captions of the sequence are read as if they were the sentence.
         Use(replace(item, sentence=prompts.about(item, "sequence")) if item.sequence else item)
         for item in items
         if not shows_captions(item)
     ]
-    shown = iter(read_sequences(compared, encoder or open_encoder("e5")) if compared else ())
-    read = iter((detector or open_detector()).classify(uses) if uses else ())
-    senses = [next(shown if shows_captions(item) else read) for item in items]
-    return add_evidence(items, senses, known)
+    by_captions = iter(
+        read_sequences(sequences, encoder or open_encoder("e5")) if sequences else ()
+    )
+    by_detector = iter((detector or open_detector()).classify(uses) if uses else ())
+    senses = [next(by_captions if shows_captions(item) else by_detector) for item in items]
+    return add_evidence(items, senses, entries)
+
+
+def _ask_meanings(
+    items: Sequence[Item],
+    senses: Sequence[Sense],
+    source: Source,
+    prompts: Prompts,
+    settings: ReadingSettings,
+    entries: Mapping[Item, Entries],
+) -> tuple[dict[Item, Meaning], dict[Item, Meaning]]:
+    """Ask a source for all meanings of one kind, then of the next; return them by sense."""
+    kinds = [
+        _meaning_kinds(item, sense, source, settings)
+        for item, sense in zip(items, senses, strict=True)
+    ]
+    idiomatic: dict[Item, Meaning] = {}
+    literal: dict[Item, Meaning] = {}
+    order: tuple[MeaningKind, ...] = ("gloss", "idiomatic", "literal")
+    for kind in order:
+        chosen = [item for item, own in zip(items, kinds, strict=True) if kind in own]
+        if chosen:
+            meanings = literal if kind == "literal" else idiomatic
+            with suppress(Unanswered):
+                meanings |= source.meanings(
+                    chosen, kind, prompts, seed=settings.seed, entries=entries
+                )
+    return idiomatic, literal
+
+
+def _meaning_kinds(
+    item: Item, sense: Sense, source: Source, settings: ReadingSettings
+) -> set[MeaningKind]:
+    """Return the kinds of meaning that a source is asked for, of an item in this sense."""
+    if settings.glosses == "none":
+        return set()
+    if item.word:
+        return {"idiomatic"}
+    if sense == UNDECIDED:
+        first, second = (
+            _meaning_kinds(item, Sense(label, 0.5), source, settings)
+            for label in get_args(SenseLabel)
+        )
+        return first | second if settings.guess else first & second
+    meanings = meanings_method(settings.meanings, source)
+    idiomatic = settings.glosses == "all" or sense.label == "idiomatic"
+    if meanings == "gloss":
+        return {"gloss"} if idiomatic else set()
+    kinds: set[MeaningKind] = set()
+    # After votes all items are asked about, in one batch; what costs nothing is asked for, too.
+    first_known = source.llm and sense_method(settings.sense, source) in ("detector", "given")
+    if idiomatic or (meanings == "both" and not first_known):
+        kinds.add("idiomatic")
+    if meanings == "both" or settings.glosses == "all" or sense.label != "idiomatic":
+        kinds.add("literal")
+    return kinds
+
+
+def true_queries(
+    items: Sequence[Item], llm: ChatModel | Source, prompts: Prompts, *, seed: int = 0
+) -> list[str]:
+    """Return what items are compared with in their given sense: the gloss, or the compound.
+
+    Raises:
+        UserError: an item's sense is not given, or the model cannot be asked.
+    """
+    settings = ReadingSettings(sense="given", seed=seed, meanings="gloss")
+    (readings,) = interpret(items, [llm], prompts, settings)
+    return [reading.gloss or item.phrase for item, reading in zip(items, readings, strict=True)]

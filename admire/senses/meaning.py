@@ -1,4 +1,4 @@
-"""What a compound means, in a chat model's words: each sense by definitions and a scene."""
+"""Asks a chat model what a compound means: definitions and a scene for each sense."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Literal
 
 from admire.base.choices import TEXTS
 from admire.data.items import Item, SenseLabel
 from admire.models.llm import ChatModel, Question
 from admire.prompts import Prompts, quoted
-from admire.prompts.quotations import data_of, without_lines, without_objects
+from admire.prompts.quotations import data_of, without_lines, without_objects, words_of
 
 GLOSS_TOKENS = 60
 MEANING_TOKENS = 90
@@ -27,10 +28,13 @@ DEFINITIONS = 2
 
 IDIOMATIC, LITERAL = TEXTS[:3], TEXTS[3:]
 
+MeaningKind = Literal["gloss", "idiomatic", "literal"]
+"""The paper's gloss, which is one definition of the idiomatic sense, or all of one sense."""
+
 
 @dataclass(frozen=True)
 class Meaning:
-    """A sense in a chat model's words: short definitions, and what a picture of it would show.
+    """A sense in words: short definitions, and what a picture of it would show.
 
     Empty where the model was not asked, or gave nothing that can be used.
     """
@@ -42,11 +46,11 @@ class Meaning:
         return bool(self.definitions or self.scene)
 
 
-UNSAID = Meaning()
+NO_MEANING = Meaning()
 
 
-def gloss(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) -> Meaning:
-    """The compound's idiomatic sense in one definition, as in section 2.1 of the UoR-NCL paper.
+def ask_gloss(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) -> Meaning:
+    """Ask for one definition of the idiomatic sense, as in section 2.1 of the UoR-NCL paper.
 
     The model is first asked for its likeliest reply. If that is empty, a refusal, the bare compound
     or a copy of the sentence, it is asked again at temperature 1.
@@ -58,12 +62,12 @@ def gloss(item: Item, llm: ChatModel, prompts: Prompts, *, seed: int = 0) -> Mea
 
     def read(reply: str) -> Meaning:
         text = clean_gloss(without_lines(reply, prompt, item.sentence), item.phrase)
-        return Meaning((text,)) if text and not copied(text, item.sentence) else UNSAID
+        return Meaning((text,)) if text and not is_copied(text, item.sentence) else NO_MEANING
 
     return _ask(prompt, read, llm, GLOSS_TOKENS, seed)
 
 
-def meaning(
+def ask_meaning(
     item: Item,
     sense: SenseLabel,
     llm: ChatModel,
@@ -72,13 +76,13 @@ def meaning(
     seed: int = 0,
     hint: Sequence[str] = (),
 ) -> Meaning:
-    """One sense of the compound in short definitions and a scene, all in one reply.
+    """Ask for one sense of the compound: short definitions and a scene, in one reply.
 
-    The prompt is :func:`template`. It is asked again as for :func:`gloss`, unless dictionaries
-    define the sense: then their words stand in for a reply that cannot be used.
+    If the reply cannot be used, the model is asked again as for :func:`ask_gloss`. With a hint the
+    dictionary's words take its place instead.
 
     Args:
-        hint: what dictionaries say of that sense; the model may repeat it.
+        hint: dictionary glosses of that sense, which the model may repeat.
 
     Raises:
         UserError: the model cannot be asked.
@@ -90,14 +94,14 @@ def meaning(
         return read_meaning(reply, item, examples)
 
     if hint and not item.word:
-        found = _ask(prompt, read, llm, MEANING_TOKENS, seed, attempts=1)
-        return found or Meaning(tuple(hint)[:DEFINITIONS])
+        meaning = _ask(prompt, read, llm, MEANING_TOKENS, seed, attempts=1)
+        return meaning or Meaning(tuple(hint)[:DEFINITIONS])
     return _ask(prompt, read, llm, MEANING_TOKENS, seed)
 
 
-def template(item: Item, sense: SenseLabel) -> str:
-    """The prompt for a sense: it is called as the sense, and ``word`` for a word in a phrase."""
-    return "word" if item.word else sense
+def template(item: Item, kind: MeaningKind) -> str:
+    """Return the name of the prompt for a kind of meaning; ``word`` for a word in a phrase."""
+    return "word" if item.word else kind
 
 
 def _ask(
@@ -108,6 +112,7 @@ def _ask(
     seed: int,
     attempts: int = ATTEMPTS,
 ) -> Meaning:
+    """Ask until a reply can be read; return an empty meaning if none can."""
     for attempt in range(attempts):
         question = Question(
             prompt,
@@ -116,75 +121,77 @@ def _ask(
             seed=seed + attempt,
             purpose="meanings",
         )
-        found = read(llm.ask(question).text)
-        if found:
-            return found
-    return UNSAID
+        meaning = read(llm.ask(question).text)
+        if meaning:
+            return meaning
+    return NO_MEANING
 
 
 def read_meaning(reply: str, item: Item, prompt: str = "") -> Meaning:
-    """The definitions and the scene in a reply: a JSON object, or lines of which one is the scene.
+    """Read definitions and a scene from a JSON object, or from lines of which one is the scene.
 
-    A reply that is cut off gives what there is of it. What is copied from the sentence or from the
-    prompt's examples of other phrases is left out, and so is what is said of another phrase.
-    Without a definition the meaning is empty.
+    What a reply that was cut off does hold is kept. Copies from the sentence or from the prompt's
+    examples of other phrases are left out, and so is what is about another phrase. Without a
+    definition the meaning is empty.
     """
-    reply = _whole(without_objects(reply, data_of(item)), prompt)
-    own = quoted(item.phrase).casefold()
-    examples = "\n".join(line for line in prompt.splitlines() if own not in line.casefold())
+    reply = _complete(without_objects(reply, data_of(item)), prompt)
+    phrase = quoted(item.phrase).casefold()
+    examples = "\n".join(line for line in prompt.splitlines() if phrase not in line.casefold())
     is_json = "{" in reply or '"definitions"' in reply
-    definitions, scene = _of_json(reply, item.phrase) if is_json else _of_lines(reply)
+    definitions, scene = _read_json(reply, item.phrase) if is_json else _read_lines(reply)
     kept: dict[str, str] = {}
     for text in definitions:
         cleaned = clean_gloss(text, item.phrase)
-        if cleaned and not _echoed(cleaned, item, examples):
+        if cleaned and not _is_echo(cleaned, item, examples):
             kept.setdefault(cleaned.casefold().strip(" ."), cleaned)
     if not kept:
-        return UNSAID
-    shown = _plain(scene)
-    told = re.search(r"\w", shown) and not _echoed(shown, item, examples)
-    return Meaning(tuple(kept.values())[:DEFINITIONS], shown if told else None)
+        return NO_MEANING
+    scene = _plain(scene)
+    usable = re.search(r"\w", scene) and not _is_echo(scene, item, examples)
+    return Meaning(tuple(kept.values())[:DEFINITIONS], scene if usable else None)
 
 
-def _whole(reply: str, prompt: str) -> str:
-    """The reply with the prompt's last line before it, where it goes on with that JSON object."""
+def _complete(reply: str, prompt: str) -> str:
+    """Put the prompt's last line before a reply that goes on with that JSON object."""
     goes_on = re.match(r'(?s)\s*[^\s"`{][^{]*"\s*[]}]', reply)
     return prompt.rpartition("\n")[2] + reply if goes_on else reply
 
 
-def _of_json(reply: str, compound: str) -> tuple[list[str], str]:
-    """Definitions and scene of a JSON object about the compound, which may be cut off."""
+def _read_json(reply: str, compound: str) -> tuple[list[str], str]:
+    """Read definitions and scene of a JSON object about the compound, which may be cut off."""
     parts = re.split(rf"(?={_NAME})", reply)
-    about = [(re.match(rf'{_NAME}"({_INSIDE})"', part), part) for part in parts]
-    if any(named for named, _ in about):
-        about = [
-            (named, part)
-            for named, part in about
-            if named and _same(_unescaped(named[1]), compound)
+    names = [re.match(rf'{_NAME}"({_INSIDE})"', part) for part in parts]
+    if any(names):
+        words = words_of(compound)
+        parts = [
+            part
+            for name, part in zip(names, parts, strict=True)
+            if name and words_of(_unescape(name[1])) == words
         ]
-    for _, part in about:
+    for part in parts:
         definitions = re.search(rf'"definitions"\s*:\s*(\[[^\]]*|"{_INSIDE}")', part)
         texts = re.findall(rf'"({_INSIDE})"', definitions[1]) if definitions else []
         if texts:  # else the prompt's last line, repeated
             scene = re.search(rf'"scene"\s*:\s*"({_INSIDE})', part)
-            return [_unescaped(text) for text in texts], _unescaped(scene[1] if scene else "")
+            return [_unescape(text) for text in texts], _unescape(scene[1] if scene else "")
     return [], ""
 
 
 _NAME = r'"(?:phrase|idiom)"\s*:\s*'
 _INSIDE = r'(?:[^"\\]|\\.)*'
-"""What stands between a JSON text's quotes."""
+"""A JSON text between its quotes."""
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
+    """Return the text without JSON escapes; as it is, if they are damaged."""
     try:
         return str(json.loads(f'"{text}"', strict=False))
     except ValueError:
         return text
 
 
-def _of_lines(reply: str) -> tuple[list[str], str]:
-    """Definitions, one a line, numbered or not, and a line that begins with ``Scene:``."""
+def _read_lines(reply: str) -> tuple[list[str], str]:
+    """Read definitions, one a line, numbered or not, and a line that begins with ``Scene:``."""
     definitions, scene = [], ""
     for line in reply.splitlines():
         text = re.sub(r"^[\s*_#>-]*(?:\d+[.)]\s*)?[\s*_]*", "", line)
@@ -196,35 +203,27 @@ def _of_lines(reply: str) -> tuple[list[str], str]:
     return definitions, scene
 
 
-def _same(one: str, other: str) -> bool:
-    return _words(one) == _words(other)
+def _is_echo(text: str, item: Item, examples: str) -> bool:
+    """Return whether a text is copied from the sentence or from the prompt's examples."""
+    return is_copied(text, item.sentence) or text.strip(" .") in examples
 
 
-def _words(text: str) -> list[str]:
-    return re.findall(r"\w+", text.casefold())
-
-
-def _echoed(text: str, item: Item, examples: str) -> bool:
-    return copied(text, item.sentence) or text.strip(" .") in examples
-
-
-def copied(text: str, sentence: str) -> bool:
-    """Whether a definition repeats the sentence that it is to explain.
+def is_copied(text: str, sentence: str) -> bool:
+    """Return whether a definition repeats the sentence that it is to explain.
 
     It does if five words in a row are the sentence's, or if at least four words and two thirds of
     its words are, in runs of two or more.
     """
-    words, source = _words(text), _words(sentence)
+    words, source = words_of(text), words_of(sentence)
     blocks = SequenceMatcher(None, words, source, autojunk=False).get_matching_blocks()
     runs = [block.size for block in blocks if block.size > 1]
     return max(runs, default=0) >= 5 or (sum(runs) >= 4 and 3 * sum(runs) >= 2 * len(words))
 
 
 def clean_gloss(reply: str, compound: str) -> str | None:
-    """The definition alone, without markup and without an opening like 'A pipe dream is'.
+    """Return the definition without markup and without an opening like 'A pipe dream is'.
 
-    The compound's own words in the query would draw it to literal pictures, which is what the
-    gloss is there to prevent. Returns None if no definition is left.
+    The compound's own words would draw the query to literal pictures. None if nothing is left.
     """
     for line in reply.splitlines():
         text = _plain(line)
@@ -237,7 +236,7 @@ def clean_gloss(reply: str, compound: str) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """The text without markup and double quotes."""
+    """Return the text without markup and double quotes."""
     return re.sub(r"[*_`#\"“”«»]+", "", text).strip()
 
 
@@ -249,7 +248,7 @@ _REFUSAL = re.compile(
 
 
 def _without_opening(text: str, compound: str) -> str:
-    """The text without what leads up to the definition; empty if it is the compound alone."""
+    """Return the text without the words that lead up to the definition."""
     text = re.sub(r"(?i)^(?:definition|meaning|definição|significado)\s*:\s*", "", text)
     opening = (
         rf"^(?:(?:an?|the|um|uma|o|a)\s+)?"

@@ -1,4 +1,4 @@
-"""Recorded replies in place of a chat model's: of a file, or of a run that is there already."""
+"""Recorded replies in place of a chat model's: from a file, or from an earlier run."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from admire.base.schema import read_as
 from admire.data.items import Item, SenseLabel
 from admire.data.rows import parse_order
 from admire.prompts import Prompts
-from admire.senses.meaning import DEFINITIONS, UNSAID, Meaning, clean_gloss
+from admire.senses.meaning import DEFINITIONS, NO_MEANING, Meaning, MeaningKind, clean_gloss
 from admire.senses.sense import Sense, majority
-from admire.senses.source import Wanted
 
 log = logging.getLogger("admire")
 
 VOTE_COLUMNS = ("votes_idiomatic", "votes_literal")
 ITEM_COLUMNS = (*VOTE_COLUMNS, "order")
-"""What a row can say of an item alone, not of a compound in any sentence."""
+"""Columns about an item alone, not about a compound in any sentence."""
 
 
 def _lower(cell: object) -> str:
@@ -52,16 +51,16 @@ NAMED, SHOWN = 3, 60
 """How many items a message names, and how many characters of their sentences it shows."""
 
 Key = tuple[str, str]
-"""A compound and its sentence, which is "" for what is said of the compound alone."""
+"""A compound and its sentence, which is "" for replies about the compound in any sentence."""
 
 
 @dataclass
-class Said:
-    """What is recorded of an item, or of a compound in any sentence.
+class RecordedReply:
+    """The recorded replies about an item, or about a compound in any sentence.
 
     Attributes:
-        orders: the candidates from best to worst and where that is written, by the candidates'
-            names: items may differ in their candidates alone.
+        orders: the candidates from best to worst, and where that is written, by the set of the
+            candidates' names, because items may differ in their candidates alone.
     """
 
     sense: Sense | None = None
@@ -71,7 +70,7 @@ class Said:
 
 @dataclass
 class Recorded:
-    """What a chat model, a person or a run said of items before.
+    """Replies about items that a chat model, a person or a run gave before.
 
     It is a :class:`admire.senses.source.Source` that looks items up by compound and sentence.
     """
@@ -80,7 +79,7 @@ class Recorded:
 
     name: str
     identity: str
-    said: dict[Key, Said]
+    replies: dict[Key, RecordedReply]
 
     def senses(
         self,
@@ -90,138 +89,165 @@ class Recorded:
         votes: int = 0,
         seed: int = 0,
     ) -> list[Sense]:
-        """The recorded sense of each item.
+        """Return the recorded sense of each item.
 
         Raises:
-            UserError: there is none for some items, which the message names.
+            UserError: there is none for some items; the message names them.
         """
-        found, missing = [], []
-        for item in items:
-            sense = self._of(item).sense
-            if sense:
-                found.append(sense)
-            else:
-                missing.append(item)
+        items = list(items)
+        senses = [self._reply(item).sense for item in items]
+        missing = [item for item, sense in zip(items, senses, strict=True) if not sense]
         if missing:
             raise UserError(
-                f"{self.name} lacks the sense of {_named(missing)}. Take the sense from the data "
+                f"{self.name} lacks the sense of {_names(missing)}. Take the sense from the data "
                 "(given) or let the detector decide it (detector).",
                 "llms",
                 "sense",
             )
-        return found
+        return [sense for sense in senses if sense]
 
     def meanings(
         self,
         items: Sequence[Item],
-        what: Wanted,
+        kind: MeaningKind,
         prompts: Prompts | None = None,
         *,
         seed: int = 0,
-        known: object = None,
+        entries: object = None,
     ) -> dict[Item, Meaning]:
-        """What each item's compound means in a sense; a gloss is the first idiomatic definition.
+        """Return the recorded meanings; a gloss is the first idiomatic definition.
 
-        What is said of the item itself goes before what is said of its compound in any sentence. A
-        warning names what lacks a meaning, unless the other sense is recorded as the one that is
-        meant.
+        Replies about the item itself go before those about its compound in any sentence. A warning
+        names items without a meaning, except those whose recorded sense is the other one.
         """
-        label: SenseLabel = "literal" if what == "literal" else "idiomatic"
-        found = {item: self._meaning(item, label) for item in items}
-        if what == "gloss":
-            found = {item: Meaning(one.definitions[:1]) for item, one in found.items()}
+        label: SenseLabel = "literal" if kind == "literal" else "idiomatic"
+        meanings = {item: self._meaning(item, label) for item in items}
+        if kind == "gloss":
+            meanings = {item: Meaning(whole.definitions[:1]) for item, whole in meanings.items()}
         missing = [
             item
-            for item, one in found.items()
-            if not one and ((sense := self._of(item).sense) is None or sense.label == label)
+            for item, meaning in meanings.items()
+            if not meaning and ((sense := self._reply(item).sense) is None or sense.label == label)
         ]
         if missing:
-            log.warning("%s lacks the %s meaning of %s.", self.name, label, _named(missing))
-        return found
+            log.warning("%s lacks the %s meaning of %s.", self.name, label, _names(missing))
+        return meanings
 
     def order(self, item: Item) -> tuple[str, ...] | None:
-        """The recorded order of an item's candidates, from best to worst; None without one.
+        """Return the recorded order of an item's candidates, best first; None without one.
 
         Raises:
-            UserError: the order is one of other candidates.
+            UserError: the order has other candidates.
         """
         names = [candidate.name for candidate in item.candidates]
-        orders = self._of(item).orders
+        orders = self._reply(item).orders
         if orders and frozenset(names) not in orders:
             order, where = next(iter(orders.values()))
             parse_order(list(order), names, where, column="order")
         return orders[frozenset(names)][0] if orders else None
 
     def check(self, items: Iterable[Item]) -> None:
-        """Refuse items of which nothing at all is recorded.
+        """Refuse items about which nothing is recorded.
 
         Raises:
-            UserError: there are some, which the message names.
+            UserError: there are some; the message names them.
         """
-        unknown = [item for item in items if not any(key in self.said for key in _keys(item))]
+        unknown = [item for item in items if not any(key in self.replies for key in _keys(item))]
         if unknown:
-            raise UserError(f"{self.name} says nothing of {_named(unknown)}.", "llms")
+            raise UserError(f"{self.name} says nothing of {_names(unknown)}.", "llms")
 
-    def _of(self, item: Item) -> Said:
-        return self.said.get(_keys(item)[0], Said())
+    def _reply(self, item: Item) -> RecordedReply:
+        return self.replies.get(_keys(item)[0], RecordedReply())
 
     def _meaning(self, item: Item, label: SenseLabel) -> Meaning:
-        there = (self.said[key].meanings.get(label) for key in _keys(item) if key in self.said)
-        return next(filter(None, there), UNSAID)
+        replies = (self.replies[key] for key in _keys(item) if key in self.replies)
+        return next(filter(None, (reply.meanings.get(label) for reply in replies)), NO_MEANING)
 
 
 def _keys(item: Item) -> tuple[Key, Key]:
-    """Where the item is looked up, and then its compound."""
+    """Return the keys of the item and of its compound."""
     return key_of(item.compound, item.sentence), key_of(item.compound)
 
 
 def key_of(compound: str, sentence: str = "") -> Key:
-    """Where replies about a compound in a sentence are kept."""
+    """Return the key of replies about a compound in a sentence, or in any."""
     return compound.casefold().strip(), " ".join(sentence.split())
 
 
-def _named(items: Iterable[Item]) -> str:
-    """The items by compound and sentence, the first few of many."""
-    shown = [
+def _names(items: Iterable[Item]) -> str:
+    """Return the items by compound and sentence, the first few of many."""
+    names = [
         f"'{item.compound}' in “{textwrap.shorten(item.sentence, SHOWN, placeholder='…')}”"
         for item in items
     ]
-    more = f" and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
-    return ", ".join(shown[:NAMED]) + more
+    rest = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + rest
 
 
 def open_replies(path: Path) -> Recorded:
     """Read recorded replies from a CSV, a TSV or a JSONL file.
 
     The columns are ``compound``, ``sentence``, ``sense``, ``meaning``, ``scene``, and
-    :data:`ITEM_COLUMNS`; any but ``compound`` may be empty or absent. A row with a sentence speaks
-    of that item: ``sense``, or votes for each sense; ``order``, the candidates' names from best to
-    worst, as a list or written as one; ``meaning`` and ``scene`` of the row's sense there. A row
-    without a sentence gives a meaning, a scene or both of the compound in that sense. Several rows
-    may: two definitions are kept and the first scene. Meanings are cleaned as a chat model's are.
+    :data:`ITEM_COLUMNS`; any but ``compound`` may be empty or absent. A row with a sentence is
+    about that item: ``sense``, or votes for each sense; ``order``, the candidates' names from best
+    to worst, as a list or written as one; ``meaning`` and ``scene`` of the row's sense there. A row
+    without a sentence gives a meaning, a scene or both of the compound in that sense. From several
+    rows two definitions and the first scene are kept. Meanings are cleaned as a chat model's are.
 
     Raises:
         UserError: the file, row and column that cannot be used or contradict an earlier row.
     """
     if path.suffix not in (".csv", ".tsv", ".jsonl"):
         raise UserError(f"{path}: expected a .csv, .tsv or .jsonl file of replies.", "llms")
-    found: dict[Key, _Entry] = {}
+    collected: dict[Key, _Collected] = {}
     for number, cells in _rows(path):
         filled = {
             name: cell for name, cell in cells.items() if cell is not None and f"{cell}".strip()
         }
         row = read_as(_Row, filled, f"{path}, row {number}")
+        key = key_of(row.compound, row.sentence)
         where = f"{path}, row {number} ('{row.compound}')"
-        entry = found.setdefault(key_of(row.compound, row.sentence), _Entry())
+        collected.setdefault(key, _Collected()).add(row, number, where)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    replies = {key: rows.reply(path) for key, rows in collected.items()}
+    return Recorded(f"recorded:{path}", f"recorded:{digest}", replies)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the rows of a file with their numbers."""
+    if path.suffix == ".jsonl":
+        return json_rows(path)
+    rows = read_table(path, ("compound",)).to_dict("records")
+    return enumerate(cast(list[dict[str, Any]], rows), start=1)
+
+
+class _Collected:
+    """The rows of a file about one item or compound.
+
+    Attributes:
+        values: the value of each column, and the number of its row; of orders, by their set of
+            candidates.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[object, tuple[Any, int]] = {}
+        self.definitions: dict[SenseLabel, list[str]] = {"idiomatic": [], "literal": []}
+        self.scenes: dict[SenseLabel, str] = {}
+
+    def add(self, row: _Row, number: int, where: str) -> None:
+        """Add a row.
+
+        Raises:
+            UserError: it contradicts an earlier row or itself, or lacks a column that it needs.
+        """
         votes = row.votes_idiomatic, row.votes_literal
         order = parse_order(row.order, (), where, column="order") if row.order else None
         if row.sentence:
-            entry.tell("sense", row.sense, number, where)
-            for column, count in zip(VOTE_COLUMNS, votes, strict=True):
-                entry.tell(column, count, number, where)
+            for column, value in zip(("sense", *VOTE_COLUMNS), (row.sense, *votes), strict=True):
+                self._set(column, value, column, number, where)
             if order:
-                entry.tell("order", order, number, where, of=frozenset(order))
-            entry.sense(where)
+                self._set(frozenset(order), order, "order", number, where)
+            self.sense(where)
         else:
             for column in ITEM_COLUMNS:
                 if column in row.model_fields_set:
@@ -232,77 +258,56 @@ def open_replies(path: Path) -> Recorded:
             label = row.sense or majority(*(count or 0 for count in votes))
             if not label:
                 raise UserError(f"{where}, sense: is empty. Say which sense the meaning is of.")
-            entry.explain(label, clean_gloss(row.meaning, row.compound), row.scene)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    said = {key: entry.said(path) for key, entry in found.items()}
-    return Recorded(f"recorded:{path}", f"recorded:{digest}", said)
+            definition = clean_gloss(row.meaning, row.compound)
+            if definition and definition not in self.definitions[label]:
+                self.definitions[label].append(definition)
+            if row.scene:
+                self.scenes.setdefault(label, row.scene)
 
-
-def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    if path.suffix == ".jsonl":
-        return json_rows(path)
-    rows = read_table(path, ("compound",)).to_dict("records")
-    return enumerate(cast(list[dict[str, Any]], rows), start=1)
-
-
-class _Entry:
-    """What the rows of a file say of one item or compound, and where."""
-
-    def __init__(self) -> None:
-        self.told: dict[object, tuple[Any, int]] = {}
-        self.definitions: dict[SenseLabel, list[str]] = {"idiomatic": [], "literal": []}
-        self.scenes: dict[SenseLabel, str] = {}
-
-    def tell(
-        self, column: str, value: object, row: int, where: str, of: frozenset[str] | None = None
-    ) -> None:
-        """Keep what a row says, unless it is nothing; an order is one of these candidates."""
+    def _set(self, key: object, value: object, column: str, number: int, where: str) -> None:
+        """Keep a row's value, unless it is None; refuse one that differs from an earlier row's."""
         if value is None:
             return
-        before, first = self.told.setdefault(of or column, (value, row))
+        before, first = self.values.setdefault(key, (value, number))
         if before != value:
             raise UserError(
-                f"{where}, {column}: is {_shown(value)}, but row {first} says {_shown(before)} of "
+                f"{where}, {column}: is {_text(value)}, but row {first} says {_text(before)} of "
                 "the same sentence."
             )
 
-    def explain(self, label: SenseLabel, definition: str | None, scene: str) -> None:
-        if definition and definition not in self.definitions[label]:
-            self.definitions[label].append(definition)
-        if scene:
-            self.scenes.setdefault(label, scene)
-
     def sense(self, where: str) -> Sense | None:
-        """The sense and its votes, as far as the rows have told them.
+        """Return the sense by the votes and labels so far.
 
         Raises:
             UserError: the votes are for the other sense.
         """
-        label: SenseLabel | None = self.told.get("sense", (None,))[0]
-        idiomatic, literal = (self.told.get(column, (0,))[0] for column in VOTE_COLUMNS)
+        label: SenseLabel | None = self.values.get("sense", (None,))[0]
+        idiomatic, literal = (self.values.get(column, (0,))[0] for column in VOTE_COLUMNS)
         if not idiomatic + literal:
-            vote = int(label == "idiomatic")  # as of a sense that the data gives
+            vote = int(label == "idiomatic")  # as of a sense that the data give
             return Sense(label, float(vote), vote, 1 - vote) if label else None
-        voted = majority(idiomatic, literal)
-        if label and label != voted and idiomatic != literal:
+        winner = majority(idiomatic, literal)
+        if label and label != winner and idiomatic != literal:
             raise UserError(
                 f"{where}, sense: is {label}, but the votes are {idiomatic} idiomatic and "
                 f"{literal} literal."
             )
-        return Sense(label or voted, idiomatic / (idiomatic + literal), idiomatic, literal)
+        return Sense(label or winner, idiomatic / (idiomatic + literal), idiomatic, literal)
 
-    def said(self, path: Path) -> Said:
+    def reply(self, path: Path) -> RecordedReply:
+        """Return all rows as one reply."""
         meanings = {
             label: Meaning(tuple(definitions[:DEFINITIONS]), self.scenes.get(label))
             for label, definitions in self.definitions.items()
         }
         orders = {
-            of: (value, f"{path}, row {row}")
-            for of, (value, row) in self.told.items()
-            if isinstance(of, frozenset)
+            names: (order, f"{path}, row {number}")
+            for names, (order, number) in self.values.items()
+            if isinstance(names, frozenset)
         }
-        return Said(self.sense(str(path)), meanings, orders)
+        return RecordedReply(self.sense(str(path)), meanings, orders)
 
 
-def _shown(value: object) -> str:
+def _text(value: object) -> str:
+    """Return a value as messages show it."""
     return ", ".join(value) if isinstance(value, tuple) else str(value)

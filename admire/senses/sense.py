@@ -51,25 +51,28 @@ class Sense:
 
     @property
     def confidence(self) -> float:
-        """How sure the decision is, from 0.5 to 1."""
+        """The probability of the label, from 0.5 to 1."""
         return confidence(self.probability)
 
 
 NO_SENSE = Sense(None, 1.0)
-"""What stands for a decision where there is none to make: a word in a phrase, as in V-WSD."""
+"""Stands for a sense where there is none to decide: a word in a phrase, as in V-WSD."""
+
+UNDECIDED = Sense(None, 0.5)
+"""Stands for a sense that depends on replies which are not in the cache yet."""
 
 
 def mean_probability(senses: Iterable[Sense]) -> float | None:
-    """That of several decisions on one use; None where no vote could be read."""
-    known = [sense.probability for sense in senses if sense.label]
-    return sum(known) / len(known) if known else None
+    """Return the mean over several decisions on one use; None where no vote could be read."""
+    probabilities = [sense.probability for sense in senses if sense.label]
+    return sum(probabilities) / len(probabilities) if probabilities else None
 
 
 def majority(idiomatic: int, literal: int) -> SenseLabel | None:
-    """The sense with more votes; None if there are no votes.
+    """Return the sense with more votes; None without votes.
 
     A tie is literal, because language models often take literal uses for idiomatic ones, and
-    hardly ever the reverse.
+    rarely the reverse.
     """
     if not idiomatic + literal:
         return None
@@ -77,10 +80,10 @@ def majority(idiomatic: int, literal: int) -> SenseLabel | None:
 
 
 def given(item: Item) -> Sense:
-    """The sense that the data gives, as one vote.
+    """Return the sense that the data give, as one vote.
 
     Raises:
-        UserError: the data gives none.
+        UserError: the data give none.
     """
     if item.sentence_type is None:
         raise UserError(
@@ -93,11 +96,11 @@ def given(item: Item) -> Sense:
 
 
 def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
-    """One row for each item: what the data gives, what was decided, the votes and the confidence.
+    """Return one row per item with the given and the decided sense.
 
     The columns are compound, sentence, sentence_type (None if not given), predicted_type (None if
-    no vote could be read), idiomatic, literal, unparsed (numbers of votes), confidence, from 0.5
-    to 1, language, and probability, that of the idiomatic sense.
+    no vote could be read), idiomatic, literal, unparsed (numbers of votes), confidence (from 0.5
+    to 1), language, and probability (of the idiomatic sense).
     """
     import pandas as pd
 
@@ -120,8 +123,8 @@ def sense_table(items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
 def write_senses(path: Path, items: Sequence[Item], senses: Sequence[Sense]) -> pd.DataFrame:
     """Write the :func:`sense_table` as a TSV, and return it.
 
-    Its columns are those that :func:`admire.read_items` reads, so its texts are those of the data,
-    sign by sign, as in a submission; a spreadsheet may take one for a formula.
+    :func:`admire.read_items` reads its columns. Its texts are exactly those of the data, so a
+    spreadsheet may take one for a formula.
 
     Raises:
         UserError: the file cannot be written.
@@ -149,7 +152,7 @@ class _Row(BaseModel):
 
 
 def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
-    """What :func:`write_senses` wrote: the items, and what was decided of each.
+    """Read what :func:`write_senses` wrote: the items and their senses.
 
     Raises:
         UserError: the file, row and column that cannot be used, and why.
@@ -171,6 +174,6 @@ def read_senses(path: Path) -> tuple[list[Item], list[Sense]]:
 
 
 def known_senses(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of :func:`sense_table` whose sense is given, with the column accuracy (0 or 1)."""
-    known = table[table["sentence_type"].notna()]
-    return known.assign(accuracy=(known["predicted_type"] == known["sentence_type"]).astype(float))
+    """Return the rows of :func:`sense_table` with a given sense, and a column accuracy (0 or 1)."""
+    rows = table[table["sentence_type"].notna()]
+    return rows.assign(accuracy=(rows["predicted_type"] == rows["sentence_type"]).astype(float))

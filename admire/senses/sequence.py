@@ -1,4 +1,4 @@
-"""The sense that a sequence of captions shows, by similarity: AdMIRe's Subtask B."""
+"""Reads the sense of a sequence of captions by similarity: AdMIRe's Subtask B."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from admire.senses.sense import Sense
 
 OFFSET = 0.0711
 SLOPE = 53.5
-"""Where a literal sequence is as probable as an idiomatic one, and how fast that changes around it.
+"""Where a literal sequence is as probable as an idiomatic one, and how steeply that changes.
 
 A logistic fit of :func:`nearness` by ``e5`` on the 25 items of Subtask B's train and dev, both
 senses with the same weight, by ``python tools/fit_sequence.py ../shared/data``.
@@ -21,18 +21,18 @@ senses with the same weight, by ``python tools/fit_sequence.py ../shared/data``.
 
 
 def shows_captions(item: Item) -> bool:
-    """Whether an item's sequence and its candidates both have captions, which can be compared."""
-    return all(any(one.caption for one in things) for things in (item.sequence, item.candidates))
+    """Return whether both the sequence and the candidates have captions to compare."""
+    return all(any(part.caption for part in parts) for parts in (item.sequence, item.candidates))
 
 
 def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:
-    """The sense that each item's sequence shows, as one vote.
+    """Return the sense that each item's sequence shows, as one vote.
 
-    A sequence of literal pictures has what the compound names; the candidates have some of both
-    senses, so they say how near that is for captions of this compound.
+    A literal sequence shows what the compound names. The candidates show both senses, so they tell
+    how near captions of this compound usually are.
 
     Args:
-        items: such as :func:`shows_captions` finds.
+        items: those for which :func:`shows_captions` holds.
     """
     probabilities = 1 / (1 + np.exp(SLOPE * (nearness(items, encoder) - OFFSET)))
     return [
@@ -42,26 +42,26 @@ def read_sequences(items: Sequence[Item], encoder: TextEncoder) -> list[Sense]:
 
 
 def nearness(items: Sequence[Item], encoder: TextEncoder) -> npt.NDArray[np.float64]:
-    """How much nearer each item's compound is to its sequence than to its candidates.
+    """Return how much nearer each compound is to its sequence than to its candidates.
 
-    It is the cosine with the mean vector of the sequence's captions less the mean cosine with those
-    of the candidates, in units of the captions' spread: the root of their mean squared distance
-    from their mean. So it is of one size for encoders whose cosines are all about 0.8 and for those
-    that use the whole scale.
+    This is the cosine with the mean vector of the sequence's captions, less the mean cosine with
+    the candidates' captions, in units of the captions' spread: the root of their mean squared
+    distance from their mean. The unit makes encoders comparable, whatever range their cosines have.
     """
     compounds = encoder.encode_texts([item.phrase for item in items], role="query").astype(float)
-    told = [
-        [one.caption for one in things if one.caption]
+    groups = [
+        [part.caption for part in parts if part.caption]
         for item in items
-        for things in (item.sequence, item.candidates)
+        for parts in (item.sequence, item.candidates)
     ]
-    distinct = list(dict.fromkeys(caption for captions in told for caption in captions))
+    distinct = list(dict.fromkeys(caption for captions in groups for caption in captions))
     vectors = dict(zip(distinct, encoder.encode_texts(distinct, role="document"), strict=True))
-    parts = [np.array([vectors[caption] for caption in captions], float) for captions in told]
-    found = []
-    for compound, sequence, candidates in zip(compounds, parts[::2], parts[1::2], strict=True):
+    encoded = [np.array([vectors[caption] for caption in captions], float) for captions in groups]
+    differences = []
+    for compound, sequence, candidates in zip(compounds, encoded[::2], encoded[1::2], strict=True):
         spread = np.sqrt(np.concatenate([sequence, candidates]).var(axis=0).sum())
-        shown = sequence.sum(axis=0)
-        shown /= np.linalg.norm(shown) or 1
-        found.append((shown @ compound - (candidates @ compound).mean()) / (spread or 1))
-    return np.array(found)
+        center = sequence.sum(axis=0)
+        center /= np.linalg.norm(center) or 1
+        difference = center @ compound - (candidates @ compound).mean()
+        differences.append(difference / (spread or 1))
+    return np.array(differences)

@@ -1,4 +1,4 @@
-"""Where senses and meanings come from: a chat model that is asked, or what was said before."""
+"""Where senses and meanings come from: a chat model that is asked, or what was recorded before."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from admire.base.errors import UserError
 from admire.data.items import Item
 from admire.models.llm import ChatModel, ask_each
 from admire.prompts import Prompts
-from admire.senses.dictionaries.entries import UNKNOWN, Known
+from admire.senses.dictionaries import NO_ENTRIES, Entries
 from admire.senses.meaning import (
     HINTS,
-    UNSAID,
+    NO_MEANING,
     WORD_HINTS,
     Meaning,
-    gloss,
-    meaning,
+    MeaningKind,
+    ask_gloss,
+    ask_meaning,
     template,
 )
 from admire.senses.sense import Sense
@@ -27,18 +28,15 @@ from admire.senses.votes import vote
 
 log = logging.getLogger("admire")
 
-Wanted = Literal["gloss", "idiomatic", "literal"]
-"""What is wanted: the paper's gloss, one definition of the idiomatic sense, or all of a sense."""
-
 
 @runtime_checkable
 class Source(Protocol):
-    """What says in which sense a compound is used in its sentence, and what it means.
+    """Tells in which sense a compound is used in its sentence, and what it means.
 
     Attributes:
         name: what the user calls it.
-        identity: everything that it says depends on.
-        llm: the chat model that answers other questions, too; None where there is none.
+        identity: everything that its answers depend on.
+        llm: the chat model that answers other questions, too; None without one.
     """
 
     @property
@@ -49,17 +47,17 @@ class Source(Protocol):
     def llm(self) -> ChatModel | None: ...
 
     def check(self, items: Iterable[Item]) -> None:
-        """Refuse items of which it can say nothing, before anything is asked.
+        """Refuse items that it knows nothing about, before anything is asked.
 
         Raises:
-            UserError: there are some, which the message names.
+            UserError: there are some; the message names them.
         """
         ...
 
     def senses(
         self, items: Iterable[Item], prompts: Prompts, *, votes: int, seed: int
     ) -> list[Sense]:
-        """The sense of each item.
+        """Return the sense of each item.
 
         Raises:
             UserError: one cannot be decided.
@@ -69,16 +67,16 @@ class Source(Protocol):
     def meanings(
         self,
         items: Sequence[Item],
-        what: Wanted,
+        kind: MeaningKind,
         prompts: Prompts,
         *,
         seed: int,
-        known: Mapping[Item, Known],
+        entries: Mapping[Item, Entries],
     ) -> dict[Item, Meaning]:
-        """What each item's compound means in a sense.
+        """Return the meaning of each item's compound.
 
         Args:
-            known: what dictionaries say.
+            entries: the compounds' entries in dictionaries.
 
         Raises:
             UserError: a chat model cannot be asked.
@@ -86,30 +84,33 @@ class Source(Protocol):
         ...
 
     def order(self, item: Item) -> tuple[str, ...] | None:
-        """The order of an item's candidates that was recorded; None without one."""
+        """Return the recorded order of an item's candidates; None without one."""
         ...
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChatSource:
     """A chat model as a source: it votes on senses and writes meanings."""
 
     llm: ChatModel
 
     @property
     def name(self) -> str:
+        """The chat model's name."""
         return self.llm.name
 
     @property
     def identity(self) -> str:
+        """The chat model's identity."""
         return self.llm.identity
 
     def check(self, items: Iterable[Item]) -> None:
-        """A chat model can be asked about any item."""
+        """Accept all items."""
 
     def senses(
         self, items: Iterable[Item], prompts: Prompts, *, votes: int, seed: int
     ) -> list[Sense]:
+        """Return the senses by the chat model's votes, see :func:`admire.senses.votes.vote`."""
         items = list(items)
         check_contexts(items)
         return vote(items, self.llm, prompts, votes=votes, seed=seed)
@@ -117,60 +118,55 @@ class Asked:
     def meanings(
         self,
         items: Sequence[Item],
-        what: Wanted,
+        kind: MeaningKind,
         prompts: Prompts,
         *,
         seed: int,
-        known: Mapping[Item, Known] | None = None,
+        entries: Mapping[Item, Entries] | None = None,
     ) -> dict[Item, Meaning]:
-        """Items with the same prompt are asked about once."""
-        known = known or {}
+        """Ask for each item's meaning; items with the same prompt are asked about once."""
+        entries = entries or {}
+        hints_of = {item: hints(item, entries.get(item, NO_ENTRIES), kind) for item in items}
 
         def ask(item: Item) -> Meaning:
-            if what == "gloss":
-                return gloss(item, self.llm, prompts, seed=seed)
-            hint = hints(item, known.get(item, UNKNOWN), what)
-            return meaning(item, what, self.llm, prompts, seed=seed, hint=hint)
+            if kind == "gloss":
+                return ask_gloss(item, self.llm, prompts, seed=seed)
+            return ask_meaning(item, kind, self.llm, prompts, seed=seed, hint=hints_of[item])
 
         prompt_of = {
-            item: prompts.about(
-                item,
-                what if what == "gloss" else template(item, what),
-                hint=hints(item, known.get(item, UNKNOWN), what),
-            )
-            for item in items
+            item: prompts.about(item, template(item, kind), hint=hints_of[item]) for item in items
         }
-        # Sorted, because a server need not read again what a prompt shares with the one before.
+        # Sorted, so that a server need not read again what a prompt shares with the one before.
         first = {prompt: item for item, prompt in sorted(prompt_of.items(), key=itemgetter(1))}
-        noun = "literal meaning" if what == "literal" else "meaning"
+        noun = "literal meaning" if kind == "literal" else "meaning"
         answers = ask_each(
             ask,
             list(first.values()),
             self.llm,
             f"Writing the {noun}",
-            called=attrgetter("compound"),
+            name_of=attrgetter("compound"),
         )
-        said = dict(zip(first, answers, strict=True))
+        meanings = dict(zip(first, answers, strict=True))
         for prompt, item in first.items():
-            if said[prompt] == UNSAID:
+            if meanings[prompt] == NO_MEANING:
                 log.warning("%s gave no %s of '%s'.", self.name, noun, item.compound)
-        return {item: said[prompt] for item, prompt in prompt_of.items()}
+        return {item: meanings[prompt] for item, prompt in prompt_of.items()}
 
     def order(self, item: Item) -> None:
-        """None: its rankers ask it."""
+        """Return None: rankers ask the chat model."""
 
 
-def hints(item: Item, known: Known, what: Wanted) -> tuple[str, ...]:
-    """What a prompt shows of what dictionaries say; the paper's gloss is asked for without."""
-    if what == "gloss":
+def hints(item: Item, entries: Entries, kind: MeaningKind) -> tuple[str, ...]:
+    """Return the dictionary glosses that a prompt shows; none with the paper's gloss."""
+    if kind == "gloss":
         return ()
     count = WORD_HINTS if item.word else HINTS
-    return tuple(entry.gloss for entry in known.of(what)[:count])
+    return tuple(entry.gloss for entry in entries.of(kind)[:count])
 
 
 def as_source(llm: ChatModel | Source) -> Source:
-    """A chat model as a source; any other source as it is."""
-    return llm if isinstance(llm, Source) else Asked(llm)
+    """Return a chat model as a source; any other source as it is."""
+    return llm if isinstance(llm, Source) else ChatSource(llm)
 
 
 def check_contexts(items: Iterable[Item]) -> None:
@@ -180,7 +176,7 @@ def check_contexts(items: Iterable[Item]) -> None:
         UserError: there is one.
     """
     for item in items:
-        if not item.sentence.strip() and not any(one.caption for one in item.sequence):
+        if not item.sentence.strip() and not any(part.caption for part in item.sequence):
             raise UserError(
                 f"'{item.compound}': has no sentence and no sequence with captions, so nothing "
                 "tells its sense. Let it be given.",

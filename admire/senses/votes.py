@@ -18,21 +18,21 @@ VOTE_TOKENS = 40
 def vote(
     items: Sequence[Item], llm: ChatModel, prompts: Prompts, *, votes: int, seed: int = 0
 ) -> list[Sense]:
-    """Ask the chat model several times for the sense of each compound, and follow the majority.
+    """Ask the chat model several times for the sense of each compound; the majority decides.
 
-    In Subtask B it is asked which sense the captions of the sequence show. Replies that name
+    In Subtask B the model is asked which sense the captions of the sequence show. Replies that name
     neither sense, or both, count as unparsed and for neither side.
 
     Args:
         votes: how often the model is asked (the paper's T, which is 5 there).
-        seed: of the first reply; each further vote has the next number.
+        seed: of the first vote; each further vote has the next number.
 
     Raises:
         UserError: the model cannot be asked; the message names the item.
     """
 
-    def ask(turn: tuple[Item, int]) -> SenseLabel | None:
-        item, seed = turn
+    def ask(ballot: tuple[Item, int]) -> SenseLabel | None:
+        item, seed = ballot
         question = Question(
             prompts.about(item, "sequence-sense" if item.sequence else "sense"),
             temperature=VOTE_TEMPERATURE,
@@ -42,17 +42,20 @@ def vote(
         )
         return read_label(llm.ask(question).text, data_of(item))
 
-    turns = [(item, seed + turn) for item in items for turn in range(votes)]
-    labels = ask_each(ask, turns, llm, "Asking for the sense", called=lambda turn: turn[0].compound)
-    return [counted(labels[first : first + votes]) for first in range(0, len(labels), votes)]
+    ballots = [(item, seed + k) for item in items for k in range(votes)]
+    labels = ask_each(
+        ask, ballots, llm, "Asking for the sense", name_of=lambda ballot: ballot[0].compound
+    )
+    return [count_votes(labels[first : first + votes]) for first in range(0, len(labels), votes)]
 
 
-def counted(labels: Sequence[SenseLabel | None]) -> Sense:
-    """The sense with the majority of the votes; None is a vote that could not be read."""
+def count_votes(labels: Sequence[SenseLabel | None]) -> Sense:
+    """Return the sense with the majority of the votes; None is a vote that could not be read."""
     idiomatic, literal = labels.count("idiomatic"), labels.count("literal")
-    read = idiomatic + literal
-    probability = idiomatic / read if read else 0.5
-    return Sense(majority(idiomatic, literal), probability, idiomatic, literal, len(labels) - read)
+    readable = idiomatic + literal
+    probability = idiomatic / readable if readable else 0.5
+    unparsed = len(labels) - readable
+    return Sense(majority(idiomatic, literal), probability, idiomatic, literal, unparsed)
 
 
 _LABEL = re.compile(
@@ -64,25 +67,25 @@ _LABEL = re.compile(
 
 
 def read_label(reply: str, data: Collection[str] = ()) -> SenseLabel | None:
-    """The sense that a reply names; None if it names none or both.
+    """Return the sense that a reply names; None if it names none or both.
 
-    A negated sense ("not literal") does not count as named. If the whole reply names both, these
-    lines are tried in turn until one names a single sense: the first line if it has at most two
-    words, the last line, the first line.
+    A negated sense ("not literal") does not count. If the whole reply names both, the first of
+    these lines that names a single sense counts: the first line if it has at most two words, the
+    last line, the first line.
 
     Args:
-        data: texts of the question. What the reply quotes of those that name a sense themselves
-            does not count; see :mod:`admire.prompts.quotations`.
+        data: texts of the question. Quotations from those that name a sense themselves do not
+            count; see :mod:`admire.prompts.quotations`.
     """
     reply = without_words(reply, [text for text in data if _LABEL.search(text)])
     lines = [line for line in reply.splitlines() if line.strip()]
     answer = [line for line in lines[:1] if len(re.findall(r"\w+", line)) <= 2]
     for part in (reply, *answer, *lines[-1:], *lines[:1]):
-        named: set[SenseLabel] = {
+        labels: set[SenseLabel] = {
             "idiomatic" if match["idiomatic"] else "literal"
             for match in _LABEL.finditer(part)
             if not match["negated"]
         }
-        if len(named) == 1:
-            return named.pop()
+        if len(labels) == 1:
+            return labels.pop()
     return None

@@ -17,13 +17,13 @@ from admire.models.identity import Identified
 
 log = logging.getLogger("admire")
 
-Thing = TypeVar("Thing")
+Subject = TypeVar("Subject")
 Answer = TypeVar("Answer")
 
 IMAGE_SIDE = 768
 """The longest side of an image that is sent, in pixels, unless a question says otherwise."""
-WANTED: ContextVar[float] = ContextVar("WANTED", default=inf)
-"""How many answers :func:`ask_each` wants in all, as its threads see it. A model that answers
+EXPECTED: ContextVar[float] = ContextVar("EXPECTED", default=inf)
+"""How many answers :func:`ask_each` expects in all, as its threads see it. A model that answers
 several questions together waits for no more than these."""
 
 
@@ -52,8 +52,8 @@ class Question:
         schema: a JSON schema that the reply must fit, in OpenAI's strict dialect: each object
             requires all of its properties and allows no others. They are written in their order.
         logprobs: how many of the likeliest tokens to return at each place, 0 for none.
-        purpose: what it is asked for ("senses", "meanings", …), for the cost of a run by stage.
-            Not part of equality or of the cache key.
+        purpose: "senses", "meanings", …, for the cost of a run by stage. Not part of equality or
+            of the cache key.
     """
 
     parts: str | tuple[str | Image, ...]
@@ -71,10 +71,12 @@ class Question:
 
     @property
     def texts(self) -> list[str]:
+        """The texts, in their order."""
         return [part for part in self._listed if isinstance(part, str)]
 
     @property
     def images(self) -> list[Image]:
+        """The images, in their order."""
         return [part for part in self._listed if isinstance(part, Image)]
 
     @property
@@ -88,7 +90,7 @@ class Usage:
 
     Attributes:
         prompt: of the question, images included.
-        cached: how many of these the server had cached.
+        cached: the part of ``prompt`` that the server had cached.
         completion: of the reply, with the model's reasoning before it.
         images: of the question's images, 0 if the server does not say.
     """
@@ -126,18 +128,18 @@ class Reply:
 
 
 class Unanswered(Exception):  # noqa: N818  nothing has gone wrong
-    """A question without a reply in the cache, put to a model that gives cached replies alone."""
+    """Raised for a question without a cached reply by a model that only reads the cache."""
 
 
 class ChatModel(Identified, Protocol):
     """A model that answers one question at a time.
 
-    A class that derives from this one needs :meth:`ask` alone. One that costs nothing to ask has
-    ``free = True``, too.
+    A class that derives from this one only needs :meth:`ask`. One that costs nothing to ask sets
+    ``free = True``.
 
     Attributes:
-        name: what the user calls it; by default that of the class.
-        identity: everything that its replies depend on: server, weights; by default the name.
+        name: what the user calls it; defaults to the class's name.
+        identity: everything that its replies depend on: server, weights; defaults to the name.
         parallel: how many questions may be asked at the same time.
         sees: whether it can be shown images, as far as is known before one is shown.
     """
@@ -156,50 +158,50 @@ class ChatModel(Identified, Protocol):
 
 
 def ask_each(
-    question: Callable[[Thing], Answer],
-    things: Sequence[Thing],
+    ask: Callable[[Subject], Answer],
+    subjects: Sequence[Subject],
     llm: ChatModel,
-    what: str,
+    task: str,
     *,
-    called: Callable[[Thing], str],
+    name_of: Callable[[Subject], str],
 ) -> list[Answer]:
-    """Ask a question about each thing, several at a time if the model allows it.
+    """Ask a question about each subject, several at a time if the model allows it.
 
     Args:
-        what: what the model does, to show the progress: "Writing the meaning".
-        called: what a message calls a thing.
+        task: what the model does, to show the progress: "Writing the meaning".
+        name_of: returns what a message calls a subject.
 
     Returns:
-        The answers, in the things' order.
+        The answers, in the subjects' order.
 
     Raises:
-        UserError: a question raised one; the message names the thing.
+        UserError: a question raised one; the message names the subject.
         Unanswered: the cache lacks a reply; every question was tried.
     """
     missing: list[Unanswered] = []
 
-    def named(thing: Thing) -> Answer | None:
+    def ask_named(subject: Subject) -> Answer | None:
         try:
-            return question(thing)
+            return ask(subject)
         except Unanswered as unanswered:
             missing.append(unanswered)
             return None
         except UserError as error:
             raise UserError(
-                f"'{called(thing)}': {error} The answers so far are kept: run the same "
+                f"'{name_of(subject)}': {error} The answers so far are kept: run the same "
                 "command again to go on.",
                 *error.settings,
             ) from error
 
-    pool = ThreadPoolExecutor(llm.parallel, initializer=WANTED.set, initargs=(len(things),))
+    pool = ThreadPoolExecutor(llm.parallel, initializer=EXPECTED.set, initargs=(len(subjects),))
     waits = True
     try:
-        told = pool.map(named, things)
-        answers = list(show_progress(told, f"{what} (model {llm.name})", len(things)))
+        replies = pool.map(ask_named, subjects)
+        answers = list(show_progress(replies, f"{task} (model {llm.name})", len(subjects)))
     except KeyboardInterrupt:
         waits = False  # replies under way are cached when they come
         raise
-    finally:  # after an error or Ctrl-C, what has not begun is dropped
+    finally:  # after an error or Ctrl-C, questions that have not begun are dropped
         pool.shutdown(waits, cancel_futures=True)
     if missing:
         raise missing[0]

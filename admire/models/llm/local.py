@@ -33,7 +33,7 @@ from admire.base.machine import cores
 from admire.base.progress import show_progress
 from admire.base.storage import cache_dir, only_writer, write_whole
 from admire.models.llm import llama_process
-from admire.models.llm.chat import WANTED, Question, Reply, Usage
+from admire.models.llm.chat import EXPECTED, Question, Reply, Usage
 from admire.models.llm.layers import write_layers
 from admire.models.llm.openai import SEEING, OpenAIChat
 
@@ -313,7 +313,7 @@ class LocalChat:
             self._asked.notify_all()
         if leads:  # the first to ask answers for those who come in time
             with self._answering:
-                wanted = min(self.parallel, WANTED.get())
+                wanted = min(self.parallel, EXPECTED.get())
                 with self._asked:
                     self._asked.wait_for(lambda: len(self._asking) >= wanted, GATHER)
                     asked, self._asking = self._asking, []

@@ -155,13 +155,15 @@ class Models:
         from admire.models.llm.prices import is_free
         from admire.prompts import Prompts
         from admire.senses import LightDetector
-        from admire.senses.dictionaries.entries import known_of
+        from admire.senses.dictionaries.entries import look_up_item
         from admire.senses.dictionaries.opening import open_dictionaries
 
         settings = self.settings(self.profiles[0])
         prompts = Prompts(settings.prompts)
         items = [Item(bird, f"She is an {bird}.") for bird in ("early bird", "odd bird")]
-        known_of(open_dictionaries(settings.dictionaries), items[0])  # the first look-up reads it
+        look_up_item(
+            open_dictionaries(settings.dictionaries), items[0]
+        )  # the first look-up reads it
         # Two of each kind, so that what they share shows.
         begun = [
             Question(prompts.about(item, sense, hint=hint), max_tokens=1)
@@ -172,7 +174,7 @@ class Models:
             if is_free(llm):
                 model = _within(llm, "model")
                 told = "Reading how prompts begin"
-                ask_each(model.ask, begun, model, told, called=attrgetter("text"))
+                ask_each(model.ask, begun, model, told, name_of=attrgetter("text"))
         if "embeddings" in settings.rankers:
             names = dict.fromkeys(filter(None, [settings.encoder, settings.caption_encoder]))
             for name in names:

@@ -28,7 +28,7 @@ from admire.runs.ranking import Ranking, Run
 from admire.runs.run import rank
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import DEFINITIONS, Meaning
-from admire.senses.recorded import Recorded, Said, key_of
+from admire.senses.recorded import Recorded, RecordedReply, key_of
 from admire.senses.sense import Sense
 from admire.senses.source import Source
 
@@ -161,7 +161,7 @@ def _by_hand(
     meanings: Mapping[SenseLabel, str | None],
 ) -> Recorded:
     """What one chat model said of the item, with what a person says in its place."""
-    said = Said(before.sense)
+    said = RecordedReply(before.sense)
     if sense:
         vote = int(sense == "idiomatic")
         said.sense = Sense(sense, float(vote), vote, 1 - vote)

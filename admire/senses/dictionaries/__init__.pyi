@@ -1,13 +1,13 @@
 from .entries import (
-    UNKNOWN,
+    NO_ENTRIES,
     Dictionary,
+    Entries,
     Entry,
-    Known,
-    by_sense,
     code_of,
     key_of,
-    known_of,
     look_up,
+    look_up_item,
+    sort_by_sense,
     spellings,
 )
 from .glossary import Glossary
@@ -17,20 +17,20 @@ from .opening import open_dictionaries
 from .wordnet import WordNet, find_wordnet
 
 __all__ = [
-    "UNKNOWN",
+    "NO_ENTRIES",
     "Dictionary",
+    "Entries",
     "Entry",
     "Glossary",
     "Kaikki",
-    "Known",
     "Lexicon",
     "WordNet",
-    "by_sense",
     "code_of",
     "find_wordnet",
     "key_of",
-    "known_of",
     "look_up",
+    "look_up_item",
     "open_dictionaries",
+    "sort_by_sense",
     "spellings",
 ]

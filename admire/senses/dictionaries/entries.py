@@ -1,11 +1,11 @@
-"""What dictionaries have in common: entries, looking up, and which entry is of which sense."""
+"""Entries of dictionaries: looking expressions up, and sorting their entries by sense."""
 
 from __future__ import annotations
 
 import logging
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, product
@@ -53,12 +53,12 @@ class Entry:
 
 
 class Dictionary(Protocol):
-    """What knows expressions.
+    """Defines expressions.
 
     Attributes:
-        name: as the user calls it.
-        identity: everything that it says depends on.
-        languages: those that it has entries in, as :func:`code_of` gives them.
+        name: what the user calls it.
+        identity: everything that its entries depend on.
+        languages: the codes of its entries' languages, see :func:`code_of`.
     """
 
     @property
@@ -69,97 +69,100 @@ class Dictionary(Protocol):
     def languages(self) -> frozenset[str]: ...
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
-        """The entries of the expressions whose :func:`key_of` is this one, in its own order."""
+        """Return the entries of expressions with this :func:`key_of`, in its own order."""
         ...
 
 
 @dataclass(frozen=True)
-class Known:
-    """What dictionaries say of an expression, by sense; either may be empty."""
+class Entries:
+    """The entries of an expression by sense; either may be empty."""
 
     idiomatic: tuple[Entry, ...] = ()
     literal: tuple[Entry, ...] = ()
 
     def of(self, sense: SenseLabel) -> tuple[Entry, ...]:
+        """Return the entries of a sense."""
         return self.idiomatic if sense == "idiomatic" else self.literal
 
 
-UNKNOWN = Known()
+NO_ENTRIES = Entries()
 
 
-def look_up(dictionaries: Iterable[Dictionary], expression: str, language: str) -> Known:
-    """What the first of the dictionaries that has the expression says of it, by sense.
+def look_up(dictionaries: Sequence[Dictionary], expression: str, language: str) -> Entries:
+    """Return the entries of the first dictionary that has the expression, by sense.
 
-    The spelling that comes first in :func:`spellings` counts. A language that none of them has is
+    The spelling that comes first in :func:`spellings` counts. A language that no dictionary has is
     logged once.
     """
     language = code_of(language)
-    asked = list(dictionaries)
-    able = [dictionary for dictionary in asked if language in dictionary.languages]
-    if asked and not able:
-        _say_lacking(language, ", ".join(dictionary.name for dictionary in asked))
+    able = [dictionary for dictionary in dictionaries if language in dictionary.languages]
+    if dictionaries and not able:
+        _warn_of_language(language, ", ".join(dictionary.name for dictionary in dictionaries))
     for dictionary in able:
         for key in spellings(expression, language):
-            found = dictionary.entries(key, language)
-            if found:
-                return by_sense(found, expression, language)
-    return UNKNOWN
+            entries = dictionary.entries(key, language)
+            if entries:
+                return sort_by_sense(entries, expression, language)
+    return NO_ENTRIES
 
 
-def known_of(dictionaries: Sequence[Dictionary], item: Item) -> Known:
-    """What dictionaries say of an item's compound, see :func:`look_up`.
+def look_up_item(dictionaries: Sequence[Dictionary], item: Item) -> Entries:
+    """Return the entries of an item's compound, see :func:`look_up`.
 
-    In V-WSD these are all entries of the phrase or, if there are none, of the word; which of them
-    is meant is open, and none is called literal.
+    In V-WSD these are all entries of the phrase or, if there are none, of the word. Any of them may
+    be meant, so all count as idiomatic.
     """
     if not item.word:
         return look_up(dictionaries, item.phrase, item.language)
     for expression in (item.phrase, item.word):
-        known = look_up(dictionaries, expression, item.language)
-        if known != UNKNOWN:
-            return Known((*known.idiomatic, *known.literal))
-    return UNKNOWN
+        entries = look_up(dictionaries, expression, item.language)
+        if entries != NO_ENTRIES:
+            return Entries((*entries.idiomatic, *entries.literal))
+    return NO_ENTRIES
 
 
 @cache
-def _say_lacking(language: str, names: str) -> None:
+def _warn_of_language(language: str, names: str) -> None:
     log.warning("No entries in the language '%s': %s.", language, names)
 
 
-def by_sense(entries: Sequence[Entry], expression: str, language: str) -> Known:
-    """Which entry is of which sense; equal glosses count once.
+def sort_by_sense(entries: Sequence[Entry], expression: str, language: str) -> Entries:
+    """Sort entries by sense; equal glosses count once.
 
-    Its tags say so, if any do. Otherwise what names a chicken is a chicken, and *spring chicken*,
-    "a young person", is none: an entry is literal if its gloss has the expression's last word in
-    any form, and either another of its words too ("sheep with a black coat") or another entry
-    without it. So the only entry of *flea market*, "an open-air market", is idiomatic. Where an
-    entry is of an abstract thing or a person, one of an animal, a plant or food is literal.
+    The tags of an entry decide, if they can. Otherwise an entry is literal if its gloss has the
+    expression's last word in any form, and either another of its words ("sheep with a black coat")
+    or there is another entry without the last word: *spring chicken*, "a young person", is no
+    chicken. So the only entry of *flea market*, "an open-air market", is idiomatic. Beside entries
+    of abstract things or persons, an entry of an animal, a plant or food is literal.
     """
-    written = max((_words(one) for one in (*(e.expression for e in entries), expression)), key=len)
-    *others, last = [_forms(word, language) for word in written] or [set()]
+    forms = [_words(form) for form in (*(entry.expression for entry in entries), expression)]
+    *others, last = [_forms(word, language) for word in max(forms, key=len)] or [set()]
     kept = list({entry.gloss: entry for entry in reversed(entries)}.values())[::-1]
-    glosses = [{f for w in _words(entry.gloss) for f in _forms(w, language)} for entry in kept]
-    with_last = [bool(gloss & last) for gloss in glosses]
-    concrete = [bool(CONCRETE_TAGS & set(entry.tags)) for entry in kept]
-    found: dict[SenseLabel, list[Entry]] = {"idiomatic": [], "literal": []}
-    for entry, gloss, has_last, is_concrete in zip(kept, glosses, with_last, concrete, strict=True):
-        has_other = any(gloss & word for word in others)
-        literal = (has_last and (has_other or not all(with_last))) or (
-            is_concrete and not all(concrete)
-        )
-        if LITERAL_TAGS & set(entry.tags):
+    glosses = [
+        {form for word in _words(entry.gloss) for form in _forms(word, language)} for entry in kept
+    ]
+    all_last = all(gloss & last for gloss in glosses)
+    all_concrete = all(CONCRETE_TAGS & set(entry.tags) for entry in kept)
+    senses: dict[SenseLabel, list[Entry]] = {"idiomatic": [], "literal": []}
+    for entry, gloss in zip(kept, glosses, strict=True):
+        tags = set(entry.tags)
+        if LITERAL_TAGS & tags:
             literal = True
-        elif IDIOMATIC_TAGS & set(entry.tags):
+        elif IDIOMATIC_TAGS & tags:
             literal = False
-        found["literal" if literal else "idiomatic"].append(entry)
-    return Known(tuple(found["idiomatic"]), tuple(found["literal"]))
+        elif gloss & last and (not all_last or any(gloss & word for word in others)):
+            literal = True
+        else:
+            literal = bool(CONCRETE_TAGS & tags) and not all_concrete
+        senses["literal" if literal else "idiomatic"].append(entry)
+    return Entries(tuple(senses["idiomatic"]), tuple(senses["literal"]))
 
 
 _ELSE = re.compile(r"[\W_]+")
 
 
 def key_of(expression: str) -> str:
-    """The expression's letters and digits alone: case, spaces, hyphens and apostrophes are folded.
+    """Return the expression's letters and digits; case, spaces, hyphens, apostrophes are folded.
 
     ``Cat's-Eye`` and ``cat_s eye`` are both ``catseye``.
     """
@@ -169,11 +172,10 @@ def key_of(expression: str) -> str:
 
 
 def spellings(expression: str, language: str) -> Iterator[str]:
-    """The keys under which a dictionary may have an expression, the likeliest first.
+    """Yield the keys under which a dictionary may have an expression, the likeliest first.
 
-    As it is; in English also with one or two words as their lemmas or in the other side's
-    spelling; and without one of the words inside, if there are three or more ("spill the secret
-    beans").
+    They are of the expression as it is; in English also with one or two words as their lemmas or in
+    British or American spelling; and without one of the inner words ("spill the secret beans").
     """
     words = _words(expression)
     variants = [words]
@@ -191,7 +193,7 @@ def spellings(expression: str, language: str) -> Iterator[str]:
 
 
 def _changed(words: list[str], language: str) -> Iterator[list[str]]:
-    """The words as they are, then with one of them changed, the last one first, then with two."""
+    """Yield the words as they are, then with one of them changed, the last first, then two."""
     lemmas = [_lemmas(word, language) for word in words]
     for count in range(3):
         for places in combinations(reversed(range(len(words))), count):
@@ -206,13 +208,13 @@ _SAME = {"arb": "ar", "cmn": "zh", "nb": "no", "zsm": "ms", "bs": "sh", "hr": "s
 
 
 def code_of(tag: str) -> str:
-    """A language's code, the same for what dictionaries and data call differently: cmn and zh."""
+    """Return a language's code, the same where dictionaries and data differ, as cmn and zh do."""
     code = base_language(tag)
     return _SAME.get(code, code)
 
 
 def _words(text: str) -> list[str]:
-    """Words in lower case, decomposed; ``'s`` and ``_s`` belong to the word before."""
+    """Return words in lower case, decomposed; ``'s`` and ``_s`` belong to the word before."""
     if text.isascii():
         return re.findall(r"[^\W_]+", re.sub(r"(?<=\w)(?:'|_(?=s\b))", "", text.lower()))
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
@@ -221,7 +223,7 @@ def _words(text: str) -> list[str]:
 
 
 def _letter(character: str) -> str:
-    """Itself, with vowel signs and accents; nothing for a joiner; a space for anything else."""
+    """Return a letter, vowel sign or accent itself, "" for a joiner, and a space for all else."""
     kind = unicodedata.category(character)
     if kind == "Cf":
         return ""
@@ -249,26 +251,27 @@ _IRREGULAR = {
     "wives": "wife",
     "women": "woman",
 }
-_SPELT = (("our", "or"), ("ise", "ize"), ("yse", "yze"), ("tre", "ter"), ("grey", "gray"))
-"""British and American: what is written in one and in the other."""
+_SPELLINGS = (("our", "or"), ("ise", "ize"), ("yse", "yze"), ("tre", "ter"), ("grey", "gray"))
+"""British and American spellings."""
 
 
 def _forms(word: str, language: str) -> set[str]:
+    """Return the word with its lemmas."""
     return {word, *_lemmas(word, language)}
 
 
 def _lemmas(word: str, language: str) -> list[str]:
-    """What an English word may be a form of, and its other spelling; nothing in other languages."""
+    """Return possible lemmas and other spellings of an English word; none in other languages."""
     if language != "en":
         return []
-    found = [_IRREGULAR[word]] if word in _IRREGULAR else []
+    lemmas = [_IRREGULAR[word]] if word in _IRREGULAR else []
     for ending, lemma in _ENDINGS:
         stem = word.removesuffix(ending)
         if stem != word and len(stem) > 1:
-            found.append(stem + lemma)
+            lemmas.append(stem + lemma)
             if len(stem) > 3 and stem[-1] == stem[-2]:
-                found.append(stem[:-1])  # stopped
-    spelt = [*_SPELT, *((b, a) for a, b in _SPELT)]
-    return found + [
-        word.replace(a, b) for a, b in spelt if a in word and (len(word) > 4 or word == a)
+                lemmas.append(stem[:-1])  # stopped
+    pairs = [*_SPELLINGS, *((american, british) for british, american in _SPELLINGS)]
+    return lemmas + [
+        word.replace(a, b) for a, b in pairs if a in word and (len(word) > 4 or word == a)
     ]

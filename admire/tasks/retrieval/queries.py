@@ -14,7 +14,7 @@ from admire.prompts import Prompts
 from admire.runs.sources import open_source
 from admire.senses import Detector
 from admire.senses.dictionaries import open_dictionaries
-from admire.senses.interpretation import Interpretation, interpret
+from admire.senses.interpretation import Interpretation, ReadingSettings, interpret
 from admire.senses.source import Source
 from admire.tasks.retrieval.passages import Passage
 from admire.tasks.retrieval.settings import InstructionFormat, QueryForm, QuerySettings
@@ -105,11 +105,8 @@ def interpret_queries(
         items,
         [source],
         Prompts(settings.prompts),
-        sense=settings.sense,
-        seed=settings.seed,
+        ReadingSettings(settings.sense, seed=settings.seed, meanings=meanings, glosses="all"),
         detector=detector,
-        meanings=meanings,
-        glosses="all",
         dictionaries=open_dictionaries(settings.dictionaries),
     )
     return interpretations

@@ -76,7 +76,7 @@ def rate(
         return None
 
     comparisons = _comparisons(pairs)
-    ratings = ask_each(ask, comparisons, llm, "Rating similarities", called=lambda pair: pair[0])
+    ratings = ask_each(ask, comparisons, llm, "Rating similarities", name_of=lambda pair: pair[0])
     rated = zip(comparisons, ratings, strict=True)
     return {pair: rating for pair, rating in rated if rating is not None}
 
