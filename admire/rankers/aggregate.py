@@ -25,23 +25,23 @@ DECIMALS = 6
 
 
 def places(orders: Sequence[Sequence[str]], names: Sequence[str]) -> Places:
-    """Orders of names, best first, as :data:`Places` of the candidates with these names."""
+    """Return orders of names, best first, as :data:`Places` of the candidates with these names."""
     return np.array([[order.index(name) for name in names] for order in orders], dtype=np.int64)
 
 
 def aggregate(places: Places) -> Scores:
-    """Kemeny's order where it can be found exactly, else Borda's points; shape (candidates,)."""
+    """Return Kemeny's points where they can be found exactly, else Borda's; shape (candidates,)."""
     return kemeny(places) if places.shape[1] <= KEMENY_MOST else borda(places)
 
 
 def borda(places: Places) -> Scores:
-    """How many other candidates each one is before, the mean over the orders."""
+    """Return how many other candidates each one is before, the mean over the orders."""
     points: Scores = places.shape[1] - 1 - places.mean(axis=0)
     return points
 
 
 def kemeny(places: Places) -> Scores:
-    """How many others each candidate is before in the order that is nearest to all orders.
+    """Return how many others each candidate is before in the order nearest to all orders.
 
     The nearest one contradicts the fewest of the orders' statements "a before b" (Kemeny 1959);
     permutation self-consistency aggregates with it (arXiv 2310.07712, section 2). A candidate that
@@ -64,12 +64,12 @@ def kemeny(places: Places) -> Scores:
 
 @lru_cache(maxsize=KEMENY_MOST)
 def _orders(count: int) -> npt.NDArray[np.int64]:
-    """Every order of so many candidates, shape (orders, candidates)."""
+    """Return every order of so many candidates, shape (orders, candidates)."""
     return np.array(list(permutations(range(count))), dtype=np.int64)
 
 
 def bradley_terry(wins: Scores) -> Scores:
-    """The strength of each candidate, of which the logistic of a difference is a chance to win.
+    """Return candidates' strengths; the logistic of a difference is the chance to win.
 
     It is the likeliest under a normal prior, so that it is finite and the only one where candidates
     beat each other in a circle, where one wins always, and where some were never compared.
@@ -91,7 +91,7 @@ def bradley_terry(wins: Scores) -> Scores:
 
 
 def agreement(places: Places) -> float | None:
-    """How often two of the orders say the same of two candidates, from 0 to 1.
+    """Return how often two of the orders say the same of two candidates, from 0 to 1.
 
     Orders drawn by lot agree in half of the cases. None where there are no two orders.
     """

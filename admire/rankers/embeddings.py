@@ -90,7 +90,7 @@ def compare(
 
 
 def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Settings:
-    """The settings with ``sight``, where ``e5`` alone would leave candidates without a vector.
+    """Return settings with ``sight`` where ``e5`` alone would leave candidates without a vector.
 
     Its texts are e5's own. Where there are captions too, pictures count half beside them: on train,
     with captions hidden at random, that ranked better than captions alone.
@@ -111,7 +111,7 @@ def look_where_no_caption_is(summary: SetSummary, settings: Settings) -> Setting
 
 
 def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
-    """Whether a run with these settings opens pictures, told without opening any model.
+    """Return whether a run with these settings opens pictures, without opening any model.
 
     Models of sentence-transformers that read pictures are known by the track that is asked for.
     """
@@ -128,7 +128,7 @@ def open_encoders(
     encoder: TextEncoder | None,
     caption_encoder: TextEncoder | None,
 ) -> dict[str, TextEncoder]:
-    """The encoder of each track to rank by: images, captions or both.
+    """Open the encoder of each track to rank by: images, captions or both.
 
     Raises:
         UserError: what is wanted is not there, or no encoder reads it.
@@ -177,7 +177,7 @@ def open_encoders(
 
 
 def open_head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projection | None:
-    """The head to compare in, made for the encoders that are used."""
+    """Open the head to compare in, made for the encoders that are used."""
     if not settings.head:
         return None
     from admire.models.projection import load_projection
@@ -207,7 +207,7 @@ def _encode_texts(texts: Sequence[str], encoder: TextEncoder, role: Role) -> dic
 def _encode_candidates(
     items: Sequence[Item], encoder: TextEncoder, track: str
 ) -> Mapping[Path | str, Vector]:
-    """A vector for each image or caption, those of sequences too, all encoded in full batches."""
+    """Encode each image or caption, those of sequences too, in full batches."""
     candidates = [one for item in items for one in (*item.candidates, *item.sequence)]
     if track == "caption":
         captions = [candidate.caption for candidate in candidates if candidate.caption]
@@ -236,11 +236,11 @@ class _Space:
     documents: Mapping[str, Mapping[Path | str, Vector]]
 
     def text(self, text: str) -> dict[str, Vectors]:
-        """A text's vector by track, each of shape (1, width)."""
+        """Return a text's vector by track, each of shape (1, width)."""
         return {track: known[text][None] for track, known in self.vectors.items()}
 
     def sequence(self, item: Item) -> dict[str, Vectors]:
-        """The mean vector of the things in an item's sequence by track, each of shape (1, width).
+        """Return the mean vector of an item's sequence by track, each of shape (1, width).
 
         It is a unit vector, or zeros in a track that they have nothing of.
         """
@@ -274,7 +274,7 @@ class _Query:
 def _queries(
     item: Item, interpretations: Sequence[Interpretation], settings: Settings
 ) -> list[_Query]:
-    """One query for each chat model's interpretation, or the baseline's only one."""
+    """Return a query for each chat model's interpretation, or the baseline's only one."""
     if settings.query != "meaning":
         texts = {"compound": item.phrase, "sentence": item.sentence, "sequence": ""}
         return [_Query({settings.query: texts[settings.query]}, {settings.query: 1.0})]

@@ -26,7 +26,7 @@ log = logging.getLogger("admire")
 def check_candidates(
     summary: SetSummary, sources: Sequence[Source], settings: Settings
 ) -> tuple[str, ...]:
-    """What the chat models will see of the candidates, checked before any of them is asked.
+    """Return what chat models will see of the candidates, checked before any of them is asked.
 
     Raises:
         UserError: a model cannot see what it must, a candidate has nothing to show, an item has
@@ -57,7 +57,7 @@ def judge(
     *,
     first: bool = True,
 ) -> list[tuple[Judgement, ...]]:
-    """How a source judges each item's candidates, by each ranker of ``settings`` that asks.
+    """Return a source's judgement of each item, by each ranker of ``settings`` that asks.
 
     Args:
         readings: how the model understands the items.
@@ -92,7 +92,7 @@ JUDGES: dict[Ranker, Callable[..., list[Judgement]]] = {
 
 
 def _recorded(items: Sequence[Item], source: Source, ranker: Ranker) -> list[Judgement]:
-    """The recorded order of each item's candidates, as the answer of any ranker."""
+    """Return the recorded order of each item's candidates, as the answer of any ranker."""
     found = []
     for item, order in zip(items, recorded_orders(items, source), strict=True):
         names = tuple(candidate.name for candidate in item.candidates)
@@ -102,7 +102,7 @@ def _recorded(items: Sequence[Item], source: Source, ranker: Ranker) -> list[Jud
 
 
 def recorded_orders(items: Iterable[Item], source: Source) -> list[tuple[str, ...]]:
-    """The recorded order of each item's candidates.
+    """Return the recorded order of each item's candidates.
 
     Raises:
         UserError: there is none for some items, or one of other candidates.

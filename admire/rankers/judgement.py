@@ -112,7 +112,7 @@ def ask_twice(
     *,
     next_seed: int = 1,
 ) -> Answer:
-    """What the reply says, or that to a second question if the first cannot be read.
+    """Ask a question, and ask it a second time if the first reply cannot be read.
 
     The second has another seed and a temperature above 0, and twice as many tokens if the first
     reply was cut off. A JSON object that a reply quotes from a caption or sentence is no answer;
@@ -178,7 +178,7 @@ def check_answers(
 
 
 def on_one_line(value: object) -> str:
-    """A text without line breaks and double spaces; empty if it is no text."""
+    """Return a text without line breaks and double spaces; empty if it is no text."""
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
@@ -196,7 +196,7 @@ class StructuredReply(BaseModel):
 
     @classmethod
     def read(cls, reply: str, key: str) -> Self | None:
-        """The JSON object in a reply that has this key.
+        """Return the JSON object in a reply that has this key.
 
         A fence of Markdown, thoughts before it and words around it do no harm. None if there is
         none that fits the model, or if there are several that differ.
@@ -219,7 +219,7 @@ KEYWORDS = ("type", "properties", "enum", "items", "minimum", "maximum", "minIte
 
 
 def reply_schema(reply: type[StructuredReply]) -> dict[str, Any]:
-    """The JSON schema of a reply in OpenAI's strict dialect, without titles and references.
+    """Return a reply's JSON schema in OpenAI's strict dialect, without titles and references.
 
     Each object has exactly its properties. Keywords have a fixed order: the text of the schema is
     part of questions and of their cache keys.

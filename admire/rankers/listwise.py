@@ -47,7 +47,7 @@ def judge_listwise(
     settings: Settings,
     readings: Sequence[Interpretation] | None = None,
 ) -> list[Judgement]:
-    """Let a chat model put each item's candidates in order, ``settings.shuffles`` times.
+    """Ask a chat model to order each item's candidates, ``settings.shuffles`` times.
 
     One reply writes down, in this order: an example of literal and of idiomatic use, the sense, the
     meaning; for each candidate what matters in it, what that expresses and its role; and the order.
@@ -138,7 +138,7 @@ def _object(value: object) -> object:
 
 
 def _letters(value: object) -> list[str]:
-    """The letters in an order: a list, or a text such as "B > C > A"."""
+    """Return the letters in an order: a list, or a text such as "B > C > A"."""
     text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
     return [letter.upper() for letter in re.findall(r"\b[A-Za-z]\b", text)]
 
@@ -157,7 +157,7 @@ class Reason(StructuredReply):
 
 @cache
 def order_reply(letters: tuple[str, ...], told: bool) -> type[StructuredReply]:
-    """The model of a reply about candidates with these letters.
+    """Return the model of a reply about candidates with these letters.
 
     Args:
         told: whether the question says which sense is meant, so that the reply does not.
@@ -187,7 +187,7 @@ def order_reply(letters: tuple[str, ...], told: bool) -> type[StructuredReply]:
 
 
 def schema(letters: Iterable[str], sense: SenseLabel | None = None) -> dict[str, Any]:
-    """The JSON schema of a reply about candidates with these letters.
+    """Return the JSON schema of a reply about candidates with these letters.
 
     Args:
         sense: the one that is meant, if the reply is not to say it.
@@ -198,7 +198,7 @@ def schema(letters: Iterable[str], sense: SenseLabel | None = None) -> dict[str,
 def read_order(
     reply: str, names: Mapping[str, str], sense: SenseLabel | None = None
 ) -> Answer | None:
-    """What a reply says of candidates with these names by letter; None if it has no full order.
+    """Read a reply about candidates with these names by letter; None if it has no full order.
 
     Args:
         sense: the one that is meant, if the question says so.

@@ -48,7 +48,7 @@ def judge_pairwise(
     settings: Settings,
     readings: Sequence[Interpretation],
 ) -> list[Judgement]:
-    """Let a chat model say which of two candidates is better, for all pairs both ways round.
+    """Ask a chat model which of two candidates is better, for all pairs both ways round.
 
     The score is the strength of the model of Bradley and Terry (:func:`bradley_terry`). A tie is
     half a win for both; an answer that cannot be read does not count. The agreement is the share of
@@ -123,7 +123,7 @@ def _judged(item: Item, llm: ChatModel, answers: tuple[Answer, ...]) -> Judgemen
 
 
 def read_better(reply: str, names: tuple[str, str]) -> Answer | None:
-    """Which of two candidates a reply finds better; None if it cannot be read."""
+    """Return which of two candidates a reply finds better; None if it cannot be read."""
     said = Comparison.read(reply, "better")
     if said is None:
         return None

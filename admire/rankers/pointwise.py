@@ -60,7 +60,7 @@ def judge_pointwise(
     settings: Settings,
     readings: Sequence[Interpretation],
 ) -> list[Judgement]:
-    """Let a chat model grade each candidate: it shows the idiomatic sense, the literal, or neither.
+    """Ask a chat model to grade each candidate as idiomatic, literal or neither.
 
     The grades are the probabilities of the three letters at the first place of the reply that is
     one of them. A model that gives no probabilities is asked for percentages. The score is
@@ -136,7 +136,7 @@ def judge_pointwise(
 def _scores(
     answers: Sequence[Answer], reading: Interpretation, settings: Settings
 ) -> tuple[float, ...]:
-    """The scores of graded candidates; one without grades has the mean of the others."""
+    """Return graded candidates' scores; one without grades has the mean of the others."""
     p = reading.sense.probability
     if settings.scoring.gate == "hard" and reading.sense.label:
         p = float(reading.sense.label == "idiomatic")
@@ -154,7 +154,7 @@ def _scores(
 
 
 def read_letters(reply: Reply) -> dict[str, float] | None:
-    """The grades by the probabilities of the letters A, B and C; None if none is likely.
+    """Return grades by the probabilities of the letters A, B and C; None if none is likely.
 
     They are read at the first place where they have more than half of the probability: a reply may
     begin with a line break or a quotation mark, or with "The answer is". After any other word it is
@@ -176,7 +176,7 @@ def read_letters(reply: Reply) -> dict[str, float] | None:
 
 
 def read_numbers(reply: str) -> dict[str, float] | None:
-    """The grades by the percentages in a reply; None if they cannot be read."""
+    """Return grades by the percentages in a reply; None if they cannot be read."""
     said = Percentages.read(reply, GRADES[0])
     shares = said.model_dump() if said else {}
     total = sum(shares.values())

@@ -23,7 +23,7 @@ RRF_K = 60
 
 
 def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dict[str, float]:
-    """What each text counts, of those that there are; see :class:`Scoring`."""
+    """Return the weight of each text that an item has; see :class:`Scoring`."""
     counted = [role for role in scoring.texts if role in roles]
     if sense == NO_SENSE:
         counted = counted or ["compound"]
@@ -49,7 +49,7 @@ def similarities(
     candidates: Sequence[Candidate],
     vectors: Mapping[str, Mapping[Path | str, Vector]],
 ) -> dict[str, Scores]:
-    """Cosines of each query with each candidate, by track: shape (queries, candidates).
+    """Return the cosines of queries and candidates by track, shape (queries, candidates).
 
     ``vectors`` holds a unit vector for each caption under ``caption`` and for each image file under
     ``image``, or one of the two; ``queries`` the queries for each of these, shape (queries, width),
@@ -69,7 +69,7 @@ def similarities(
 
 
 def score(cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scoring) -> Scores:
-    """One score a candidate, shape (candidates,): the weighted sum over tracks and queries.
+    """Return candidates' scores, shape (candidates,): the weighted sum over tracks and queries.
 
     ``cosines`` holds (queries, candidates) by track and ``weights`` one number a query. With
     :meth:`Scoring.paper` and both tracks this is r = s(query, image) + s(query, caption), the
@@ -85,7 +85,7 @@ def score(cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scor
 def contributions(
     cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scoring
 ) -> dict[str, Scores]:
-    """What each query adds to the :func:`score` of each candidate, by track.
+    """Return what each query adds to the :func:`score` of each candidate, by track.
 
     The shape is (queries, candidates), as that of ``cosines``. A track that no candidate has
     anything of is left out.
@@ -108,7 +108,7 @@ def contributions(
 
 
 def ensemble(scores: Sequence[Scores]) -> Scores:
-    """The mean of the models' scores with equal weights (section 2.3 of the paper)."""
+    """Return the mean of the models' scores with equal weights (section 2.3 of the paper)."""
     mean: Scores = np.mean(scores, axis=0)
     return mean
 
@@ -116,7 +116,7 @@ def ensemble(scores: Sequence[Scores]) -> Scores:
 def fuse_scores(
     scores: Sequence[Scores], weights: Sequence[float] | None = None, method: Fusion = "scores"
 ) -> Scores:
-    """The fused scores of an item's candidates, shape (candidates,): a mean of :func:`comparable`.
+    """Fuse scores of an item's candidates, shape (candidates,): a mean of :func:`comparable`.
 
     A ranker is anything that scores candidates: an encoder, a chat model, a whole run.
 
@@ -130,7 +130,7 @@ def fuse_scores(
 
 
 def comparable(scores: Scores, method: Fusion = "scores") -> Scores:
-    """One ranker's scores, shape (candidates,), on a scale that rankers share.
+    """Put one ranker's scores, shape (candidates,), on a scale that rankers share.
 
     - ``scores``: at mean 0 and deviation 1 over the candidates; all 0 where they are equal;
     - ``borda``: how many candidates each stands before, from 0 to candidates − 1;
@@ -151,7 +151,7 @@ def comparable(scores: Scores, method: Fusion = "scores") -> Scores:
 
 
 def rank_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
-    """The names from the highest score to the lowest; equal scores go by name.
+    """Return the names from the highest score to the lowest; equal scores go by name.
 
     Scores that differ by rounding alone count as equal, so that an order does not depend on the
     machine that computed it.
@@ -163,7 +163,7 @@ def rank_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
 
 
 def tied_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
-    """The names whose score another one has too, in the order of :func:`rank_names`."""
+    """Return names whose score another one has too, in the order of :func:`rank_names`."""
     rounded = np.round(scores, 9).tolist()
     tied = {n for n, score in zip(names, rounded, strict=True) if rounded.count(score) > 1}
     return tuple(name for name in rank_names(names, scores) if name in tied)

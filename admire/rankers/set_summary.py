@@ -74,12 +74,12 @@ class SetSummary:
 
     @property
     def tracks(self) -> list[str]:
-        """What candidates there have: images, captions or both."""
+        """The tracks that candidates have there: images, captions or both."""
         return [track for track in TRACKS if getattr(self, f"{track}s")]
 
 
 def summarise_set(items: Iterable[Item]) -> SetSummary:
-    """The summary of these items."""
+    """Summarise a set of items."""
     summary = SetSummary()
     for item in items:
         summary.add(item)

@@ -23,12 +23,12 @@ LETTERS = string.ascii_uppercase
 
 
 def tracks_shown(items: Iterable[Item], llm: ChatModel, track: Track | None) -> tuple[str, ...]:
-    """As :func:`tracks_of`, of these items."""
+    """Return what a chat model sees of these items; see :func:`tracks_of`."""
     return tracks_of(summarise_set(items), llm, track)
 
 
 def tracks_of(summary: SetSummary, llm: ChatModel, track: Track | None) -> tuple[str, ...]:
-    """What a chat model sees of the candidates: images, captions or both.
+    """Return what a chat model sees of the candidates: images, captions or both.
 
     Args:
         track: what is wanted; None takes all that is there and that the model can see.
@@ -61,7 +61,7 @@ def tracks_of(summary: SetSummary, llm: ChatModel, track: Track | None) -> tuple
 
 
 def shuffled(item: Item, count: int, seed: int) -> list[tuple[Candidate, ...]]:
-    """The candidates in ``count`` orders, which depend only on the item and the seed.
+    """Return candidates in ``count`` orders, which depend only on the item and the seed.
 
     The orders are the rows of Latin squares, whose rows, columns and candidates are drawn by lot:
     in as many orders as there are candidates, each candidate stands once in each place.
@@ -87,7 +87,7 @@ def show(
     side: int,
     **values: object,
 ) -> str | tuple[str | Image, ...]:
-    """A question about candidates: the template's text, with images where it has them.
+    """Return a question about candidates: the template's text, with images where it has them.
 
     The template gets the candidates as objects with ``letter``, ``caption`` (None if there is none
     to show) and ``picture``: a mark where the picture goes, empty without one. It gets the things

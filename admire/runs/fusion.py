@@ -75,7 +75,7 @@ def fuse(
 
 
 def read_same(folders: Sequence[Path]) -> list[list[Ranking]]:
-    """The rankings of runs of the same items, all with the first run's items and candidates.
+    """Read runs of the same items, all with the first run's items and candidates.
 
     An item's gold is that of the first run that knows it.
 
@@ -102,7 +102,7 @@ def read_same(folders: Sequence[Path]) -> list[list[Ranking]]:
 
 
 def _paired(one: Ranking, other: Ranking, first: Path, second: Path, number: int) -> Ranking:
-    """The other run's ranking with its candidates in the first run's order."""
+    """Return the other run's ranking with its candidates in the first run's order."""
     here, there = one.item, other.item
     if (here.compound, here.sentence) != (there.compound, there.sentence):
         raise UserError(
@@ -124,7 +124,7 @@ def _paired(one: Ranking, other: Ranking, first: Path, second: Path, number: int
 
 
 def _with_gold(rankings: Sequence[Ranking]) -> Item:
-    """The first run's item, with the gold of the first run that knows it."""
+    """Return the first run's item, with the gold of the first run that knows it."""
     item = rankings[0].item
     types = (one.item.sentence_type for one in rankings)
     orders = (one.item.expected_order for one in rankings)
@@ -176,7 +176,7 @@ def _fuse_item(
 def _fuse_senses(
     rankings: Sequence[Ranking], weights: Sequence[float]
 ) -> tuple[Interpretation, ...]:
-    """The sense of most runs, with a vote for each run; nothing where no run has a sense."""
+    """Return the sense of most runs, with a vote for each; nothing where no run has a sense."""
     labels = [one.predicted_type for one in rankings]
     readings = [reading for one in rankings for reading in one.interpretations]
     if not readings:

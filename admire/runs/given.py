@@ -30,7 +30,7 @@ def take_settings(
     caption_encoder: str | TextEncoder | None = None,
     detector: str | Path | Detector | None = None,
 ) -> Settings:
-    """The settings with the models that are given by name in their places; objects are checked.
+    """Return the settings with the models that are given by name; check those given as objects.
 
     Raises:
         UserError: an argument is not taken; the message names it.
@@ -80,5 +80,5 @@ def _check(argument: str, thing: Any, method: str, base: str, *attributes: str) 
 
 
 def as_object(model: str | Path | Made | None) -> Made | None:
-    """The model, if it is given as an object."""
+    """Return the model, if it is given as an object."""
     return None if isinstance(model, str | Path) else model

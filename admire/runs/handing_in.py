@@ -75,7 +75,7 @@ def hand_in(
 
 
 def _checked_rows(run: Path, source: Path) -> list[Row]:
-    """The run's rows, if they are those of the blind files.
+    """Return the run's rows, if they are those of the blind files.
 
     Raises:
         UserError: they are not; the message names the first that differs.
@@ -104,13 +104,13 @@ def _checked_rows(run: Path, source: Path) -> list[Row]:
 
 
 def _parts(item: Item) -> tuple[object, ...]:
-    """What has to be the same in the run and in the blind file."""
+    """Return what has to be the same in the run and in the blind file."""
     names = sorted(one.name for one in item.candidates)
     return item.compound, item.sentence, names, len(item.sequence)
 
 
 def _by_code(run: Path, rows: Sequence[Row]) -> dict[str, list[Prediction]]:
-    """The predictions of each language, by the code of the task.
+    """Return the predictions of each language, by the code of the task.
 
     Raises:
         UserError: the languages are not those of one task, or two have the same code.

@@ -92,7 +92,7 @@ def _caption(caption: Any, k: int) -> str | None:
 
 
 def _file(picture: Any, k: int) -> Path | None:
-    """The picture's file, which is written where there is none."""
+    """Return the picture's file, which is written where there is none."""
     if picture is None:
         return None
     if isinstance(picture, str | Path):
@@ -128,7 +128,7 @@ def _kept(content: bytes) -> Path:
 
 
 def _names(pictures: Sequence[Any], files: Sequence[Path | None]) -> list[str]:
-    """What the candidates are called; of several with one name, those after the first by number."""
+    """Return candidates' names; of several with one name, those after the first by number."""
     seen: Counter[str] = Counter()
     names = []
     for k, (picture, file) in enumerate(zip(pictures, files, strict=True), start=1):

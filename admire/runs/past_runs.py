@@ -35,7 +35,7 @@ class Lenient(BaseModel):
 
 
 def read_rows(folder: Path) -> Iterator[Row]:
-    """The rows of a run folder's items.jsonl.
+    """Read the rows of a run folder's items.jsonl.
 
     Raises:
         UserError: the file is missing or damaged.
@@ -85,7 +85,7 @@ class Versioned(Lenient):
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """What run.json says of how a run was made.
+    """Read the record of a run folder: its run.json.
 
     Raises:
         UserError: it is missing or damaged, or of another version of admire.
@@ -104,7 +104,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def read_settings(folder: Path) -> Settings:
-    """The settings of a run, with which the same items are ranked alike.
+    """Read the settings of a run, with which the same items are ranked alike.
 
     Raises:
         UserError: the folder is not a run, or the run is fused.
@@ -122,7 +122,7 @@ def read_settings(folder: Path) -> Settings:
 
 
 def read_run(folder: str | Path) -> Run:
-    """The run that :func:`admire.write_run` or ``admire rank`` wrote, without its images.
+    """Read what :func:`admire.write_run` or ``admire rank`` wrote; it has no images.
 
     Raises:
         UserError: the folder is not a run, or it is damaged.
@@ -136,7 +136,7 @@ def read_run(folder: str | Path) -> Run:
 
 
 def first_rankings(folder: Path, count: int) -> list[Ranking]:
-    """The rankings of a run folder's first items; see :func:`read_run`.
+    """Read the rankings of a run folder's first items; see :func:`read_run`.
 
     Raises:
         UserError: as for :func:`read_run`.
@@ -157,7 +157,7 @@ WORDS = ("compound", "language", "candidate", "ranker", "llm", "predicted_type",
 
 
 def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
-    """A table of scores.csv with its numbers; NaN where a cell is empty.
+    """Return a table of scores.csv with its numbers; NaN where a cell is empty.
 
     Raises:
         UserError: a number is none, or not finite.
@@ -173,7 +173,7 @@ def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_item(rows: Iterable[Mapping[Any, Any]]) -> dict[int, list[dict[str, Any]]]:
-    """Rows of scores.csv as :attr:`admire.runs.ranking.Ranking.parts` has them, by item."""
+    """Return rows of scores.csv as :class:`admire.runs.ranking.Ranking` has them, by item."""
     found: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
         part = {n: v for n, v in row.items() if n not in OF_ITEM and v != "" and v == v}
@@ -193,7 +193,7 @@ def _ranking(folder: Path, number: int, row: Row, parts: list[dict[str, Any]]) -
 
 
 def _checked(kind: type[Checked], text: str, where: object) -> Checked:
-    """As :func:`admire.base.schema.read_as`, with what to do where it refuses the text."""
+    """Read a text as :func:`admire.base.schema.read_as` does; the error says what to do."""
     try:
         return read_as(kind, text, where)
     except UserError as error:
@@ -205,8 +205,7 @@ def _damaged(path: Path, why: str) -> UserError:
 
 
 def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
-    """A run folder's items, the rows of cosines that scores.csv has for each, and how many encoders
-    made them.
+    """Read a run folder's items, each one's cosines in scores.csv, and the number of encoders.
 
     Raises:
         UserError: the folder is not a run of :func:`admire.rank` with chat models, lacks gold, or
@@ -236,7 +235,7 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
 
 
 def with_gold(item: Item, folder: Path, number: int) -> Item:
-    """The item, if its gold is known.
+    """Return the item, if its gold is known.
 
     Raises:
         UserError: it is not.
@@ -247,7 +246,7 @@ def with_gold(item: Item, folder: Path, number: int) -> Item:
 
 
 def open_run_replies(folder: Path) -> list[Recorded]:
-    """What each chat model of a run said of its items, and the run's orders.
+    """Read what each chat model of a run replied about its items, and the run's orders.
 
     Raises:
         UserError: the folder is not a run, or the run asked no chat model.

@@ -225,11 +225,11 @@ class Run:
     record: dict[str, Any]
 
     def predictions(self) -> list[Prediction]:
-        """What a submission says of each item."""
+        """Return the rows of a submission."""
         return [ranking.prediction for ranking in self.rankings]
 
     def to_frame(self) -> pd.DataFrame:
-        """The candidates, a row each, those of an item from best to worst.
+        """Return the candidates, a row each, those of an item from best to worst.
 
         Columns: ``item`` (from 1), ``compound``, ``language``, ``candidate``, ``rank`` (from 1),
         ``score``, ``gold_rank`` (missing where it is not known; in Subtask B that of the right
@@ -259,7 +259,7 @@ class Run:
         return pd.DataFrame(rows, columns=TO_FRAME).astype({"gold_rank": "Int64"})
 
     def items_frame(self) -> pd.DataFrame:
-        """The items, a row each.
+        """Return the items, a row each.
 
         Columns: ``compound``, ``sentence``, ``language``; ``predicted_type`` with the
         ``probability`` of the idiomatic sense, and ``unsure``; ``meaning``, the first definition of
@@ -290,7 +290,7 @@ class Run:
         return table.set_index(pd.RangeIndex(1, len(table) + 1, name="item"))
 
     def figures(self) -> pd.DataFrame:
-        """How good the orders are: means with 95 % bootstrap intervals over the items with gold.
+        """Return means with 95 % bootstrap intervals over the items with gold.
 
         As :func:`admire.score`: ``group`` (all, idiomatic, literal), ``n``, ``metric``, ``mean``,
         ``low``, ``high``; and ``gold_sense``, if the run took the sense from the gold.
@@ -342,13 +342,13 @@ def _line(one: Ranking) -> str:
 
 
 def run_figures(scored: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
-    """As :func:`admire.scores.figures.summarise`, marked where the sense was the gold's."""
+    """Summarise scored items; mark the figures where the sense was the gold's."""
     table = summarise(scored)
     return table.assign(gold_sense=True) if used_gold_sense(record) else table
 
 
 def score_rankings(run: Run) -> pd.DataFrame:
-    """The figures of the items with gold, and their languages.
+    """Return the figures of the items with gold, and their languages.
 
     The index is the items' place in the run. As for :func:`score_items`, with
     ``sense_accuracy`` if the senses are predicted, not given, and labelled, and ``language``.

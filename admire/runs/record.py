@@ -63,7 +63,7 @@ def take_record(
     dictionaries: Iterable[Dictionary] = (),
     senses: bool = True,
 ) -> dict[str, Any]:
-    """What a run is made with: settings, model identities, prompts' hashes and versions.
+    """Return how a run is made: settings, model identities, prompts' hashes and versions.
 
     Args:
         items: how many items there are.
@@ -114,14 +114,14 @@ def take_record(
 
 
 def used_gold_sense(record: Mapping[str, Any]) -> bool:
-    """Whether a run took the sense from the gold (``--sense given``), or a run fused into it."""
+    """Return whether a run, or one fused into it, took the sense from the gold."""
     if "fused" in record:
         return any(used_gold_sense(one["record"]) for one in record["fused"])
     return any(one.get("sense") == "given" for one in record.get("models", {}).get("llms", ()))
 
 
 def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str]:
-    """The path of a data file or folder, and the SHA-256 of its files' content as it is now.
+    """Return the path of a data file or folder, and the SHA-256 of its content as it is now.
 
     Args:
         apart: ``images`` and ``gold`` of V-WSD, where they were named; the record has their paths.
@@ -141,7 +141,7 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
 
 
 def versions() -> dict[str, str | None]:
-    """The versions of Python and of :data:`PACKAGES`, None for one that is not installed."""
+    """Return the versions of Python and of :data:`PACKAGES`, None for one not installed."""
     return {"python": platform.python_version()} | {p: _version(p) for p in PACKAGES}
 
 

@@ -144,7 +144,7 @@ class Opened:
     timings: dict[str, float] = field(default_factory=dict)
 
     def finished(self) -> dict[str, Any]:
-        """The record of the run when it has come to its end."""
+        """Return the record of the run when it has come to its end."""
         return self.record | {
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.timings.items()},
@@ -329,7 +329,7 @@ def chat_models(
     *,
     parallel: int | None = None,
 ) -> Sequence[Source]:
-    """The chat models and other sources of a run: those given, or else those in the settings.
+    """Open the chat models and other sources of a run: those given, or those in the settings.
 
     Raises:
         UserError: there is none, or one cannot be opened.
@@ -361,7 +361,7 @@ def ask_models(
     first: bool,
     dictionaries: Sequence[Dictionary] = (),
 ) -> tuple[list[list[Interpretation]], list[list[tuple[Judgement, ...]]]]:
-    """All that a run asks its chat models: senses and meanings, and then about the candidates.
+    """Ask chat models for senses and meanings, and then about the candidates.
 
     Args:
         encoder: of captions, see :func:`admire.senses.interpretation.interpret`.
@@ -417,7 +417,7 @@ def reading_settings(settings: Settings) -> ReadingSettings:
 
 
 def _explained(reading: Interpretation, judgements: Sequence[Judgement]) -> Interpretation:
-    """The interpretation with what a ranker's answers say of the meaning, if nothing else does."""
+    """Add the meaning from a ranker's answers to a reading that has none."""
     said = next((one.meaning for one in judgements if one.meaning), None)
     if not said or reading.idiomatic or reading.literal:
         return reading
@@ -435,7 +435,7 @@ def _rank_item(
     seen: dict[str, list[Kind]],
     abstain_below: float | None,
 ) -> Ranking:
-    """The item's ranking by comparison, if there is any, and by each chat model's judgements."""
+    """Rank an item by comparison, if there is any, and by each chat model's judgements."""
     names = [candidate.name for candidate in item.candidates]
     found: dict[Ranker, list[Scores]] = {}
     parts: list[dict[str, Any]] = []

@@ -41,7 +41,7 @@ def write_run(run: Run, folder: str | Path) -> list[Path]:
 
 
 def submission_names(record: Mapping[str, Any], languages: Iterable[str]) -> dict[str, str]:
-    """The file name of each language's submission."""
+    """Return the file name of each language's submission."""
     distinct = list(dict.fromkeys(languages))
     source = Path((record["source"] or {"path": ""})["path"]).name
     if re.fullmatch(r"submission_.+\.tsv", source) and len(distinct) == 1:
@@ -102,7 +102,7 @@ def _create(path: Path) -> IO[str]:
 
 
 def _score_rows(rankings: Iterable[Ranking], before: int) -> list[dict[str, Any]]:
-    """The rows of scores.csv, of items that come after so many others."""
+    """Return the rows of scores.csv, of items that come after so many others."""
     return [
         {"item": number, "compound": r.item.compound, "language": r.item.language, **part}
         for number, r in enumerate(rankings, start=before + 1)

@@ -39,7 +39,7 @@ SENSE_TYPE = pd.CategoricalDtype([*get_args(SenseLabel)])
 def score(
     run: Run | str | Path, gold: Data | None = None, *, judgements: str | Path | None = None
 ) -> pd.DataFrame:
-    """How good the orders of a run or a submission are, as means with 95 % bootstrap intervals.
+    """Return a run's or submission's figures: means with 95 % bootstrap intervals.
 
     Columns: ``group`` (all, idiomatic, literal), ``n``, ``metric``, ``mean``, ``low``, ``high``;
     and ``gold_sense``, which is True, if the run took the sense from the gold.
@@ -87,7 +87,7 @@ def check_own_gold(path: Path) -> None:
 
 
 def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
-    """How runs differ and how they score, as a tidy table to pivot, plot and filter.
+    """Return how runs differ and how they score, as a tidy table to pivot, plot and filter.
 
     For each run and language the rows of :func:`admire.scores.figures.summarise` (``group``,
     ``n``, ``metric``, ``mean``, ``low``, ``high``), each with ``run`` (the folder), ``language``,
@@ -121,7 +121,7 @@ def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
 
 
 def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    """What a run is called by its method and models, and its settings."""
+    """Return a run's name by its method and models, and its settings."""
     defaults = asdict(Settings())
     settings = defaults | {"dictionaries": ["none"]} | record["settings"]  # once there were none
     encoders = [one["name"] for one in record["models"]["encoders"].values()]
@@ -140,7 +140,7 @@ def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def _fused(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    """As :func:`_ranked`, of a run of :func:`admire.runs.fusion.fuse`."""
+    """Return a fused run's name and settings; see :func:`_ranked`."""
     runs = [one["record"] for one in record["fused"]]
     named = [(_fused(one) if "fused" in one else _ranked(one))[0] for one in runs]
     what = {name: " & ".join(dict.fromkeys(one[name] for one in named)) for name in named[0]}
@@ -163,7 +163,7 @@ def _compared(settings: dict[str, Any]) -> str:
 
 
 def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
-    """The track of the task that a run is judged in: ``caption`` if it saw captions alone.
+    """Return the track that a run is judged in: ``caption`` if it saw captions alone.
 
     None where the record does not tell: of several rankers it did not once.
     """
@@ -179,7 +179,7 @@ def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
 
 
 def score_run(folder: Path) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
-    """The figures of a run folder's items that have gold, and of those whose sense has.
+    """Return the figures of a run folder's items that have gold, and of those whose sense has.
 
     Returns:
         As :func:`admire.scores.item_figures.score_items`, without the columns ``compound`` and
@@ -224,7 +224,7 @@ def score_run(folder: Path) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
 
 
 def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
-    """What a submission says, or a whole run, and the run folder that knows the senses.
+    """Read a submission or a whole run, and return the run folder that knows the senses.
 
     The predictions of a submission that stands in its run folder hold what the run knows besides.
     Of one that does not, or whose rows are not the run's, there is no such folder; a message says
@@ -259,7 +259,7 @@ def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
 
 
 def _first_other(submitted: Sequence[Prediction], of_run: Sequence[Prediction]) -> int | None:
-    """The first row in which a submission is not that of a run, from 1; None if there is none."""
+    """Return the first row, from 1, in which a submission is not a run's; None without one."""
     pairs = zip_longest(submitted, of_run)
     for number, (one, other) in enumerate(pairs, start=1):
         if one is None or other is None or not _same_row(one, other):
@@ -268,7 +268,7 @@ def _first_other(submitted: Sequence[Prediction], of_run: Sequence[Prediction]) 
 
 
 def _same_row(submitted: Prediction, of_run: Prediction) -> bool:
-    """Whether a row of a submission says what the run says."""
+    """Return whether a row of a submission says what the run says."""
     row = replace(of_run, probability=None, unsure=False, language=None)
     row = replace(row, sentence=row.sentence or "")
     if submitted.expected_item:  # its rows have no orders and no sentences
@@ -277,7 +277,7 @@ def _same_row(submitted: Prediction, of_run: Prediction) -> bool:
 
 
 def abstained_below(folder: Path) -> float | None:
-    """The confidence below which a run marked items as unsure; None where it marked none.
+    """Return the confidence below which a run marked items as unsure; None if it marked none.
 
     Raises:
         UserError: the folder is not a run, or it is damaged.
@@ -287,7 +287,7 @@ def abstained_below(folder: Path) -> float | None:
 
 
 def count_unsure(folder: Path) -> int:
-    """How many items a run marked as unsure.
+    """Count the items that a run marked as unsure.
 
     Raises:
         UserError: the folder is not a run, or it is damaged.
@@ -296,7 +296,7 @@ def count_unsure(folder: Path) -> int:
 
 
 def count_tied(folder: Path) -> int:
-    """In how many items of a run candidates have equal scores.
+    """Count the items of a run in which candidates have equal scores.
 
     Raises:
         UserError: the folder is not a run, or it is damaged.

@@ -24,7 +24,7 @@ FORMS = {name: family.written for name, family in FAMILIES.items()} | {
 def open_source(
     name: str, *, url: str | None = None, dictionaries: Sequence[str] = ("wordnet",)
 ) -> Source:
-    """As :func:`open_sources`, where there can be only one.
+    """Open the one source that a name stands for; see :func:`open_sources`.
 
     Raises:
         UserError: it is a run of several chat models; and as for :func:`open_sources`.

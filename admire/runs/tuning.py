@@ -86,7 +86,7 @@ def tune_weights(
 
 
 def _figures(items: Sequence[Item], orders: Sequence[tuple[str, ...]]) -> pd.DataFrame:
-    """The figures of one order for each item, as :func:`cross_validate` has them."""
+    """Return the figures of one order for each item, as :func:`cross_validate` has them."""
     found = [
         metrics.figures(item.expected_order or (), order)
         for item, order in zip(items, orders, strict=True)
@@ -106,7 +106,7 @@ def _table(items: Sequence[Item], figures: Mapping[Any, Any]) -> pd.DataFrame:
 
 
 def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
-    """The weights to try for some runs: equal ones first, then all tenths from near to far.
+    """Return weights to try for some runs: equal ones first, then all tenths from near to far.
 
     With five runs or more the steps are coarser, so that about a thousand are tried at most.
     """
@@ -119,12 +119,12 @@ def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _unevenness(weights: Sequence[int]) -> float:
-    """How far weights are from equal ones; rounded, so that their order does not matter."""
+    """Return the distance from equal weights; rounded, so that their order does not matter."""
     return round(sum((weight / sum(weights) - 1 / len(weights)) ** 2 for weight in weights), 9)
 
 
 def gates(parts: Sequence[pd.DataFrame]) -> tuple[Gate, ...]:
-    """The gates that can be tried on a run's rows.
+    """Return the gates that can be tried on a run's rows.
 
     A run with a hard gate that asked for glosses alone did not ask for those of literal uses, which
     the soft gate needs.
@@ -135,7 +135,7 @@ def gates(parts: Sequence[pd.DataFrame]) -> tuple[Gate, ...]:
 
 
 def sides(parts: Sequence[pd.DataFrame]) -> tuple[tuple[TextRole, ...], ...]:
-    """The texts that can be tried on a run's rows: the paper's, and all if there are more."""
+    """Return the texts to try on a run's rows: the paper's, and all if there are more."""
     columns = set(parts[0].columns)
     there = [role for role in TEXTS if any(f"{track}_{role}" in columns for track in TRACKS)]
     return (GLOSS, TEXTS) if set(there) - set(GLOSS) else (GLOSS,)
@@ -147,7 +147,7 @@ def scorings(
     gates: Sequence[Gate] = GATES,
     sides: Sequence[tuple[TextRole, ...]] = (GLOSS,),
 ) -> tuple[Scoring, ...]:
-    """The scorings to try, the paper's first where it is among them.
+    """Return the scorings to try, the paper's first where it is among them.
 
     Args:
         tracks: with two, images and captions, their weights are tried as well.
@@ -168,7 +168,7 @@ def scorings(
 def rescore_all(
     parts: Sequence[pd.DataFrame], scorings: Sequence[Scoring]
 ) -> list[list[tuple[str, ...]]]:
-    """Each item's order under each of several scorings, from the rows of scores.csv."""
+    """Return each item's order under each of several scorings, from the rows of scores.csv."""
     return [[_order(models, scoring) for scoring in scorings] for models in map(_recorded, parts)]
 
 
@@ -183,7 +183,7 @@ class _Recorded:
 
 
 def _recorded(part: pd.DataFrame) -> list[_Recorded]:
-    """One item's rows of scores.csv, by chat model."""
+    """Return one item's rows of scores.csv, by chat model."""
     found = []
     for _, rows in part.groupby("llm", sort=False):
         table = {
@@ -222,7 +222,7 @@ def cross_validate(
     repeats: int = 50,
     seed: int = 0,
 ) -> tuple[pd.DataFrame, int]:
-    """The figures of items that had no say in how they were ranked, and what all of them choose.
+    """Return figures of held-out items, and the choice that all items make.
 
     The compounds are dealt into folds; each fold is ranked as gives the other folds the highest
     mean DCG, of equals the first way. One deal decides little with as few items as AdMIRe has, so
