@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -155,7 +155,11 @@ def _scorecard(
     )
     if not published:
         return card
-    return replace(card, boards=_boards(card.all_figures, published, track, run))
+    record = read_record(run) if run else None
+    entries, notes = place_on_boards(card.all_figures, published, track, record)
+    for note in notes:
+        log.warning("%s: %s", published, note)
+    return replace(card, boards=entries)
 
 
 def _reliability(
@@ -179,28 +183,36 @@ def _reliability(
     return senses
 
 
-def _boards(
-    figures: pd.DataFrame, published: PublishedSet, track: BoardTrack | None, run: Path | None
-) -> list[dict[str, Any]]:
-    """Place figures on each board of a set; what is no run is placed on every track's."""
-    record = read_record(run) if run else None
+def place_on_boards(
+    figures: pd.DataFrame,
+    published: PublishedSet,
+    track: BoardTrack | None,
+    record: Mapping[str, Any] | None,
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Place figures on each board of a set; see :attr:`Scorecard.boards`.
+
+    Args:
+        track: of the boards; None takes the one in which the run is judged, or every track.
+        record: of the run; None for what is no run.
+
+    Returns:
+        The boards, and notes on them.
+    """
     gold_sense = bool(record and used_gold_sense(record))
     subtask: Subtask = "b" if "item_accuracy" in set(figures["metric"]) else "a"
     track = track or (judged_track(record) if record else None)
     every, notes = boards(published, subtask, track)
-    for note in notes:
-        log.warning("%s: %s", published, note)
     entries = []
     for board in every:
         systems = published_systems(board)
-        ranked = standings(figures, systems, board)
-        within = {f"{place.metric}_within": in_interval(systems, place) for place in ranked}
+        places = standings(figures, systems, board)
+        within = {f"{place.metric}_within": in_interval(systems, place) for place in places}
         entries.append(
             {
                 **asdict(board),
                 "gold_sense": gold_sense,
-                "places": [] if gold_sense else ranked,
+                "places": [] if gold_sense else places,
                 "systems": systems.assign(**within).drop(columns="decimals"),
             }
         )
-    return entries
+    return entries, notes
