@@ -84,7 +84,7 @@ def add(folder: Path, things: int) -> dict[str, Any]:
 
 def remove(folder: Path, things: int) -> dict[str, Any]:
     """Remove things from all over the exact index."""
-    size = collections.open_index(folder / "exact").size
+    size = collections.open_index(folder / "exact").entries.size
     names = [str(k) for k in range(1, size, size // things) if k <= size - things]
     return timed(lambda: collections.remove_from_index(names, folder / "exact") and None)
 
@@ -94,8 +94,8 @@ def search(index: Any, queries: int) -> dict[str, Any]:
     asked = like_texts(QUERIES + 1, seed=7)
 
     def names(query: np.ndarray) -> list[str]:
-        found = index.search({"compound": query}, {"compound": 1.0}, FOUND)
-        return [thing.name for thing, _ in found]
+        matches = index.search({"compound": query}, {"compound": 1.0}, FOUND)
+        return [entry.name for entry, _ in matches]
 
     names(asked[-1])
     return timed(lambda: {"found": [names(query) for query in asked[:queries]]})

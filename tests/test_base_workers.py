@@ -22,7 +22,7 @@ from admire.models.encoders import open_encoder
 from admire.rankers.settings import Asking
 from admire.runs.past_runs import read_record
 from admire.runs.run_blocks import rank_file
-from admire.tasks.collections import building, write_index
+from admire.tasks.collections import changes, write_index
 from admire.tasks.collections.encoding import encode_over
 
 os.environ.update(SURROUNDINGS)
@@ -183,11 +183,11 @@ def test_index_by_workers_is_that_of_one_process(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ):
     pictures = (SAMPLES if SAMPLES.is_dir() else SAMPLES.parent) / "images"
-    monkeypatch.setattr(building, "BATCH", 8)
+    monkeypatch.setattr(changes, "BATCH", 8)
     encoder = open_encoder("sight")
     write_index(pictures, encoder, tmp_path / "one")
     killer = Killer(cache)
-    monkeypatch.setattr(building, "_remove_copies", killer)
+    monkeypatch.setattr(changes, "_remove_copies", killer)
     write_index(pictures, encoder, tmp_path / "two", encode=encode_over(TWO))
     assert killer.killed
     found = files(tmp_path / "two" / "search")

@@ -216,7 +216,7 @@ def test_collections_are_searched_from_disk(tmp_path: Path, sizes: tuple[int, ..
             row("LanceDB", built, mebibytes(folder / "lance"), near, float(recall))
             changed = [f"{task} {alone(task, folder, 1000)['seconds']:.1f} s" for task in CHANGES]
             print(f"a thousand of {things:,}: {', '.join(changed)}")
-        assert exact["peak"] < 300
+        assert exact["peak"] < 400
         assert recall > 0.9
 
 

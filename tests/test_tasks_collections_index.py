@@ -3,10 +3,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,18 @@ from admire.base.errors import UserError
 from admire.data.items import Candidate
 from admire.models.encoders import Vectors
 from admire.tasks.collections import (
+    Changes,
+    Index,
     add_to_index,
-    building,
-    exact,
+    changes,
     index_texts,
+    lance_table,
     open_index,
     remove_from_index,
     write_index,
 )
-from admire.tasks.collections.encoding import Encoded
-from admire.tasks.collections.exact import Query, moments, search_all, tracks_in_memory
+from admire.tasks.collections.encoding import Encoded, EncoderRecord
+from admire.tasks.collections.index import TextsInMemory
 
 TEXTS = [
     Candidate("a", caption="an owl on the roof at night"),
@@ -53,14 +56,14 @@ class Counting(PictureEncoder):
     """Counts what it encodes, and at some picture does something."""
 
     def __init__(self, at: str = "", does: Any = None):
-        self.seen: list[str] = []
+        self.encoded: list[str] = []
         self.at, self.does = at, does
 
     def encode_images(self, images: Sequence[Path]) -> Vectors:
         for image in images:
             if self.at and self.at in str(image):
                 self.does()
-            self.seen.append(image.read_text())
+            self.encoded.append(image.read_text())
         return super().encode_images(images)
 
 
@@ -76,7 +79,7 @@ def put(folder: Path, pictures: dict[str, str] = PICTURES) -> Path:
 @pytest.fixture
 def texts(tmp_path: Path) -> Path:
     path = tmp_path / "texts.jsonl"
-    rows = [json.dumps({"id": one.name, "text": one.caption}) for one in TEXTS]
+    rows = [json.dumps({"id": text.name, "text": text.caption}) for text in TEXTS]
     path.write_text("\n".join(rows))
     return path
 
@@ -86,93 +89,79 @@ def pictures(tmp_path: Path) -> Path:
     return put(tmp_path / "pictures")
 
 
-def everything(index: Path) -> list[tuple[Candidate, float]]:
+def search_all(index: Path | Index) -> list[tuple[Candidate, float]]:
     """All that an index holds, in the order of a search."""
-    opened = open_index(index)
-    return opened.search(asked("a person awake late", "night owl"), WEIGHTS, opened.size)
+    index = open_index(index) if isinstance(index, Path) else index
+    return index.search(embed("a person awake late", "night owl"), WEIGHTS, 99)
 
 
 def contents(index: Path) -> list[tuple[Candidate, list[float]]]:
     """All that an index holds, in its order, with vectors."""
     opened = open_index(index)
-    vectors = np.hstack([track.vectors() for track in opened.tracks.values()])
-    things = opened.things(list(range(opened.size)))
-    return list(zip(things, vectors.tolist(), strict=True))
+    rows, vectors = [], []
+    for block, encoded in opened.entries.blocks(opened.tracks):
+        rows += block.tolist()
+        vectors += np.hstack(list(encoded.vectors.values())).tolist()
+    return list(zip(opened.entries.candidates(rows), vectors, strict=True))
 
 
-def vectors(n: int, width: int = 8, seed: int = 0) -> np.ndarray:
+def draw_vectors(n: int, width: int = 8, seed: int = 0) -> np.ndarray:
     drawn = np.random.default_rng(seed).normal(size=(n, width)).astype(np.float32)
     return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-
-
-def all_there(known: np.ndarray) -> np.ndarray:
-    return np.ones(len(known), dtype=bool)
 
 
 # ------------------------------------------------------------------------------------- searching
 
 
-@given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 9), st.integers(0, 99))
-def test_exact_search_is_a_sort_however_the_vectors_are_cut(n, k, size, seed):
-    rng = np.random.default_rng(seed)
-    few = rng.integers(-2, 3, size=(n, 3)).astype(np.float32)  # many products are equal
-    query = rng.integers(-2, 3, size=3).astype(np.float32)
-    tracks = tracks_in_memory(Encoded({"image": few}, {"image": all_there(few)}))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "BLOCK", size)
-        places, scores = search_all(tracks, n, {"image": Query(query, 0.5)}, k)
-    order = sorted(range(n), key=lambda place: (-float(few[place] @ query), place))[:k]
-    assert places.tolist() == order
-    assert scores.tolist() == [float(few[place] @ query) - 0.5 for place in order]
-
-
-def test_moments_give_mean_and_deviation_of_any_querys_cosines():
-    collection = vectors(30)
-    first, second, third = (moments(part, all_there(part)) for part in np.split(collection, 3))
-    for query in vectors(5, seed=1):
-        cosines = collection[:20].astype(float) @ query.astype(float)
-        total = first.plus(second).plus(third).plus(third, -1)
-        assert total.of(query) == pytest.approx((cosines.mean(), cosines.std()))
-    same = np.repeat(vectors(1), 5, axis=0)  # nothing is divided by zero
-    assert moments(same, all_there(same)).of(same[0]) == pytest.approx((1.0, 1.0))
-
-
-def asked(*texts: str) -> dict[str, np.ndarray]:
+def embed(*texts: str) -> dict[str, np.ndarray]:
     encoded = WordEncoder().encode_texts(list(texts), role="query")
     return dict(zip(("gloss", "compound"), encoded, strict=True))
 
 
 WEIGHTS = {"gloss": 0.8, "compound": -0.6}
+TRACKS = {"image": 0.5, "caption": 1.0}
 
 
-def test_scores_are_the_weighted_sum_of_standardised_cosines():
-    queries = asked("a person awake late", "night owl")
-    documents = WordEncoder().encode_texts([str(t.caption) for t in TEXTS], role="document")
-    expected = np.zeros(len(TEXTS))
-    for role, query in queries.items():
-        cosines = documents.astype(float) @ query.astype(float)
-        expected += WEIGHTS[role] * (cosines - cosines.mean()) / cosines.std()
-    answer = index_texts(TEXTS, WordEncoder()).search(queries, WEIGHTS, 4)
-    found = {text.name: score for text, score in answer}
-    assert [found[text.name] for text in TEXTS] == pytest.approx(expected.tolist(), abs=1e-5)
+@given(st.integers(2, 40), st.integers(1, 12), st.integers(0, 99))
+def test_search_sorts_by_the_sum_of_standardised_cosines(size: int, k: int, seed: int):
+    rng = np.random.default_rng(seed)
+    vectors = {track: rng.integers(-2, 3, (size, 2)).astype("f4") for track in TRACKS}
+    present = {track: rng.random(size) < 0.8 for track in TRACKS}
+    for mask in present.values():
+        mask[:2] = True
+    queries = {role: rng.integers(-2, 3, 2).astype("f4") for role in WEIGHTS}
+    expected = np.zeros(size)
+    for track, share in TRACKS.items():
+        for role, query in queries.items():
+            cosines = (vectors[track] @ query).astype(float)
+            some = cosines[present[track]]
+            standardised = (cosines - some.mean()) / (some.std() or 1)
+            expected += share * WEIGHTS[role] * np.where(present[track], standardised, 0)
+    texts = [Candidate(str(number)) for number in range(size)]
+    encoder = EncoderRecord(name="x", identity="x:1")
+    index = Index(encoder, [*TRACKS], TextsInMemory(texts, Encoded(vectors, present)))
+    results = index.search(queries, WEIGHTS, k, TRACKS)
+    best = [int(text.name) for text, _ in results]
+    assert [score for _, score in results] == pytest.approx(expected[best].tolist(), abs=1e-6)
+    assert len(results) == min(k, size)
+    assert np.sort(expected)[::-1][:k] == pytest.approx(expected[best], abs=1e-6)
+    assert best == sorted(best, key=lambda number: (-round(expected[number], 6), number))
 
 
 # ---------------------------------------------------------------------------- making, going on
 
 
-def test_an_index_answers_as_its_things_in_memory_do(tmp_path: Path, pictures, texts):
-    changes = write_index(pictures, PictureEncoder(), tmp_path / "index")
-    assert (changes.things, changes.new, changes.gone, changes.left_out) == (5, 5, 0, 0)
-    assert {one for one, _ in everything(tmp_path / "index")} == {
-        Candidate(name, pictures / name, CAPTIONS.get(name)) for name in PICTURES
-    }
-    unindexed = index_texts(TEXTS, WordEncoder())
-    queries = asked("a person awake late", "night owl")
-    write_index(texts, WordEncoder(), tmp_path / "texts")
-    found = open_index(tmp_path / "texts").search(queries, WEIGHTS, 3)
-    assert found == [
-        (thing, pytest.approx(score)) for thing, score in unindexed.search(queries, WEIGHTS, 3)
-    ]
+@pytest.mark.parametrize("engine", ["exact", "lance"])
+def test_an_index_answers_as_its_texts_in_memory_do(monkeypatch, tmp_path, texts, engine):
+    monkeypatch.setattr(lance_table, "BLOCK", 3)
+    in_memory = index_texts(TEXTS, WordEncoder())
+    changed = write_index(texts, WordEncoder(), tmp_path / "index", engine=engine)
+    assert changed == Changes(4, 4, 0, 0)
+    for (text, score), (expected, peer) in zip(
+        search_all(tmp_path / "index"), search_all(in_memory), strict=True
+    ):
+        assert text == expected
+        assert score == pytest.approx(peer)
 
 
 def stop() -> None:
@@ -183,24 +172,24 @@ INDEXING = """
 import sys, time
 from pathlib import Path
 from test_tasks_collections_index import Counting
-from admire.tasks.collections import building, write_index
+from admire.tasks.collections import changes, write_index
 
-building.BATCH = 2
+changes.BATCH = 2
 source, out, wait = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 encoder = Counting(wait, lambda: time.sleep(600)) if wait else Counting()
 write_index(source, encoder, out)
-print(len(encoder.seen))
+print(len(encoder.encoded))
 """
 
 
 @pytest.mark.parametrize("at", ["people/late", "red"])
 def test_an_index_survives_a_kill(monkeypatch, tmp_path: Path, pictures, at: str):
-    monkeypatch.setattr(building, "BATCH", 2)
+    monkeypatch.setattr(changes, "BATCH", 2)
     write_index(pictures, PictureEncoder(), tmp_path / "peer")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     command = [sys.executable, "-c", INDEXING, str(pictures), str(tmp_path / "index")]
     done = {"people/late": 2, "red": 4}[at]
-    versions = tmp_path / "index.unfinished/table/things.lance/_versions"
+    versions = tmp_path / "index.unfinished/table/entries.lance/_versions"
     with subprocess.Popen([*command, at]) as process:
         while len(list(versions.glob("*.manifest"))) <= done // 2:  # the first has no rows
             assert process.poll() is None
@@ -214,13 +203,13 @@ def test_an_index_survives_a_kill(monkeypatch, tmp_path: Path, pictures, at: str
 
 
 def test_what_was_begun_with_another_encoder_begins_anew(monkeypatch, tmp_path, pictures, caplog):
-    monkeypatch.setattr(building, "BATCH", 2)
+    monkeypatch.setattr(changes, "BATCH", 2)
     with pytest.raises(KeyboardInterrupt):
         write_index(pictures, Counting("red", stop), tmp_path / "index")
     other = Counting()
     other.identity = "pictures:2"
     write_index(pictures, other, tmp_path / "index")
-    assert other.seen == list(PICTURES.values())
+    assert other.encoded == list(PICTURES.values())
     assert "begins anew" in caplog.text
 
 
@@ -234,17 +223,17 @@ def test_damaged_pictures_are_left_out_with_one_warning(monkeypatch, tmp_path: P
             colours = [str(read_image(image).getpixel((0, 0))) for image in images]
             return self.encode_texts(colours, role="document")
 
-    monkeypatch.setattr(building, "BATCH", 2)
+    monkeypatch.setattr(changes, "BATCH", 2)
     folder = tmp_path / "pictures"
     folder.mkdir()
     for k in range(4):
         Image.new("RGB", (8, 8), (k, 0, 0)).save(folder / f"{k}.png")
     cut(folder / "1.png")
     (folder / "2.png").write_bytes(b"")
-    changes = write_index(folder, Looks(), tmp_path / "index")
-    assert (changes.things, changes.left_out) == (2, 2)
-    assert [one.name for one, _ in everything(tmp_path / "index")] == ["0.png", "3.png"]
-    (warning,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+    changed = write_index(folder, Looks(), tmp_path / "index")
+    assert changed == Changes(2, 2, 0, 2)
+    assert [entry.name for entry, _ in search_all(tmp_path / "index")] == ["0.png", "3.png"]
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert f"2 left out. The first is '1.png'. {folder / '1.png'}: " in warning.getMessage()
     assert add_to_index(folder, Counting("png", stop), tmp_path / "index").left_out == 2
     for k in range(4):
@@ -266,7 +255,7 @@ def test_pictures_without_captions_need_an_encoder_that_sees(tmp_path: Path, pic
 
 
 def test_adding_encodes_only_what_is_new_by_content(monkeypatch, tmp_path: Path, pictures):
-    monkeypatch.setattr(building, "BATCH", 2)
+    monkeypatch.setattr(changes, "BATCH", 2)
     write_index(pictures, PictureEncoder(), tmp_path / "index")
     put(
         pictures,
@@ -274,66 +263,70 @@ def test_adding_encodes_only_what_is_new_by_content(monkeypatch, tmp_path: Path,
     )
     os.utime(pictures / "owls/barn.png")
     encoder = Counting()
-    changes = add_to_index(pictures, encoder, tmp_path / "index")
-    assert encoder.seen == ["an owl", "a blue bicycle"]
-    assert (changes.things, changes.new, changes.gone) == (6, 2, 1)
+    changed = add_to_index(pictures, encoder, tmp_path / "index")
+    assert encoder.encoded == ["an owl", "a blue bicycle"]
+    assert changed == Changes(6, 2, 1, 0)
     write_index(pictures, PictureEncoder(), tmp_path / "peer")
-    found, peer = (dict(everything(tmp_path / name)) for name in ("index", "peer"))
-    assert found == pytest.approx(peer)
+    entries, peer = (dict(search_all(tmp_path / name)) for name in ("index", "peer"))
+    assert entries == pytest.approx(peer)
 
 
 def test_adding_that_was_stopped_goes_on_and_shows_nothing_before(
     monkeypatch, tmp_path: Path, pictures
 ):
-    monkeypatch.setattr(building, "BATCH", 1)
+    monkeypatch.setattr(changes, "BATCH", 1)
     write_index(pictures, PictureEncoder(), tmp_path / "index")
-    before = everything(tmp_path / "index")
+    before = search_all(tmp_path / "index")
     put(pictures, {"red.png": "changed", "s.png": "an owl", "t.png": "a cat"})
     with pytest.raises(KeyboardInterrupt):
         add_to_index(pictures, Counting("t.png", stop), tmp_path / "index")
-    assert everything(tmp_path / "index") == before
+    assert search_all(tmp_path / "index") == before
+    shutil.copytree(tmp_path / "index", tmp_path / "removed")
+    assert remove_from_index(["red.png"], tmp_path / "removed") == Changes(4, 0, 1, 0)
+    assert {entry.name for entry, _ in search_all(tmp_path / "removed")} == PICTURES.keys() - {
+        "red.png"
+    }
     encoder = Counting()
-    changes = add_to_index(pictures, encoder, tmp_path / "index")
-    assert encoder.seen == ["a cat"]
-    assert (changes.things, changes.new, changes.gone) == (7, 3, 1)
+    changed = add_to_index(pictures, encoder, tmp_path / "index")
+    assert encoder.encoded == ["a cat"]
+    assert changed == Changes(7, 3, 1, 0)
 
 
 def test_a_second_source_is_added_but_not_under_names_that_are_taken(tmp_path: Path, pictures):
     write_index(pictures, PictureEncoder(), tmp_path / "index")
     other = put(tmp_path / "other", {"cat.png": "a cat", "red.png": "a red bicycle"})
-    assert add_to_index(other, PictureEncoder(), tmp_path / "index").new == 1  # one is the same
+    assert add_to_index(other, PictureEncoder(), tmp_path / "index").new == 1  # the cat
     (other / "red.png").write_text("a red car")
     with pytest.raises(UserError, match=rf"'red\.png' is in the index already, from {pictures}"):
         add_to_index(other, PictureEncoder(), tmp_path / "index")
-    assert open_index(tmp_path / "index").size == 6
+    assert len(search_all(tmp_path / "index")) == 6
 
 
 def test_things_are_removed_by_name_and_pattern(monkeypatch, tmp_path: Path, pictures):
-    monkeypatch.setattr(building, "BATCH", 3)
+    monkeypatch.setattr(changes, "BATCH", 3)
     write_index(pictures, PictureEncoder(), tmp_path / "index")
     before = contents(tmp_path / "index")
     for names, message in ((["owls/*", "cats"], "holds nothing called 'cats'"), (["*"], "left")):
         with pytest.raises(UserError, match=message):
             remove_from_index(names, tmp_path / "index")
     assert contents(tmp_path / "index") == before
-    changes = remove_from_index(["owls/*", "red.png"], tmp_path / "index")
-    assert (changes.things, changes.gone) == (2, 3)
+    changed = remove_from_index(["owls/*", "red.png"], tmp_path / "index")
+    assert changed == Changes(2, 0, 3, 0)
     put(pictures)
     for name in (*(n for n in PICTURES if "owl" in n), "red.png"):
         (pictures / name).unlink()
     write_index(pictures, PictureEncoder(), tmp_path / "peer")
-    found, peer = (dict(everything(tmp_path / name)) for name in ("index", "peer"))
-    assert found == pytest.approx(peer)
+    entries, peer = (dict(search_all(tmp_path / name)) for name in ("index", "peer"))
+    assert entries == pytest.approx(peer)
 
 
 def test_an_open_index_is_searched_as_it_was_whatever_becomes_of_the_folder(tmp_path, pictures):
     write_index(pictures, PictureEncoder(), tmp_path / "index")
     opened = open_index(tmp_path / "index")
-    queries = asked("a person awake late", "night owl")
-    before = opened.search(queries, WEIGHTS, 5)
+    before = search_all(opened)
     remove_from_index(["owls/*"], tmp_path / "index")
-    assert opened.search(queries, WEIGHTS, 5) == before
-    assert open_index(tmp_path / "index").size == 3
+    assert search_all(opened) == before
+    assert len(search_all(tmp_path / "index")) == 3
 
 
 # ------------------------------------------------------------------------- what cannot be done
@@ -359,18 +352,22 @@ def test_nothing_foreign_is_lost_to_an_index(tmp_path: Path, texts):
 
 
 def test_a_full_disk_ends_with_one_message_and_loses_nothing(monkeypatch, tmp_path, pictures):
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setattr(changes, "BATCH", 2)
     write_index(pictures, PictureEncoder(), tmp_path / "peer")
 
-    def full(*arguments: Any, **named: Any) -> None:
-        raise OSError(28, "No space left on device")
+    def fill_disk() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
 
-    with monkeypatch.context() as patch:
-        patch.setattr(np, "savez", full)
-        with pytest.raises(UserError, match=r"cannot be written \(No space left on device"):
-            write_index(pictures, PictureEncoder(), tmp_path / "index")
-    goes_on = Counting()
-    write_index(pictures, goes_on, tmp_path / "index")
-    assert goes_on.seen == []
+    try:
+        with pytest.raises(UserError, match=r"index\.unfinished: cannot be written \("):
+            write_index(pictures, Counting("people", fill_disk), tmp_path / "index")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    encoder = Counting()
+    write_index(pictures, encoder, tmp_path / "index")
+    assert encoder.encoded == list(PICTURES.values())[2:]
     assert contents(tmp_path / "index") == contents(tmp_path / "peer")
 
 
@@ -378,43 +375,34 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+def put_text(text: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(text)
+
+
 @pytest.mark.parametrize(
     ("name", "harm", "words"),
     [
         ("index.json", cut, r"index: is no index, or damaged"),
         ("index.json", Path.unlink, r"index: is no index, or damaged \(No such file"),
-        ("index.json", lambda path: path.write_text('{"format": 2}'), r"another version.*format 2"),
-        (
-            "index.json",
-            lambda path: path.write_text('{"format": 3}'),
-            r"index.json, encoder: is mi",
-        ),
-        ("search/*/moments.npz", cut, r"index: is no index, or damaged"),
-        ("search/*/things.jsonl", cut, r"index cannot be read any more"),
+        ("index.json", put_text('{"format": 3}'), r"another version.*format 3"),
+        ("index.json", put_text('{"format": 4}'), r"index.json, encoder: is mi"),
+        ("table/*/_versions/*", cut, r"index: is no index, or damaged"),
+        ("table/*/data/*", cut, r"index: is no index, or damaged"),
     ],
 )
 def test_a_damaged_index_is_refused(tmp_path: Path, texts, name: str, harm: Any, words: str):
     write_index(texts, WordEncoder(), tmp_path / "index")
-    (path,) = (tmp_path / "index").glob(name)
-    harm(path)
+    for path in (tmp_path / "index").glob(name):
+        harm(path)
     with pytest.raises(UserError, match=words):
-        everything(tmp_path / "index")
-
-
-def test_files_of_exact_search_that_are_gone_are_made_again_from_the_table(tmp_path, texts):
-    write_index(texts, WordEncoder(), tmp_path / "index")
-    before = contents(tmp_path / "index")
-    (path,) = (tmp_path / "index").glob("search/*/moments.npz")
-    cut(path)
-    add_to_index(texts, WordEncoder(), tmp_path / "index")
-    assert contents(tmp_path / "index") == before
+        search_all(tmp_path / "index")
 
 
 # ---------------------------------------------------------------------------------------- lance
 
 
 def test_an_index_of_lance_is_searched_like_the_exact_one(monkeypatch, tmp_path: Path, pictures):
-    monkeypatch.setattr(building, "BATCH", 2)
+    monkeypatch.setattr(changes, "BATCH", 2)
     for engine in ("exact", "lance"):
         write_index(pictures, PictureEncoder(), tmp_path / engine, engine=engine)
     opened = open_index(tmp_path / "lance")
@@ -423,11 +411,10 @@ def test_an_index_of_lance_is_searched_like_the_exact_one(monkeypatch, tmp_path:
         add_to_index(pictures, PictureEncoder(), tmp_path / engine)
         remove_from_index(["people/rider.png"], tmp_path / engine)
     assert open_index(tmp_path / "lance").table
-    lance, exact = (everything(tmp_path / name) for name in ("lance", "exact"))
-    assert [thing for thing, _ in lance] == [thing for thing, _ in exact]
+    lance, exact = (search_all(tmp_path / name) for name in ("lance", "exact"))
+    assert [entry for entry, _ in lance] == [entry for entry, _ in exact]
     assert [score for _, score in lance] == pytest.approx([score for _, score in exact])
-    found = opened.search(asked("a person awake late", "night owl"), WEIGHTS, 5)
-    assert {one.name for one, _ in found} == PICTURES.keys() - {"people/rider.png"}
+    assert {entry.name for entry, _ in search_all(opened)} == PICTURES.keys()
 
 
 class Pairs(PictureEncoder):
@@ -435,8 +422,8 @@ class Pairs(PictureEncoder):
 
     def encode_texts(self, texts: Sequence[str], *, role: Any) -> Vectors:
         numbers = [int(text.split()[-1]) for text in texts]
-        topics = vectors(40, 32)[np.array(numbers) % 40]
-        drawn = topics + 0.5 * vectors(6000, 32, seed=2)[numbers]
+        topics = draw_vectors(40, 32)[np.array(numbers) % 40]
+        drawn = topics + 0.5 * draw_vectors(6000, 32, seed=2)[numbers]
         return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype("f4")
 
 
@@ -448,10 +435,10 @@ def test_lance_finds_nearly_what_exact_search_finds(tmp_path: Path):
             (tmp_path / f"pictures/{k}.txt").write_text(f"caption {(7 * k) % 6000}")
     write_index(tmp_path / "pictures", Pairs(), tmp_path / "index", engine="lance")
     near = open_index(tmp_path / "index")
-    every, hits = replace(near, table=None), 0
-    for query in vectors(20, 32, seed=5):
-        found, wanted = (one.search({"x": query}, {"x": 1.0}, 10) for one in (near, every))
-        scores = dict(every.search({"x": query}, {"x": 1.0}, 2600))
-        assert all(score == pytest.approx(scores[thing], abs=1e-6) for thing, score in found)
-        hits += len({one for one, _ in found} & {one for one, _ in wanted})
+    exact, hits = replace(near, table=None), 0
+    for query in draw_vectors(20, 32, seed=5):
+        matches, best = (index.search({"x": query}, {"x": 1.0}, 10) for index in (near, exact))
+        scores = dict(exact.search({"x": query}, {"x": 1.0}, 2600))
+        assert all(score == pytest.approx(scores[entry], abs=1e-6) for entry, score in matches)
+        hits += len({entry for entry, _ in matches} & {entry for entry, _ in best})
     assert hits > 190

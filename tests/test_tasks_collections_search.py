@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from benchmarks import answer
 from toys import PictureEncoder, ScriptedChat, WordEncoder, explains
@@ -21,8 +20,8 @@ from admire.tasks.collections import (
     search_index,
     write_index,
 )
-from admire.tasks.collections.exact import Moments, Track
-from admire.tasks.collections.index import Index
+from admire.tasks.collections.encoding import Encoded, EncoderRecord
+from admire.tasks.collections.index import Index, TextsInMemory
 from admire.tasks.collections.search import scoring_for
 
 LATE = ["Someone who works late at night.", "A bird on a branch.", "A night owl on a branch."]
@@ -49,17 +48,17 @@ def toys() -> dict[str, Any]:
     ("text", "sense", "best"), [(IDIOMATIC, "idiomatic", "a"), (LITERAL, "literal", "c")]
 )
 def test_a_search_answers_in_the_sense_that_is_meant(file, text, sense, best):
-    found = search_index(text, "night owl", file, **toys())
-    assert found.reading is not None
-    assert (found.reading.sense.label, found.reading.gloss) == (sense, "someone who works late")
-    assert found.things[0][0].name == best
-    scores = [score for _, score in found.things]
+    result = search_index(text, "night owl", file, **toys())
+    assert result.reading is not None
+    assert (result.reading.sense.label, result.reading.gloss) == (sense, "someone who works late")
+    assert result.entries[0][0].name == best
+    scores = [score for _, score in result.entries]
     assert scores == sorted(scores, reverse=True)
     assert len(scores) == 3
 
 
 def test_a_search_is_rank_with_the_texts_as_candidates(file):
-    found = search_index(IDIOMATIC, "night owl", file, SearchSettings(contrast=0.5), **toys())
+    result = search_index(IDIOMATIC, "night owl", file, SearchSettings(contrast=0.5), **toys())
     item = Item("night owl", IDIOMATIC, "en", candidates=tuple(read_texts(file)))
     scoring = Scoring.paper(gate="soft", contrast=0.5, standardise=True)
     (peer,) = admire.rank(
@@ -68,9 +67,9 @@ def test_a_search_is_rank_with_the_texts_as_candidates(file):
         llms=[ScriptedChat(answer)],
         encoder=WordEncoder(),
     ).rankings
-    assert [text.name for text, _ in found.things] == list(peer.order)
+    assert [text.name for text, _ in result.entries] == list(peer.order)
     scores = dict(zip("abc", peer.scores, strict=True))
-    assert {text.name: score for text, score in found.things} == pytest.approx(scores, abs=1e-6)
+    assert {text.name: score for text, score in result.entries} == pytest.approx(scores, abs=1e-6)
 
 
 SHOWN = {
@@ -99,7 +98,7 @@ def pictures(tmp_path: Path) -> Path:
 )
 def test_pictures_are_found_as_rank_would_order_them(pictures, tmp_path, sense, changes):
     write_index(pictures, PictureEncoder(), tmp_path / "index")
-    found = search_index(
+    result = search_index(
         "My sister is a night owl.",
         "night owl",
         tmp_path / "index",
@@ -116,16 +115,16 @@ def test_pictures_are_found_as_rank_would_order_them(pictures, tmp_path, sense, 
         llms=[explains(sense)],
         encoder=PictureEncoder(),
     ).rankings
-    assert found.pictures
-    assert [one.name for one, _ in found.things] == list(peer.order)
+    assert result.pictures
+    assert [entry.name for entry, _ in result.entries] == list(peer.order)
     scores = dict(zip(SHOWN, peer.scores, strict=True))
-    assert {one.name: score for one, score in found.things} == pytest.approx(scores, abs=1e-6)
+    assert {entry.name: score for entry, score in result.entries} == pytest.approx(scores, abs=1e-6)
 
 
 def test_what_sight_sees_counts_half_beside_captions():
     def scoring(name: str, *tracks: str, **changes: Any) -> Scoring:
-        track = Track(lambda: np.zeros((1, 1)), None, Moments(1, np.zeros(1), np.zeros((1, 1))))
-        index = Index({"name": name}, dict.fromkeys(tracks, track), 1, lambda rows: [])
+        encoder = EncoderRecord(name=name, identity=name)
+        index = Index(encoder, tracks, TextsInMemory([], Encoded({}, {})))
         return scoring_for(SearchSettings(**changes), index)
 
     assert scoring("sight", "image", "caption") == replace(Scoring(), image_weight=0.5)
@@ -138,18 +137,18 @@ def test_what_sight_sees_counts_half_beside_captions():
 def test_plain_cosine_asks_no_chat_model(file, query, best):
     models = toys()
     settings = SearchSettings(query=query, top=1)
-    found = search_index("Night owl on a branch", "Night owl", file, settings, **models)
-    assert found.reading is None
-    assert [text.name for text, _ in found.things] == [best]
+    result = search_index("Night owl on a branch", "Night owl", file, settings, **models)
+    assert result.reading is None
+    assert [text.name for text, _ in result.entries] == [best]
     assert models["llm"].prompts == []
 
 
 def test_an_index_is_searched_like_its_file_but_only_with_its_encoder(file, tmp_path):
     write_index(file, WordEncoder(), tmp_path / "index")
-    wanted = search_index(IDIOMATIC, "night owl", file, **toys()).things
+    expected = search_index(IDIOMATIC, "night owl", file, **toys()).entries
     for index in (tmp_path / "index", index_texts(read_texts(file), WordEncoder())):
-        found = search_index(IDIOMATIC, "night owl", index, **toys()).things
-        assert [text for text, _ in found] == [text for text, _ in wanted]
+        entries = search_index(IDIOMATIC, "night owl", index, **toys()).entries
+        assert [text for text, _ in entries] == [text for text, _ in expected]
     other = WordEncoder()
     other.name, other.identity = "others", "others:1"
     message = (

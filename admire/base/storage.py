@@ -33,11 +33,11 @@ def temporary_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="admire-"))
 
 
-def unwritable(path: Path, error: OSError) -> UserError:
-    """What to tell where a file or folder cannot be written."""
+def unwritable(path: Path, error: Exception) -> UserError:
+    """Return what to tell of a file or folder that cannot be written."""
+    reason = getattr(error, "strerror", None) or error
     return UserError(
-        f"{path}: cannot be written ({error.strerror or error}). "
-        "Free space on the disk or choose another place."
+        f"{path}: cannot be written ({reason}). Free space on the disk or choose another place."
     )
 
 

@@ -60,7 +60,7 @@ def search(
             }
         content["pictures" if result.pictures else "texts"] = [
             _result_row(candidate, score, pictures=result.pictures)
-            for candidate, score in result.things
+            for candidate, score in result.entries
         ]
         lines = jsonlib.dumps(content, indent=2, ensure_ascii=False).split("\n")
         print("\n".join(map(visible, lines)))
@@ -71,7 +71,7 @@ def search(
         title = f"{span}, {reading.sense.label}: {meaning or '–'}"
     headings = ("Score", "Picture", "Caption") if result.pictures else ("Score", "Id", "Text")
     rows = []
-    for candidate, score in result.things:
+    for candidate, score in result.entries:
         name, caption = candidate.name, candidate.caption or ""
         if result.pictures:
             name = str(candidate.image or candidate.name)
@@ -118,7 +118,7 @@ def index(
         export: Parquet file to write: names, paths, captions and vectors.
     """
     from admire.models.encoders import open_encoder
-    from admire.tasks.collections.building import (
+    from admire.tasks.collections.changes import (
         add_to_index,
         default_encoder,
         remove_from_index,
@@ -139,18 +139,18 @@ def index(
         check_export(export)
     if remove:
         changes = remove_from_index(remove, out)
-        log.info("Took %d out of %s, %d are left", changes.gone, out, changes.things)
+        log.info("Took %d out of %s, %d are left", changes.gone, out, changes.entries)
     if source and add:
         name = encoder or read_record(out).encoder.name
         changes = add_to_index(source, open_encoder(name, device=device), out, encode=encode)
         log.info(
-            "Wrote %s, %d things: %d new, %d gone", out, changes.things, changes.new, changes.gone
+            "Wrote %s, %d things: %d new, %d gone", out, changes.entries, changes.new, changes.gone
         )
     elif source:
         name = encoder or default_encoder(source)
         opened = open_encoder(name, device=device)
         changes = write_index(source, opened, out, engine=engine, encode=encode)
-        log.info("Wrote %s, %d things", out, changes.things)
+        log.info("Wrote %s, %d things", out, changes.entries)
     if export:
         export_index(out, export)
         log.info("Wrote %s", export)

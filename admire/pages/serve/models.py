@@ -136,7 +136,7 @@ class Models:
         def read() -> tuple[Index, TextEncoder]:
             if path.is_dir():
                 index = open_index(path)
-                return index, self.encoder(index.encoder["name"], settings)
+                return index, self.encoder(index.encoder.name, settings)
             encoder = self.encoder("e5", settings)
             return index_texts(read_texts(path), encoder), encoder
 

@@ -236,13 +236,13 @@ def search(
     }
     if not found.pictures:
         shown["texts"] = [
-            {"id": one.name, "text": one.caption, "score": points} for one, points in found.things
+            {"id": one.name, "text": one.caption, "score": points} for one, points in found.entries
         ]
         return {"found": shown, "pictures": ()}
-    copies = {one.image: _copy(one.image, folder) for one, _ in found.things if one.image}
+    copies = {one.image: _copy(one.image, folder) for one, _ in found.entries if one.image}
     pictures = {path: copy for path, copy in copies.items() if copy}
-    item = Item(span, text, language, candidates=tuple(one for one, _ in found.things))
-    scores = np.array([points for _, points in found.things])
+    item = Item(span, text, language, candidates=tuple(one for one, _ in found.entries))
+    scores = np.array([points for _, points in found.entries])
     ranking = Ranking.of(item, scores, interpretations=(reading,) if reading else ())
     shown["item"] = item_card(Run((ranking,), {}), pictures, visitor)
     return {"found": shown, "pictures": pictures.values()}

@@ -1,21 +1,21 @@
-from .building import Changes, add_to_index, remove_from_index, write_index
+from .changes import Changes, add_to_index, remove_from_index, write_index
+from .entries import Entry, read_entries, read_picture, read_texts
 from .index import Index, index_texts, open_index
-from .search import Found, search_index
+from .search import SearchResult, search_index
 from .settings import SearchSettings
-from .sources import Thing, read_picture, read_texts, read_things
 
 __all__ = [
     "Changes",
-    "Found",
+    "Entry",
     "Index",
+    "SearchResult",
     "SearchSettings",
-    "Thing",
     "add_to_index",
     "index_texts",
     "open_index",
+    "read_entries",
     "read_picture",
     "read_texts",
-    "read_things",
     "remove_from_index",
     "search_index",
     "write_index",

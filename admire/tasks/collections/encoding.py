@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel
 
 from admire.base.choices import TRACKS, Device
 from admire.base.errors import UserError
@@ -18,143 +19,144 @@ from admire.base.machine import cores
 from admire.base.workers import Workers, check_same, over_workers
 from admire.data.items import Candidate
 from admire.models.encoders import ImageEncoder, TextEncoder, Vectors, open_encoder
-from admire.tasks.collections.sources import Thing
+from admire.tasks.collections.entries import Entry
 
 Mask = npt.NDArray[np.bool_]
 
 
+class EncoderRecord(BaseModel):
+    """The encoder that made an index's vectors."""
+
+    name: str
+    identity: str
+
+    @classmethod
+    def of(cls, encoder: TextEncoder) -> EncoderRecord:
+        """Record an open encoder."""
+        return cls(name=encoder.name, identity=encoder.identity)
+
+
 @dataclass(frozen=True)
 class Encoded:
-    """The vectors of some things.
+    """The vectors of some entries.
 
     Attributes:
-        vectors: by track, shape (things, width); zeros for what a thing lacks.
-        there: which things have a vector, by track.
+        vectors: unit vectors by track, shape (entries, width); zeros for what an entry lacks.
+        present: which entries have a vector, by track.
     """
 
     vectors: Mapping[str, Vectors]
-    there: Mapping[str, Mask]
+    present: Mapping[str, Mask]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Things of a collection that were encoded together.
+    """Entries of a collection that were encoded together.
 
     Attributes:
-        things: those that have vectors.
+        entries: those that have vectors.
         digests: of their contents.
         encoded: their vectors.
         left_out: the others, each with its digest, empty if its picture cannot be read, and with
             the reason.
     """
 
-    things: Sequence[Thing]
+    entries: Sequence[Entry]
     digests: Sequence[str]
     encoded: Encoded
-    left_out: Sequence[tuple[Thing, str, str]]
+    left_out: Sequence[tuple[Entry, str, str]]
 
 
-EncodeBatches = Callable[[Iterable[Sequence[Thing]], TextEncoder], Iterator[Batch]]
-"""Encodes batches of things as :func:`encode_here` does."""
+EncodeBatches = Callable[[Iterable[Sequence[Entry]], TextEncoder], Iterator[Batch]]
+"""Encodes batches of entries as :func:`encode_here` does."""
 
 
-def encode_here(batches: Iterable[Sequence[Thing]], encoder: TextEncoder) -> Iterator[Batch]:
+def encode_here(batches: Iterable[Sequence[Entry]], encoder: TextEncoder) -> Iterator[Batch]:
     """Encode batches in this process, one after the other."""
-    return (encode_batch(things, encoder) for things in batches)
+    return (encode_batch(entries, encoder) for entries in batches)
 
 
 def encode_over(workers: Workers, device: Device = "auto") -> EncodeBatches:
-    """Encodes batches in several processes, each of which opens the encoder by its name.
+    """Return a function that encodes batches in several processes.
 
-    Pictures are in folders that all of their machines share.
+    Each process opens the encoder by its name. Pictures are in folders that all of their machines
+    share.
     """
 
-    def encode_shared(batches: Iterable[Sequence[Thing]], encoder: TextEncoder) -> Iterator[Batch]:
-        return over_workers(batches, partial(open_worker, named(encoder), device), workers)
+    def encode_shared(batches: Iterable[Sequence[Entry]], encoder: TextEncoder) -> Iterator[Batch]:
+        return over_workers(
+            batches, partial(_open_worker, EncoderRecord.of(encoder), device), workers
+        )
 
     return encode_shared
 
 
-def open_worker(made: Mapping[str, str], device: Device) -> Callable[[Sequence[Thing]], Batch]:
-    """The function that encodes batches in one of several processes.
-
-    Args:
-        made: name and identity of the encoder.
-
-    Raises:
-        UserError: the encoder cannot be opened, or is another one on this machine.
-    """
-    encoder = open_encoder(made["name"], device=device)
-    check_same("encoder", made["identity"], encoder.identity)
+def _open_worker(record: EncoderRecord, device: Device) -> Callable[[Sequence[Entry]], Batch]:
+    """Open the encoder in one of several processes; return the function that encodes batches."""
+    encoder = open_encoder(record.name, device=device)
+    check_same("encoder", record.identity, encoder.identity)
     return partial(encode_batch, encoder=encoder)
 
 
-def named(encoder: TextEncoder) -> dict[str, str]:
-    """Name and identity of an encoder."""
-    return {"name": encoder.name, "identity": encoder.identity}
-
-
-def encode_batch(things: Sequence[Thing], encoder: TextEncoder) -> Batch:
-    """Encode things. Those whose picture is damaged, and those that have nothing that the encoder
-    reads, are left out.
+def encode_batch(entries: Sequence[Entry], encoder: TextEncoder) -> Batch:
+    """Encode entries, and leave out those whose picture is damaged or that lack what is encoded.
 
     Raises:
         UserError: the encoder fails otherwise.
     """
-    digests = _each(digest, things)
-    left_out = {k: str(found) for k, found in enumerate(digests) if isinstance(found, UserError)}
-    left_out |= _unfit(things, encoder)
+    digests = _try_each(digest, entries)
+    problems = {k: str(value) for k, value in enumerate(digests) if isinstance(value, UserError)}
+    for k, entry in enumerate(entries):
+        if not any(getattr(entry, track) for track in tracks_of(encoder)):
+            problems[k] = (
+                f"{entry.image}: has no caption, and the encoder '{encoder.name}' reads no "
+                "pictures."
+            )
     encoded = None
     while encoded is None:
-        kept = [k for k in range(len(things)) if k not in left_out]
+        kept = [k for k in range(len(entries)) if k not in problems]
         try:
-            encoded = encode([things[k] for k in kept], encoder)
+            encoded = encode([entries[k] for k in kept], encoder)
         except UserError:
-            damaged = _damaged(things, kept)
+            errors = zip(kept, _try_each(_decode, [entries[k] for k in kept]), strict=True)
+            damaged = {k: str(error) for k, error in errors if isinstance(error, UserError)}
             if not damaged:
                 raise
-            left_out |= damaged
-    return Batch(
-        [things[k] for k in kept],
-        [digests[k] for k in kept],
-        encoded,
-        [
-            (
-                things[k],
-                "" if isinstance(digests[k], UserError) else digests[k],
-                why.replace(str(things[k].file), str(things[k].image)),
-            )
-            for k, why in sorted(left_out.items())
-        ],
-    )
+            problems |= damaged
+    left_out = []
+    for k, problem in sorted(problems.items()):
+        content = "" if isinstance(digests[k], UserError) else digests[k]
+        entry = entries[k]
+        left_out.append((entry, content, problem.replace(str(entry.file), str(entry.image))))
+    return Batch([entries[k] for k in kept], [digests[k] for k in kept], encoded, left_out)
 
 
-def encode(things: Sequence[Thing] | Sequence[Candidate], encoder: TextEncoder) -> Encoded:
-    """The vectors of things, in the tracks that they have and the encoder reads.
+def encode(entries: Sequence[Entry] | Sequence[Candidate], encoder: TextEncoder) -> Encoded:
+    """Return the vectors of entries, in the tracks that they have and the encoder reads.
 
     Raises:
         UserError: a picture cannot be read, or the encoder fails.
     """
     vectors: dict[str, Vectors] = {}
-    there: dict[str, Mask] = {}
+    present: dict[str, Mask] = {}
     for track in tracks_of(encoder):
-        mask = np.array([bool(getattr(thing, track)) for thing in things], dtype=bool)
+        mask = np.array([bool(getattr(entry, track)) for entry in entries], dtype=bool)
         if not mask.any():
             continue
         if track == "image":
-            files = [one.file if isinstance(one, Thing) else one.image for one in things]
-            found = cast(ImageEncoder, encoder).encode_images([file for file in files if file])
+            files = [entry.file if isinstance(entry, Entry) else entry.image for entry in entries]
+            encoded = cast(ImageEncoder, encoder).encode_images([file for file in files if file])
         else:
-            captions = [thing.caption for thing in things if thing.caption]
-            found = encoder.encode_texts(captions, role="document")
-        vectors[track] = np.zeros((len(things), found.shape[1]), dtype=np.float32)
-        vectors[track][mask] = found
-        there[track] = mask
-    return Encoded(vectors, there)
+            captions = [entry.caption for entry in entries if entry.caption]
+            encoded = encoder.encode_texts(captions, role="document")
+        vectors[track] = np.zeros((len(entries), encoded.shape[1]), dtype=np.float32)
+        vectors[track][mask] = encoded
+        present[track] = mask
+    return Encoded(vectors, present)
 
 
-def digest(thing: Thing) -> str:
-    """Tells a thing's content from others: 128 bits of its picture and caption.
+def digest(entry: Entry) -> str:
+    """Return 128 bits, as hexadecimal digits, of the digest of an entry's picture and caption.
 
     Raises:
         UserError: the picture cannot be read.
@@ -162,51 +164,33 @@ def digest(thing: Thing) -> str:
     from admire.data.image_files import read_bytes
 
     content = hashlib.sha256()
-    if thing.file:
-        content.update(hashlib.sha256(read_bytes(thing.file)).digest())
-    content.update((thing.caption or "").encode())
+    if entry.file:
+        content.update(hashlib.sha256(read_bytes(entry.file)).digest())
+    content.update((entry.caption or "").encode())
     return content.hexdigest()[:32]
 
 
 def tracks_of(encoder: TextEncoder) -> tuple[str, ...]:
-    """The tracks that an encoder reads."""
+    """Return the tracks that an encoder reads."""
     return TRACKS if isinstance(encoder, ImageEncoder) else ("caption",)
 
 
-def _unfit(things: Sequence[Thing], encoder: TextEncoder) -> dict[int, str]:
-    """Why the encoder cannot read some things, by their places."""
-    why = f"has no caption, and the encoder '{encoder.name}' reads no pictures"
-    tracks = tracks_of(encoder)
-    return {
-        k: f"{thing.image}: {why}."
-        for k, thing in enumerate(things)
-        if not any(getattr(thing, track) for track in tracks)
-    }
-
-
-def _damaged(things: Sequence[Thing], places: Sequence[int]) -> dict[int, str]:
-    """What is wrong with the pictures of some things, by their places."""
+def _decode(entry: Entry) -> None:
+    """Decode an entry's picture, to see whether it is damaged."""
     from admire.data.image_files import read_image
 
-    def look(thing: Thing) -> None:
-        if thing.file:
-            read_image(thing.file)
-
-    looked = zip(places, _each(look, [things[k] for k in places]), strict=True)
-    return {k: str(error) for k, error in looked if isinstance(error, UserError)}
+    if entry.file:
+        read_image(entry.file)
 
 
-def _each(function: Any, things: Sequence[Thing]) -> list[Any]:
-    """What the function returns for each thing, or the user's error that it raises; files are read
-    by threads."""
+def _try_each(function: Callable[[Entry], Any], entries: Sequence[Entry]) -> list[Any]:
+    """Call a function with each entry, by threads; return the results, or the errors raised."""
 
-    def tried(thing: Thing) -> Any:
+    def attempt(entry: Entry) -> Any:
         try:
-            return function(thing)
+            return function(entry)
         except UserError as error:
             return error
 
-    if not any(thing.file for thing in things):
-        return [tried(thing) for thing in things]
     with ThreadPoolExecutor(cores()) as pool:
-        return list(pool.map(tried, things))
+        return list(pool.map(attempt, entries))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING, cast
 
 from admire.base.errors import UserError, check_extra, needs_extra
-from admire.base.storage import partial_of
+from admire.base.storage import partial_of, unwritable
 from admire.tasks.collections.index import open_index
 
-ROWS = 1024
-"""How many things are written at once."""
+if TYPE_CHECKING:
+    from admire.tasks.collections.lance_table import Table
 
 
 def check_export(out: Path) -> None:
@@ -27,10 +26,10 @@ def check_export(out: Path) -> None:
 
 
 def export_index(index: Path, out: Path) -> None:
-    """Write all things of an index with their vectors, a row a thing, in the index's order.
+    """Write all entries of an index with their vectors, a row an entry, in the index's order.
 
     The columns are ``id``, ``image`` (its path), ``caption``, and ``image_vector`` and
-    ``caption_vector`` if there are any, as lists of float32 of a fixed length; what a thing lacks
+    ``caption_vector`` if there are any, as lists of float32 of a fixed length; what an entry lacks
     is null.
 
     Raises:
@@ -38,41 +37,18 @@ def export_index(index: Path, out: Path) -> None:
     """
     check_export(out)
     with needs_extra("lance", "Writing Parquet"):
-        import pyarrow
         import pyarrow.parquet
     opened = open_index(index)
-    text = pyarrow.string()
-    fields = [("id", text), ("image", text), ("caption", text)]
-    for name, track in opened.tracks.items():
-        width = len(track.moments.sums)
-        fields.append((f"{name}_vector", pyarrow.list_(pyarrow.float32(), width)))
-    schema = pyarrow.schema(fields)
+    table = cast("Table", opened.entries)
+    columns = ["id", "image", "caption", *(f"{track}_vector" for track in opened.tracks)]
     part = partial_of(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with pyarrow.parquet.ParquetWriter(part, schema) as file:
-            for start in range(0, opened.size, ROWS):
-                rows = np.arange(start, min(start + ROWS, opened.size))
-                things = opened.things(rows.tolist())
-                columns = [
-                    pyarrow.array([one.name for one in things]),
-                    pyarrow.array([one.image and str(one.image) for one in things], text),
-                    pyarrow.array([one.caption for one in things], text),
-                ]
-                for track in opened.tracks.values():
-                    lacking = None if track.there is None else pyarrow.array(~track.there[rows])
-                    columns.append(
-                        pyarrow.FixedSizeListArray.from_arrays(
-                            pyarrow.array(track.vectors()[rows].reshape(-1)),
-                            len(track.moments.sums),
-                            mask=lacking,
-                        )
-                    )
-                file.write_batch(pyarrow.record_batch(columns, schema=schema))
+        with pyarrow.parquet.ParquetWriter(part, table.schema(columns)) as file:
+            for batch in table.batches(columns):
+                file.write_batch(batch.select(columns))
         os.replace(part, out)
-    except OSError as error:
-        raise UserError(
-            f"{out}: cannot be written ({error.strerror or error}).", "export"
-        ) from error
+    except (OSError, RuntimeError) as error:  # the last is LanceDB's
+        raise unwritable(out, error) from error
     finally:
         part.unlink(missing_ok=True)

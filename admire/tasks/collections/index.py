@@ -1,14 +1,15 @@
-"""An index: what it was made of and with, and search in it, exactly or by LanceDB."""
+"""An index: what it was made with, and search in it, exactly or by LanceDB's approximate index."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel
 
 from admire.base.choices import EngineName
@@ -17,28 +18,17 @@ from admire.base.schema import read_as
 from admire.base.storage import write_whole
 from admire.data.items import Candidate
 from admire.models.encoders import TextEncoder, Vectors
-from admire.tasks.collections.encoding import encode, named
-from admire.tasks.collections.exact import (
-    Query,
-    Track,
-    open_files,
-    search_all,
-    search_some,
-    tracks_in_memory,
-)
+from admire.tasks.collections.encoding import Encoded, EncoderRecord, encode
 
 if TYPE_CHECKING:
-    from admire.tasks.collections.table import Table
+    from admire.tasks.collections.lance_table import Table
 
-FORMAT = 3
-"""Of index folders."""
+FORMAT = 4
+"""The version of the layout of index folders."""
 
-
-class Maker(BaseModel):
-    """The encoder that made an index's vectors."""
-
-    name: str
-    identity: str
+Numbers = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+"""Numbers of entries: places in memory, or LanceDB's numbers of rows."""
 
 
 class Record(BaseModel):
@@ -48,22 +38,19 @@ class Record(BaseModel):
         format: of the folder.
         encoder: of the vectors.
         engine: searches.
-        version: of the table when the index was last complete; what exact search needs of it lies
-            in ``search/VERSION``. 0 if it never was.
-        places: things from this place on were added since then, and do not count.
-        trained: how many things there were when LanceDB's indices were trained.
+        version: of the table when the index was last complete; 0 if it never was.
+        trained: how many entries there were when LanceDB's vector indexes were trained.
     """
 
     format: int = FORMAT
-    encoder: Maker
+    encoder: EncoderRecord
     engine: EngineName
     version: int = 0
-    places: int = 0
     trained: int = 0
 
 
 def read_record(folder: Path) -> Record:
-    """What ``index.json`` says.
+    """Read ``index.json``.
 
     Raises:
         UserError: the folder is no index, an index of another format, or damaged.
@@ -87,18 +74,34 @@ def write_record(folder: Path, record: Record) -> None:
         file.write(record.model_dump_json(indent=1))
 
 
-def check_encoder(index: Path | None, made: Mapping[str, str], encoder: TextEncoder) -> None:
+def check_encoder(index: Path | None, record: EncoderRecord, encoder: TextEncoder) -> None:
     """Refuse an encoder that did not make an index's vectors.
 
     Raises:
         UserError: it is another one.
     """
-    if made["identity"] != encoder.identity:
+    if record.identity != encoder.identity:
         raise UserError(
-            f"{index or 'The index'}: was made with the encoder '{made['name']}' "
-            f"({made['identity']}), not with '{encoder.name}' ({encoder.identity}).",
+            f"{index or 'The index'}: was made with the encoder '{record.name}' "
+            f"({record.identity}), not with '{encoder.name}' ({encoder.identity}).",
             "encoder",
         )
+
+
+@dataclass(frozen=True)
+class TextsInMemory:
+    """A small collection with its vectors, read as :class:`~.lance_table.Table` is."""
+
+    texts: Sequence[Candidate]
+    encoded: Encoded
+
+    def blocks(self, tracks: Sequence[str]) -> Iterator[tuple[Rows, Encoded]]:
+        """Yield all rows with their vectors."""
+        yield np.arange(len(self.texts)), self.encoded
+
+    def candidates(self, rows: Sequence[int]) -> list[Candidate]:
+        """Return the entries in these rows."""
+        return [self.texts[row] for row in rows]
 
 
 @dataclass(frozen=True)
@@ -106,25 +109,16 @@ class Index:
     """A collection that can be searched.
 
     Attributes:
-        encoder: name and identity of the encoder of its pictures and captions.
-        tracks: the vectors of its pictures and captions, with their moments.
-        size: how many things there are.
-        things: reads those in some rows.
-        table: finds the best nearly exactly; None compares every vector.
-        places: of the things in the table, ascending.
+        encoder: the encoder of its pictures and captions.
+        tracks: those that entries have vectors of, ``image`` or ``caption`` or both.
+        entries: its pictures and captions with their vectors.
+        table: finds what is compared, by LanceDB's index; None compares every vector.
     """
 
-    encoder: Mapping[str, str]
-    tracks: Mapping[str, Track]
-    size: int
-    things: Callable[[Sequence[int]], list[Candidate]]
+    encoder: EncoderRecord
+    tracks: Sequence[str]
+    entries: Table | TextsInMemory
     table: Table | None = None
-    places: Any = None
-
-    @property
-    def pictures(self) -> bool:
-        """Whether pictures are among them that the encoder has seen."""
-        return "image" in self.tracks
 
     def search(
         self,
@@ -133,12 +127,11 @@ class Index:
         k: int,
         tracks: Mapping[str, float] | None = None,
     ) -> list[tuple[Candidate, float]]:
-        """The k best things with their scores, as :func:`admire.rankers.scorer.score` standardises
-        them.
+        """Return the k best entries with their scores, best first; of equal ones the first.
 
-        A standardised score is linear in the thing's vector d, so one inner product a track gives
-        it: Σ w (q·d − μ) / σ over the queries q, with the mean μ and deviation σ of each query's
-        cosines in the whole collection. What a thing lacks adds 0.
+        As in :func:`admire.rankers.scorer.score`, an entry d scores Σ w (q·d − μ) / σ over tracks
+        and queries q, with the mean μ and deviation σ of the query's cosines in the whole
+        collection (with the engine ``lance``, in a sample of it). What an entry lacks adds 0.
 
         Args:
             queries: vectors of unit length, shape (width,), by role.
@@ -148,25 +141,19 @@ class Index:
         Raises:
             UserError: files of the index are gone.
         """
-        sums: dict[str, Query] = {}
-        for name, track in self.tracks.items():
-            combined, offset = np.zeros(len(track.moments.sums)), 0.0
-            share = (tracks or {}).get(name, 1.0)
-            for role, query in queries.items():
-                mean, deviation = track.moments.of(query)
-                weight = share * weights.get(role, 0.0) / deviation
-                combined += weight * query.astype(float)
-                offset += weight * mean
-            sums[name] = Query(combined.astype(np.float32), offset)
+        matrix = np.stack(list(queries.values()))
+        by_role = np.array([weights.get(role, 0.0) for role in queries])
+        by_track = {track: (tracks or {}).get(track, 1.0) * by_role for track in self.tracks}
         try:
             if self.table:
-                places = self.table.nearest(sums, min(k, self.size), self.size)
-                rows = np.minimum(np.searchsorted(self.places, places), self.size - 1)
-                rows = rows[self.places[rows] == places]  # the others were added later
-                rows, scores = search_some(self.tracks, rows, sums, k)
+                rows, scores = self._compare_nearest(self.table, matrix, by_track, k)
             else:
-                rows, scores = search_all(self.tracks, self.size, sums, k)
-            things = self.things(rows.tolist())
+                rows, scores = self._compare_all(matrix, by_track)
+            if len(scores) > k:  # sort those alone that may be among the best
+                best = scores >= np.partition(scores, -k)[-k]
+                rows, scores = rows[best], scores[best]
+            order = np.argsort(-scores, kind="stable")[:k]
+            candidates = self.entries.candidates(rows[order].tolist())
         except (OSError, ValueError, RuntimeError) as error:  # the last is LanceDB's
             reason = str(error).partition("\n")[0]
             raise UserError(
@@ -174,13 +161,69 @@ class Index:
                 "again; else index again.",
                 "index",
             ) from error
-        return list(zip(things, scores.tolist(), strict=True))
+        return list(zip(candidates, scores[order].tolist(), strict=True))
+
+    def _compare_all(self, matrix: Vectors, weights: Mapping[str, Numbers]) -> tuple[Rows, Numbers]:
+        """Return all rows and their scores, by one pass over the vectors."""
+        rows, blocks = [], []
+        for block_rows, encoded in self.entries.blocks(self.tracks):
+            rows.append(block_rows)
+            blocks.append(_cosines(encoded, matrix))
+        cosines = {
+            track: np.concatenate([block[track] for block in blocks]) for track in self.tracks
+        }
+        return np.concatenate(rows), _scores(cosines, _spreads(cosines), weights)
+
+    def _compare_nearest(
+        self, table: Table, matrix: Vectors, weights: Mapping[str, Numbers], k: int
+    ) -> tuple[Rows, Numbers]:
+        """Return the rows that LanceDB's index finds, and their scores."""
+        spreads = _spreads(_cosines(table.sample, matrix))
+        combined = {
+            track: ((weights[track] / deviation) @ matrix).astype(np.float32)
+            for track, (_, deviation) in spreads.items()
+        }
+        rows, encoded = table.nearest(combined, k)
+        return rows, _scores(_cosines(encoded, matrix), spreads, weights)
+
+
+def _cosines(encoded: Encoded, queries: Vectors) -> dict[str, Vectors]:
+    """Return the cosines with each query, shape (entries, queries), NaN for what one lacks."""
+    cosines = {}
+    for track, vectors in encoded.vectors.items():
+        # einsum: threads of BLAS wait long for each other on a busy machine
+        cosines[track] = np.einsum("ij,kj->ik", vectors, queries)
+        cosines[track][~encoded.present[track]] = np.nan
+    return cosines
+
+
+def _spreads(cosines: Mapping[str, Vectors]) -> dict[str, tuple[Numbers, Numbers]]:
+    """Return mean and deviation of each query's cosines; the deviation is 1 if all are equal."""
+    spreads = {}
+    for track, values in cosines.items():
+        mean = np.nanmean(values, axis=0, dtype=float)
+        deviation = np.nanstd(values, axis=0, dtype=float)
+        spreads[track] = mean, np.where(deviation > 1e-6, deviation, 1.0)
+    return spreads
+
+
+def _scores(
+    cosines: Mapping[str, Vectors],
+    spreads: Mapping[str, tuple[Numbers, Numbers]],
+    weights: Mapping[str, Numbers],
+) -> Numbers:
+    """Return the weighted sum over tracks and queries of standardised cosines, shape (entries,)."""
+    scores: Numbers = np.zeros(len(next(iter(cosines.values()))))
+    for track, values in cosines.items():
+        mean, deviation = spreads[track]
+        scores += np.nan_to_num((values - mean) / deviation) @ weights[track]
+    return scores
 
 
 def index_texts(texts: Sequence[Candidate], encoder: TextEncoder) -> Index:
-    """An index in memory."""
-    tracks = tracks_in_memory(encode(texts, encoder))
-    return Index(named(encoder), tracks, len(texts), lambda rows: [texts[row] for row in rows])
+    """Encode texts and return an index of them in memory."""
+    encoded = encode(texts, encoder)
+    return Index(EncoderRecord.of(encoder), list(encoded.vectors), TextsInMemory(texts, encoded))
 
 
 def open_index(folder: Path) -> Index:
@@ -192,20 +235,17 @@ def open_index(folder: Path) -> Index:
         UserError: the folder is no index, or it is damaged.
     """
     record = read_record(folder)
+    from admire.tasks.collections.lance_table import Table
+
     try:
-        files = open_files(folder / "search" / str(record.version))
-    except (OSError, ValueError, KeyError) as error:
+        table = Table(folder, record.version)
+        tracks = table.tracks
+    except (OSError, RuntimeError, ValueError) as error:
         raise _damaged(folder, error) from None
-    table = None
-    if record.engine == "lance":
-        from admire.tasks.collections.table import Table
-
-        table = Table(folder)
-    made = record.encoder.model_dump()
-    return Index(made, files.tracks, len(files.places), files.things, table, files.places)
+    return Index(record.encoder, tracks, table, table if record.engine == "lance" else None)
 
 
-def _damaged(folder: Path, reason: object) -> UserError:
-    if isinstance(reason, OSError) and reason.strerror:
-        reason = reason.strerror
+def _damaged(folder: Path, error: Exception) -> UserError:
+    """Return what to tell of a folder that cannot be read as an index."""
+    reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
     return UserError(f"{folder}: is no index, or damaged ({reason}). Index again.", "index")

@@ -1,10 +1,9 @@
-"""Finding the pictures and texts that show or mean what an expression means in its sentence."""
+"""Search for the pictures and texts that show or mean what an expression means in its sentence."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
 from admire.base.choices import Meanings
 from admire.base.errors import UserError
@@ -17,24 +16,24 @@ from admire.rankers.settings import Scoring
 from admire.senses import Detector
 from admire.senses.interpretation import Interpretation
 from admire.senses.source import Source
+from admire.tasks.collections.entries import read_texts
 from admire.tasks.collections.index import Index, check_encoder, index_texts, open_index
 from admire.tasks.collections.settings import SearchSettings
-from admire.tasks.collections.sources import read_texts
 from admire.tasks.retrieval.passages import locate
 from admire.tasks.retrieval.queries import interpret_queries
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a search found.
+class SearchResult:
+    """The best entries of a collection.
 
     Attributes:
-        things: with their scores, best first.
+        entries: with their scores, best first.
         reading: how the expression was understood; None unless it was searched by meaning.
         pictures: whether it was searched among pictures.
     """
 
-    things: list[tuple[Candidate, float]]
+    entries: list[tuple[Candidate, float]]
     reading: Interpretation | None
     pictures: bool = False
 
@@ -42,9 +41,9 @@ class Found:
 def scoring_for(settings: SearchSettings, index: Index) -> Scoring:
     """Return how similarities become a score: as in rank where there are pictures."""
     scoring = settings.scoring
-    if index.pictures:
+    if "image" in index.tracks:
         scoring = Scoring()
-        if index.encoder["name"] == "sight" and "caption" in index.tracks:
+        if index.encoder.name == "sight" and "caption" in index.tracks:
             scoring = replace(scoring, image_weight=PICTURES_BESIDE_CAPTIONS)
     names = ("contrast", "texts", "image_weight", "caption_weight")
     changes = {name: getattr(settings, name) for name in names}
@@ -60,8 +59,8 @@ def search_index(
     llm: ChatModel | Source | None = None,
     encoder: TextEncoder | None = None,
     detector: Detector | None = None,
-) -> Found:
-    """Find the things that show or mean what the span means in the text.
+) -> SearchResult:
+    """Find the entries that show or mean what the span means in the text.
 
     Args:
         text: a text that uses the expression.
@@ -81,31 +80,45 @@ def search_index(
         locate(text, span)
     except ValueError as error:
         raise UserError(f"span: {error}: “{text}”.", "span") from None
-    built = index if isinstance(index, Index) else open_index(index) if index.is_dir() else None
-    if encoder is None:
-        name = settings.encoder or (built.encoder["name"] if built else "e5")
-        encoder = open_encoder(name, device=settings.device)
-    if built:
-        check_encoder(index if isinstance(index, Path) else None, built.encoder, encoder)
-    else:
-        built = index_texts(read_texts(cast(Path, index)), encoder)
-    scoring = scoring_for(settings, built)
+    index, encoder = _open(index, settings, encoder)
+    scoring = scoring_for(settings, index)
+    pictures = "image" in index.tracks
     reading: Interpretation | None = None
     if settings.query == "meaning":
         item = Item(span, text, settings.lang)
-        both = built.pictures or settings.texts is not None
+        both = pictures or settings.texts is not None
         meanings: Meanings = "both" if both else "gloss"
         (reading,) = interpret_queries([item], settings, llm, detector, meanings=meanings)
+        texts = {"compound": span}
         if both:
-            asked = {"compound": span} | reading.texts()
-        else:
-            asked = {"compound": span} | ({"gloss": reading.gloss} if reading.gloss else {})
-        weights = query_weights(scoring, reading.sense, asked)
+            texts |= reading.texts()
+        elif reading.gloss:
+            texts["gloss"] = reading.gloss
+        weights = query_weights(scoring, reading.sense, texts)
     else:
-        asked = {settings.query: text if settings.query == "sentence" else span}
+        texts = {settings.query: text if settings.query == "sentence" else span}
         weights = {settings.query: 1.0}
-    vectors = encoder.encode_texts(list(asked.values()), role="query")
-    queries = dict(zip(asked, vectors, strict=True))
+    vectors = encoder.encode_texts(list(texts.values()), role="query")
+    queries = dict(zip(texts, vectors, strict=True))
     tracks = {"image": scoring.image_weight, "caption": scoring.caption_weight}
-    found = built.search(queries, weights, settings.top, tracks)
-    return Found(found, reading, built.pictures)
+    return SearchResult(index.search(queries, weights, settings.top, tracks), reading, pictures)
+
+
+def _open(
+    index: Path | Index, settings: SearchSettings, encoder: TextEncoder | None
+) -> tuple[Index, TextEncoder]:
+    """Open an index or a file of texts, and the encoder of its vectors.
+
+    Raises:
+        UserError: a file cannot be read, or the index was made with another encoder.
+    """
+    folder = index if isinstance(index, Path) and index.is_dir() else None
+    if folder:
+        index = open_index(folder)
+    if isinstance(index, Path):
+        encoder = encoder or open_encoder(settings.encoder or "e5", device=settings.device)
+        return index_texts(read_texts(index), encoder), encoder
+    name = settings.encoder or index.encoder.name
+    encoder = encoder or open_encoder(name, device=settings.device)
+    check_encoder(folder, index.encoder, encoder)
+    return index, encoder

@@ -17,14 +17,14 @@ from admire.base.errors import UserError
 from admire.data.items import Candidate
 from admire.tasks.collections import (
     add_to_index,
-    building,
+    changes,
     open_index,
+    read_entries,
     read_picture,
     read_texts,
-    read_things,
     write_index,
 )
-from admire.tasks.collections.table import Table
+from admire.tasks.collections.lance_table import Table
 
 LATE = ["Someone who works late at night.", "A bird on a branch.", "A night owl on a branch."]
 
@@ -57,7 +57,10 @@ def shard(path: Path, members: dict[str, str]) -> Path:
 
 def read(source: Path, unpacked: Path) -> list[Candidate]:
     unpacked.mkdir(exist_ok=True)
-    return [Candidate(one.name, one.image, one.caption) for one in read_things(source, unpacked)]
+    return [
+        Candidate(entry.name, entry.image, entry.caption)
+        for entry in read_entries(source, unpacked)
+    ]
 
 
 # ----------------------------------------------------------------------------------------- texts
@@ -75,13 +78,13 @@ def test_texts_of_every_kind_are_read_and_numbered_where_they_have_no_ids(tmp_pa
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv"])
 def test_ids_are_kept(tmp_path, suffix):
     rows = [{"id": "x 1", "text": "An owl.", "more": "y"}, {"id": "", "text": "A bat.", "more": ""}]
-    found = read_texts(write(tmp_path / f"texts{suffix}", rows))
-    assert found == [Candidate("x 1", caption="An owl."), Candidate("2", caption="A bat.")]
+    entries = read_texts(write(tmp_path / f"texts{suffix}", rows))
+    assert entries == [Candidate("x 1", caption="An owl."), Candidate("2", caption="A bat.")]
 
 
 def test_ids_may_be_numbered_from_zero(tmp_path):
     path = write(tmp_path / "texts.jsonl", [{"id": k, "text": f"Owl {k}."} for k in range(3)])
-    assert [one.name for one in read_texts(path)] == ["0", "1", "2"]
+    assert [entry.name for entry in read_texts(path)] == ["0", "1", "2"]
 
 
 def test_lines_are_those_that_python_tells_apart(tmp_path):
@@ -89,7 +92,7 @@ def test_lines_are_those_that_python_tells_apart(tmp_path):
     (tmp_path / "t.txt").write_bytes(text.encode())
     lines = text.removeprefix("\ufeff").splitlines()
     expected = [(str(k), line) for k, line in enumerate(lines, start=1) if line]
-    assert [(one.name, one.caption) for one in read_texts(tmp_path / "t.txt")] == expected
+    assert [(entry.name, entry.caption) for entry in read_texts(tmp_path / "t.txt")] == expected
 
 
 @pytest.mark.parametrize(
@@ -146,8 +149,10 @@ def test_a_folder_gives_its_pictures_in_order_with_captions(tmp_path, caplog):
         Candidate("near.png", root / "near.png"),
         Candidate("👩\u200d💻\n.png", root / "👩\u200d💻\n.png"),
     ]
-    warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
-    assert [one.partition(": ")[2] for one in sorted(warnings, key=len)] == [
+    warnings = [
+        record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
+    ]
+    assert [warning.partition(": ")[2] for warning in sorted(warnings, key=len)] == [
         "has a name that is not UTF-8; 1 left out.",
         "is a link that leads out of the folder; 2 left out.",
     ]
@@ -157,11 +162,11 @@ def test_a_folder_gives_its_pictures_in_order_with_captions(tmp_path, caplog):
 def test_tables_and_lists_name_pictures_from_their_folder(tmp_path, suffix):
     rows = [{"image": "a.png", "caption": "An owl."}, {"image": "sub/b.png", "caption": ""}]
     rows += [{"image": str(tmp_path / "c.png"), "caption": "A bat."}]
-    found = read(write(tmp_path / f"list{suffix}", rows), tmp_path / "unpacked")
+    entries = read(write(tmp_path / f"list{suffix}", rows), tmp_path / "unpacked")
     images = [tmp_path / "a.png", tmp_path / "sub/b.png", tmp_path / "c.png"]
     captions = [None] * 3 if suffix == ".lst" else ["An owl.", None, "A bat."]
     names = [row["image"] for row in rows]
-    assert found == [Candidate(*one) for one in zip(names, images, captions, strict=True)]
+    assert entries == [Candidate(*row) for row in zip(names, images, captions, strict=True)]
 
 
 Make = Callable[[Path], Path]
@@ -193,7 +198,7 @@ def tars(path: Path) -> Path:
 
 @pytest.mark.parametrize("make", [packed_rows(True), packed_rows(False), tars])
 def test_pictures_inside_files_are_indexed_and_can_be_read_again(monkeypatch, tmp_path, make):
-    monkeypatch.setattr(building, "BATCH", 2)
+    monkeypatch.setattr(changes, "BATCH", 2)
     source = make(tmp_path)
     left: list[int] = []
 
@@ -206,19 +211,19 @@ def test_pictures_inside_files_are_indexed_and_can_be_read_again(monkeypatch, tm
     assert max(left) <= 3  # copies of one shard, not of all
     opened = open_index(tmp_path / "index")
     query = PictureEncoder().encode_texts(["owl"], role="query")[0]
-    found = sorted(
-        (one for one, _ in opened.search({"x": query}, {"x": 1.0}, 9)), key=lambda c: c.name
+    entries = sorted(
+        (entry for entry, _ in opened.search({"x": query}, {"x": 1.0}, 9)), key=lambda c: c.name
     )
-    assert [one.caption for one in found] == [None, "caption 1", None, "caption 3", None]
-    assert [read_picture(one.image) for one in found] == [b"owl %d" % k for k in range(5)]
-    names = {"some.parquet/3", "0.tar/x/2.jpg"} & {one.name for one in found}
+    assert [entry.caption for entry in entries] == [None, "caption 1", None, "caption 3", None]
+    assert [read_picture(entry.image) for entry in entries] == [b"owl %d" % k for k in range(5)]
+    names = {"some.parquet/3", "0.tar/x/2.jpg"} & {entry.name for entry in entries}
     assert len(names) == 1
     assert not list(tmp_path.rglob("unpacked"))
     assert add_to_index(source, Watching(), tmp_path / "index").new == 0
 
 
 def test_a_tar_that_was_cut_off_is_named_and_what_was_encoded_stays(monkeypatch, tmp_path):
-    monkeypatch.setattr(building, "BATCH", 1)
+    monkeypatch.setattr(changes, "BATCH", 1)
     source = tars(tmp_path)
     last = source / "1.tar"
     whole = last.read_bytes()
@@ -228,7 +233,7 @@ def test_a_tar_that_was_cut_off_is_named_and_what_was_encoded_stays(monkeypatch,
             write_index(source, PictureEncoder(), tmp_path / "index")
     assert Table(tmp_path / "index.unfinished").size == 3
     last.write_bytes(whole)
-    assert write_index(source, PictureEncoder(), tmp_path / "index").things == 5
+    assert write_index(source, PictureEncoder(), tmp_path / "index").entries == 5
 
 
 def test_what_is_wrong_with_a_parquet_file_is_named(tmp_path):

@@ -1,4 +1,4 @@
-"""What collections are read from: texts, pictures in folders and lists, Parquet, WebDataset."""
+"""The entries of a collection: texts, and pictures in folders, lists, Parquet, WebDataset."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import logging
 import os
 import tarfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -27,8 +28,8 @@ PACKED = 32
 
 
 @dataclass(frozen=True)
-class Thing(Candidate):
-    """A thing of a collection while it is read: a picture, a text, or a picture with its caption.
+class Entry(Candidate):
+    """An entry of a collection while it is read: a picture, a text, or a picture and its caption.
 
     Its name is unique in the collection. A picture inside a Parquet or tar file has the path
     ``FILE/ROW`` or ``FILE/MEMBER``.
@@ -47,8 +48,8 @@ class Thing(Candidate):
         return self.unpacked or self.image
 
 
-def read_things(source: Path, unpacked: Path) -> Iterator[Thing]:
-    """The things of a collection, one at a time.
+def read_entries(source: Path, unpacked: Path) -> Iterator[Entry]:
+    """Yield the entries of a collection.
 
     - ``.txt``: a text a line;
     - ``.lst``: a picture's path a line, from the list's folder;
@@ -66,51 +67,51 @@ def read_things(source: Path, unpacked: Path) -> Iterator[Thing]:
     Raises:
         UserError: the file, row and column that cannot be used, and why; or there is nothing.
     """
-    there = False
-    for thing in _things(source, unpacked):
-        there = True
-        yield thing
-    if not there:
+    empty = True
+    for entry in _read(source, unpacked):
+        empty = False
+        yield entry
+    if empty:
         raise UserError(f"{source}: holds {'no pictures' if source.is_dir() else 'no texts'}.")
 
 
 def read_texts(path: Path) -> list[Candidate]:
-    """All texts of a file, as candidates without pictures; see :func:`read_things`.
+    """Read all texts of a file, as candidates without pictures; see :func:`read_entries`.
 
     Raises:
         UserError: as there, or the file holds pictures.
     """
-    found: dict[str, Candidate] = {}
-    for thing in read_things(path, Path()):
-        if thing.image:
+    texts: dict[str, Candidate] = {}
+    for entry in read_entries(path, Path()):
+        if entry.image:
             raise UserError(
                 f"{path}: holds pictures. Index them first: admire index {path} --out INDEX",
                 "index",
             )
-        check_new(thing, thing.name in found)
-        found[thing.name] = Candidate(thing.name, caption=thing.caption)
-    return list(found.values())
+        check_new(entry, entry.name in texts)
+        texts[entry.name] = Candidate(entry.name, caption=entry.caption)
+    return list(texts.values())
 
 
-def check_new(thing: Thing, taken: bool) -> None:
-    """Refuse a second thing of the same name.
+def check_new(entry: Entry, taken: bool) -> None:
+    """Refuse a second entry of the same name.
 
     Raises:
         UserError: the name is ``taken``.
     """
     if taken:
-        raise UserError(f"{thing.where}, id: '{thing.name}' stands in two rows.")
+        raise UserError(f"{entry.where}, id: '{entry.name}' stands in two rows.")
 
 
 def read_picture(image: Path) -> bytes:
-    """The content of a collection's picture, which may be inside a Parquet or tar file.
+    """Read the content of a collection's picture, which may be inside a Parquet or tar file.
 
     Raises:
         UserError: it cannot be read any more.
     """
     from admire.data.image_files import read_bytes
 
-    outer = next((one for one in image.parents if one.suffix in (".tar", ".parquet")), None)
+    outer = next((path for path in image.parents if path.suffix in (".tar", ".parquet")), None)
     if outer is None or not outer.is_file():
         return read_bytes(image)
     member = image.relative_to(outer).as_posix()
@@ -129,7 +130,8 @@ def read_picture(image: Path) -> bytes:
 # ---------------------------------------------------------------------------- files and folders
 
 
-def _things(source: Path, unpacked: Path) -> Iterator[Thing]:
+def _read(source: Path, unpacked: Path) -> Iterator[Entry]:
+    """Yield the entries of a file or folder; nothing where there are none."""
     if source.is_dir():
         for suffix in (".tar", ".parquet"):
             shards = sorted(source.glob(f"*{suffix}"))
@@ -137,7 +139,7 @@ def _things(source: Path, unpacked: Path) -> Iterator[Thing]:
                 yield from READERS[suffix](shard, unpacked)
             if shards:
                 return
-        yield from _folder(source)
+        yield from _read_folder(source)
         return
     if not source.exists():
         raise UserError(f"{source}: cannot be read (No such file or folder).")
@@ -149,36 +151,36 @@ def _things(source: Path, unpacked: Path) -> Iterator[Thing]:
     yield from READERS[source.suffix](source, unpacked)
 
 
-def _folder(folder: Path) -> Iterator[Thing]:
-    """All pictures below a folder in the order of their paths; some links and names are strange."""
+def _read_folder(folder: Path) -> Iterator[Entry]:
+    """Yield the pictures below a folder in the order of their paths; warn of what is left out."""
 
     def fail(error: OSError) -> NoReturn:
         raise UserError(f"{error.filename}: cannot be read ({error.strerror}).") from None
 
-    root, found = folder.resolve(), list[str]()
-    strange: dict[str, list[Path]] = defaultdict(list)
-    for place, below, files in os.walk(folder, onerror=fail):
-        below[:] = [name for name in below if not name.startswith(".")]
-        for name in (*below, *files):
-            path = Path(place, name)
+    root, names = folder.resolve(), list[str]()
+    left_out: dict[str, list[Path]] = defaultdict(list)
+    for parent, folders, files in os.walk(folder, onerror=fail):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in (*folders, *files):
+            path = Path(parent, name)
             if name.startswith("."):
                 continue
             if path.is_symlink() and not path.resolve().is_relative_to(root):
-                strange["is a link that leads out of the folder"].append(path)
+                left_out["is a link that leads out of the folder"].append(path)
             elif path.suffix.lower() in PICTURES and path.is_file():
                 if name.encode(errors="replace").decode() == name:
-                    found.append(path.relative_to(folder).as_posix())
+                    names.append(path.relative_to(folder).as_posix())
                 else:  # half surrogates stand for bytes that are no text
-                    strange["has a name that is not UTF-8"].append(path)
-    for why, paths in strange.items():
-        log.warning("%r: %s; %d left out.", str(paths[0].relative_to(folder)), why, len(paths))
-    for name in sorted(found):
+                    left_out["has a name that is not UTF-8"].append(path)
+    for reason, paths in left_out.items():
+        log.warning("%r: %s; %d left out.", str(paths[0].relative_to(folder)), reason, len(paths))
+    for name in sorted(names):
         file = folder / name
-        yield Thing(name, Path(os.path.abspath(file)), _beside(file), str(file))
+        yield Entry(name, Path(os.path.abspath(file)), _read_sidecar(file), str(file))
 
 
-def _beside(file: Path) -> str | None:
-    """The caption in a picture's sidecar, if it has one."""
+def _read_sidecar(file: Path) -> str | None:
+    """Read the caption in the text file beside a picture, if there is one."""
     sidecar = file.with_suffix(".txt")
     if not sidecar.is_file() or not sidecar.read_bytes().strip():
         return None
@@ -186,7 +188,7 @@ def _beside(file: Path) -> str | None:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file that are not blank, with their numbers, as ``splitlines`` has them."""
+    """Yield the lines that are not blank, with their numbers, as ``splitlines`` has them."""
     with open_text(path) as text:
         lines = (line for part in text for line in part.splitlines())
         for number, line in enumerate(lines, start=1):
@@ -194,34 +196,35 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line
 
 
-def _texts(path: Path, unpacked: Path) -> Iterator[Thing]:
+def _read_texts(path: Path, unpacked: Path) -> Iterator[Entry]:
     for number, line in _lines(path):
-        yield Thing(str(number), None, line, f"{path}, row {number}")
+        yield Entry(str(number), None, line, f"{path}, row {number}")
 
 
-def _list(path: Path, unpacked: Path) -> Iterator[Thing]:
+def _read_list(path: Path, unpacked: Path) -> Iterator[Entry]:
     for number, line in _lines(path):
-        yield _row({"image": line.strip()}, number, path)
+        yield _row_entry({"image": line.strip()}, number, path)
 
 
 # --------------------------------------------------------------------------------------- tables
 
 
-def _json(path: Path, unpacked: Path) -> Iterator[Thing]:
+def _read_json(path: Path, unpacked: Path) -> Iterator[Entry]:
     for number, row in json_rows(path):
-        yield _row(row, number, path)
+        yield _row_entry(row, number, path)
 
 
-def _table(path: Path, unpacked: Path) -> Iterator[Thing]:
+def _read_table(path: Path, unpacked: Path) -> Iterator[Entry]:
     number = 0
     for table in table_parts(path, ()):
         _check_kind(path, table)
         for row in cast(list[dict[str, Any]], table.to_dict("records")):
             number += 1
-            yield _row(row, number, path)
+            yield _row_entry(row, number, path)
 
 
 def _check_kind(path: Path, table: pd.DataFrame) -> None:
+    """Refuse a table that has neither pictures nor texts."""
     if "image" in table.columns:
         return
     try:
@@ -230,31 +233,34 @@ def _check_kind(path: Path, table: pd.DataFrame) -> None:
         raise UserError(f"{error} A collection of pictures has 'image'.") from None
 
 
-def _row(row: Mapping[str, Any], number: int, path: Path, named: str | None = None) -> Thing:
-    """A row as a thing. A picture's path starts at the file's folder."""
+def _row_entry(row: Mapping[str, Any], number: int, path: Path, name: str | None = None) -> Entry:
+    """Make an entry of a row, called ``name`` if the row has no id.
+
+    A picture's path starts at the file's folder.
+    """
     where = f"{path}, row {number}"
     image, key = row.get("image"), "caption" if row.get("caption") else "text"
     caption = row.get(key)
     if "image" in row:
-        for name, value in (("image", image), (key, caption)):
+        for column, value in (("image", image), (key, caption)):
             if not isinstance(value, str | None):
-                raise UserError(f"{where}, {name}: is not a text.")
+                raise UserError(f"{where}, {column}: is not a text.")
         if not (image or "").strip() and not (caption or "").strip():
             raise UserError(f"{where}, image: is missing or empty.")
     elif not isinstance(row.get("text"), str) or not row["text"].strip():
         raise UserError(f"{where}, text: is missing or empty.")
     else:
         caption = row["text"]
-    written = row.get("id")
-    name = str(image or named or number) if written in (None, "") else str(written)
+    if row.get("id") not in (None, ""):
+        name = str(row["id"])
     file = Path(os.path.abspath(path.parent / image)) if image else None
-    return Thing(name, file, caption or None, where)
+    return Entry(str(name or image or number), file, caption or None, where)
 
 
 # --------------------------------------------------------------------------- pictures in files
 
 
-def _parquet(path: Path, unpacked: Path) -> Iterator[Thing]:
+def _read_parquet(path: Path, unpacked: Path) -> Iterator[Entry]:
     with needs_extra("lance", "Reading Parquet"):
         import pyarrow
         import pyarrow.parquet
@@ -263,11 +269,11 @@ def _parquet(path: Path, unpacked: Path) -> Iterator[Thing]:
         with pyarrow.parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
             _check_kind(path, pd.DataFrame(columns=names))
-            wanted = [name for name in ("image", "caption", "text", "id") if name in names]
-            for batch in file.iter_batches(PACKED, columns=wanted):
+            columns = [name for name in ("image", "caption", "text", "id") if name in names]
+            for batch in file.iter_batches(PACKED, columns=columns):
                 for row in batch.to_pylist():
                     number += 1
-                    yield _parquet_thing(row, number, path, unpacked)
+                    yield _parquet_entry(row, number, path, unpacked)
     except UnicodeDecodeError:
         raise UserError(
             f"{path}: is no Parquet file, or damaged (a text in it is not UTF-8)."
@@ -277,59 +283,57 @@ def _parquet(path: Path, unpacked: Path) -> Iterator[Thing]:
         raise UserError(f"{path}: is no Parquet file, or damaged ({reason}).") from None
 
 
-def _parquet_thing(row: dict[str, Any], number: int, path: Path, unpacked: Path) -> Thing:
-    content, outer = row.get("image"), Path(os.path.abspath(path))
-    if isinstance(content, dict):
-        content = content.get("bytes") or content.get("path")
-    named = f"{path.name}/{number}"
-    if not isinstance(content, bytes):
-        rest = {"image": content} if "image" in row else {}
-        return _row(row | rest, number, path, named)
-    thing = _row(row | {"image": named}, number, path, named)
-    return Thing(thing.name, outer / str(number), thing.caption, thing.where,
-                 _copy(content, unpacked / str(number)))  # fmt: skip
+def _parquet_entry(row: dict[str, Any], number: int, path: Path, unpacked: Path) -> Entry:
+    """Make an entry of a row, and copy a picture that is in it."""
+    image, name = row.get("image"), f"{path.name}/{number}"
+    if isinstance(image, dict):
+        image = image.get("bytes") or image.get("path")
+    if isinstance(image, bytes):
+        entry = _row_entry(row | {"image": name}, number, path, name)
+        place = Path(os.path.abspath(path), str(number))
+        return replace(entry, image=place, unpacked=_copy(image, unpacked / str(number)))
+    if "image" in row:
+        row |= {"image": image}
+    return _row_entry(row, number, path, image or name)
 
 
 def _parquet_picture(path: Path, row: int) -> bytes:
+    """Read the picture in a row of a Parquet file, from 0."""
     with needs_extra("lance", "Reading Parquet"):
         import pyarrow.parquet
     with pyarrow.parquet.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
-            held = file.metadata.row_group(group).num_rows
-            if row < held:
+            size = file.metadata.row_group(group).num_rows
+            if row < size:
                 column = file.read_row_group(group, columns=["image"]).column("image")
                 content = column[row].as_py()
                 return cast(bytes, content["bytes"] if isinstance(content, dict) else content)
-            row -= held
+            row -= size
     raise IndexError("there is no such row")
 
 
-def _tar(path: Path, unpacked: Path) -> Iterator[Thing]:
-    """The pictures of a tar file in its order. Members of one key stand beside each other."""
+def _read_tar(path: Path, unpacked: Path) -> Iterator[Entry]:
+    """Yield the pictures of a tar file in its order. Members of one key stand beside each other."""
+    key = ""
     try:
         _check_end(path)
         with tarfile.open(path, "r|") as tar:
-            waiting: list[Thing] = []
-            caption, last = None, None
-            while member := tar.next():
-                tar.members = []  # type: ignore[attr-defined]  # else it remembers all
-                folder, _, name = member.name.rpartition("/")
-                stem, _, kind = name.partition(".")
-                key = f"{folder}/{stem}"
-                if key != last:
-                    yield from _captioned(waiting, caption)
-                    waiting, caption, last = [], None, key
-                packed = tar.extractfile(member) if member.isfile() else None
-                if packed is None:
-                    continue
-                if kind.lower() == "txt":
-                    caption = packed.read().decode().strip() or None
-                elif f".{kind.lower()}".endswith(PICTURES):
-                    file = _copy(packed.read(), unpacked / f"{path.stem}-{member.offset}")
-                    named = Path(os.path.abspath(path)) / member.name
-                    where = f"{path}, {member.name}"
-                    waiting.append(Thing(f"{path.name}/{member.name}", named, None, where, file))
-            yield from _captioned(waiting, caption)
+            for key, members in groupby(iter(tar.next, None), _key_of):
+                pictures, caption = [], None
+                for member in members:
+                    tar.members = []  # type: ignore[attr-defined]  # else it remembers all
+                    packed = tar.extractfile(member) if member.isfile() else None
+                    suffix = member.name[len(key) :].lower()
+                    if packed and suffix == ".txt":
+                        caption = packed.read().decode().strip() or None
+                    elif packed and suffix.endswith(PICTURES):
+                        file = _copy(packed.read(), unpacked / f"{path.stem}-{member.offset}")
+                        place = Path(os.path.abspath(path), member.name)
+                        where = f"{path}, {member.name}"
+                        name = f"{path.name}/{member.name}"
+                        pictures.append(Entry(name, place, None, where, file))
+                for picture in pictures:
+                    yield replace(picture, caption=caption)
     except UnicodeDecodeError:
         raise UserError(f"{path}, {key}.txt: is not UTF-8 text.") from None
     except (tarfile.TarError, EOFError) as error:
@@ -338,6 +342,12 @@ def _tar(path: Path, unpacked: Path) -> Iterator[Thing]:
         ) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read or unpacked ({error.strerror}).") from None
+
+
+def _key_of(member: tarfile.TarInfo) -> str:
+    """Return what WebDataset calls a member's key: its path up to the first dot of its name."""
+    folder, slash, name = member.name.rpartition("/")
+    return folder + slash + name.partition(".")[0]
 
 
 def _check_end(path: Path) -> None:
@@ -349,29 +359,24 @@ def _check_end(path: Path) -> None:
             raise tarfile.ReadError("its end is missing")
 
 
-def _captioned(things: Iterable[Thing], caption: str | None) -> Iterator[Thing]:
-    for one in things:
-        yield Thing(one.name, one.image, caption, one.where, one.unpacked)
-
-
 def _copy(content: bytes, file: Path) -> Path:
+    """Write a picture that is inside another file to a file of its own."""
     try:
         file.write_bytes(content)
     except OSError as error:
-        file.unlink(missing_ok=True)
         raise UserError(
             f"{file}: a picture cannot be unpacked ({error.strerror}). Free space on the disk."
         ) from None
     return file
 
 
-READERS: dict[str, Callable[[Path, Path], Iterator[Thing]]] = {
-    ".txt": _texts,
-    ".lst": _list,
-    ".jsonl": _json,
-    ".csv": _table,
-    ".tsv": _table,
-    ".parquet": _parquet,
-    ".tar": _tar,
+READERS: dict[str, Callable[[Path, Path], Iterator[Entry]]] = {
+    ".txt": _read_texts,
+    ".lst": _read_list,
+    ".jsonl": _read_json,
+    ".csv": _read_table,
+    ".tsv": _read_table,
+    ".parquet": _read_parquet,
+    ".tar": _read_tar,
 }
 """What reads a file, by its suffix."""

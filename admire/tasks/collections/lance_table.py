@@ -1,0 +1,253 @@
+"""The LanceDB table of an index: entries with their vectors, and those that were left out."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from admire.base.choices import TRACKS
+from admire.base.errors import needs_extra
+from admire.data.items import Candidate
+from admire.models.encoders import Vectors
+from admire.tasks.collections.encoding import Batch, Encoded
+
+os.environ.setdefault("LANCEDB_LOG", "error")  # it would warn of each new table
+os.environ.setdefault("LANCE_DEFAULT_IO_BUFFER_SIZE", str(16 * 2**20))  # else it reads far ahead
+os.environ.setdefault("LANCE_DEFAULT_FRAGMENT_READAHEAD", "2")
+with needs_extra("lance", "An index"):
+    import lancedb
+    import pyarrow
+    from lancedb.index import IvfPq
+
+BLOCK = 4096
+"""How many vectors are read at once: 6 MB at 384 dimensions."""
+
+WIDER, SHARE = 50, 1000
+"""For k entries, WIDER * k are found by compressed vectors and then compared exactly; of a large
+collection at least one entry in SHARE, because more of them are then as near as the best."""
+
+SAMPLE = 10_000
+"""How many entries, evenly spread over the table, stand for all where not every vector is read."""
+
+TRAINABLE = 1000
+"""The least number of vectors that LanceDB's quantiser can be trained on. With fewer there is no
+index, and LanceDB compares every vector."""
+
+PROBES = 64
+"""How many partitions of the index are searched."""
+
+FRAGMENTS = 1024
+"""How many parts the table may have before they are merged."""
+
+ENCODED = "problem IS NULL"
+"""The rows that have vectors; the others say why they were left out."""
+
+Rows = npt.NDArray[np.int64]
+"""LanceDB's numbers of rows."""
+
+TEXTS = ("id", "image", "caption", "source", "digest", "problem")
+
+
+class Table:
+    """Entries with their vectors in ``FOLDER/table``, which LanceDB keeps.
+
+    A row has the entry's name, the path of its picture, its caption and source, the digest of its
+    content, why it was left out (null if it was not), ``base``, the table's version that counted
+    when the row was added, and ``image_vector`` and ``caption_vector``, null where it lacks one.
+
+    Args:
+        version: the state to read, whatever is changed later; None is the newest, for writing.
+
+    Raises:
+        OSError, RuntimeError, ValueError: the table is damaged, or the disk is full; every method
+            may raise these.
+    """
+
+    def __init__(self, folder: Path, version: int | None = None):
+        self._database = lancedb.connect(folder / "table", read_consistency_interval=timedelta(0))
+        self._table: Any = None
+        if version is not None or "entries" in self._database.list_tables().tables:
+            self._table = self._database.open_table("entries")
+        if version is not None:
+            self._table.checkout(version)
+
+    @property
+    def size(self) -> int:
+        """The number of entries that have vectors."""
+        return 0 if self._table is None else int(self._table.count_rows(ENCODED))
+
+    @property
+    def version(self) -> int:
+        """LanceDB's number of the table's state."""
+        return 0 if self._table is None else int(self._table.version)
+
+    @property
+    def tracks(self) -> list[str]:
+        """The tracks that entries have vectors of."""
+        return [
+            track
+            for track in TRACKS
+            if f"{track}_vector" in self._table.schema.names
+            and self._table.count_rows(f"{ENCODED} AND {track} IS NOT NULL")
+        ]
+
+    # -------------------------------------------------------------------------------- writing
+
+    def add(self, batch: Batch, source: str, base: int, tracks: Sequence[str]) -> None:
+        """Add what was encoded and what was left out, all of it or nothing.
+
+        As long as nothing was encoded, what is left out is not noted: the width of vectors is not
+        known yet.
+
+        Args:
+            base: the table's version that counts.
+            tracks: those that the encoder reads.
+        """
+        if self._table is None and not batch.entries:
+            return
+        left_out = [entry for entry, _, _ in batch.left_out]
+        entries, size = [*batch.entries, *left_out], len(batch.entries)
+        texts = {
+            "id": [entry.name for entry in entries],
+            "image": [entry.image and str(entry.image) for entry in entries],
+            "caption": [entry.caption for entry in entries],
+            "source": [source] * len(entries),
+            "digest": [*batch.digests, *(digest for _, digest, _ in batch.left_out)],
+            "problem": [*[None] * size, *(problem for _, _, problem in batch.left_out)],
+        }
+        columns = {name: pyarrow.array(texts[name], pyarrow.string()) for name in TEXTS}
+        columns["base"] = pyarrow.array([base] * len(entries), pyarrow.int64())
+        for track in tracks:
+            columns[f"{track}_vector"] = self._column(batch.encoded, track, len(entries))
+        rows = pyarrow.record_batch(columns)
+        if self._table is None:
+            self._table = self._database.create_table("entries", schema=rows.schema)
+        self._table.add(rows)
+
+    def _column(self, encoded: Encoded, track: str, size: int) -> Any:
+        """Return vectors of a track as a column with ``size`` rows, null where there is none."""
+        if self._table is None:
+            width = next(iter(encoded.vectors.values())).shape[1]
+        else:
+            width = self._table.schema.field(f"{track}_vector").type.list_size
+        vectors, present = np.zeros((size, width), dtype=np.float32), np.zeros(size, dtype=bool)
+        if track in encoded.vectors:
+            count = len(encoded.present[track])
+            vectors[:count], present[:count] = encoded.vectors[track], encoded.present[track]
+        return pyarrow.FixedSizeListArray.from_arrays(
+            pyarrow.array(vectors.reshape(-1)), width, mask=pyarrow.array(~present)
+        )
+
+    def delete(self, rows: Sequence[int]) -> None:
+        """Delete rows."""
+        for start in range(0, len(rows), BLOCK):
+            self._table.delete(f"_rowid IN ({', '.join(map(str, rows[start : start + BLOCK]))})")
+
+    def restore(self, version: int) -> None:
+        """Undo what was changed since a version."""
+        if self.version != version:
+            self._table.restore(version)
+
+    def optimize(self, *, indexed: bool, trained: int, new: bool) -> int:
+        """Bring LanceDB's vector indexes up to date, and merge small parts of the table.
+
+        Args:
+            indexed: whether there are to be vector indexes.
+            trained: how many entries there were when they were trained; they are trained again
+                when there are twice as many.
+            new: nobody reads older states, so they are removed; else those of a week are kept.
+
+        Returns:
+            ``trained``, as it is now.
+        """
+        if indexed and TRAINABLE <= self.size >= 2 * trained:
+            trained = self.size
+            for track in self.tracks:
+                name = f"{track}_vector"
+                if self._table.count_rows(f"{name} IS NOT NULL") >= TRAINABLE:
+                    self._table.create_index(name, config=IvfPq(distance_type="dot"))
+        if indexed or self._table.stats()["fragment_stats"]["num_fragments"] > FRAGMENTS:
+            with warnings.catch_warnings():  # it warns that other readers may lose their state
+                warnings.simplefilter("ignore", UserWarning)
+                self._table.optimize(cleanup_older_than=timedelta(0) if new else None)
+        return trained
+
+    # -------------------------------------------------------------------------------- reading
+
+    def schema(self, columns: Sequence[str]) -> Any:
+        """Return the Arrow schema of some columns."""
+        return pyarrow.schema([self._table.schema.field(name) for name in columns])
+
+    def batches(self, columns: Sequence[str], where: str | None = ENCODED) -> Iterator[Any]:
+        """Yield columns of rows, and their ``_rowid``, as Arrow batches in the table's order."""
+        if self._table is not None:
+            search = self._table.search().select(list(columns)).with_row_id(True)
+            yield from (search.where(where) if where else search).to_batches(BLOCK)
+
+    def blocks(self, tracks: Sequence[str]) -> Iterator[tuple[Rows, Encoded]]:
+        """Yield rows that have vectors, with these."""
+        columns = [f"{track}_vector" for track in tracks]
+        for batch in self.batches(columns, where=None):  # a filter would take more memory
+            encoded = np.any([batch[column].is_valid() for column in columns], axis=0)
+            rows = batch if encoded.all() else batch.filter(pyarrow.array(encoded))
+            yield np.array(rows["_rowid"]), _encoded(rows, tracks)  # a view would keep the vectors
+
+    @cached_property
+    def sample(self) -> Encoded:
+        """The vectors of :data:`SAMPLE` rows, evenly spread over the table."""
+        count, tracks = self._table.count_rows(), self.tracks
+        offsets = np.linspace(0, count - 1, min(count, SAMPLE)).astype(int).tolist()
+        rows = self._table.take_offsets(offsets).select([f"{track}_vector" for track in tracks])
+        return _encoded(rows.to_arrow().combine_chunks().to_batches()[0], tracks)
+
+    def nearest(self, queries: Mapping[str, Vectors], k: int) -> tuple[Rows, Encoded]:
+        """Return rows that are probably nearest to the queries of their tracks, with vectors.
+
+        Each track is searched by itself for at least ``WIDER`` k entries. What is near by the sum
+        of two tracks is among the nearest by one of them: if both are below some number, the sum is
+        below twice that.
+        """
+        limit = max(WIDER * k, self.size // SHARE)
+        columns = [f"{track}_vector" for track in queries]
+        parts = []
+        for track, query in queries.items():
+            search = self._table.search(query, vector_column_name=f"{track}_vector")
+            search = search.distance_type("dot").nprobes(PROBES).limit(limit)
+            search = search.select([*columns, "_distance"]).with_row_id(True)
+            parts.append(search.to_arrow().drop_columns("_distance"))
+        rows = pyarrow.concat_tables(parts).combine_chunks()
+        ids, first = np.unique(rows["_rowid"].to_numpy(), return_index=True)
+        return ids, _encoded(rows.take(first).combine_chunks().to_batches()[0], list(queries))
+
+    def candidates(self, rows: Sequence[int]) -> list[Candidate]:
+        """Return the entries in these rows."""
+        columns = ["id", "image", "caption"]
+        taken = self._table.take_row_ids(list(rows)).select(columns).with_row_id().to_list()
+        by_row = {row["_rowid"]: row for row in taken}
+        return [
+            Candidate(row["id"], Path(row["image"]) if row["image"] else None, row["caption"])
+            for row in map(by_row.__getitem__, rows)
+        ]
+
+
+def _encoded(batch: Any, tracks: Sequence[str]) -> Encoded:
+    """Return the vectors in an Arrow batch; those that are null are zeros."""
+    vectors, present = {}, {}
+    for track in tracks:
+        column = batch[f"{track}_vector"]
+        mask = column.is_valid().to_numpy(zero_copy_only=False)
+        valid = column.flatten().to_numpy().reshape(-1, column.type.list_size)
+        values = valid
+        if not mask.all():
+            values = np.zeros((len(mask), column.type.list_size), dtype=np.float32)
+            values[mask] = valid
+        vectors[track], present[track] = values, mask
+    return Encoded(vectors, present)
