@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from commands import hide, run
 
@@ -24,6 +25,7 @@ from admire.runs.past_runs import read_record
 from admire.runs.run_blocks import rank_file
 from admire.tasks.collections import changes, write_index
 from admire.tasks.collections.encoding import encode_over
+from admire.tasks.collections.export import export_index
 
 os.environ.update(SURROUNDINGS)
 ray = pytest.importorskip("ray")
@@ -190,9 +192,12 @@ def test_index_by_workers_is_that_of_one_process(
     monkeypatch.setattr(changes, "_remove_copies", killer)
     write_index(pictures, encoder, tmp_path / "two", encode=encode_over(TWO))
     assert killer.killed
-    found = files(tmp_path / "two" / "search")
-    assert len([name for name in found if name.endswith("image.npy")]) == 1
-    assert found == files(tmp_path / "one" / "search")
+    tables = []
+    for index in ("one", "two"):
+        export_index(tmp_path / index, tmp_path / f"{index}.parquet")
+        tables.append(pd.read_parquet(tmp_path / f"{index}.parquet"))
+    assert len(tables[0]) > 8
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
 def test_ranking_by_workers_is_that_of_one_process(
