@@ -1,6 +1,6 @@
 """Chat models that look at candidates: they know the truth, and may be noisy and biased.
 
-``PYTHONPATH=tests python -m judges`` prints the simulation of ``admire/rankers/README.md``.
+``PYTHONPATH=tests python -m judges`` prints the simulation of ``docs/figures.md``.
 """
 
 from __future__ import annotations

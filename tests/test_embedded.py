@@ -19,8 +19,12 @@ from admire import SAMPLES, Settings, rank, read_items, read_submission
 from admire.senses import Use, open_detector
 
 ROOT = Path(__file__).parents[1]
-FORMATS = (ROOT / "admire/data/README.md").read_text(encoding="utf-8")
-READMES = [path for path in sorted(ROOT.glob("**/README.md")) if "```python" in path.read_text()]
+FORMATS = (ROOT / "docs/own-set.md").read_text(encoding="utf-8")
+PAGES = [
+    path
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if "```python" in path.read_text(encoding="utf-8")
+]
 
 pytestmark = pytest.mark.ci
 
@@ -98,23 +102,25 @@ def test_the_detector_finds_the_idiomatic_use_of_two_of_the_same_compound():
 
 
 @pytest.mark.usefixtures("embedded")
-@pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_python_of_every_readme_runs_as_it_stands(path, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_the_python_of_readme_and_docs_runs_as_it_stands(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
-    if path.parent.name == "serve":
+    blocks = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
+    if path.stem == "serve":
         from serving import serving
 
         from admire.pages.serve import Models
 
+        (block,) = blocks
         with serving(Models()) as served:
-            own = code.replace("127.0.0.1:8765", f"127.0.0.1:{served.port}")
-            exec(compile(own, str(path), "exec"), {})
+            code = block.replace("127.0.0.1:8765", f"127.0.0.1:{served.port}")
+            exec(compile(code, str(path), "exec"), {})
         assert "['candidate" in capsys.readouterr().out
         return
-    exec(compile(code, str(path), "exec"), {})
+    for block in blocks:
+        exec(compile(block, str(path), "exec"), {})
     if path.parent == ROOT:
-        assert len(code.strip().splitlines()) <= 12
+        assert len(blocks[0].strip().splitlines()) <= 12
         assert "night owl" in capsys.readouterr().out
         assert list(tmp_path.rglob("submission_en.tsv"))
 

@@ -38,7 +38,7 @@ SOURCES = {
 }
 SETTINGS = DetectorTraining(per_compound=3)
 SHIFT = 0.7
-"""For languages that the detector does not learn, see the README of ``admire/senses``."""
+"""For languages that the detector does not learn, see ``docs/method.md``."""
 REACH = 100
 """Characters that are kept on either side of a compound in texts of several sentences."""
 

@@ -51,6 +51,7 @@ FAMILIES = {
     "gguf": Family("gguf:PATH", _gguf),
     "embedded": Family("embedded", _embedded),
 }
+"""The families of chat models, by what their names begin with."""
 
 
 def open_llm(

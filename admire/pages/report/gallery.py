@@ -40,7 +40,7 @@ Part = tuple[str, str | None, Scores]
 def gallery(
     runs: Sequence[Run], names: Sequence[str], shown: Mapping[Path, Shown]
 ) -> dict[str, Any]:
-    """What the cards of ranked items show; ``admire/pages/report/README.md`` says what is in it.
+    """What the cards of ranked items show; ``docs/report.md`` says what is in it.
 
     Items of several runs are the same where compound, sentence and candidates are.
 

@@ -51,7 +51,7 @@ def ranking_plots(data: Mapping[str, Any]) -> list[Plot]:
     """The plots of a report on rankings, except those without numbers.
 
     Args:
-        data: of a report of the kind ``ranking``; the README beside this file says what is in it.
+        data: of a report of the kind ``ranking``; ``docs/report.md`` says what is in it.
 
     Raises:
         UserError: Matplotlib is not installed.

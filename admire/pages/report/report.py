@@ -85,7 +85,7 @@ class Report:
     """All that a page shows.
 
     Attributes:
-        data: what the cards show, as JSON; ``admire/pages/report/README.md`` says what is in it.
+        data: what the cards show, as JSON; ``docs/report.md`` says what is in it.
         pictures: thumbnails as data URIs, by the ids that ``data`` names them by.
         linked: whether ``data`` names picture files in place of ids.
     """

@@ -53,20 +53,22 @@ class Entry:
 
 
 class Dictionary(Protocol):
-    """Defines expressions.
-
-    Attributes:
-        name: what the user calls it.
-        identity: everything that its entries depend on.
-        languages: the codes of its entries' languages, see :func:`code_of`.
-    """
+    """Defines expressions."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name that ``--dictionary`` takes."""
+        ...
+
     @property
-    def identity(self) -> str: ...
+    def identity(self) -> str:
+        """The digest of everything that the entries depend on."""
+        ...
+
     @property
-    def languages(self) -> frozenset[str]: ...
+    def languages(self) -> frozenset[str]:
+        """The codes of the entries' languages, see :func:`code_of`."""
+        ...
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
         """Return the entries of expressions with this :func:`key_of`, in its own order."""
@@ -86,6 +88,7 @@ class Entries:
 
 
 NO_ENTRIES = Entries()
+"""The entries of an expression that no dictionary has."""
 
 
 def look_up(dictionaries: Sequence[Dictionary], expression: str, language: str) -> Entries:

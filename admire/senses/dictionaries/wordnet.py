@@ -52,6 +52,7 @@ class WordNet:
 
     @cached_property
     def identity(self) -> str:
+        """The digest of WordNet's files."""
         digest = hashlib.sha256()
         for part in PARTS:
             digest.update(_read(self.folder / f"index.{part}"))

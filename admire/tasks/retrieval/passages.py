@@ -57,6 +57,7 @@ class Passage:
 
     @model_validator(mode="after")
     def has_its_span(self) -> Self:
+        """Check that the span stands in the sentence."""
         try:
             self.place  # noqa: B018  fails if the span is not there
         except ValueError as error:

@@ -20,6 +20,7 @@ YNU-HPCC's; ``simcse`` is ChengyuSTS's (equation 2); ``consistent`` is ours, see
 :class:`admire.tasks.sts.losses.ConsistencyLoss`."""
 
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+"""All training objectives."""
 
 FROM_PAIRS: tuple[Objective, ...] = ("regression", "classification", "cosent")
 """Objectives that learn from pairs with similarities. The others learn from groups."""
