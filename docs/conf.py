@@ -99,8 +99,8 @@ def without_options(
 ) -> tuple[str, str]:
     """Show a settings class's fields without how they stand on the command line."""
     if is_pydantic_dataclass(obj):
-        named = inspect.signature(obj).parameters.values()
-        signature = f"({', '.join(str(p.replace(annotation=p.empty)) for p in named)})"
+        parameters = inspect.signature(obj).parameters.values()
+        signature = f"({', '.join(str(p.replace(annotation=p.empty)) for p in parameters)})"
     return signature, returns
 
 

@@ -36,7 +36,9 @@ class Prompts:
         if folder is not None and not Path(folder).is_dir():
             raise UserError(f"{folder}: is not a folder of prompt templates.", "prompts")
         folders = [FOLDER, Path(folder)] if folder else [FOLDER]
-        content = {file.name: _read(file) for one in folders for file in sorted(one.glob("*.j2"))}
+        content = {
+            file.name: _read(file) for folder in folders for file in sorted(folder.glob("*.j2"))
+        }
         self._fingerprints = {
             name: hashlib.sha256(read).hexdigest() for name, read in content.items()
         }
@@ -59,14 +61,18 @@ class Prompts:
         captions of the ``sequence``, a list, and these values; ``hint``, what dictionaries say, is
         an empty list without one.
         """
-        known: dict[str, object] = {
+        known_values: dict[str, object] = {
             "compound": item.phrase,
             "sentence": item.sentence,
             "word": item.word,
             "hint": (),
-            "sequence": [" ".join(one.caption.split()) for one in item.sequence if one.caption],
+            "sequence": [
+                " ".join(candidate.caption.split())
+                for candidate in item.sequence
+                if candidate.caption
+            ],
         }
-        return self.render(prompt, base_language(item.language), **known | values)
+        return self.render(prompt, base_language(item.language), **known_values | values)
 
     def render(self, prompt: str, language: str, **values: object) -> str:
         """The prompt's text in the given language, in English where there is no template for it.

@@ -31,15 +31,15 @@ Numbers = npt.NDArray[np.float64]
 
 def read_gold(folder: Path) -> list[Item]:
     """The items of train and dev, with their senses."""
-    found = []
+    rows = []
     for part in ("train", "dev"):
         gold = read_submission(folder / f"b_en_{part}_targets.tsv")
-        senses = {one.compound: one.sentence_type for one in gold}
-        found += [
+        senses = {item.compound: item.sentence_type for item in gold}
+        rows += [
             replace(item, sentence_type=senses[item.compound])
             for item in read_items(folder / f"subtask_b_{part}.tsv")
         ]
-    return found
+    return rows
 
 
 def fit(near: Numbers, literal: npt.NDArray[np.bool_]) -> tuple[float, float]:
@@ -62,8 +62,11 @@ def main(data: str, name: str = "e5") -> None:
     offset, slope = fit(near, literal)
     print(f"offset {offset:.4f}, slope {slope:.2f}")
     print(f"area under the ROC curve {roc_auc_score(literal, near):.3f}")
-    for label, taken in (("fitted on the other compounds", unseen > 0), ("as shipped", shipped)):
-        right = taken == literal
+    for label, rows_taken in (
+        ("fitted on the other compounds", unseen > 0),
+        ("as shipped", shipped),
+    ):
+        right = rows_taken == literal
         (interval,) = bootstrap_intervals([mean(right)], len(right))
         print(
             f"{label}: {right.mean():.3f} [{interval[0]:.3f}, {interval[1]:.3f}], "

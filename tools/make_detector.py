@@ -67,7 +67,7 @@ def _window(text: str, compound: str) -> str:
 
 def read_magpie(*paths: Path) -> list[Item]:
     """Sentences of MAGPIE's idioms that occur in both senses, with the idiom's words put back."""
-    found = defaultdict(list)
+    examples = defaultdict(list)
     for path in paths:
         for row in read_table(path, ("sentence_0", "label")).to_dict("records"):
             marked = re.search(r"\bID(\S+?)ID(?!\w)", row["sentence_0"])
@@ -76,10 +76,10 @@ def read_magpie(*paths: Path) -> list[Item]:
             idiom = " ".join(wordninja.split(marked[1]))
             sentence = row["sentence_0"].replace(marked[0], idiom)
             item = Item(idiom, sentence, sentence_type=LABELS[int(row["label"])])
-            found[marked[1].casefold()].append(item)
+            examples[marked[1].casefold()].append(item)
     return [
         item
-        for items in found.values()
+        for items in examples.values()
         if len({item.sentence_type for item in items}) == 2
         for item in items
         if len(item.sentence) < 400

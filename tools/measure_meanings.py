@@ -25,27 +25,32 @@ def ranks(texts: Sequence[str], right: Sequence[str], encoder: TextEncoder) -> l
     cosines = encoder.encode_texts(texts, role="query") @ (
         encoder.encode_texts(among, role="query").T
     )
-    own = [cosines[k, among.index(one)] for k, one in enumerate(right)]
+    own = [cosines[k, among.index(place)] for k, place in enumerate(right)]
     return [1 + int((row > mine).sum()) for row, mine in zip(cosines, own, strict=True)]
 
 
-def report(what: str, found: Sequence[int]) -> None:
-    if not found:
+def report(label: str, ranks_found: Sequence[int]) -> None:
+    if not ranks_found:
         return
-    places = np.array(found)
+    places = np.array(ranks_found)
     first, mean = (places == 1).mean(), (1 / places).mean()
-    print(f"{what}: {len(places)}, right one first {first:.3f}, MRR {mean:.3f}")
+    print(f"{label}: {len(places)}, right one first {first:.3f}, MRR {mean:.3f}")
 
 
 def main(run: Path, replies: Path) -> None:
     encoder = open_encoder("e5")
-    said = open_replies(replies).said
+    replies_read = open_replies(replies).said
     rows = {row.compound: row for row in read_rows(run)}
-    captions = [one.caption for row in rows.values() for one in row.candidates if one.caption]
-    known = {
-        name: said[key_of(name)].meanings["idiomatic"].definitions[0]
+    captions = [
+        candidate.caption
+        for row in rows.values()
+        for candidate in row.candidates
+        if candidate.caption
+    ]
+    recorded = {
+        name: replies_read[key_of(name)].meanings["idiomatic"].definitions[0]
         for name in rows
-        if key_of(name) in said
+        if key_of(name) in replies_read
     }
     readings = {name: row.interpretations[0] for name, row in rows.items()}
     texts = {
@@ -57,12 +62,14 @@ def main(run: Path, replies: Path) -> None:
             n: r.gloss for n, r in readings.items() if r.known.idiomatic
         },
     }
-    among = list(known.values())
-    for what, told in texts.items():
-        names = [name for name, text in told.items() if text and name in known]
-        given = [str(told[name]) for name in names] + among
-        report(what, ranks(given, [known[name] for name in names] + among, encoder)[: len(names)])
-    found = []
+    among = list(recorded.values())
+    for label, meanings in texts.items():
+        names = [name for name, text in meanings.items() if text and name in recorded]
+        given = [str(meanings[name]) for name in names] + among
+        report(
+            label, ranks(given, [recorded[name] for name in names] + among, encoder)[: len(names)]
+        )
+    places = []
     vectors = encoder.encode_texts(captions, role="document")
     for name, reading in readings.items():
         row, text = rows[name], reading.idiomatic.scene
@@ -70,8 +77,8 @@ def main(run: Path, replies: Path) -> None:
             continue
         best = next(c.caption for c in row.candidates if c.name == row.expected_order[0])
         cosines = vectors @ encoder.encode_texts([text], role="query")[0]
-        found.append(1 + int((cosines > cosines[captions.index(best)]).sum()))
-    report("scenes", found)
+        places.append(1 + int((cosines > cosines[captions.index(best)]).sum()))
+    report("scenes", places)
 
 
 if __name__ == "__main__":

@@ -116,14 +116,14 @@ def audit(
     sets, matches = [], [_match(parts, parts[:0])]
     for name, other in (against or {}).items():
         there, reasons = _parts(other)
-        found = _match(parts, there).assign(against=name)
-        matches.append(found)
+        shared = _match(parts, there).assign(against=name)
+        matches.append(shared)
         sets.append(
             {
                 "name": name,
                 "items": None if isinstance(other, Mapping) else len(other),
                 "kinds": {
-                    kind: _counts(*(t[t["kind"] == kind] for t in (parts, there, found)))
+                    kind: _counts(*(t[t["kind"] == kind] for t in (parts, there, shared)))
                     for kind in KINDS
                 },
                 "unread": list(dict.fromkeys(reasons.values())),
@@ -158,7 +158,9 @@ def _parts(items: Sequence[Item] | Digests) -> tuple[pd.DataFrame, dict[Path, st
     if isinstance(items, Mapping):
         listed = [(kind, digest) for kind in KINDS for digest in items.get(kind, ())]
         return pd.DataFrame(listed, columns=COLUMNS[:2]).reindex(columns=COLUMNS), {}
-    hashes, unread = picture_hashes(one.image for _, one in _things(items) if one.image)
+    hashes, unread = picture_hashes(
+        candidate.image for _, candidate in _things(items) if candidate.image
+    )
     rows = []
     for part in parts_of(items, hashes=hashes):
         item, name = items[part.item], part.name
@@ -199,8 +201,8 @@ def _match(parts: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
         object,
     )
     theirs = theirs[theirs["item"].notna()].assign(sense=None)
-    found = pd.concat([mine, theirs]) if len(theirs) else mine
-    return found.assign(against="", item=found["item"].astype(int))[MATCH_COLUMNS]
+    both = pd.concat([mine, theirs]) if len(theirs) else mine
+    return both.assign(against="", item=both["item"].astype(int))[MATCH_COLUMNS]
 
 
 def _relation(own: str | None, others: set[str | None]) -> str | None:
@@ -209,13 +211,13 @@ def _relation(own: str | None, others: set[str | None]) -> str | None:
     return "both" if own in others and len(others) > 1 else "same" if own in others else "opposite"
 
 
-def _counts(parts: pd.DataFrame, there: pd.DataFrame, found: pd.DataFrame) -> dict[str, int]:
+def _counts(parts: pd.DataFrame, there: pd.DataFrame, matches: pd.DataFrame) -> dict[str, int]:
     """How many different parts of a kind were compared and shared, and how many items have one."""
-    found = found[found["side"] == "here"]
+    matches = matches[matches["side"] == "here"]
     return {
         "compared": parts["digest"].nunique() if len(there) else 0,
-        "shared": found["digest"].nunique(),
-        "items": found["item"].nunique(),
+        "shared": matches["digest"].nunique(),
+        "items": matches["item"].nunique(),
     }
 
 
@@ -251,9 +253,9 @@ def _repeats(parts: pd.DataFrame) -> pd.DataFrame:
     """What several items have, or several candidates of one item."""
     hashes = parts.loc[parts["kind"] == "picture", "digest"].unique()
     first: dict[str, str] = {}  # by picture the first one that looks like it
-    for one, near in alike(hashes, hashes).items():
+    for picture, near in alike(hashes, hashes).items():
         for other in near:
-            first.setdefault(other, first.get(one, one))
+            first.setdefault(other, first.get(picture, picture))
     same = parts.assign(digest=[first.get(digest, digest) for digest in parts["digest"]])
     repeated = same[same.duplicated(["kind", "digest"], keep=False)]
     return repeated[["kind", "digest", "item", "name"]].reset_index(drop=True)
@@ -263,36 +265,44 @@ def _lacks(items: Sequence[Item], unread: Mapping[Path, str]) -> Iterator[dict[s
     numbered = list(enumerate(items, start=1))
     written = [(k, item) for k, item in numbered if item.sentence.strip()]
     things = list(_things(items))
-    pictures = [(k, one) for k, one in things if one.image]
+    pictures = [(k, candidate) for k, candidate in things if candidate.image]
     checks: tuple[tuple[str, Sequence[tuple[int, Any]], Callable[[Any], object]], ...] = (
         ("a sentence or sequence", numbered, lambda item: item.sentence.strip() or item.sequence),
         ("a sense", numbered, lambda item: item.sentence_type),
         ("a gold order", numbered, lambda item: item.best),
         ("candidates", numbered, lambda item: item.candidates),
         ("the compound in the sentence", written, in_sentence),
-        ("a caption", things, lambda one: one.caption),
-        ("a picture", things, lambda one: one.image or not NAMELESS.fullmatch(one.name)),
-        ("the picture's file", things, lambda one: one.image or NAMELESS.fullmatch(one.name)),
-        ("a readable picture", pictures, lambda one: one.image not in unread),
+        ("a caption", things, lambda candidate: candidate.caption),
+        (
+            "a picture",
+            things,
+            lambda candidate: candidate.image or not NAMELESS.fullmatch(candidate.name),
+        ),
+        (
+            "the picture's file",
+            things,
+            lambda candidate: candidate.image or NAMELESS.fullmatch(candidate.name),
+        ),
+        ("a readable picture", pictures, lambda candidate: candidate.image not in unread),
     )
-    for what, of, has in checks:
-        lacking = [(k, one) for k, one in of if not has(one)]
+    for part, of, has in checks:
+        lacking = [(k, candidate) for k, candidate in of if not has(candidate)]
         which: Iterable[str] = ()
-        if what == "the picture's file":
-            which = [one.name for _, one in lacking]
-        elif what == "a readable picture":
-            which = dict.fromkeys(unread[one.image] for _, one in lacking)
+        if part == "the picture's file":
+            which = [candidate.name for _, candidate in lacking]
+        elif part == "a readable picture":
+            which = dict.fromkeys(unread[candidate.image] for _, candidate in lacking)
         if of:
             numbers = list(dict.fromkeys(k for k, _ in lacking))
             counts = {"count": len(lacking), "of": len(of)}
-            yield {"what": what, **counts, "items": numbers, "which": list(which)}
+            yield {"what": part, **counts, "items": numbers, "which": list(which)}
 
 
 def _things(items: Iterable[Item]) -> Iterator[tuple[int, Candidate]]:
     """Each candidate and each thing of a sequence, with its item's number."""
     for number, item in enumerate(items, start=1):
-        for one in (*item.candidates, *item.sequence):
-            yield number, one
+        for candidate in (*item.candidates, *item.sequence):
+            yield number, candidate
 
 
 def in_sentence(item: Item) -> bool:
@@ -313,15 +323,15 @@ def _senses(items: Sequence[Item]) -> Iterator[dict[str, Any]]:
 
 
 def _lengths(items: Sequence[Item]) -> Iterator[dict[str, Any]]:
-    captions = [one.caption for _, one in _things(items) if one.caption]
-    for what, counts in (
+    captions = [candidate.caption for _, candidate in _things(items) if candidate.caption]
+    for kind, counts in (
         ("words of a sentence", [len(i.sentence.split()) for i in items if i.sentence]),
         ("words of a caption", [len(caption.split()) for caption in captions]),
         ("candidates of an item", [len(i.candidates) for i in items if i.candidates]),
     ):
         if counts:
             yield {
-                "what": what,
+                "what": kind,
                 "least": min(counts),
                 "median": float(np.median(counts)),
                 "most": max(counts),
@@ -332,14 +342,16 @@ def _known(
     items: Sequence[Item], parts: pd.DataFrame, dictionaries: Sequence[Dictionary]
 ) -> dict[str, list[str]]:
     """See :attr:`Audit.known`. Compounds that count as the same are looked up once."""
-    found: dict[str, list[str]] = {
+    compounds_of: dict[str, list[str]] = {
         "dictionaries": [dictionary.name for dictionary in dictionaries],
-        **{entries: [] for entries in ("idiomatic", "literal", "both", "neither")},
+        **{sense: [] for sense in ("idiomatic", "literal", "both", "neither")},
     }
     compounds = parts[parts["kind"] == "compound"].drop_duplicates("digest")
     for number in compounds["item"]:
         item = items[number - 1]
-        known = look_up(dictionaries, item.phrase, item.language)
-        senses = [sense for sense in get_args(SenseLabel) if known.of(sense)]
-        found["both" if len(senses) > 1 else senses[0] if senses else "neither"].append(item.phrase)
-    return found
+        entries = look_up(dictionaries, item.phrase, item.language)
+        senses = [sense for sense in get_args(SenseLabel) if entries.of(sense)]
+        compounds_of["both" if len(senses) > 1 else senses[0] if senses else "neither"].append(
+            item.phrase
+        )
+    return compounds_of

@@ -79,7 +79,7 @@ def check_order(
     if run:
         return _check_run(items, run, encoder, seed)
     query: RankQuery = "compound" if any(item.sequence for item in items) else "sentence"
-    captions = all(one.caption for item in items for one in item.candidates)
+    captions = all(candidate.caption for item in items for candidate in item.candidates)
     settings = Settings(query=query, track="caption" if captions else None)
     check = OrderCheck(f"embeddings, with the {query} as the query")
     return _rank_twice(check, items, settings, encoder, seed)
@@ -102,8 +102,8 @@ def _check_run(
     if "embeddings" not in settings.rankers:
         why = "Chat models alone ranked, which are not asked again."
         return replace(check, unchecked=why)
-    asked = any(ranking.interpretations for ranking in run.rankings)
-    replies = open_run_replies(folder) if asked else None
+    interpreted = any(ranking.interpretations for ranking in run.rankings)
+    replies = open_run_replies(folder) if interpreted else None
     # The replies hold the senses, too.
     settings = replace(settings, sense="auto", prompts=None, detector=None)
     return _rank_twice(check, items, settings, encoder, seed, replies)
@@ -133,20 +133,22 @@ def _rank_twice(
     except UserError as error:
         return replace(check, unchecked=str(error))
     orders = [
-        (number, one.order, tuple(names[name] for name in other.order))
-        for number, one, other, (_, names) in zip(numbers, before, after, shuffled, strict=True)
+        (number, order.order, tuple(names[name] for name in other.order))
+        for number, order, other, (_, names) in zip(numbers, before, after, shuffled, strict=True)
     ]
     return replace(
         check,
         items=len(numbers),
-        differ=tuple(number for number, one, other in orders if one != other),
-        first=tuple(number for number, one, other in orders if one[0] != other[0]),
+        differ=tuple(number for number, order, other in orders if order != other),
+        first=tuple(number for number, order, other in orders if order[0] != other[0]),
         **_ties(numbers, before),
     )
 
 
 def _rankable(item: Item) -> bool:
-    things = all(one.caption or one.image for one in (*item.candidates, *item.sequence))
+    things = all(
+        candidate.caption or candidate.image for candidate in (*item.candidates, *item.sequence)
+    )
     return bool(item.candidates and (item.sentence.strip() or item.sequence) and things)
 
 
@@ -154,11 +156,11 @@ def _shuffled(item: Item, rng: np.random.Generator) -> tuple[Item, dict[str, str
     """The item with its candidates in another order; and by their names there, those here."""
     candidates, names = [], {}
     for place, k in enumerate(rng.permutation(len(item.candidates)), start=1):
-        one = item.candidates[k]
-        by_place = not one.image and one.name == f"candidate{k + 1}"
-        there = replace(one, name=f"candidate{place}") if by_place else one
+        candidate = item.candidates[k]
+        by_place = not candidate.image and candidate.name == f"candidate{k + 1}"
+        there = replace(candidate, name=f"candidate{place}") if by_place else candidate
         candidates.append(there)
-        names[there.name] = one.name
+        names[there.name] = candidate.name
     return replace(item, candidates=tuple(candidates)), names
 
 
@@ -181,10 +183,10 @@ def _shown(rankings: Sequence[Ranking], seed: int) -> Iterator[dict[str, Any]]:
                     place = answer.shown.index(answer.order[0])
                     of_ranker = places.setdefault((judgement.ranker, judgement.llm), [])
                     of_ranker.append((place, len(answer.shown)))
-    for (ranker, llm), found in places.items():
+    for (ranker, llm), counts in places.items():
         yield {
             "ranker": ranker,
             "llm": llm,
-            "answers": len(found),
-            "places": evenness(found, seed=seed),
+            "answers": len(counts),
+            "places": evenness(counts, seed=seed),
         }

@@ -29,7 +29,9 @@ def warn_if_runs_saw(scored: pd.DataFrame, *runs: Path) -> None:
             are ignored.
     """
     folders = list(dict.fromkeys(run if run.is_dir() else run.parent for run in runs))
-    folders = [one for one in folders if (one / RECORD).is_file() and (one / ITEMS).is_file()]
+    folders = [
+        folder for folder in folders if (folder / RECORD).is_file() and (folder / ITEMS).is_file()
+    ]
     if not folders:
         return
     name = " & ".join(map(str, folders))
@@ -38,9 +40,7 @@ def warn_if_runs_saw(scored: pd.DataFrame, *runs: Path) -> None:
     except UserError as error:
         log.warning("%s What was seen in training is not known.", error)
         return
-    seen = (
-        [merge_seen(of_item) for of_item in zip(*by_run, strict=True)] if by_run else scored["seen"]
-    )
+    seen = [merge_seen(kinds) for kinds in zip(*by_run, strict=True)] if by_run else scored["seen"]
     for line in describe_seen(scored, list(seen)):
         log.warning("%s: %s", name, line)
 
@@ -50,6 +50,6 @@ def _seen_in(folder: Path, scored: pd.DataFrame) -> list[Seen]:
     rows: dict[tuple[str, str], list[Seen]] = defaultdict(list)
     for row in read_rows(folder):
         rows[row.compound, row.sentence].append(row.seen)
-    waiting = {key: iter(found) for key, found in rows.items()}
+    waiting = {key: iter(seen) for key, seen in rows.items()}
     keys = zip(scored["compound"], scored["sentence"], strict=True)
     return [next(waiting.get(key, iter(())), {}) for key in keys]

@@ -32,7 +32,7 @@ def pip_install(extra: str) -> str:
 
 
 @contextmanager
-def needs_extra(extra: str, what: str) -> Iterator[None]:
+def needs_extra(extra: str, purpose: str) -> Iterator[None]:
     """Import packages of an extra in this block; where one is missing, say how to install it.
 
     Args:
@@ -45,10 +45,10 @@ def needs_extra(extra: str, what: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise _missing(extra, what, error.name or str(error)) from error
+        raise _missing(extra, purpose, error.name or str(error)) from error
 
 
-def check_extra(extra: str, what: str, *packages: str) -> None:
+def check_extra(extra: str, purpose: str, *packages: str) -> None:
     """As :func:`needs_extra`, but without importing the packages.
 
     Raises:
@@ -56,10 +56,10 @@ def check_extra(extra: str, what: str, *packages: str) -> None:
     """
     for package in packages:
         if find_spec(package) is None:
-            raise _missing(extra, what, package)
+            raise _missing(extra, purpose, package)
 
 
-def _missing(extra: str, what: str, package: str) -> UserError:
+def _missing(extra: str, purpose: str, package: str) -> UserError:
     return UserError(
-        f"{what} needs {package}, of the extra '{extra}': {pip_install(extra)} in admire's clone"
+        f"{purpose} needs {package}, of the extra '{extra}': {pip_install(extra)} in admire's clone"
     )

@@ -7,5 +7,5 @@ def cores() -> int:
     """How many processors this process may use; ``ADMIRE_THREADS`` makes it fewer."""
     affinity = getattr(os, "sched_getaffinity", None)
     there = len(affinity(0)) if affinity else os.cpu_count() or 1
-    wanted = os.environ.get("ADMIRE_THREADS", "")
-    return min(int(wanted), there) if wanted.isdecimal() and int(wanted) else there
+    threads = os.environ.get("ADMIRE_THREADS", "")
+    return min(int(threads), there) if threads.isdecimal() and int(threads) else there

@@ -79,7 +79,7 @@ def _shown_progress() -> Iterator[None]:
     if in_notebook() and not _listener.get():
         with (
             show_line() as show,
-            progress_told_to(lambda what, done, total: show(f"{what}: {done} of {total}")),
+            progress_told_to(lambda task, done, total: show(f"{task}: {done} of {total}")),
         ):
             yield
         return
@@ -95,7 +95,7 @@ def progress_is_wanted() -> bool:
     return _listener.get() is not None or _shown.get()
 
 
-def show_progress(things: Iterable[Thing], what: str, total: int | None = None) -> Iterator[Thing]:
+def show_progress(things: Iterable[Thing], task: str, total: int | None = None) -> Iterator[Thing]:
     """Yield the things and show on stderr how far the caller has come.
 
     Nothing is shown where the ``admire`` logger is not at INFO, as in a program that only uses the
@@ -105,27 +105,27 @@ def show_progress(things: Iterable[Thing], what: str, total: int | None = None) 
         things = list(things)
         total = len(things)
     listener = _listener.get()
-    wanted = listener or _shown.get() or log.isEnabledFor(logging.INFO)
-    if not total or _hidden.get() or not wanted:
+    draws = listener or _shown.get() or log.isEnabledFor(logging.INFO)
+    if not total or _hidden.get() or not draws:
         yield from things
     elif listener:
-        listener(what, 0, total)
+        listener(task, 0, total)
         for done, thing in enumerate(things, start=1):
             yield thing
-            listener(what, done, total)
+            listener(task, done, total)
     elif sys.stderr.isatty():
         from rich.console import Console
         from rich.markup import escape
         from rich.progress import track
 
         yield from track(
-            things, escape(visible(what)), total, console=Console(stderr=True), transient=True
+            things, escape(visible(task)), total, console=Console(stderr=True), transient=True
         )
     else:
-        log.info("%s", what)
-        said = time.monotonic()
+        log.info("%s", task)
+        reported = time.monotonic()
         for done, thing in enumerate(things):
-            if time.monotonic() - said > SECONDS_BETWEEN_LINES:
-                said = time.monotonic()
-                log.info("%s: %d of %d", what, done, total)
+            if time.monotonic() - reported > SECONDS_BETWEEN_LINES:
+                reported = time.monotonic()
+                log.info("%s: %d of %d", task, done, total)
             yield thing

@@ -82,9 +82,9 @@ def _raising_user_errors(init: Callable[..., None]) -> Callable[..., None]:
     """Wrap a constructor so that a wrong value raises a UserError which names its field."""
 
     @wraps(init)
-    def checked(self: Any, *values: Any, **named: Any) -> None:
+    def checked(self: Any, *values: Any, **keywords: Any) -> None:
         try:
-            init(self, *values, **named)
+            init(self, *values, **keywords)
         except ValidationError as error:
             place = error.errors()[0]["loc"][0]  # a number for arguments without a name
             name = fields(self)[place].name if isinstance(place, int) else place

@@ -123,7 +123,7 @@ MARKER = ".admire.json"
 
 
 @contextmanager
-def replace_folder(folder: Path, what: str) -> Iterator[Path]:
+def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
     """Yield a new folder to write into, which takes the place of ``folder`` when it is complete.
 
     Only a folder that :func:`check_folder` accepts is replaced. If anything fails on the way,
@@ -137,20 +137,20 @@ def replace_folder(folder: Path, what: str) -> Iterator[Path]:
             command.
     """
     folder = folder.resolve()
-    check_folder(folder, what)
+    check_folder(folder, kind)
     part = folder.with_name(f".{folder.name}.admire-part")
     with only_writer(folder):
         try:
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir(parents=True)
             yield part
-            mark_folder(part, what)
-            check_folder(folder, what)  # something may have been put there meanwhile
+            mark_folder(part, kind)
+            check_folder(folder, kind)  # something may have been put there meanwhile
             gone = sorted(_names(folder) - _names(part))
             _take_place(part, folder)
             if gone:
                 log.info(
-                    "%s: replaced the %s before it, with its %s.", folder, what, " and ".join(gone)
+                    "%s: replaced the %s before it, with its %s.", folder, kind, " and ".join(gone)
                 )
         except OSError as error:
             raise unwritable(folder, error) from error
@@ -173,7 +173,7 @@ def _take_place(part: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def check_folder(folder: Path, what: str, *, adding: bool = False) -> None:
+def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
     """Refuse to replace a folder that admire did not write, or where nothing can be written.
 
     A place where nothing is, an empty folder, and a folder that admire wrote as ``what`` and that
@@ -186,7 +186,7 @@ def check_folder(folder: Path, what: str, *, adding: bool = False) -> None:
         UserError: it is another one; the message names what is in the way.
     """
     folder = folder.resolve()
-    elsewhere = f"Choose another place for the {what}."
+    elsewhere = f"Choose another place for the {kind}."
     _check_writable(folder, elsewhere)
     try:
         if not folder.exists():
@@ -214,14 +214,14 @@ def check_folder(folder: Path, what: str, *, adding: bool = False) -> None:
             f"{elsewhere}",
             "out",
         ) from None
-    if wrote != what:
+    if wrote != kind:
         raise UserError(f"{folder}: holds a {wrote}. {elsewhere}", "out")
     holds |= {partial_of(folder / name).name for name in holds}
     others = [name for name in names if name not in holds]
     if others and not adding:
         raise UserError(
             f"{folder}: holds '{others[0]}', which admire did not write. Move it, or choose "
-            f"another place for the {what}.",
+            f"another place for the {kind}.",
             "out",
         )
 
@@ -238,7 +238,7 @@ def _check_writable(folder: Path, elsewhere: str) -> None:
         )
 
 
-def mark_folder(folder: Path, what: str, holds: Iterable[str] | None = None) -> None:
+def mark_folder(folder: Path, kind: str, holds: Iterable[str] | None = None) -> None:
     """Write the marker of a folder that admire writes.
 
     Args:
@@ -247,7 +247,7 @@ def mark_folder(folder: Path, what: str, holds: Iterable[str] | None = None) -> 
     if holds is None:
         holds = [path.name for path in folder.iterdir() if path.name != MARKER]
     with write_whole(folder / MARKER) as file:
-        json.dump({"what": what, "holds": sorted(holds)}, file)
+        json.dump({"what": kind, "holds": sorted(holds)}, file)
 
 
 def note_addition(file: Path) -> None:

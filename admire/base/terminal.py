@@ -24,7 +24,7 @@ def visible(text: str) -> str:
     Line breaks and tabs are escaped, too, so that no text of the data passes for a line of ours.
     JSON that is written without ``ensure_ascii``, on one line, means the same afterwards.
     """
-    return _UNSEEN.sub(lambda found: _SHORT.get(found[0]) or _escape(found[0]), text)
+    return _UNSEEN.sub(lambda match: _SHORT.get(match[0]) or _escape(match[0]), text)
 
 
 def _escape(sign: str) -> str:

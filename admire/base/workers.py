@@ -95,8 +95,8 @@ def over_workers(
         try:
             yield from _in_order(ray, actors, chain(first, rest))
         finally:
-            for one in actors:
-                ray.kill(one)
+            for process in actors:
+                ray.kill(process)
 
 
 def _in_order(ray: Any, actors: list[Any], units: Iterable[Any]) -> Iterator[Any]:
@@ -140,16 +140,16 @@ def _in_order(ray: Any, actors: list[Any], units: Iterable[Any]) -> Iterator[Any
             yielded += 1
 
 
-def check_same(what: str, wanted: object, found: object) -> None:
+def check_same(kind: str, expected: object, actual: object) -> None:
     """Refuse what a worker has opened, if the program itself has opened something else.
 
     Raises:
         UserError: they differ, as where the same name is of different files on two machines.
     """
-    if found != wanted:
+    if actual != expected:
         raise UserError(
-            f"A worker on {socket.gethostname()} opens another {what} by the same name: {found}, "
-            f"not {wanted}. Every machine needs the same files.",
+            f"A worker on {socket.gethostname()} opens another {kind} by the same name: {actual}, "
+            f"not {expected}. Every machine needs the same files.",
             "ray_address",
         )
 

@@ -104,13 +104,13 @@ def print_unsure(unsure: int, items: int, below: float, sure: pd.DataFrame | Non
         print_figures(sure, f"{count}; without them")
 
 
-def print_account(asked: Sequence[Mapping[str, Any]]) -> None:
+def print_account(account: Sequence[Mapping[str, Any]]) -> None:
     """Print to stderr what chat models cost, if a server was asked anything.
 
     Args:
         asked: of run.json.
     """
-    if not any(row["calls"] > row["from_cache"] and row["price_usd"] for row in asked):
+    if not any(row["calls"] > row["from_cache"] and row["price_usd"] for row in account):
         return
     rows = [
         (
@@ -123,11 +123,11 @@ def print_account(asked: Sequence[Mapping[str, Any]]) -> None:
             _price(row["price_usd"], at_most=row["price_is_at_most"]),
             _price(row["price_usd_now"], at_most=row["price_is_at_most"]),
         )
-        for row in asked
+        for row in account
     ]
     headings = ("Asked for", "Of", "Replies", "Kept", "Tokens in", "Out", "Price", "Of this now")
     print_rows(headings, rows, "Chat models", errors=True)
-    _say_why(row["price_unknown_because"] for row in asked)
+    _say_why(row["price_unknown_because"] for row in account)
 
 
 def print_forecasts(forecasts: Sequence[Forecast], *, json: bool = False) -> None:

@@ -84,9 +84,9 @@ def _pull_encoder(name: str) -> Path:
     return Path(constants.HF_HUB_CACHE)
 
 
-def _encoder(name: str, what: str, size: str, licence: str, *repositories: str) -> Model:
+def _encoder(name: str, purpose: str, size: str, licence: str, *repositories: str) -> Model:
     """Make a row whose weights are in these repositories; without any it stands for many models."""
-    return Model(name, what, size, licence, lambda: _clip_status(repositories), _pull_encoder)
+    return Model(name, purpose, size, licence, lambda: _clip_status(repositories), _pull_encoder)
 
 
 WEIGHTS = (

@@ -99,6 +99,8 @@ def agreement(places: Places) -> float | None:
         return None
     signs = np.sign(places[:, :, None] - places[:, None, :])
     first, second = np.triu_indices(places.shape[1], 1)
-    said = signs[:, first, second]
-    same = [(said[one] == said[other]).mean() for one, other in combinations(range(len(said)), 2)]
+    pairs = signs[:, first, second]
+    same = [
+        (pairs[left] == pairs[other]).mean() for left, other in combinations(range(len(pairs)), 2)
+    ]
     return float(np.mean(same))

@@ -68,24 +68,28 @@ def compare(
         _queries(item, [reading[k] for reading in readings], settings)
         for k, item in enumerate(items)
     ]
-    texts = [text for asked in queries for query in asked for text in query.texts.values() if text]
-    distinct = {one.identity: one for one in encoders.values()}
-    asked_of = {name: _encode_texts(texts, one, "query") for name, one in distinct.items()}
-    vectors = {track: asked_of[one.identity] for track, one in encoders.items()}
-    documents = {track: _encode_candidates(items, one, track) for track, one in encoders.items()}
-    for track, one in encoders.items():
-        _check_space(vectors[track], documents[track], one.name)
+    texts = [
+        text for of_item in queries for query in of_item for text in query.texts.values() if text
+    ]
+    distinct = {encoder.identity: encoder for encoder in encoders.values()}
+    asked_of = {name: _encode_texts(texts, encoder, "query") for name, encoder in distinct.items()}
+    vectors = {track: asked_of[encoder.identity] for track, encoder in encoders.items()}
+    documents = {
+        track: _encode_candidates(items, encoder, track) for track, encoder in encoders.items()
+    }
+    for track, encoder in encoders.items():
+        _check_space(vectors[track], documents[track], encoder.name)
     plain = headed = _Space(vectors, documents)
     if head:
         headed = _Space(
-            {track: _projected(known, head) for track, known in vectors.items()},
-            {track: _projected(known, head) for track, known in documents.items()},
+            {track: _projected(by_text, head) for track, by_text in vectors.items()},
+            {track: _projected(by_text, head) for track, by_text in documents.items()},
         )
-    roles = {role for asked in queries for query in asked for role in query.texts}
+    roles = {role for of_item in queries for query in of_item for role in query.texts}
     spaces = {role: headed if head and head.projects(role) else plain for role in roles}
     return [
-        tuple(_compared(item, query, spaces, settings) for query in asked)
-        for item, asked in zip(items, queries, strict=True)
+        tuple(_compared(item, query, spaces, settings) for query in of_item)
+        for item, of_item in zip(items, queries, strict=True)
     ]
 
 
@@ -117,9 +121,9 @@ def reads_pictures(summary: SetSummary, settings: Settings) -> bool:
     """
     if not summary.images or "image" not in (settings.track or "image"):
         return False
-    asked = settings.looks and any(name.startswith("openai:") for name in settings.llms)
+    sends_pictures = settings.looks and any(name.startswith("openai:") for name in settings.llms)
     of_texts = settings.encoder.partition(":")[0] in ("e5", "embedded-state", "sbert")
-    return bool(asked or settings.track or summary.blind or not of_texts)
+    return bool(sends_pictures or settings.track or summary.blind or not of_texts)
 
 
 def open_encoders(
@@ -137,18 +141,18 @@ def open_encoders(
     def opened(name: str) -> TextEncoder:
         return open_encoder(name, device=settings.device, precision=settings.precision)
 
-    wanted = settings.track.split("+") if settings.track else summary.tracks
-    for track in wanted:
+    tracks = settings.track.split("+") if settings.track else summary.tracks
+    for track in tracks:
         if track not in summary.tracks:
             raise UserError(f"No candidate has {track}s. Use another track.", "track")
-    found: dict[str, TextEncoder] = {}
-    if "caption" in wanted and settings.caption_encoder and not caption_encoder:
+    encoders: dict[str, TextEncoder] = {}
+    if "caption" in tracks and settings.caption_encoder and not caption_encoder:
         caption_encoder = opened(settings.caption_encoder)
-    if "image" in wanted or not caption_encoder:
+    if "image" in tracks or not caption_encoder:
         encoder = encoder or opened(settings.encoder)
-    if "image" in wanted and encoder:
+    if "image" in tracks and encoder:
         if isinstance(encoder, ImageEncoder):
-            found["image"] = encoder
+            encoders["image"] = encoder
         elif settings.track:
             raise UserError(
                 f"The encoder '{encoder.name}' reads no images. Use the track 'caption', or an "
@@ -157,7 +161,7 @@ def open_encoders(
                 "track",
                 "encoder",
             )
-        elif "caption" not in wanted:
+        elif "caption" not in tracks:
             raise UserError(
                 f"The encoder '{encoder.name}' reads no images; there are no captions. "
                 "Use the encoder sight, mclip:NAME, openclip:MODEL/TAG or dual:REPOSITORY.",
@@ -165,15 +169,18 @@ def open_encoders(
             )
         else:
             log.warning("The encoder '%s' reads no images: captions alone decide.", encoder.name)
-    if "caption" in wanted:
-        found["caption"] = cast(TextEncoder, caption_encoder or encoder)
-    if len({one.identity for one in found.values()}) > 1 and not settings.scoring.standardise:
+    if "caption" in tracks:
+        encoders["caption"] = cast(TextEncoder, caption_encoder or encoder)
+    if (
+        len({encoder.identity for encoder in encoders.values()}) > 1
+        and not settings.scoring.standardise
+    ):
         raise UserError(
             "Images and captions have encoders of their own, whose cosines are on different "
             "scales: their plain sum means nothing. Standardise them, or use one encoder.",
             "standardise",
         )
-    return found
+    return encoders
 
 
 def open_head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projection | None:
@@ -208,7 +215,7 @@ def _encode_candidates(
     items: Sequence[Item], encoder: TextEncoder, track: str
 ) -> Mapping[Path | str, Vector]:
     """Encode each image or caption, those of sequences too, in full batches."""
-    candidates = [one for item in items for one in (*item.candidates, *item.sequence)]
+    candidates = [candidate for item in items for candidate in (*item.candidates, *item.sequence)]
     if track == "caption":
         captions = [candidate.caption for candidate in candidates if candidate.caption]
         return cast(Mapping[Path | str, Vector], _encode_texts(captions, encoder, "document"))
@@ -220,7 +227,7 @@ def _encode_candidates(
 def _check_space(
     queries: Mapping[str, Vector], documents: Mapping[Path | str, Vector], name: str
 ) -> None:
-    widths = {len(vector) for known in (queries, documents) for vector in known.values()}
+    widths = {len(vector) for vectors in (queries, documents) for vector in vectors.values()}
     if len(widths) > 1:
         raise UserError(
             f"The encoder '{name}' gives vectors of {' and '.join(map(str, sorted(widths)))} "
@@ -237,25 +244,25 @@ class _Space:
 
     def text(self, text: str) -> dict[str, Vectors]:
         """Return a text's vector by track, each of shape (1, width)."""
-        return {track: known[text][None] for track, known in self.vectors.items()}
+        return {track: vectors[text][None] for track, vectors in self.vectors.items()}
 
     def sequence(self, item: Item) -> dict[str, Vectors]:
         """Return the mean vector of an item's sequence by track, each of shape (1, width).
 
         It is a unit vector, or zeros in a track that they have nothing of.
         """
-        found = {}
-        for track, known in self.documents.items():
-            things = [getattr(one, track) for one in item.sequence]
-            zeros = np.zeros_like(next(iter(known.values()), np.zeros(0, np.float32)))
-            total = sum((known[thing] for thing in things if thing), zeros)
-            found[track] = (total / (np.linalg.norm(total) or 1))[None]
-        if not any(vector.any() for vector in found.values()):
+        vectors = {}
+        for track, documents in self.documents.items():
+            things = [getattr(candidate, track) for candidate in item.sequence]
+            zeros = np.zeros_like(next(iter(documents.values()), np.zeros(0, np.float32)))
+            total = sum((documents[thing] for thing in things if thing), zeros)
+            vectors[track] = (total / (np.linalg.norm(total) or 1))[None]
+        if not any(vector.any() for vector in vectors.values()):
             raise UserError(
-                f"'{item.compound}': its sequence has nothing of the track {'+'.join(found)}.",
+                f"'{item.compound}': its sequence has nothing of the track {'+'.join(vectors)}.",
                 "track",
             )
-        return found
+        return vectors
 
 
 @dataclass(frozen=True)
@@ -278,14 +285,14 @@ def _queries(
     if settings.query != "meaning":
         texts = {"compound": item.phrase, "sentence": item.sentence, "sequence": ""}
         return [_Query({settings.query: texts[settings.query]}, {settings.query: 1.0})]
-    found = []
+    queries = []
     for reading in interpretations:
         texts = {"compound": item.phrase} | reading.texts()
         if item.sequence:
             texts["sequence"] = ""
         weights = query_weights(settings.scoring, reading.sense, texts)
-        found.append(_Query(texts, weights, reading))
-    return found
+        queries.append(_Query(texts, weights, reading))
+    return queries
 
 
 def _compared(
@@ -299,7 +306,7 @@ def _compared(
         )
         for role, text in query.texts.items()
     ]
-    cosines = {track: np.concatenate([one[track] for one in compared]) for track in compared[0]}
+    cosines = {track: np.concatenate([block[track] for block in compared]) for track in compared[0]}
     weights = [query.weights.get(role, 0.0) for role in query.texts]
     scores = score(cosines, weights, settings.scoring)
     return Comparison(tuple(query.texts), cosines, scores, query.interpretation)

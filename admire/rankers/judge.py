@@ -34,7 +34,7 @@ def check_candidates(
     """
     if "pairwise" in settings.rankers:
         check_extra("rankers", "The ranker pairwise", "choix")
-    shown: dict[str, None] = {}
+    tracks_shown: dict[str, None] = {}
     for llm in [source.llm for source in sources if source.llm]:
         if "listwise" in settings.rankers and summary.largest:
             check_letters(summary.largest)
@@ -43,8 +43,8 @@ def check_candidates(
             check_extra("rankers", "A chat model that sees", "PIL")
         elif settings.track is None and summary.images:
             log.warning("%s cannot see images: captions alone decide.", llm.name)
-        shown |= dict.fromkeys(tracks)
-    return tuple(shown)
+        tracks_shown |= dict.fromkeys(tracks)
+    return tuple(tracks_shown)
 
 
 def judge(
@@ -68,19 +68,19 @@ def judge(
         UserError: see :func:`judge_listwise`, :func:`judge_pointwise` and :func:`judge_pairwise`;
             or no answer on the first items of a run could be read.
     """
-    found: list[Sequence[Judgement]] = []
+    judgements: list[Sequence[Judgement]] = []
     for ranker in settings.rankers:
         if ranker not in JUDGES:
             continue
         if source.llm is None:
-            found.append(_recorded(items, source, ranker))
+            judgements.append(_recorded(items, source, ranker))
         elif ranker == "listwise" and listed:
-            found.append(listed)
+            judgements.append(listed)
         else:
             judged = JUDGES[ranker](items, source.llm, prompts, settings, readings)
             check_answers(items, judged, source.llm, first=first)
-            found.append(judged)
-    return list(zip(*found, strict=True))
+            judgements.append(judged)
+    return list(zip(*judgements, strict=True))
 
 
 JUDGES: dict[Ranker, Callable[..., list[Judgement]]] = {
@@ -93,12 +93,12 @@ JUDGES: dict[Ranker, Callable[..., list[Judgement]]] = {
 
 def _recorded(items: Sequence[Item], source: Source, ranker: Ranker) -> list[Judgement]:
     """Return the recorded order of each item's candidates, as the answer of any ranker."""
-    found = []
+    orders = []
     for item, order in zip(items, recorded_orders(items, source), strict=True):
         names = tuple(candidate.name for candidate in item.candidates)
         points = tuple(aggregate(places([order], names)).tolist())
-        found.append(Judgement(ranker, source.name, points, (Answer(names, order),)))
-    return found
+        orders.append(Judgement(ranker, source.name, points, (Answer(names, order),)))
+    return orders
 
 
 def recorded_orders(items: Iterable[Item], source: Source) -> list[tuple[str, ...]]:
@@ -107,19 +107,19 @@ def recorded_orders(items: Iterable[Item], source: Source) -> list[tuple[str, ..
     Raises:
         UserError: there is none for some items, or one of other candidates.
     """
-    found, lacking = [], []
+    orders, lacking = [], []
     for item in items:
         order = source.order(item)
         if order:
-            found.append(order)
+            orders.append(order)
         else:
             lacking.append(item.compound)
     if lacking:
-        more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        others = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise UserError(
-            f"{source.name} lacks the order of '{lacking[0]}'{more}. The ranker embeddings needs "
+            f"{source.name} lacks the order of '{lacking[0]}'{others}. The ranker embeddings needs "
             "senses and meanings alone.",
             "llms",
             "rankers",
         )
-    return found
+    return orders

@@ -107,7 +107,7 @@ def ask_twice(
     llm: ChatModel,
     question: Question,
     read: Callable[[str], Answer | None],
-    shown: tuple[str, ...],
+    candidates: tuple[str, ...],
     item: Item,
     *,
     next_seed: int = 1,
@@ -135,7 +135,7 @@ def ask_twice(
         )
         reply = llm.ask(second)
         answer = read(without_objects(reply.text, data))
-    return answer or Answer(shown, unread=reply.text, cut=reply.cut)
+    return answer or Answer(candidates, unread=reply.text, cut=reply.cut)
 
 
 def check_answers(
@@ -150,9 +150,9 @@ def check_answers(
         UserError: they are, and none of them has a readable answer.
     """
     answers = [judgement.answers for judgement in judgements]
-    lost = [all(answer.unread is not None for answer in given) for given in answers]
+    lost = [all(answer.unread is not None for answer in of_item) for of_item in answers]
     if items and all(lost) and first:
-        if all(answer.cut for given in answers for answer in given):
+        if all(answer.cut for of_item in answers for answer in of_item):
             raise UserError(
                 f"{llm.name}: all of its {sum(map(len, answers))} answers were cut off, with twice "
                 "the tokens too. Does it think first? Turn that off (llama-server "
@@ -233,7 +233,9 @@ def reply_schema(reply: type[StructuredReply]) -> dict[str, Any]:
         if "items" in kept:
             kept["items"] = strict(kept["items"])
         if "properties" in kept:
-            kept["properties"] = {name: strict(one) for name, one in kept["properties"].items()}
+            kept["properties"] = {
+                name: strict(schema) for name, schema in kept["properties"].items()
+            }
             kept |= {"required": list(kept["properties"]), "additionalProperties": False}
         return kept
 

@@ -70,15 +70,19 @@ def judge_listwise(
     }
 
     def ask(turn: tuple[Item, int, tuple[Candidate, ...]]) -> Answer:
-        item, number, shown = turn
-        names = {letter: candidate.name for letter, candidate in zip(LETTERS, shown, strict=False)}
+        item, number, candidates = turn
+        names = {
+            letter: candidate.name for letter, candidate in zip(LETTERS, candidates, strict=False)
+        }
         sense = decided.get(item)
-        parts = show(prompts, "listwise", item, shown, tracks, settings.image_side, sense=sense)
+        parts = show(
+            prompts, "listwise", item, candidates, tracks, settings.image_side, sense=sense
+        )
 
         question = Question(
             parts,
             temperature=0.0,
-            max_tokens=TOKENS + TOKENS_EACH * len(shown),
+            max_tokens=TOKENS + TOKENS_EACH * len(candidates),
             seed=settings.seed + number,
             schema=schema(names, sense),
             purpose="ranking",
@@ -89,9 +93,9 @@ def judge_listwise(
         )
 
     turns = [
-        (item, number, shown)
+        (item, number, candidates)
         for item in items
-        for number, shown in enumerate(shuffled(item, settings.shuffles, settings.seed))
+        for number, candidates in enumerate(shuffled(item, settings.shuffles, settings.seed))
     ]
     answers = ask_each(
         ask, turns, llm, "Ordering candidates", name_of=lambda turn: turn[0].compound
@@ -99,8 +103,8 @@ def judge_listwise(
     count = settings.shuffles
     of_items = [tuple(answers[k : k + count]) for k in range(0, len(answers), count)]
     return [
-        _judged(item, llm, given, None if readings is None else readings[k])
-        for k, (item, given) in enumerate(zip(items, of_items, strict=True))
+        _judged(item, llm, replies, None if readings is None else readings[k])
+        for k, (item, replies) in enumerate(zip(items, of_items, strict=True))
     ]
 
 
@@ -156,7 +160,7 @@ class Reason(StructuredReply):
 
 
 @cache
-def order_reply(letters: tuple[str, ...], told: bool) -> type[StructuredReply]:
+def order_reply(letters: tuple[str, ...], states_sense: bool) -> type[StructuredReply]:
     """Return the model of a reply about candidates with these letters.
 
     Args:
@@ -179,7 +183,7 @@ def order_reply(letters: tuple[str, ...], told: bool) -> type[StructuredReply]:
     return create_model(
         "Order",
         __base__=StructuredReply,
-        **({} if told else senses),
+        **({} if states_sense else senses),
         meaning=(Line, ""),
         candidates=(Annotated[reasons, BeforeValidator(_object)], reasons()),
         order=order,
@@ -203,18 +207,18 @@ def read_order(
     Args:
         sense: the one that is meant, if the question says so.
     """
-    said: Any = order_reply(tuple(names), sense is not None).read(reply, "order")
-    if said is None or sorted(said.order) != sorted(names):
+    reply_read: Any = order_reply(tuple(names), sense is not None).read(reply, "order")
+    if reply_read is None or sorted(reply_read.order) != sorted(names):
         return None
-    label = "" if sense else said.sense.lower()
+    label = "" if sense else reply_read.sense.lower()
     reasons = {
         names[letter]: {field: text for field, text in reason if text}
-        for letter, reason in said.candidates
+        for letter, reason in reply_read.candidates
     }
     return Answer(
         tuple(names.values()),
-        tuple(names[letter] for letter in said.order),
-        sense or next((known for known in SENSES if known == label), None),
-        said.meaning or None,
+        tuple(names[letter] for letter in reply_read.order),
+        sense or next((choice for choice in SENSES if choice == label), None),
+        reply_read.meaning or None,
         {name: fields for name, fields in reasons.items() if fields},
     )

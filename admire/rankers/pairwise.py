@@ -98,21 +98,21 @@ def judge_pairwise(
     )
     rest = iter(answers)
     of_items = [tuple(next(rest) for _ in permutations(item.candidates, 2)) for item in items]
-    return [_judged(item, llm, given) for item, given in zip(items, of_items, strict=True)]
+    return [_judged(item, llm, answers) for item, answers in zip(items, of_items, strict=True)]
 
 
 def _judged(item: Item, llm: ChatModel, answers: tuple[Answer, ...]) -> Judgement:
     at = {candidate.name: k for k, candidate in enumerate(item.candidates)}
     wins = np.zeros((len(at), len(at)))
-    said: dict[frozenset[str], list[tuple[str, ...]]] = {}
+    winners: dict[frozenset[str], list[tuple[str, ...]]] = {}
     for answer in answers:
         if answer.unread is not None:
             continue
         first, second = answer.order or answer.shown
         wins[at[first], at[second]] += 1 if answer.order else 0.5
         wins[at[second], at[first]] += 0 if answer.order else 0.5
-        said.setdefault(frozenset(answer.shown), []).append(answer.order)
-    both = [pair[0] == pair[1] for pair in said.values() if len(pair) == 2]
+        winners.setdefault(frozenset(answer.shown), []).append(answer.order)
+    both = [pair[0] == pair[1] for pair in winners.values() if len(pair) == 2]
     return Judgement(
         "pairwise",
         llm.name,
@@ -124,11 +124,13 @@ def _judged(item: Item, llm: ChatModel, answers: tuple[Answer, ...]) -> Judgemen
 
 def read_better(reply: str, names: tuple[str, str]) -> Answer | None:
     """Return which of two candidates a reply finds better; None if it cannot be read."""
-    said = Comparison.read(reply, "better")
-    if said is None:
+    comparison = Comparison.read(reply, "better")
+    if comparison is None:
         return None
     orders: dict[str, tuple[str, ...]] = {"A": names, "B": names[::-1], "equal": ()}
-    order = orders[said.better]
+    order = orders[comparison.better]
     return Answer(
-        names, order, reasons={order[0]: {"reason": said.reason}} if order and said.reason else {}
+        names,
+        order,
+        reasons={order[0]: {"reason": comparison.reason}} if order and comparison.reason else {},
     )

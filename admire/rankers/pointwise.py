@@ -81,7 +81,7 @@ def judge_pointwise(
 
     def question(turn: tuple[int, Candidate], letters: bool) -> Question:
         number, candidate = turn
-        said = readings[number]
+        reading = readings[number]
         parts = show(
             prompts,
             "pointwise",
@@ -89,8 +89,8 @@ def judge_pointwise(
             [candidate],
             tracks,
             settings.image_side,
-            idiomatic=next(iter(said.idiomatic.definitions), None),
-            literal=next(iter(said.literal.definitions), None),
+            idiomatic=next(iter(reading.idiomatic.definitions), None),
+            literal=next(iter(reading.literal.definitions), None),
             letters=letters,
         )
         return Question(
@@ -128,8 +128,8 @@ def judge_pointwise(
     rest = iter(answers)
     of_items = [tuple(next(rest) for _ in item.candidates) for item in items]
     return [
-        Judgement("pointwise", llm.name, _scores(given, reading, settings), given)
-        for given, reading in zip(of_items, readings, strict=True)
+        Judgement("pointwise", llm.name, _scores(answers, reading, settings), answers)
+        for answers, reading in zip(of_items, readings, strict=True)
     ]
 
 
@@ -177,7 +177,7 @@ def read_letters(reply: Reply) -> dict[str, float] | None:
 
 def read_numbers(reply: str) -> dict[str, float] | None:
     """Return grades by the percentages in a reply; None if they cannot be read."""
-    said = Percentages.read(reply, GRADES[0])
-    shares = said.model_dump() if said else {}
+    percentages = Percentages.read(reply, GRADES[0])
+    shares = percentages.model_dump() if percentages else {}
     total = sum(shares.values())
     return {name: share / total for name, share in shares.items()} if total else None

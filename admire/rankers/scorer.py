@@ -56,16 +56,16 @@ def similarities(
     as the encoder of that track sees them. A candidate that lacks its caption or image has NaN
     there.
     """
-    found: dict[str, Scores] = {}
-    for track, known in vectors.items():
-        asked = queries[track].astype(float)
-        cosines = np.full((len(asked), len(candidates)), np.nan)
+    by_track: dict[str, Scores] = {}
+    for track, documents in vectors.items():
+        query = queries[track].astype(float)
+        cosines = np.full((len(query), len(candidates)), np.nan)
         for column, candidate in enumerate(candidates):
             thing = candidate.image if track == "image" else candidate.caption
             if thing is not None:
-                cosines[:, column] = asked @ known[thing].astype(float)
-        found[track] = cosines
-    return found
+                cosines[:, column] = query @ documents[thing].astype(float)
+        by_track[track] = cosines
+    return by_track
 
 
 def score(cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scoring) -> Scores:
@@ -90,7 +90,7 @@ def contributions(
     The shape is (queries, candidates), as that of ``cosines``. A track that no candidate has
     anything of is left out.
     """
-    found: dict[str, Scores] = {}
+    terms: dict[str, Scores] = {}
     for track, values in cosines.items():
         there = ~np.isnan(values).any(axis=0)
         if not there.any():
@@ -103,8 +103,8 @@ def contributions(
                 spread = np.sqrt((spread**2).mean(keepdims=True))
             filled = (filled - mean) / np.where(spread > 0, spread, 1.0)
         weight = scoring.image_weight if track == "image" else scoring.caption_weight
-        found[track] = weight * np.asarray(weights)[:, None] * filled
-    return found
+        terms[track] = weight * np.asarray(weights)[:, None] * filled
+    return terms
 
 
 def ensemble(scores: Sequence[Scores]) -> Scores:
@@ -124,7 +124,7 @@ def fuse_scores(
         scores: (candidates,) of each ranker, the candidates in one order.
         weights: one for each ranker, at least 0, and not all 0; equal ones where they are None.
     """
-    points = np.array([comparable(one, method) for one in scores])
+    points = np.array([comparable(points, method) for points in scores])
     fused: Scores = np.average(points, axis=0, weights=weights)
     return fused
 

@@ -57,20 +57,20 @@ class SetSummary:
             "sentence": item.sentence,
             "context": item.word
             or item.sentence.strip()
-            or any(one.caption for one in item.sequence),
+            or any(candidate.caption for candidate in item.sequence),
             "sentence_type": item.word or item.sentence_type,
         }
         for name, value in there.items():
             if not value:
                 self.lacking.setdefault(name, (self.items, item))
-        for one in item.candidates:
+        for candidate in item.candidates:
             self.candidates += 1
-            self.images += bool(one.image)
-            self.captions += bool(one.caption)
-            self.blind += bool(one.image and not one.caption)
+            self.images += bool(candidate.image)
+            self.captions += bool(candidate.caption)
+            self.blind += bool(candidate.image and not candidate.caption)
             for tracks in ((), ("image",), ("caption",), TRACKS):
-                if not any(getattr(one, track) for track in tracks):
-                    self.bare.setdefault(tracks, (item.compound, one))
+                if not any(getattr(candidate, track) for track in tracks):
+                    self.bare.setdefault(tracks, (item.compound, candidate))
 
     @property
     def tracks(self) -> list[str]:
@@ -98,7 +98,7 @@ def check_items(summary: SetSummary, settings: Settings) -> None:
         raise UserError(
             "For V-WSD only embeddings rank: the other rankers ask about idioms.", "rankers"
         )
-    wanted: list[tuple[Lack, str, tuple[str, ...]]] = [
+    needs: list[tuple[Lack, str, tuple[str, ...]]] = [
         (
             "candidates",
             "has no candidates to rank. "
@@ -107,15 +107,15 @@ def check_items(summary: SetSummary, settings: Settings) -> None:
         )
     ]
     if summary.sequences:
-        wanted.append(("sequence", "has no sequence, but others do. Rank the two kinds apart.", ()))
+        needs.append(("sequence", "has no sequence, but others do. Rank the two kinds apart.", ()))
     if settings.query == "sentence" or settings.query == "sequence":
         text = f"has no {settings.query} to compare candidates with."
-        wanted.append((settings.query, text, ("query",)))
-    found = [
+        needs.append((settings.query, text, ("query",)))
+    lacks = [
         (*summary.lacking[name], text, places)
-        for name, text, places in wanted
+        for name, text, places in needs
         if name in summary.lacking
     ]
-    if found:
-        number, item, text, places = min(found, key=lambda one: one[0])
+    if lacks:
+        number, item, text, places = min(lacks, key=lambda lack: lack[0])
         raise UserError(f"row {number} ('{item.compound}') {text}", *places)

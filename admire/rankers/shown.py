@@ -37,9 +37,9 @@ def tracks_of(summary: SetSummary, llm: ChatModel, track: Track | None) -> tuple
         UserError: the model cannot see the images that it needs, or a candidate has nothing to
             show.
     """
-    wanted = track.split("+") if track else TRACKS
-    found = [name for name in summary.tracks if name in wanted]
-    if "image" in found and not llm.sees:
+    names = track.split("+") if track else TRACKS
+    tracks = [name for name in summary.tracks if name in names]
+    if "image" in tracks and not llm.sees:
         bare = summary.candidates - summary.captions
         if track or bare:
             without = f"{bare} of {summary.candidates} candidates have no caption. " if bare else ""
@@ -49,15 +49,15 @@ def tracks_of(summary: SetSummary, llm: ChatModel, track: Track | None) -> tuple
                 "track",
                 "llms",
             )
-        found = ["caption"]
-    if tuple(found) in summary.bare:
-        compound, candidate = summary.bare[tuple(found)]
+        tracks = ["caption"]
+    if tuple(tracks) in summary.bare:
+        compound, candidate = summary.bare[tuple(tracks)]
         raise UserError(
-            f"'{compound}': the candidate '{candidate.name}' has no {' and no '.join(wanted)} to "
+            f"'{compound}': the candidate '{candidate.name}' has no {' and no '.join(names)} to "
             "show. Use another track.",
             "track",
         )
-    return tuple(found)
+    return tuple(tracks)
 
 
 def shuffled(item: Item, count: int, seed: int) -> list[tuple[Candidate, ...]]:
@@ -67,15 +67,15 @@ def shuffled(item: Item, count: int, seed: int) -> list[tuple[Candidate, ...]]:
     in as many orders as there are candidates, each candidate stands once in each place.
     """
     candidates = sorted(item.candidates, key=lambda candidate: candidate.name)
-    said = json.dumps([seed, item.compound, item.sentence])
-    rng = np.random.default_rng(list(hashlib.sha256(said.encode()).digest()))
-    found: list[tuple[Candidate, ...]] = []
-    while len(found) < count:
+    source = json.dumps([seed, item.compound, item.sentence])
+    rng = np.random.default_rng(list(hashlib.sha256(source.encode()).digest()))
+    orders: list[tuple[Candidate, ...]] = []
+    while len(orders) < count:
         who, rows, columns = (rng.permutation(len(candidates)) for _ in range(3))
-        found += [
+        orders += [
             tuple(candidates[who[(row + column) % len(who)]] for column in columns) for row in rows
         ]
-    return found[:count]
+    return orders[:count]
 
 
 def show(
@@ -107,11 +107,13 @@ def show(
         return {"letter": letter, "caption": caption, "picture": picture}
 
     sequence = [
-        shown if shown["picture"] or shown["caption"] else shown | {"caption": thing.caption}
+        part if part["picture"] or part["caption"] else part | {"caption": thing.caption}
         for thing in item.sequence
-        for shown in [described(thing)]
+        for part in [described(thing)]
     ]
-    lettered = [described(one, letter) for letter, one in zip(LETTERS, candidates, strict=False)]
+    lettered = [
+        described(candidate, letter) for letter, candidate in zip(LETTERS, candidates, strict=False)
+    ]
     text: str = prompts.about(item, prompt, candidates=lettered, sequence=sequence, **values)
     if not images:
         return text

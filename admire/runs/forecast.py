@@ -89,7 +89,7 @@ def put_questions(
         Whether the senses of all items are known.
     """
     method = sense_method(settings.sense, ChatSource(llm), settings.rankers)
-    asked = replace(reading_settings(settings), guess=guess)
+    settings_of_readings = replace(reading_settings(settings), guess=guess)
     judges = [JUDGES[name] for name in settings.rankers if name in JUDGES and name != method]
     all_known = True
     with hidden_progress():
@@ -104,7 +104,7 @@ def put_questions(
                 [item],
                 [llm],
                 prompts,
-                asked,
+                settings_of_readings,
                 detector=detector,
                 senses=senses,
                 dictionaries=dictionaries,
@@ -179,7 +179,7 @@ def plan(
     check_questions(items, models, settings)
     prompts = Prompts(settings.prompts)
     dictionaries = open_dictionaries(settings.dictionaries)
-    found = []
+    stages = []
     for llm in [source.llm for source in models if source.llm]:
         counts = _Counts(llm)
         senses_known = put_questions(
@@ -194,8 +194,8 @@ def plan(
         waits = settings.scoring.gate == "hard" and meanings != "both"
         for stage in counts.stages:
             at_most = stage == "meanings" and waits and not senses_known
-            found.append(counts.forecast(stage, batch, at_most=at_most))
-    return found
+            stages.append(counts.forecast(stage, batch, at_most=at_most))
+    return stages
 
 
 @dataclass
@@ -205,7 +205,7 @@ class _Stage:
 
     kept: int = 0
     missing: list[Usage] = field(default_factory=list)
-    known: list[tuple[Usage, Usage]] = field(default_factory=list)
+    answered: list[tuple[Usage, Usage]] = field(default_factory=list)
 
 
 class _Counts:
@@ -224,19 +224,19 @@ class _Counts:
         else:
             stage.missing.append(estimate(question, self._llm))
         if reply is not None and reply.usage:
-            stage.known.append((estimate(question, self._llm), reply.usage))
+            stage.answered.append((estimate(question, self._llm), reply.usage))
         if key:
             self._counted.add(key)
 
     def forecast(self, name: str, batch: bool, *, at_most: bool) -> Forecast:
         stage = self.stages[name]
-        n, known = len(stage.missing), stage.known
-        prompt = float(sum(one.prompt for one in stage.missing))
-        completion = float(sum(one.completion for one in stage.missing))
-        if known:
-            took = sum(usage.prompt for _, usage in known)
-            prompt *= took / max(1, sum(guess.prompt for guess, _ in known))
-            completion = n * sum(usage.completion for _, usage in known) / len(known)
+        n, answered = len(stage.missing), stage.answered
+        prompt = float(sum(estimate.prompt for estimate in stage.missing))
+        completion = float(sum(estimate.completion for estimate in stage.missing))
+        if answered:
+            took = sum(usage.prompt for _, usage in answered)
+            prompt *= took / max(1, sum(guess.prompt for guess, _ in answered))
+            completion = n * sum(usage.completion for _, usage in answered) / len(answered)
         mean = Usage(prompt=round(prompt / max(1, n)), completion=round(completion / max(1, n)))
         each = price(self._llm, mean, batched=batch)
         return Forecast(

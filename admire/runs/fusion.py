@@ -64,9 +64,9 @@ def fuse(
                 "run": str(path),
                 "weight": weight,
                 "sha256": source_record(path / "scores.csv")["sha256"],
-                "record": one,
+                "record": of_run,
             }
-            for path, weight, one in zip(paths, weights, records, strict=True)
+            for path, weight, of_run in zip(paths, weights, records, strict=True)
         ],
         "versions": versions(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -101,33 +101,33 @@ def read_same(folders: Sequence[Path]) -> list[list[Ranking]]:
     ]
 
 
-def _paired(one: Ranking, other: Ranking, first: Path, second: Path, number: int) -> Ranking:
+def _paired(ranking: Ranking, other: Ranking, first: Path, second: Path, number: int) -> Ranking:
     """Return the other run's ranking with its candidates in the first run's order."""
-    here, there = one.item, other.item
-    if (here.compound, here.sentence) != (there.compound, there.sentence):
+    item, there = ranking.item, other.item
+    if (item.compound, item.sentence) != (there.compound, there.sentence):
         raise UserError(
-            f"Item {number} is '{here.compound}' in “{here.sentence}” in {first}, and "
+            f"Item {number} is '{item.compound}' in “{item.sentence}” in {first}, and "
             f"'{there.compound}' in “{there.sentence}” in {second}. Only runs of the same items "
             "can be fused."
         )
-    names = [candidate.name for candidate in here.candidates]
+    names = [candidate.name for candidate in item.candidates]
     scores = {c.name: value for c, value in zip(there.candidates, other.scores, strict=True)}
     different = sorted(set(names) ^ set(scores))
     if different:
         has, lacks = (first, second) if different[0] in names else (second, first)
         raise UserError(
-            f"Item {number} ('{here.compound}') has the candidate '{different[0]}' in {has}, but "
+            f"Item {number} ('{item.compound}') has the candidate '{different[0]}' in {has}, but "
             f"not in {lacks}. Only runs of the same candidates can be fused."
         )
     aligned = np.array([scores[name] for name in names])
-    return other.model_copy(update={"candidates": here.candidates, "scores": aligned})
+    return other.model_copy(update={"candidates": item.candidates, "scores": aligned})
 
 
 def _with_gold(rankings: Sequence[Ranking]) -> Item:
     """Return the first run's item, with the gold of the first run that knows it."""
     item = rankings[0].item
-    types = (one.item.sentence_type for one in rankings)
-    orders = (one.item.expected_order for one in rankings)
+    types = (ranking.item.sentence_type for ranking in rankings)
+    orders = (ranking.item.expected_order for ranking in rankings)
     return replace(
         item,
         sentence_type=next(filter(None, types), None),
@@ -149,19 +149,19 @@ def _fuse_item(
 ) -> Ranking:
     item = rankings[0].item
     names = [candidate.name for candidate in item.candidates]
-    scores = fuse_scores([one.scores for one in rankings], weights, method)
+    scores = fuse_scores([ranking.scores for ranking in rankings], weights, method)
     interpretations = _fuse_senses(rankings, weights)
     parts = []
     for j, name in enumerate(names):
         row: dict[str, object] = {"candidate": name}
         if interpretations:
             row["predicted_type"] = interpretations[0].sense.label or ""
-        for k, one in enumerate(rankings, start=1):
-            row |= {f"score{k}": one.scores[j], f"rank{k}": 1 + one.order.index(name)}
+        for k, ranking in enumerate(rankings, start=1):
+            row |= {f"score{k}": ranking.scores[j], f"rank{k}": 1 + ranking.order.index(name)}
         parts.append(row)
     fused = tuple(
-        FusedRun(str(folder), weight, one.order)
-        for folder, weight, one in zip(folders, weights, rankings, strict=True)
+        FusedRun(str(folder), weight, ranking.order)
+        for folder, weight, ranking in zip(folders, weights, rankings, strict=True)
     )
     return Ranking.of(
         item,
@@ -169,7 +169,7 @@ def _fuse_item(
         parts,
         interpretations,
         fused=fused,
-        seen=merge_seen(one.seen for one in rankings),
+        seen=merge_seen(ranking.seen for ranking in rankings),
     )
 
 
@@ -177,8 +177,8 @@ def _fuse_senses(
     rankings: Sequence[Ranking], weights: Sequence[float]
 ) -> tuple[Interpretation, ...]:
     """Return the sense of most runs, with a vote for each; nothing where no run has a sense."""
-    labels = [one.predicted_type for one in rankings]
-    readings = [reading for one in rankings for reading in one.interpretations]
+    labels = [ranking.predicted_type for ranking in rankings]
+    readings = [reading for ranking in rankings for reading in ranking.interpretations]
     if not readings:
         return ()
     idiomatic, literal = (

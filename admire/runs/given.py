@@ -51,12 +51,14 @@ def take_settings(
     if llms and any(isinstance(llm, str) for llm in llms):
         names = tuple(llm if isinstance(llm, str) else llm.name for llm in llms)
         settings = replace(settings, llms=names)
-    for name, one in (("encoder", encoder), ("caption_encoder", caption_encoder)):
-        if isinstance(one, str):
-            changes: dict[str, Any] = {name: one}
+    for name, model in (("encoder", encoder), ("caption_encoder", caption_encoder)):
+        if isinstance(model, str):
+            changes: dict[str, Any] = {name: model}
             settings = replace(settings, **changes)
-        elif one is not None:
-            _check(name, one, "encode_texts", "admire.models.encoders.TextEncoder", "name", "batch")
+        elif model is not None:
+            _check(
+                name, model, "encode_texts", "admire.models.encoders.TextEncoder", "name", "batch"
+            )
     if isinstance(detector, str | Path):
         settings = replace(settings, detector=detector)
     elif detector is not None:

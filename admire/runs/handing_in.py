@@ -57,7 +57,7 @@ def hand_in(
     if sequences and not sense:
         raise UserError("Subtask B is scored by the sense, too.", "without_sense")
     columns = None if sequences else HANDED_IN if sense else HANDED_IN[:-1]
-    unknown = sum(one.sentence_type is None for found in by_code.values() for one in found)
+    unknown = sum(item.sentence_type is None for items in by_code.values() for item in items)
     if sense and unknown:
         log.warning(
             "%s: %d of %d rows have no sense; their cells are empty.", run, unknown, len(rows)
@@ -88,9 +88,9 @@ def _checked_rows(run: Path, source: Path) -> list[Row]:
     for number, (row, item) in enumerate(zip_longest(rows, items), start=1):
         if row is None or item is None or _parts(row.item) != _parts(item):
             there = f"'{item.compound}'" if item else "no item"
-            here = f"'{row.compound}'" if row else "no item"
+            compound = f"'{row.compound}'" if row else "no item"
             raise UserError(
-                f"{run}: does not have the rows of {source}. Item {number} is {here} here and "
+                f"{run}: does not have the rows of {source}. Item {number} is {compound} here and "
                 f"{there} there; compound, sentence and candidates must be the same. Rank the "
                 "blind files again.",
                 "data",
@@ -105,7 +105,7 @@ def _checked_rows(run: Path, source: Path) -> list[Row]:
 
 def _parts(item: Item) -> tuple[object, ...]:
     """Return what has to be the same in the run and in the blind file."""
-    names = sorted(one.name for one in item.candidates)
+    names = sorted(candidate.name for candidate in item.candidates)
     return item.compound, item.sentence, names, len(item.sequence)
 
 
@@ -115,7 +115,7 @@ def _by_code(run: Path, rows: Sequence[Row]) -> dict[str, list[Prediction]]:
     Raises:
         UserError: the languages are not those of one task, or two have the same code.
     """
-    found: dict[str, list[Prediction]] = {}
+    predictions: dict[str, list[Prediction]] = {}
     tags: dict[str, str] = {}
     for row in rows:
         code = task_code(row.language)
@@ -124,10 +124,10 @@ def _by_code(run: Path, rows: Sequence[Row]) -> dict[str, list[Prediction]]:
                 f"{run}: has two files of one language, {tags[code]} and {row.language}, and "
                 f"both would be submission_{code}.tsv. Rank one of them."
             )
-        found.setdefault(code, []).append(row.prediction)
+        predictions.setdefault(code, []).append(row.prediction)
     for codes in (ADMIRE_1, ADMIRE_2):
-        if set(found) <= {*codes}:
-            return found
+        if set(predictions) <= {*codes}:
+            return predictions
     raise UserError(
         f"{run}: its languages ({', '.join(tags.values())}) are not all of AdMIRe 1 "
         f"({', '.join(ADMIRE_1)}) or all of AdMIRe 2 ({', '.join(ADMIRE_2)}). Rank the files of "

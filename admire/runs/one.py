@@ -65,14 +65,14 @@ def rank_one(
     count = len(pictures) or len(texts)
     if count < 2:
         raise UserError("A ranking needs two images or captions, or more.", "images", "captions")
-    files = [_file(one, k) for k, one in enumerate(pictures, start=1)] or [None] * count
-    said = [_caption(one, k) for k, one in enumerate(texts, start=1)] or [None] * count
-    for k, (file, caption) in enumerate(zip(files, said, strict=True), start=1):
+    files = [_file(picture, k) for k, picture in enumerate(pictures, start=1)] or [None] * count
+    written = [_caption(text, k) for k, text in enumerate(texts, start=1)] or [None] * count
+    for k, (file, caption) in enumerate(zip(files, written, strict=True), start=1):
         if not file and not caption:
             raise UserError(
                 f"Candidate {k} has neither an image nor a caption.", "images", "captions"
             )
-    candidates = map(Candidate, _names(pictures or [None] * count, files), files, said)
+    candidates = map(Candidate, _names(pictures or [None] * count, files), files, written)
     item = Item(compound, sentence, check_language(language), tuple(candidates))
     return rank([item], settings, **options)
 

@@ -92,13 +92,13 @@ def read_record(folder: Path) -> dict[str, Any]:
     """
     path = folder / RECORD
     text = read_text(path)
-    found = _checked(Versioned, text, path)
-    if found.version != VERSION:
+    versioned = _checked(Versioned, text, path)
+    if versioned.version != VERSION:
         raise UserError(
-            f"{path}: its format is {found.version}, and this admire reads format {VERSION}. Run "
-            "admire rank again."
+            f"{path}: its format is {versioned.version}, and this admire reads format {VERSION}. "
+            "Run admire rank again."
         )
-    _checked(Fused if found.fused else Made, text, path)
+    _checked(Fused if versioned.fused else Made, text, path)
     record: dict[str, Any] = json.loads(text)
     return record
 
@@ -141,12 +141,12 @@ def first_rankings(folder: Path, count: int) -> list[Ranking]:
     Raises:
         UserError: as for :func:`read_run`.
     """
-    found: list[dict[Any, Any]] = []
+    scores: list[dict[Any, Any]] = []
     for table in table_parts(folder / SCORES, REQUIRED):
-        found += _numbers(folder, table).to_dict("records")
-        if found and found[-1]["item"] > count:
+        scores += _numbers(folder, table).to_dict("records")
+        if scores and scores[-1]["item"] > count:
             break
-    parts = _by_item(found)
+    parts = _by_item(scores)
     rows = enumerate(islice(read_rows(folder), count), start=1)
     return [_ranking(folder, n, row, parts.get(n, [])) for n, row in rows]
 
@@ -174,11 +174,11 @@ def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
 
 def _by_item(rows: Iterable[Mapping[Any, Any]]) -> dict[int, list[dict[str, Any]]]:
     """Return rows of scores.csv as :class:`admire.runs.ranking.Ranking` has them, by item."""
-    found: dict[int, list[dict[str, Any]]] = {}
+    by_item: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
         part = {n: v for n, v in row.items() if n not in OF_ITEM and v != "" and v == v}
-        found.setdefault(row["item"], []).append(part)
-    return found
+        by_item.setdefault(row["item"], []).append(part)
+    return by_item
 
 
 def _ranking(folder: Path, number: int, row: Row, parts: list[dict[str, Any]]) -> Ranking:
@@ -230,7 +230,7 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     parts = dict(iter(table.groupby("item")))
     if set(parts) != set(range(1, len(items) + 1)):
         raise _damaged(folder / SCORES, "its items are not those of items.jsonl")
-    encoders = {one["identity"] for one in record["models"]["encoders"].values()}
+    encoders = {encoder["identity"] for encoder in record["models"]["encoders"].values()}
     return items, [parts[number] for number in range(1, len(items) + 1)], len(encoders)
 
 
@@ -257,14 +257,16 @@ def open_run_replies(folder: Path) -> list[Recorded]:
     readings = list(zip(*(row.interpretations for row in rows), strict=False))
     if not readings:
         raise UserError(f"{folder}: no chat model was asked in this run.", "llms")
-    found = []
+    recorded = []
     for number, of_model in enumerate(readings, start=1):
         name = f"run:{folder}" + f"#{number}" * (len(readings) > 1)
-        one = Recorded(name, f"run:{digest}:{number}:{of_model[0].llm}", {})
+        recording = Recorded(name, f"run:{digest}:{number}:{of_model[0].llm}", {})
         for place, (row, reading) in enumerate(zip(rows, of_model, strict=True), start=1):
-            said = one.replies.setdefault(key_of(row.compound, row.sentence), RecordedReply())
-            said.sense = reading.sense
-            said.meanings = {"idiomatic": reading.idiomatic, "literal": reading.literal}
-            said.orders[frozenset(row.order)] = row.order, f"{folder / ITEMS}, row {place}"
-        found.append(one)
-    return found
+            reply = recording.replies.setdefault(
+                key_of(row.compound, row.sentence), RecordedReply()
+            )
+            reply.sense = reading.sense
+            reply.meanings = {"idiomatic": reading.idiomatic, "literal": reading.literal}
+            reply.orders[frozenset(row.order)] = row.order, f"{folder / ITEMS}, row {place}"
+        recorded.append(recording)
+    return recorded

@@ -115,8 +115,8 @@ class Row(BaseModel):
         if sorted(self.order) != sorted(names):
             raise ValueError("order does not name the candidates")
         for judgement in self.judgements:
-            shown = {name for answer in judgement.answers for name in answer.shown + answer.order}
-            if len(judgement.scores) != len(names) or not shown <= {*names}:
+            judged = {name for answer in judgement.answers for name in answer.shown + answer.order}
+            if len(judgement.scores) != len(names) or not judged <= {*names}:
                 raise ValueError("a judgement is of other candidates")
         things = (*self.candidates, *self.sequence)
         if info.mode == "json" and any(thing.image for thing in things):
@@ -238,12 +238,12 @@ class Run:
         import pandas as pd
 
         rows = []
-        for number, one in enumerate(self.rankings, start=1):
-            item = one.item
+        for number, ranking in enumerate(self.rankings, start=1):
+            item = ranking.item
             gold = [item.expected_item] if item.expected_item else item.expected_order or ()
             by_name = dict(zip((c.name for c in item.candidates), item.candidates, strict=True))
-            scores = dict(zip(by_name, one.scores, strict=True))
-            for rank, name in enumerate(one.order, start=1):
+            scores = dict(zip(by_name, ranking.scores, strict=True))
+            for rank, name in enumerate(ranking.order, start=1):
                 row = {
                     "item": number,
                     "compound": item.compound,
@@ -271,18 +271,18 @@ class Run:
 
         rows = [
             {
-                "compound": one.item.compound,
-                "sentence": one.item.sentence,
-                "language": one.item.language,
-                "predicted_type": one.predicted_type,
-                "probability": one.probability,
-                "unsure": one.unsure,
-                "meaning": next((r.meant for r in one.interpretations if r.meant), None),
-                "order": one.order,
-                "sentence_type": one.item.sentence_type,
-                "best": one.item.best,
+                "compound": ranking.item.compound,
+                "sentence": ranking.item.sentence,
+                "language": ranking.item.language,
+                "predicted_type": ranking.predicted_type,
+                "probability": ranking.probability,
+                "unsure": ranking.unsure,
+                "meaning": next((r.meant for r in ranking.interpretations if r.meant), None),
+                "order": ranking.order,
+                "sentence_type": ranking.item.sentence_type,
+                "best": ranking.item.best,
             }
-            for one in self.rankings
+            for ranking in self.rankings
         ]
         scored = score_rankings(self)
         table = pd.DataFrame(rows)
@@ -305,13 +305,13 @@ class Run:
 
     def __repr__(self) -> str:
         models = self.record.get("models", {})
-        made = [one["name"] for one in models.get("llms", ())]
-        made += dict.fromkeys(one["name"] for one in models.get("encoders", {}).values())
+        names = [llm["name"] for llm in models.get("llms", ())]
+        names += dict.fromkeys(encoder["name"] for encoder in models.get("encoders", {}).values())
         count = len(self.rankings)
-        given = ", with the gold sense" * used_gold_sense(self.record)
+        gold = ", with the gold sense" * used_gold_sense(self.record)
         lines = [
-            f"Run of {count} item{'s' * (count != 1)}, by {', '.join(made) or 'fused runs'}{given}",
-            *(_line(one) for one in self.rankings[:3]),
+            f"Run of {count} item{'s' * (count != 1)}, by {', '.join(names) or 'fused runs'}{gold}",
+            *(_line(ranking) for ranking in self.rankings[:3]),
         ]
         return "\n".join([*lines, f"  … and {count - 3} more"] if count > 3 else lines)
 
@@ -335,9 +335,9 @@ WIDE = 100
 """The longest line of a run's ``repr``."""
 
 
-def _line(one: Ranking) -> str:
-    sense = one.predicted_type or "no sense"
-    text = f"  {one.item.compound} ({sense}): {', '.join(one.order)}"
+def _line(ranking: Ranking) -> str:
+    sense = ranking.predicted_type or "no sense"
+    text = f"  {ranking.item.compound} ({sense}): {', '.join(ranking.order)}"
     return text if len(text) <= WIDE else text[: WIDE - 1] + "…"
 
 
@@ -362,7 +362,7 @@ def score_rankings(run: Run) -> pd.DataFrame:
     predictions = run.predictions()
     scored = score_items(items, [predictions[k] for k in labelled], "the run")
     predicted = [run.rankings[k].predicted_type for k in labelled]
-    told = any(predicted) and not used_gold_sense(run.record)
-    if told and scored["sentence_type"].notna().all():
+    predicts = any(predicted) and not used_gold_sense(run.record)
+    if predicts and scored["sentence_type"].notna().all():
         scored["sense_accuracy"] = (scored["sentence_type"] == predicted).astype(float)
     return scored.assign(language=[item.language for item in items]).set_index(pd.Index(labelled))

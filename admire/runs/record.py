@@ -106,7 +106,10 @@ def take_record(
             },
             "detector": detector.identity if detector else None,
             "head": head.identity if head else None,
-            "dictionaries": [{"name": one.name, "identity": one.identity} for one in dictionaries],
+            "dictionaries": [
+                {"name": dictionary.name, "identity": dictionary.identity}
+                for dictionary in dictionaries
+            ],
         },
         "prompts": prompts.fingerprints(),
         "versions": versions(),
@@ -116,8 +119,8 @@ def take_record(
 def used_gold_sense(record: Mapping[str, Any]) -> bool:
     """Return whether a run, or one fused into it, took the sense from the gold."""
     if "fused" in record:
-        return any(used_gold_sense(one["record"]) for one in record["fused"])
-    return any(one.get("sense") == "given" for one in record.get("models", {}).get("llms", ()))
+        return any(used_gold_sense(fused["record"]) for fused in record["fused"])
+    return any(llm.get("sense") == "given" for llm in record.get("models", {}).get("llms", ()))
 
 
 def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str]:
@@ -136,8 +139,8 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
                 hashlib.file_digest(file, lambda: digest)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
-    named = {what: str(where) for what, where in apart.items() if where}
-    return {"path": str(path), "sha256": digest.hexdigest()} | named
+    paths = {kind: str(where) for kind, where in apart.items() if where}
+    return {"path": str(path), "sha256": digest.hexdigest()} | paths
 
 
 def versions() -> dict[str, str | None]:

@@ -103,9 +103,9 @@ def rank(
     if source is None and isinstance(items, str | Path):
         source = items
     with progress_as_wanted(progress):
-        taken = take_items(items)
+        ranked = take_items(items)
         opened = open_run(
-            summarise_set(taken),
+            summarise_set(ranked),
             settings,
             asking=asking,
             llms=llms,
@@ -114,7 +114,7 @@ def rank(
             detector=detector,
             source=source_record(source) if source else None,
         )
-        return Run(tuple(chain.from_iterable(rank_blocks(taken, opened))), opened.finished())
+        return Run(tuple(chain.from_iterable(rank_blocks(ranked, opened))), opened.finished())
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ def open_run(
     models = chat_models(settings, llms, parallel=asking.parallel)
     dictionaries = open_dictionaries(settings.dictionaries) if models else ()
     ledger = Ledger(asking.budget)
-    watched = [ChatSource(ledger.watch(one.llm)) if one.llm else one for one in models]
-    shown = check_candidates(summary, models, settings) if settings.looks else ()
+    watched = [ChatSource(ledger.watch(model.llm)) if model.llm else model for model in models]
+    tracks = check_candidates(summary, models, settings) if settings.looks else ()
     check_senses(summary, models, settings)
     if summary.words or not any(sense_method(settings.sense, llm) == "detector" for llm in models):
         detector = None
@@ -208,7 +208,7 @@ def open_run(
         source=source,
         llms=models,
         encoders=encoders,
-        shown=shown,
+        shown=tracks,
         detector=detector,
         head=head,
         prompts=prompts,
@@ -251,12 +251,12 @@ def _show_progress(before: int, count: int, total: int) -> AbstractContextManage
         return nullcontext()
     logged = time.monotonic()
 
-    def log_progress(what: str, done: int, of: int) -> None:
+    def log_progress(task: str, done: int, of: int) -> None:
         nonlocal logged
         if time.monotonic() - logged > SECONDS_BETWEEN_LINES:
             logged = time.monotonic()
             where = f"Items {before + 1} to {before + count} of {total}"
-            log.info("%s. %s: %d of %d", where, what, done, of)
+            log.info("%s. %s: %d of %d", where, task, done, of)
 
     return progress_told_to(log_progress)
 
@@ -292,7 +292,7 @@ def rank_block(items: Sequence[Item], opened: Opened, *, first: bool = True) -> 
             item,
             compared[k],
             [reading[k] for reading in readings],
-            [found[k] for found in judgements],
+            [by_model[k] for by_model in judgements],
             seen[k],
             settings.abstain_below,
         )
@@ -337,13 +337,13 @@ def chat_models(
     if settings.query != "meaning" and not settings.looks:
         return ()
     models: list[Source] = []
-    for one in llms or settings.llms:
-        if isinstance(one, str):
+    for model in llms or settings.llms:
+        if isinstance(model, str):
             models += open_sources(
-                one, url=settings.llm_url, parallel=parallel, dictionaries=settings.dictionaries
+                model, url=settings.llm_url, parallel=parallel, dictionaries=settings.dictionaries
             )
         else:
-            models.append(as_source(one))
+            models.append(as_source(model))
     if not models:
         raise UserError("There is no chat model to ask for meanings.", "llms")
     return models
@@ -390,7 +390,10 @@ def ask_models(
         reading_settings(settings),
         detector=detector,
         encoder=encoder,
-        senses={name: [one.sense for one in said if one.sense] for name, said in listed.items()},
+        senses={
+            name: [judgement.sense for judgement in judgements_of_model if judgement.sense]
+            for name, judgements_of_model in listed.items()
+        },
         dictionaries=dictionaries,
     )
     _add_time(timings, "senses and meanings", started)
@@ -418,10 +421,10 @@ def reading_settings(settings: Settings) -> ReadingSettings:
 
 def _explained(reading: Interpretation, judgements: Sequence[Judgement]) -> Interpretation:
     """Add the meaning from a ranker's answers to a reading that has none."""
-    said = next((one.meaning for one in judgements if one.meaning), None)
-    if not said or reading.idiomatic or reading.literal:
+    gloss = next((judgement.meaning for judgement in judgements if judgement.meaning), None)
+    if not gloss or reading.idiomatic or reading.literal:
         return reading
-    meaning = Meaning((said,))
+    meaning = Meaning((gloss,))
     if reading.sense.label == "idiomatic":
         return replace(reading, idiomatic=meaning)
     return replace(reading, literal=meaning)
@@ -437,10 +440,10 @@ def _rank_item(
 ) -> Ranking:
     """Rank an item by comparison, if there is any, and by each chat model's judgements."""
     names = [candidate.name for candidate in item.candidates]
-    found: dict[Ranker, list[Scores]] = {}
+    by_ranker: dict[Ranker, list[Scores]] = {}
     parts: list[dict[str, Any]] = []
     for comparison in compared:
-        found.setdefault("embeddings", []).append(comparison.scores)
+        by_ranker.setdefault("embeddings", []).append(comparison.scores)
         for j, name in enumerate(names):
             columns = {
                 f"{track}_{role}": values[q, j]
@@ -456,21 +459,23 @@ def _rank_item(
                     "llm_score": comparison.scores[j],
                 }
             )
-    for reading, said in zip(readings, judgements, strict=True):
-        for one in said:
-            found.setdefault(one.ranker, []).append(comparable(np.array(one.scores)))
-            for name, points in zip(names, one.scores, strict=True):
+    for reading, of_model in zip(readings, judgements, strict=True):
+        for judgement in of_model:
+            by_ranker.setdefault(judgement.ranker, []).append(
+                comparable(np.array(judgement.scores))
+            )
+            for name, points in zip(names, judgement.scores, strict=True):
                 parts.append(
                     {
                         "candidate": name,
-                        "ranker": one.ranker,
+                        "ranker": judgement.ranker,
                         **_columns(reading),
                         "llm_score": points,
-                        "agreement": one.agreement,
-                        "unread": one.unread,
+                        "agreement": judgement.agreement,
+                        "unread": judgement.unread,
                     }
                 )
-    means = [ensemble(scores) for scores in found.values()]
+    means = [ensemble(models) for models in by_ranker.values()]
     mean = means[0] if len(means) == 1 else fuse_scores(means)
     probability = mean_probability(reading.sense for reading in readings)
     return Ranking.of(
@@ -478,7 +483,7 @@ def _rank_item(
         mean,
         parts,
         readings,
-        judgements=tuple(one for said in judgements for one in said),
+        judgements=tuple(judgement for of_model in judgements for judgement in of_model),
         seen=seen,
         unsure=not item.word
         and abstain_below is not None

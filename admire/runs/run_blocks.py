@@ -153,11 +153,11 @@ def _rank_by_workers(
     units = ((block, not number) for number, block in enumerate(ranking.blocks(items)))
     count = ceil(opened.record["items"] / ranking.BLOCK)
     with closing(over_workers(units, open_worker, workers)) as ranked:
-        what = f"Ranking {count} blocks of items by {workers.count} workers"
-        for rankings, seconds, asked in show_progress(ranked, what, count):
+        task = f"Ranking {count} blocks of items by {workers.count} workers"
+        for rankings, seconds, account in show_progress(ranked, task, count):
             for stage, spent in seconds.items():
                 opened.timings[stage] = opened.timings.get(stage, 0.0) + spent
-            opened.ledger.take(asked)
+            opened.ledger.take(account)
             yield rankings
 
 
@@ -176,8 +176,8 @@ def _open_worker(
     """
     share = ceil((asking.parallel or PARALLEL) / count)
     opened = open_run(summary, settings, asking=replace(asking, parallel=share))
-    for kind, made in models.items():
-        check_same(kind, made, opened.record["models"][kind])
+    for kind, expected in models.items():
+        check_same(kind, expected, opened.record["models"][kind])
 
     def rank_unit(unit: tuple[Sequence[Item], bool]) -> tuple[list[Ranking], Seconds, list[Entry]]:
         block, first = unit

@@ -107,13 +107,13 @@ def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
         for number, row in enumerate(read_rows(folder), start=1):
             items.append(with_gold(row.item, folder, number))
             orders.append(row.prediction)
-        what, flat = _fused(record) if "fused" in record else _ranked(record)
+        models, flat = _fused(record) if "fused" in record else _ranked(record)
         for language in dict.fromkeys(item.language for item in items):
             chosen = [k for k, item in enumerate(items) if item.language == language]
             scored = score_items(
                 [items[k] for k in chosen], [orders[k] for k in chosen], str(folder)
             )
-            names = {"run": str(folder), "language": language, **what}
+            names = {"run": str(folder), "language": language, **models}
             tables.append(summarise(scored).assign(**flat | names))
     table = pd.concat(tables, ignore_index=True)
     first = ["run", "language", "method", "llm", "encoder", "group", "n", "metric"]
@@ -124,8 +124,8 @@ def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return a run's name by its method and models, and its settings."""
     defaults = asdict(Settings())
     settings = defaults | {"dictionaries": ["none"]} | record["settings"]  # once there were none
-    encoders = [one["name"] for one in record["models"]["encoders"].values()]
-    what = {
+    encoders = [encoder["name"] for encoder in record["models"]["encoders"].values()]
+    columns = {
         "method": _method(settings),
         "llm": " + ".join(settings["llms"]) if record["models"]["llms"] else "–",
         "encoder": " + ".join(dict.fromkeys(encoders)) or "–",
@@ -136,16 +136,18 @@ def _ranked(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     settings["dictionaries"] = ",".join(settings["dictionaries"])
     flat = settings | scoring
     left_out = ("llms", "rankers", "scoring")
-    return what, {name: value for name, value in flat.items() if name not in left_out}
+    return columns, {name: value for name, value in flat.items() if name not in left_out}
 
 
 def _fused(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return a fused run's name and settings; see :func:`_ranked`."""
-    runs = [one["record"] for one in record["fused"]]
-    named = [(_fused(one) if "fused" in one else _ranked(one))[0] for one in runs]
-    what = {name: " & ".join(dict.fromkeys(one[name] for one in named)) for name in named[0]}
-    weights = ",".join(f"{one['weight']:g}" for one in record["fused"])
-    return what, {"fusion": record["fusion"], "weights": weights}
+    runs = [fused["record"] for fused in record["fused"]]
+    columns = [(_fused(record) if "fused" in record else _ranked(record))[0] for record in runs]
+    joined = {
+        name: " & ".join(dict.fromkeys(columns[name] for columns in columns)) for name in columns[0]
+    }
+    weights = ",".join(f"{fused['weight']:g}" for fused in record["fused"])
+    return joined, {"fusion": record["fusion"], "weights": weights}
 
 
 def _method(settings: dict[str, Any]) -> str:
@@ -168,8 +170,10 @@ def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
     None where the record does not tell: of several rankers it did not once.
     """
     if "fused" in record:
-        tracks = {judged_track(one["record"]) for one in record["fused"]}
-        return next((one for one in ("image+caption", None, "caption") if one in tracks), None)
+        tracks = {judged_track(fused["record"]) for fused in record["fused"]}
+        return next(
+            (track for track in ("image+caption", None, "caption") if track in tracks), None
+        )
     settings = record["settings"]
     several = len(settings.get("rankers", ())) > 1
     saw = record.get("saw", () if several else (settings["track"] or "").split("+"))
@@ -190,7 +194,7 @@ def score_run(folder: Path) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
     Raises:
         UserError: the folder is not a run, or it is damaged.
     """
-    tables, known, predicts = [], [], False
+    tables, gold, predicts = [], [], False
     for block in blocks(read_rows(folder)):
         scored, senses = [], []
         for row in block:
@@ -214,12 +218,12 @@ def score_run(folder: Path) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
             tables.append(pd.DataFrame(scored).astype(types))
         if senses:
             table = pd.DataFrame(senses, columns=["sentence_type", "sense_accuracy"])
-            known.append(table.astype({"sentence_type": SENSE_TYPE}))
-    found = pd.concat(tables, ignore_index=True) if tables else None
-    told = predicts and not used_gold_sense(read_record(folder))
+            gold.append(table.astype({"sentence_type": SENSE_TYPE}))
+    scored_items = pd.concat(tables, ignore_index=True) if tables else None
+    scores_senses = predicts and not used_gold_sense(read_record(folder))
     return (
-        None if found is None else drop_missing_senses(found, predicts),
-        pd.concat(known, ignore_index=True) if known and told else None,
+        None if scored_items is None else drop_missing_senses(scored_items, predicts),
+        pd.concat(gold, ignore_index=True) if gold and scores_senses else None,
     )
 
 
@@ -261,8 +265,8 @@ def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
 def _first_other(submitted: Sequence[Prediction], of_run: Sequence[Prediction]) -> int | None:
     """Return the first row, from 1, in which a submission is not a run's; None without one."""
     pairs = zip_longest(submitted, of_run)
-    for number, (one, other) in enumerate(pairs, start=1):
-        if one is None or other is None or not _same_row(one, other):
+    for number, (order, other) in enumerate(pairs, start=1):
+        if order is None or other is None or not _same_row(order, other):
             return number
     return None
 

@@ -87,11 +87,11 @@ def tune_weights(
 
 def _figures(items: Sequence[Item], orders: Sequence[tuple[str, ...]]) -> pd.DataFrame:
     """Return the figures of one order for each item, as :func:`cross_validate` has them."""
-    found = [
+    figures = [
         metrics.figures(item.expected_order or (), order)
         for item, order in zip(items, orders, strict=True)
     ]
-    return _table(items, pd.DataFrame(found).to_dict("list"))
+    return _table(items, pd.DataFrame(figures).to_dict("list"))
 
 
 def _table(items: Sequence[Item], figures: Mapping[Any, Any]) -> pd.DataFrame:
@@ -184,7 +184,7 @@ class _Recorded:
 
 def _recorded(part: pd.DataFrame) -> list[_Recorded]:
     """Return one item's rows of scores.csv, by chat model."""
-    found = []
+    recorded = []
     for _, rows in part.groupby("llm", sort=False):
         table = {
             (track, role): pd.to_numeric(rows[f"{track}_{role}"]).to_numpy(float)
@@ -202,15 +202,17 @@ def _recorded(part: pd.DataFrame) -> list[_Recorded]:
         }
         first = rows.iloc[0]
         sense = Sense(first["predicted_type"] or None, float(first["probability"]))
-        found.append(_Recorded(rows["candidate"].tolist(), sense, roles, cosines))
-    return found
+        recorded.append(_Recorded(rows["candidate"].tolist(), sense, roles, cosines))
+    return recorded
 
 
 def _order(models: Sequence[_Recorded], scoring: Scoring) -> tuple[str, ...]:
     scores = []
-    for one in models:
-        weights = query_weights(scoring, one.sense, one.roles)
-        scores.append(score(one.cosines, [weights.get(role, 0.0) for role in one.roles], scoring))
+    for model in models:
+        weights = query_weights(scoring, model.sense, model.roles)
+        scores.append(
+            score(model.cosines, [weights.get(role, 0.0) for role in model.roles], scoring)
+        )
     return rank_names(models[-1].names, ensemble(scores))
 
 
@@ -246,7 +248,7 @@ def cross_validate(
         for item, ways in zip(items, orders, strict=True)
     ]
     figures = {
-        metric: np.array([[one[metric] for one in row] for row in tried])
+        metric: np.array([[trial[metric] for trial in row] for row in tried])
         for metric in metrics.METRICS
     }
     means = {metric: np.zeros(len(items)) for metric in metrics.METRICS}

@@ -89,7 +89,9 @@ def _join(
     joined = []
     for item in gold:
         candidates = waiting[item.compound, item.sentence if by_sentence else None]
-        same_language = [one for one in candidates if one.language == item.language]
+        same_language = [
+            candidate for candidate in candidates if candidate.language == item.language
+        ]
         if candidates:
             prediction = (same_language or candidates)[0]
             candidates.remove(prediction)

@@ -228,9 +228,9 @@ def risk_coverage(
         confidence are one step, so that the order of the items does not matter.
     """
     order, ends = _steps(confidences)
-    taken = ends + 1
-    risks = np.cumsum(np.asarray(losses, float)[order])[ends] / taken
-    return np.asarray(confidences, float)[order][ends], taken, risks
+    counts = ends + 1
+    risks = np.cumsum(np.asarray(losses, float)[order])[ends] / counts
+    return np.asarray(confidences, float)[order][ends], counts, risks
 
 
 def risk_area(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> Statistic:
@@ -245,11 +245,11 @@ def risk_area(confidences: npt.ArrayLike, losses: npt.ArrayLike) -> Statistic:
 
     def areas(drawn: Drawn) -> npt.NDArray[np.float64]:
         times = _sums(place[drawn], len(order))
-        taken = np.cumsum(times, axis=1)[:, ends]
+        counts = np.cumsum(times, axis=1)[:, ends]
         lost = np.cumsum(times * sorted_losses, axis=1)[:, ends]
-        risks = lost / np.maximum(taken, 1)
-        widths = np.diff(taken, axis=1, prepend=0)
-        total: npt.NDArray[np.float64] = (widths * risks).sum(axis=1) / taken[:, -1]
+        risks = lost / np.maximum(counts, 1)
+        widths = np.diff(counts, axis=1, prepend=0)
+        total: npt.NDArray[np.float64] = (widths * risks).sum(axis=1) / counts[:, -1]
         return total
 
     return areas
@@ -288,7 +288,7 @@ class Evenness:
 
 
 def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int = 0) -> Evenness:
-    """Judge how evenly places are taken.
+    """Judge how evenly places are filled.
 
     Args:
         places: from 0, each with the number of places to choose from.
@@ -299,17 +299,17 @@ def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int 
     """
     check_setting("seed", seed, Seed)
     sizes: Counter[int] = Counter()
-    taken: Counter[int] = Counter()
+    filled: Counter[int] = Counter()
     for place, count in places:
         sizes[count] += 1
-        taken[place] += 1
+        filled[place] += 1
     width, rng = max(sizes), np.random.default_rng(seed)
     expected = np.zeros(width)
     drawn = np.zeros((draws, width))
     for count, times in sorted(sizes.items()):
         expected[:count] += times / count
         drawn[:, :count] += rng.multinomial(times, [1 / count] * count, size=draws)
-    counts = np.array([taken[k] for k in range(width)])
+    counts = np.array([filled[k] for k in range(width)])
     uneven = ((counts - expected) ** 2 / expected).sum()
     chance = ((drawn - expected) ** 2 / expected).sum(axis=1)
     p = (1 + (chance >= uneven - 1e-9).sum()) / (draws + 1)

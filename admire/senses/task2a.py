@@ -163,8 +163,8 @@ def detect_uses(
     if not labelled:
         return None
     scores = score_senses(items, senses)
-    known = known_senses(sense_table(items, senses))
-    warn_if_seen(items, detector, known, ["accuracy"], str(data))
+    labels = known_senses(sense_table(items, senses))
+    warn_if_seen(items, detector, labels, ["accuracy"], str(data))
     return scores
 
 

@@ -200,8 +200,8 @@ def _outcomes(
         )
         with joblib.parallel_config("loky", inner_max_num_threads=1):
             results = work(joblib.delayed(_outcome)(data, job) for job in missing)
-            what = f"Training {len(missing)} heads"
-            for key, outcome in show_progress(results, what, len(missing)):
+            task = f"Training {len(missing)} heads"
+            for key, outcome in show_progress(results, task, len(missing)):
                 done[key] = outcome
                 if out:
                     line = json.dumps({"data": digest, "job": key, "outcome": outcome})

@@ -107,19 +107,19 @@ class Batches:
             UserError: the server fails, does not know a batch, or has refused one.
         """
         where = without_secrets(self.model.url)
-        for one in list(self.open):
+        for submitted in list(self.open):
             unknown = (
-                f"{where} does not know batch {one.id}. It may belong to another account. Without "
-                f"{self._file}, its questions are submitted again."
+                f"{where} does not know batch {submitted.id}. It may belong to another "
+                f"account. Without {self._file}, its questions are submitted again."
             )
             with self._explaining(unknown):
-                one.id = one.id or self._find(one.token)
-                batch = self.model.client.batches.retrieve(one.id) if one.id else None
+                submitted.id = submitted.id or self._find(submitted.token)
+                batch = self.model.client.batches.retrieve(submitted.id) if submitted.id else None
                 if batch and batch.status in OPEN:
                     continue
                 if batch:
-                    self._take_answers(batch, one)
-            self.open.remove(one)
+                    self._take_answers(batch, submitted)
+            self.open.remove(submitted)
             self._save()
             if batch and batch.status == "failed":
                 reasons = batch.errors.data if batch.errors and batch.errors.data else []

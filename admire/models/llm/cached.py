@@ -46,7 +46,7 @@ class CachedChat:
 
     def key(self, question: Question) -> str:
         """The SHA-256 of everything that the reply depends on; images count by their content."""
-        asked: list[object] = [
+        parts: list[object] = [
             self.identity,
             question.parts,
             question.temperature,
@@ -54,13 +54,13 @@ class CachedChat:
             question.seed,
         ]
         if question.images:
-            asked[1] = [
+            parts[1] = [
                 {"image": digest(part), "side": part.side} if isinstance(part, Image) else part
                 for part in question.parts
             ]
         if question.schema is not None or question.logprobs:
-            asked += [question.schema, question.logprobs]
-        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+            parts += [question.schema, question.logprobs]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def kept(self, key: str) -> Reply | None:
         """The reply in the cache, if there is one."""

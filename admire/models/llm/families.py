@@ -85,10 +85,10 @@ def open_llm(
 
 
 def misnamed(
-    name: str, forms: Mapping[str, str], what: str = "chat model", setting: str = "llms"
+    name: str, forms: Mapping[str, str], kind: str = "chat model", setting: str = "llms"
 ) -> UserError:
     """What is said of a name that is none of these forms, which stand by their first words."""
     close = nearest(name.partition(":")[0], list(forms))
     return UserError(
-        f"'{name}' names no {what}.{close} There are: {', '.join(forms.values())}.", setting
+        f"'{name}' names no {kind}.{close} There are: {', '.join(forms.values())}.", setting
     )

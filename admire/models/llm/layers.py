@@ -61,16 +61,16 @@ def write_layers(whole: Path, path: Path, layers: int) -> None:
         start = _aligned(at)
         begins = sorted(begin for *_, begin in tensors)
         end_of = dict(pairwise([*begins, len(data) - start]))
-        kept = [one for one in tensors if _is_kept(one[0], layers)]
+        kept = [tensor for tensor in tensors if _is_kept(tensor[0], layers)]
         with write_whole(path, "wb") as cut:
             cut.write(HEAD.pack(magic, version, len(kept), field_count) + fields)
             offset = 0
-            for _, said, _, begin in kept:
-                cut.write(said + U64.pack(offset))
+            for _, header, _, begin in kept:
+                cut.write(header + U64.pack(offset))
                 offset += _aligned(end_of[begin] - begin)
             cut.write(bytes(-cut.tell() % ALIGNMENT))
-            told = "Cutting the detector's layers out of it"
-            for name, _, rows, begin in show_progress(kept, told):
+            task = "Cutting the detector's layers out of it"
+            for name, _, rows, begin in show_progress(kept, task):
                 content = data[start + begin : start + end_of[begin]]
                 turned = re.search(r"\.attn_[qk]\.", name)
                 cut.write(_paired(content, rows) if turned else content)

@@ -69,7 +69,7 @@ class Sum:
         self.price = self.price + other.price if self.price and other.price else None
 
 
-NUMBERS = [one.name for one in fields(Sum) if one.name not in ("models", "price")]
+NUMBERS = [field.name for field in fields(Sum) if field.name not in ("models", "price")]
 
 
 @dataclass
@@ -88,22 +88,22 @@ class Entry:
 
     def record(self) -> dict[str, Any]:
         """For run.json: tokens are None and prices "unknown" where nobody told them."""
-        told, tokens = self.all, not self.all.untold
+        usage, tokens = self.all, not self.all.untold
         return {
             "stage": self.stage,
             "llm": self.llm,
-            "answered_by": told.models,
-            "calls": told.replies,
-            "from_cache": told.replies - self.now.replies,
-            "prompt_tokens": told.prompt if tokens else None,
-            "cached_tokens": told.cached if tokens else None,
-            "completion_tokens": told.completion if tokens else None,
-            "image_tokens": told.images if tokens and not told.blind else None,
-            "seconds": None if told.untimed else round(told.seconds, 3),
-            "price_usd": _dollars(told.price),
+            "answered_by": usage.models,
+            "calls": usage.replies,
+            "from_cache": usage.replies - self.now.replies,
+            "prompt_tokens": usage.prompt if tokens else None,
+            "cached_tokens": usage.cached if tokens else None,
+            "completion_tokens": usage.completion if tokens else None,
+            "image_tokens": usage.images if tokens and not usage.blind else None,
+            "seconds": None if usage.untimed else round(usage.seconds, 3),
+            "price_usd": _dollars(usage.price),
             "price_usd_now": _dollars(self.now.price),
-            "price_is_at_most": bool(told.price and told.price.at_most),
-            "price_unknown_because": None if told.price else self.why,
+            "price_is_at_most": bool(usage.price and usage.price.at_most),
+            "price_unknown_because": None if usage.price else self.why,
         }
 
 
@@ -167,12 +167,12 @@ class Ledger:
                     self._under_way -= most
                     self._spent += spent
                     self._changed.notify_all()
-        asked = Sum.of(question, reply, _cost(llm, reply))
-        now = Sum() if reply.kept else asked
+        entry = Sum.of(question, reply, _cost(llm, reply))
+        now = Sum() if reply.kept else entry
         with self._changed:
             place = question.purpose, llm.name
             why = "" if place in self._entries else why_unknown(llm)
-            self._add(Entry(*place, why, asked, now))
+            self._add(Entry(*place, why, entry, now))
         return reply
 
     def _add(self, new: Entry) -> None:
@@ -252,5 +252,5 @@ def _cost(llm: ChatModel, reply: Reply) -> Price | None:
     return price(llm, reply.usage, batched=reply.batched) if reply.usage else None
 
 
-def _dollars(known: Price | None) -> float | str:
-    return UNKNOWN if known is None else round(known.dollars, 6)
+def _dollars(price: Price | None) -> float | str:
+    return UNKNOWN if price is None else round(price.dollars, 6)

@@ -28,7 +28,7 @@ def serve(settings: dict[str, Any]) -> NoReturn:
     """
     import xllamacpp
 
-    told = os.dup(1)
+    pipe = os.dup(1)
     os.dup2(2, 1)  # llama.cpp prints, too
     params = xllamacpp.CommonParams()
     params.model.path = settings["path"]
@@ -52,7 +52,7 @@ def serve(settings: dict[str, Any]) -> NoReturn:
     except Exception as error:
         answer = {"error": str(error)}
     with suppress(OSError):  # it may be that nobody reads it any more
-        os.write(told, f"{json.dumps(answer)}\n".encode())
+        os.write(pipe, f"{json.dumps(answer)}\n".encode())
         sys.stdin.read()
     os._exit(0)  # the server is not taken apart
 

@@ -111,11 +111,11 @@ class LlamaServer:
         self._end = weakref.finalize(self, _end, process)
         try:
             assert process.stdout
-            said = process.stdout.readline()
+            line = process.stdout.readline()
         except BaseException:
             self._end()
             raise
-        loaded = json.loads(said or '{"error": "llama.cpp has aborted"}')
+        loaded = json.loads(line or '{"error": "llama.cpp has aborted"}')
         if "error" in loaded:
             self._end()
             raise UserError(f"{path}: llama.cpp cannot load this file ({loaded['error']}).")
@@ -130,13 +130,13 @@ class LlamaServer:
         Raises:
             UserError: llama.cpp refuses the text, which is too long, for example.
         """
-        asked = {
+        body = {
             "content": text,
             "add_special": True,
             "parse_special": False,
             "with_pieces": True,
         }
-        tokens = self._post("tokenize", asked)["tokens"]
+        tokens = self._post("tokenize", body)["tokens"]
         # A token that is a part of a character only is given as a list of numbers.
         pieces = [
             piece.encode() if isinstance(piece, str) else bytes(piece)
@@ -171,13 +171,15 @@ class LlamaServer:
         written = written if isinstance(written, list) else [written]
         seconds = (time.perf_counter() - started) / len(bodies)
         replies = []
-        for body, one in zip(bodies, sorted(written, key=itemgetter("index")), strict=True):
-            last, took = body["messages"][-1], one["timings"]
+        for body, choice in zip(bodies, sorted(written, key=itemgetter("index")), strict=True):
+            last, took = body["messages"][-1], choice["timings"]
             begun = last["content"] if last["role"] == "assistant" else ""
-            read, known = took["prompt_n"], took["cache_n"]
-            usage = Usage(prompt=read + known, cached=known, completion=took["predicted_n"])
-            cut = one["stop_type"] == "limit"
-            replies.append(Reply(begun + one["content"], usage, seconds, cut, model=one["model"]))
+            read, cached = took["prompt_n"], took["cache_n"]
+            usage = Usage(prompt=read + cached, cached=cached, completion=took["predicted_n"])
+            cut = choice["stop_type"] == "limit"
+            replies.append(
+                Reply(begun + choice["content"], usage, seconds, cut, model=choice["model"])
+            )
         return replies
 
     def _begin(self, prompts: Sequence[str]) -> None:
@@ -187,10 +189,10 @@ class LlamaServer:
         has read.
         """
         shared = beginning(prompts)
-        known = {file.read_text("utf-8"): file for file in self._folder.glob("*.txt")}
-        begun = max((one for one in known if alike(one, shared)), key=len, default=None)
+        saved = {file.read_text("utf-8"): file for file in self._folder.glob("*.txt")}
+        begun = max((text for text in saved if alike(text, shared)), key=len, default=None)
         if begun:
-            file = known[begun]
+            file = saved[begun]
         elif len(prompts) == 1:
             return  # nothing tells which part of it others will share
         else:
@@ -226,8 +228,8 @@ class LlamaServer:
             with urllib.request.urlopen(request) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            said = json.load(error)["error"]["message"]
-            raise UserError(f"llama.cpp refuses the text: {said}.") from None
+            message = json.load(error)["error"]["message"]
+            raise UserError(f"llama.cpp refuses the text: {message}.") from None
         except OSError as error:
             raise UserError(f"llama.cpp has stopped ({error}). Try again.") from None
 
@@ -313,26 +315,28 @@ class LocalChat:
             self._asked.notify_all()
         if leads:  # the first to ask answers for those who come in time
             with self._answering:
-                wanted = min(self.parallel, EXPECTED.get())
+                expected = min(self.parallel, EXPECTED.get())
                 with self._asked:
-                    self._asked.wait_for(lambda: len(self._asking) >= wanted, GATHER)
-                    asked, self._asking = self._asking, []
-                self._answer(asked)
+                    self._asked.wait_for(lambda: len(self._asking) >= expected, GATHER)
+                    waiting, self._asking = self._asking, []
+                self._answer(waiting)
         return reply.result()
 
-    def _answer(self, asked: list[tuple[Question, Future[Reply]]]) -> None:
-        asked.sort(key=lambda one: one[0].text)  # not by who came first
+    def _answer(self, waiting: list[tuple[Question, Future[Reply]]]) -> None:
+        waiting.sort(key=lambda entry: entry[0].text)  # not by who came first
         try:
-            while asked:
-                first = asked[0][0]
-                fits = [self.parallel > 1 and _alike(first, one) for one, _ in asked[1:]]
-                group = [asked[0], *compress(asked[1:], fits)]
+            while waiting:
+                first = waiting[0][0]
+                fits = [
+                    self.parallel > 1 and _alike(first, question) for question, _ in waiting[1:]
+                ]
+                group = [waiting[0], *compress(waiting[1:], fits)]
                 replies = self._replies([question for question, _ in group])
                 for (_, future), reply in zip(group, replies, strict=True):
                     future.set_result(reply)
-                asked = [one for one in asked if not one[1].done()]
+                waiting = [entry for entry in waiting if not entry[1].done()]
         except Exception as error:
-            for _, future in asked:
+            for _, future in waiting:
                 if not future.done():
                     future.set_exception(error)
 
@@ -346,13 +350,13 @@ class LocalChat:
         yield from map(client.ask, questions)
 
 
-def _alike(one: Question, other: Question) -> bool:
+def _alike(question: Question, other: Question) -> bool:
     """Whether both ask for plain text in the same way and begin alike."""
-    shared = beginning([one.text, other.text])
+    shared = beginning([question.text, other.text])
     return (
-        _plain(one)
-        and replace(one, parts="") == replace(other, parts="")
-        and alike(shared, one.text)
+        _plain(question)
+        and replace(question, parts="") == replace(other, parts="")
+        and alike(shared, question.text)
         and alike(shared, other.text)
     )
 
@@ -391,9 +395,9 @@ def embedded_file() -> Path:
 
 def embedded_source() -> str | None:
     """Where the embedded model would be loaded from, in words; None if it is nowhere."""
-    given = os.environ.get("ADMIRE_EMBEDDED_GGUF")
-    if given:
-        return f"file {given}" if Path(given).is_file() else None
+    path = os.environ.get("ADMIRE_EMBEDDED_GGUF")
+    if path:
+        return f"file {path}" if Path(path).is_file() else None
     if _is_whole(embedded_file()):
         return f"file {embedded_file()}"
     if _chunks():

@@ -170,8 +170,8 @@ class OpenAIChat:
                     {"role": "user", "content": lead},
                     {"role": "assistant", "content": last},
                 ]
-        taken = {name: value for name, value in body.items() if name not in refused}
-        return {"model": self.model, "messages": messages, **taken}
+        accepted = {name: value for name, value in body.items() if name not in refused}
+        return {"model": self.model, "messages": messages, **accepted}
 
     def most_tokens(self, question: Question) -> int:
         """The most tokens that a reply may take, reasoning included."""
@@ -194,14 +194,14 @@ class OpenAIChat:
 
     def refuse(self, param: object, message: str, body: Mapping[str, Any]) -> bool:
         """Remember which option of a request the server refused; whether there was one."""
-        named = [option for option in OPTIONAL if option in body and param == option]
-        named += [
+        options = [option for option in OPTIONAL if option in body and param == option]
+        options += [
             option
             for option, words in WORDS.items()
             if option in body and any(word in message for word in words)
         ]
-        self._refused.update(named[:1])
-        return bool(named)
+        self._refused.update(options[:1])
+        return bool(options)
 
     def explained(self, error: openai.OpenAIError, question: Question | None = None) -> UserError:
         """The error as a message that says what to do, without the key or the server's web page."""
@@ -212,23 +212,23 @@ class OpenAIChat:
         settings: list[str] = []
         response = getattr(error, "response", None)
         far_off = response is not None and "retry-after" in response.headers
-        said = self._redact(error)[:300]
+        message = self._redact(error)[:300]
         again = f" after {self._retries} retries" if self._retries and not far_off else ""
-        if isinstance(error, openai.APIStatusError) and _CONTEXT.search(said):
+        if isinstance(error, openai.APIStatusError) and _CONTEXT.search(message):
             reason = (
-                f"the question is too long for {where} ({said}). Give the server more context "
+                f"the question is too long for {where} ({message}). Give the server more context "
                 "(llama-server -c 16384), show smaller images, or captions alone."
             )
             settings = ["image_side", "track"]
-        elif seen and isinstance(error, openai.APIStatusError) and _BLIND.search(said):
+        elif seen and isinstance(error, openai.APIStatusError) and _BLIND.search(message):
             reason = (
-                f"it cannot see images ({said}). Show it captions alone, or take a model that "
+                f"it cannot see images ({message}). Show it captions alone, or take a model that "
                 f"sees: {SEEING}."
             )
             settings = ["track", "llms"]
         elif seen and isinstance(error, openai.BadRequestError):
-            shown = ", ".join(str(image.path) for image in seen)
-            reason = f"{where} refused a question with images ({said}). They are: {shown}."
+            images = ", ".join(str(image.path) for image in seen)
+            reason = f"{where} refused a question with images ({message}). They are: {images}."
         elif isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
             reason = f"{where} refused the key. Check OPENAI_API_KEY."
         elif isinstance(error, openai.NotFoundError):
@@ -259,14 +259,14 @@ class OpenAIChat:
             )
             settings = ["llm_url"]
         else:
-            reason = f"{where} refused the request: {said}"
+            reason = f"{where} refused the request: {message}"
         return UserError(f"{self.name}: {reason}", *settings)
 
     def _redact(self, error: Exception) -> str:
         """The error's text without secrets, which it then has in tracebacks, too."""
-        said = self.redacted(str(error))
-        error.args = (said,)
-        return said
+        message = self.redacted(str(error))
+        error.args = (message,)
+        return message
 
     def redacted(self, text: str) -> str:
         """The text without the key and the secrets in the address."""
@@ -309,8 +309,8 @@ def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
     choice = next(iter(getattr(answer, "choices", None) or []), None)
     error = getattr(answer, "error", None) or getattr(choice, "error", None)
     if error:
-        said = error.get("message") if isinstance(error, dict) else error
-        raise Withheld(f"answers with an error: {' '.join(str(said or error).split())}")
+        message = error.get("message") if isinstance(error, dict) else error
+        raise Withheld(f"answers with an error: {' '.join(str(message or error).split())}")
     if choice is None:
         raise ValueError("no choices")
     text = choice.message.content
@@ -347,7 +347,9 @@ def _logprobs(choice: Any) -> tuple[dict[str, float], ...] | None:
     places = getattr(getattr(choice, "logprobs", None), "content", None)
     if not places:
         return None
-    return tuple({one.token: float(one.logprob) for one in place.top_logprobs} for place in places)
+    return tuple(
+        {token.token: float(token.logprob) for token in place.top_logprobs} for place in places
+    )
 
 
 def _cause(error: BaseException) -> str:
@@ -361,7 +363,8 @@ def _hide(record: logging.LogRecord) -> bool:
     """Take user name, password and query out of the addresses that httpx2 logs."""
     if isinstance(record.args, tuple):
         record.args = tuple(
-            without_secrets(str(one)) if type(one).__name__ == "URL" else one for one in record.args
+            without_secrets(str(argument)) if type(argument).__name__ == "URL" else argument
+            for argument in record.args
         )
     return True
 
@@ -372,8 +375,8 @@ logging.getLogger("httpx2").addFilter(_hide)
 def lacks_key(url: str | None = None, key: str | None = None) -> bool:
     """Whether :class:`OpenAIChat` would refuse to open for want of a key."""
     server = url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL
-    given = (key or os.environ.get("OPENAI_API_KEY") or "").strip()
-    return not given and without_secrets(server) == OFFICIAL
+    secret = (key or os.environ.get("OPENAI_API_KEY") or "").strip()
+    return not secret and without_secrets(server) == OFFICIAL
 
 
 def _is_address(url: str) -> bool:
@@ -388,5 +391,5 @@ def _is_address(url: str) -> bool:
 def without_secrets(url: str) -> str:
     """The address without user name, password and query."""
     url = re.split("[?#]", url)[0]
-    shown = re.sub(r"^([a-z]+://)?[^/]*@", r"\1", url)
-    return shown.rstrip("/") if _is_address(shown) else shown
+    address = re.sub(r"^([a-z]+://)?[^/]*@", r"\1", url)
+    return address.rstrip("/") if _is_address(address) else address

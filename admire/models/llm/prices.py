@@ -60,20 +60,20 @@ def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | Non
         from genai_prices import calc_price
     except ImportError:
         return None
-    taken = Taken(
+    counted = Taken(
         input_tokens=usage.prompt,
         cache_read_tokens=min(usage.cached, usage.prompt),
         output_tokens=usage.completion,
     )
     way = {"processing": "batch"} if batched else None
     try:
-        found = calc_price(
-            taken, model.model, provider_api_url=without_secrets(model.url), price_context=way
+        price = calc_price(
+            counted, model.model, provider_api_url=without_secrets(model.url), price_context=way
         )
     except LookupError:
         return None
-    ways = [variant.when.get("processing") for variant in found.model.price_variants or ()]
-    return Price(float(found.total_price), at_most=batched and "batch" not in ways)
+    ways = [variant.when.get("processing") for variant in price.model.price_variants or ()]
+    return Price(float(price.total_price), at_most=batched and "batch" not in ways)
 
 
 def why_unknown(llm: ChatModel) -> str:
@@ -121,8 +121,8 @@ def image_tokens(image: Image, model: str = "") -> int:
     scale *= min(1.0, SHORTEST / (scale * min(width, height)))
     tiles = ceil(scale * width / TILE) * ceil(scale * height / TILE)
     whole, tile = TILES_OF_OTHERS
-    for known, counts in TILES.items():
-        if model.startswith(known):
+    for prefix, counts in TILES.items():
+        if model.startswith(prefix):
             whole, tile = counts
     return whole + tile * tiles
 

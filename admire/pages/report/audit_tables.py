@@ -38,10 +38,10 @@ def run_audits(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
         if not path.is_file():
             continue
         try:
-            found = audit_tables(json.loads(read_text(path)), of=name if len(folders) > 1 else "")
+            of_run = audit_tables(json.loads(read_text(path)), of=name if len(folders) > 1 else "")
         except (ValueError, KeyError, TypeError, AttributeError, IndexError):
             raise UserError(f"{path}: is damaged. Run admire audit again, or remove it.") from None
-        tables += found
+        tables += of_run
     return tables
 
 
@@ -72,38 +72,38 @@ def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") ->
     shares = Table(
         f"{audited}: {count} of {audit['items']} items share something with other sets",
         ("Against", "Items", *(f"{kind.title()}s" for kind in KINDS), "Same sense", "Opposite"),
-        tuple(_overlap_row(one, touched) for one in audit["against"]),
+        tuple(_overlap_row(overlap, touched) for overlap in audit["against"]),
         "Items: how many share anything. Of compounds, sentences, captions and pictures, how many "
         "different ones stand there, too; – where the other set or this one has none. Pictures "
         "are the same if they look alike.",
     )
     if not touched:
         return [shares, *end]
-    more = len(touched) - items
+    hidden = len(touched) - items
     which = Table(
         f"{audited}: items that share something",
         ("Item", "Against", "What it shares", "With", "Sense"),
-        tuple(_item_row(found, others) for found in list(touched.values())[:items]),
-        f"And {more} more; the JSON has them all." if more > 0 else "",
+        tuple(_item_row(matches, others) for matches in list(touched.values())[:items]),
+        f"And {hidden} more; the JSON has them all." if hidden > 0 else "",
         folded=True,
     )
     return [shares, which, *end]
 
 
-def _known_tables(audited: str, known: Mapping[str, Sequence[str]] | None) -> Iterator[Table]:
+def _known_tables(audited: str, compounds: Mapping[str, Sequence[str]] | None) -> Iterator[Table]:
     """Which compounds dictionaries have, where any were asked; earlier audits asked none."""
-    if not known:
+    if not compounds:
         return
     rows = {
-        "Idiomatic only": known["idiomatic"],
-        "Literal only": known["literal"],
-        "Of both senses": known["both"],
-        "None": known["neither"],
+        "Idiomatic only": compounds["idiomatic"],
+        "Literal only": compounds["literal"],
+        "Of both senses": compounds["both"],
+        "None": compounds["neither"],
     }
     count = sum(map(len, rows.values()))
-    names = ", ".join(map(plain_name, known["dictionaries"]))
+    names = ", ".join(map(plain_name, compounds["dictionaries"]))
     yield Table(
-        f"{audited}: {count - len(known['neither'])} of {count} compounds are in a dictionary",
+        f"{audited}: {count - len(compounds['neither'])} of {count} compounds are in a dictionary",
         (f"Entries in {names}", "Compounds", "Which"),
         tuple((entries, str(len(which)), _first(which)) for entries, which in rows.items()),
         "This is knowledge from outside, not leakage: a dictionary tells what a compound means, "
@@ -127,18 +127,18 @@ def _sense(matches: Iterable[Match]) -> str:
 
 
 def _overlap_row(
-    one: Mapping[str, Any], touched: Mapping[tuple[str, int], list[Match]]
+    overlap: Mapping[str, Any], touched: Mapping[tuple[str, int], list[Match]]
 ) -> tuple[str, ...]:
-    shared = [found for (name, _), found in touched.items() if name == one["name"]]
+    shared = [matches for (name, _), matches in touched.items() if name == overlap["name"]]
     senses = Counter(map(_sense, shared))
-    known = senses.total() > senses["unknown"]
-    kinds = [one["kinds"][kind] for kind in KINDS]
+    labelled = senses.total() > senses["unknown"]
+    kinds = [overlap["kinds"][kind] for kind in KINDS]
     return (
-        _set_name(one["name"]),
+        _set_name(overlap["name"]),
         str(len(shared)),
         *(f"{k['shared']} of {k['compared']}" if k["compared"] else NOTHING for k in kinds),
-        str(senses["same"] + senses["both"]) if known else NOTHING,
-        str(senses["opposite"] + senses["both"]) if known else NOTHING,
+        str(senses["same"] + senses["both"]) if labelled else NOTHING,
+        str(senses["opposite"] + senses["both"]) if labelled else NOTHING,
     )
 
 
@@ -166,8 +166,8 @@ def _numbered(items: Sequence[int]) -> str:
 
 def _first(things: Sequence[object]) -> str:
     """At most :data:`NAMED` of the things."""
-    more = f" and {len(things) - NAMED} more" if len(things) > NAMED else ""
-    return f"{', '.join(map(str, things[:NAMED]))}{more}"
+    rest = f" and {len(things) - NAMED} more" if len(things) > NAMED else ""
+    return f"{', '.join(map(str, things[:NAMED]))}{rest}"
 
 
 def _findings(audit: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -184,21 +184,21 @@ def _findings(audit: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
                 which.append("…")
             title = f"Without {lack['what']}"
             yield title, f"{lack['count']} of {lack['of']}", "; ".join(filter(None, which))
-    for one in audit["against"]:
-        if one["unread"]:
-            title = f"Pictures of {_set_name(one['name'])} that were not compared"
-            yield title, str(len(one["unread"])), one["unread"][0]
-    for one in audit["senses"]:
-        counted = f"{one['idiomatic']} idiomatic, {one['literal']} literal"
-        unknown = f"{one['unknown']} unknown"
-        yield f"Senses ({one['language']})", counted, unknown if one["unknown"] else ""
+    for overlap in audit["against"]:
+        if overlap["unread"]:
+            title = f"Pictures of {_set_name(overlap['name'])} that were not compared"
+            yield title, str(len(overlap["unread"])), overlap["unread"][0]
+    for senses in audit["senses"]:
+        counted = f"{senses['idiomatic']} idiomatic, {senses['literal']} literal"
+        unknown = f"{senses['unknown']} unknown"
+        yield f"Senses ({senses['language']})", counted, unknown if senses["unknown"] else ""
     if audit["best"]:
         yield _evenness_row("Best candidate by gold stands at place 1, 2, …", audit["best"])
     if audit["order"]:
         yield from _order_rows(audit["order"])
-    for one in audit["lengths"]:
-        title = one["what"].capitalize()
-        yield title, f"{one['least']} to {one['most']}", f"median {one['median']:g}"
+    for lengths in audit["lengths"]:
+        title = lengths["what"].capitalize()
+        yield title, f"{lengths['least']} to {lengths['most']}", f"median {lengths['median']:g}"
 
 
 def _repeats(
@@ -216,23 +216,23 @@ def _repeats(
     ]
     if not repeated:
         return
-    said = []
+    parts = []
     for group in repeated[:2]:
         items = sorted({place["item"] for place in group})
         names = list(dict.fromkeys(place["name"] for place in group))
-        said.append(f"{', '.join(names[:3])} ({_numbered(items)})")
+        parts.append(f"{', '.join(names[:3])} ({_numbered(items)})")
     if len(repeated) > 2:
-        said.append("…")
-    yield title, str(len(repeated)), "; ".join(said)
+        parts.append("…")
+    yield title, str(len(repeated)), "; ".join(parts)
 
 
 def _evenness_row(title: str, test: Mapping[str, Any]) -> tuple[str, str, str]:
     expected = [f"{count:.1f}".removesuffix(".0") for count in test["expected"]]
     even = len(set(expected)) == 1
-    said = f"{expected[0]} each" if even else ", ".join(expected)
+    share = f"{expected[0]} each" if even else ", ".join(expected)
     counts = ", ".join(map(str, test["counts"]))
     p = "p < 0.01" if test["p"] < 0.01 else f"p = {test['p']:.2f}"
-    return title, counts, f"{said} expected; chance alone is as uneven with {p}"
+    return title, counts, f"{share} expected; chance alone is as uneven with {p}"
 
 
 def _order_rows(order: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -252,10 +252,10 @@ def _order_rows(order: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     ):
         if numbers:
             yield title, str(len(numbers)), f"{_numbered(numbers)}; equals go by name"
-    for shown in order["shown"]:
-        llm = plain_name(shown["llm"])
-        title = f"Best for {llm} ({shown['ranker']}), shown to it at place 1, 2, …"
-        yield _evenness_row(title, shown["places"])
+    for case in order["shown"]:
+        llm = plain_name(case["llm"])
+        title = f"Best for {llm} ({case['ranker']}), shown to it at place 1, 2, …"
+        yield _evenness_row(title, case["places"])
 
 
 def _by(ranked: str) -> str:

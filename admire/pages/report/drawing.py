@@ -106,11 +106,11 @@ def draw(
 
 def short(name: str, width: int = 18) -> str:
     """A run's name, cut in the middle to fit, without characters that cannot be shown."""
-    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
-    if len(shown) <= width:
-        return shown
+    printable = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
+    if len(printable) <= width:
+        return printable
     end = width // 2
-    return f"{shown[: width - end - 1]}…{shown[-end:]}"
+    return f"{printable[: width - end - 1]}…{printable[-end:]}"
 
 
 def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], title: str = "") -> None:
@@ -143,9 +143,9 @@ def _for_page(svg: str, title: str, views: Mapping[str, str]) -> str:
     for colour, custom in _COLOURS.items():
         body = body.replace(colour, custom)
     body = re.sub(r"\s*\n\s*", " ", body).replace("> <", "><")
-    for view, told in views.items():
+    for view, texts in views.items():
         link = f'<a href="{escape(view)}"'
-        body = body.replace(f'{link} target="_blank">', f'{link} aria-label="{escape(told)}">')
+        body = body.replace(f'{link} target="_blank">', f'{link} aria-label="{escape(texts)}">')
     role = "group" if views else "img"  # nothing in an image can be reached
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box[1]}" role="{role}" '

@@ -38,7 +38,7 @@ Part = tuple[str, str | None, Scores]
 
 
 def gallery(
-    runs: Sequence[Run], names: Sequence[str], shown: Mapping[Path, Shown]
+    runs: Sequence[Run], names: Sequence[str], thumbnails: Mapping[Path, Shown]
 ) -> dict[str, Any]:
     """What the cards of ranked items show; ``docs/report.md`` says what is in it.
 
@@ -62,8 +62,13 @@ def gallery(
             result(item, *of_run[key], run.record) if key in of_run else None
             for run, of_run in zip(runs, by_run, strict=True)
         ]
-        cards.append(card(number, item, results, shown))
-    measured = [one["figures"] for card in cards for one in card["runs"] if one and one["figures"]]
+        cards.append(card(number, item, results, thumbnails))
+    measured = [
+        result["figures"]
+        for card in cards
+        for result in card["runs"]
+        if result and result["figures"]
+    ]
     columns = dict.fromkeys(metric for figures in measured for metric in figures)
     return card_data("ranking", names, list(columns), cards) | {"key": _key(runs)}
 
@@ -96,35 +101,35 @@ def card(
     number: int,
     item: Item,
     results: Sequence[Mapping[str, Any] | None],
-    shown: Mapping[Path, Shown],
+    thumbnails: Mapping[Path, Shown],
 ) -> dict[str, Any]:
     """One item with each run's :func:`result`."""
     names = [candidate.name for candidate in item.candidates]
     gold = [item.expected_item] if item.expected_item else item.expected_order
-    orders = [one["order"] for one in results if one]
+    orders = [result["order"] for result in results if result]
     agreements = [
-        judgement["agreement"] for one in results if one for judgement in one["judgements"]
+        judgement["agreement"] for result in results if result for judgement in result["judgements"]
     ]
     if len(orders) > 1:
         agreements = [agreement(np.argsort(orders, axis=1))]
-    known = [value for value in agreements if value is not None]
+    numbers = [value for value in agreements if value is not None]
     return {
         **card_head(number, item),
         "gold": [names.index(name) for name in gold] if gold else None,
-        "candidates": [_thing(one, shown) for one in item.candidates],
-        "sequence": [_thing(one, shown) for one in item.sequence],
-        "agreement": float(np.mean(known)) if known else None,
+        "candidates": [_thing(candidate, thumbnails) for candidate in item.candidates],
+        "sequence": [_thing(candidate, thumbnails) for candidate in item.sequence],
+        "agreement": float(np.mean(numbers)) if numbers else None,
         "runs": list(results),
     }
 
 
 def card_head(number: int, item: Item) -> dict[str, Any]:
     """What a card of candidates or of senses says of its item first."""
-    told = (item.compound, item.word) if item.word else (item.sentence, item.phrase)
+    heading = (item.compound, item.word) if item.word else (item.sentence, item.phrase)
     return {
         "number": number,
         "compound": item.compound,
-        "sentence": marked(*told),
+        "sentence": marked(*heading),
         "language": item.language,
         "lang": base_language(item.language),
         "sense": item.sentence_type,
@@ -142,10 +147,10 @@ def pieces(text: str, start: int, end: int) -> list[tuple[str, bool]]:
     return [piece for piece in three if piece[0]]
 
 
-def _thing(one: Candidate, shown: Mapping[Path, Shown]) -> dict[str, Any]:
-    picture = shown.get(one.image) if one.image else None
+def _thing(candidate: Candidate, thumbnails: Mapping[Path, Shown]) -> dict[str, Any]:
+    picture = thumbnails.get(candidate.image) if candidate.image else None
     there = asdict(picture) if picture else {"picture": None}
-    return {"name": one.name, "caption": one.caption, **there}
+    return {"name": candidate.name, "caption": candidate.caption, **there}
 
 
 def result(
@@ -176,13 +181,13 @@ def result(
         "sense": sense,
         "probability": probability,
         "confidence": None if probability is None else confidence(probability),
-        "readings": [_reading(one) for one in ranking.interpretations],
+        "readings": [_reading(reading) for reading in ranking.interpretations],
         "order": [names.index(name) for name in ranking.order],
         "scores": scores.tolist(),
         "parts": [
             {"of": of, "text": text, "values": values[mine].tolist()} for of, text, values in added
         ],
-        "judgements": [_judgement(one, names) for one in ranking.judgements],
+        "judgements": [_judgement(judgement, names) for judgement in ranking.judgements],
         "figures": dict(figures) if figures else None,
         "loss": _loss(item, figures) if figures else None,
         "right": best,
@@ -213,14 +218,14 @@ def _loss(item: Item, figures: Mapping[str, float]) -> float:
     return metrics.dcg(best, best) - figures["dcg"]
 
 
-def _reading(one: Interpretation) -> dict[str, Any]:
+def _reading(reading: Interpretation) -> dict[str, Any]:
     return {
-        "llm": plain_name(one.llm),
-        **decided(one.sense),
-        **({"no_sense": True} if one.sense == NO_SENSE else {}),
-        "idiomatic": _meaning(one.idiomatic),
-        "literal": _meaning(one.literal),
-        "dictionary": {sense: _entries(one.known.of(sense)) for sense in get_args(SenseLabel)},
+        "llm": plain_name(reading.llm),
+        **decided(reading.sense),
+        **({"no_sense": True} if reading.sense == NO_SENSE else {}),
+        "idiomatic": _meaning(reading.idiomatic),
+        "literal": _meaning(reading.literal),
+        "dictionary": {sense: _entries(reading.known.of(sense)) for sense in get_args(SenseLabel)},
     }
 
 
@@ -230,32 +235,35 @@ def decided(sense: Sense) -> dict[str, Any]:
     return {"sense": sense.label, "probability": sense.probability, "votes": votes}
 
 
-def _meaning(one: Meaning) -> dict[str, Any]:
-    return {"definitions": list(one.definitions), "scenes": [one.scene] if one.scene else []}
+def _meaning(meaning: Meaning) -> dict[str, Any]:
+    return {
+        "definitions": list(meaning.definitions),
+        "scenes": [meaning.scene] if meaning.scene else [],
+    }
 
 
 def _entries(entries: Iterable[Entry]) -> list[dict[str, str]]:
     return [{"gloss": entry.gloss, "source": plain_name(entry.source)} for entry in entries]
 
 
-def _judgement(one: Judgement, names: Sequence[str]) -> dict[str, Any]:
+def _judgement(judgement: Judgement, names: Sequence[str]) -> dict[str, Any]:
     """A ranker's answers: the first answer's reasons, and the grades of all."""
-    reasons = next((answer.reasons for answer in one.answers if answer.reasons), {})
-    graded = {answer.shown[0]: dict(answer.grades) for answer in one.answers if answer.grades}
+    reasons = next((answer.reasons for answer in judgement.answers if answer.reasons), {})
+    graded = {answer.shown[0]: dict(answer.grades) for answer in judgement.answers if answer.grades}
     return {
-        "ranker": one.ranker,
-        "llm": plain_name(one.llm),
-        "agreement": one.agreement,
-        "unread": one.unread,
-        "meaning": next((answer.meaning for answer in one.answers if answer.meaning), None),
+        "ranker": judgement.ranker,
+        "llm": plain_name(judgement.llm),
+        "agreement": judgement.agreement,
+        "unread": judgement.unread,
+        "meaning": next((answer.meaning for answer in judgement.answers if answer.meaning), None),
         "reasons": [
-            {"candidate": names.index(name), "said": dict(said)}
-            for name, said in reasons.items()
+            {"candidate": names.index(name), "said": dict(reason)}
+            for name, reason in reasons.items()
             if name in names
         ],
         "grades": [
-            {"candidate": names.index(name), "said": said}
-            for name, said in graded.items()
+            {"candidate": names.index(name), "said": grades}
+            for name, grades in graded.items()
             if name in names
         ],
     }
@@ -285,17 +293,17 @@ def parts(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
         by_ranker.setdefault(ranker, []).append(added)
     means = [_mean(models) for models in by_ranker.values()]
     if len(means) > 1:
-        means = [_standardised(one, len(means)) for one in means]
-    return [part for one in means for part in one if part[2].any()]
+        means = [_standardised(part, len(means)) for part in means]
+    return [part for rows in means for part in rows if part[2].any()]
 
 
 def _of_runs(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
-    weights = np.array([one.weight for one in ranking.fused], dtype=float)
+    weights = np.array([run.weight for run in ranking.fused], dtype=float)
     added: list[Part] = []
-    for k, (one, weight) in enumerate(zip(ranking.fused, weights / weights.sum(), strict=True), 1):
+    for k, (run, weight) in enumerate(zip(ranking.fused, weights / weights.sum(), strict=True), 1):
         scores = np.array([row[f"score{k}"] for row in ranking.parts])
         points = comparable(scores, record.get("fusion", "scores"))
-        added.append(("run", file_name(one.run), weight * points))
+        added.append(("run", file_name(run.run), weight * points))
     return [part for part in added if part[2].any()]
 
 

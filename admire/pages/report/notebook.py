@@ -36,12 +36,12 @@ def run_cards(run: Run) -> str:
         for thing in (*ranking.item.candidates, *ranking.item.sequence)
         if thing.image
     ]
-    shown: Mapping[Path, Shown] = {}
+    thumbnails: Mapping[Path, Shown] = {}
     pictures: Mapping[str, str] = {}
     if files and find_spec("PIL"):
         with hidden_progress():
-            shown, pictures = make_thumbnails(files)
-    cards = gallery([first], ["run"], shown)["items"]
+            thumbnails, pictures = make_thumbnails(files)
+    cards = gallery([first], ["run"], thumbnails)["items"]
     return _template().render(
         style=Markup(_style()),
         cards=cards,
@@ -65,7 +65,9 @@ def _signed(value: float) -> str:
 
 def _ratio(things: Sequence[Mapping[str, Any]]) -> str:
     """Width to height of the pictures' frames, as in cards.js."""
-    sized = [one["width"] / one["height"] for one in things if one["picture"]]
+    sized = [
+        candidate["width"] / candidate["height"] for candidate in things if candidate["picture"]
+    ]
     return f"{min(1.6, max(0.75, sum(sized) / len(sized))):.3f}" if sized else "4 / 3"
 
 

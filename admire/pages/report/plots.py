@@ -110,7 +110,9 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
 
 def _place(item: Mapping[str, Any], result: Mapping[str, Any]) -> float:
     if "documents" in result and result["figures"]:
-        relevant = (k for k, one in enumerate(result["documents"], start=1) if one["relevant"])
+        relevant = (
+            k for k, document in enumerate(result["documents"], start=1) if document["relevant"]
+        )
         return next(relevant, math.inf)
     if not item.get("gold"):
         return math.nan
@@ -287,7 +289,7 @@ def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
 
 
 def _places(
-    runs: Sequence[str], cases: pd.DataFrame, what: str = "best candidate"
+    runs: Sequence[str], cases: pd.DataFrame, subject: str = "best candidate"
 ) -> Iterator[Plot]:
     counts = place_counts(cases)
     if counts.empty:
@@ -321,19 +323,19 @@ def _places(
             if len(there) * len(counts) <= 12:
                 axes.bar_label(bars[-1], padding=1, fontsize=10, color=INK)
         axes.set_xticks(
-            range(len(counts)), [f">{len(names) - 1}" if one == LATER else one for one in names]
+            range(len(counts)), [f">{len(names) - 1}" if name == LATER else name for name in names]
         )
-        axes.set_xlabel(f"predicted place of the {what}")
-        _count_axis(axes, "items" if what == "best candidate" else "queries")
+        axes.set_xlabel(f"predicted place of the {subject}")
+        _count_axis(axes, "items" if subject == "best candidate" else "queries")
         if len(runs) > 1:
             legend(figure, bars, [short(runs[run]) for run in there])
 
-    title = f"Where the {what} landed"
+    title = f"Where the {subject} landed"
     yield draw("places", title, " ".join(words), paint, height=2.7, views=views)
 
 
-def _count_axis(axes: Axes, what: str) -> None:
-    axes.set_ylabel(what)
+def _count_axis(axes: Axes, unit: str) -> None:
+    axes.set_ylabel(unit)
     axes.locator_params(axis="y", integer=True)
     axes.tick_params(bottom=False, left=False)
     axes.grid(axis="y")

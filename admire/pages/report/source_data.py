@@ -28,7 +28,7 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
         UserError: ``data`` cannot be read.
     """
     source = run.record.get("source") or next(
-        (one["record"].get("source") for one in run.record.get("fused", ())), None
+        (fused["record"].get("source") for fused in run.record.get("fused", ())), None
     )
     where = data or (Path(source["path"]) if source else None)
     hint = "Say where the data are (--data) to see pictures."
@@ -36,7 +36,7 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
         log.warning("%s: names no data, so there are no pictures. %s", name, hint)
         return run
     apart: dict[str, Any] = {
-        what: source[what] for what in ("images", "gold") if source and what in source
+        kind: source[kind] for kind in ("images", "gold") if source and kind in source
     }
     if run.record.get("left_out"):
         apart |= {"look": True, "skip": lambda fault: None}
@@ -48,7 +48,7 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
         log.warning("%s: its data cannot be read. %s %s", name, error, hint)
         return run
     by_key = dict(zip(item_keys(items), items, strict=True))
-    sources = [by_key.get(key) for key in item_keys([one.item for one in run.rankings])]
+    sources = [by_key.get(key) for key in item_keys([ranking.item for ranking in run.rankings])]
     if not any(sources):
         log.warning("%s: none of its items is in %s. %s", name, where, hint)
     rankings = [
@@ -64,10 +64,12 @@ def _completed(item: Item, source: Item) -> Item:
     sequence = item.sequence
     if len(sequence) == len(source.sequence):
         pairs = zip(sequence, source.sequence, strict=True)
-        sequence = tuple(replace(one, image=other.image) for one, other in pairs)
+        sequence = tuple(replace(candidate, image=other.image) for candidate, other in pairs)
     return replace(
         item,
-        candidates=tuple(replace(one, image=images[one.name]) for one in item.candidates),
+        candidates=tuple(
+            replace(candidate, image=images[candidate.name]) for candidate in item.candidates
+        ),
         sequence=sequence,
         sentence_type=item.sentence_type or source.sentence_type,
         expected_order=item.expected_order or source.expected_order,

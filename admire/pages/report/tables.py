@@ -351,15 +351,15 @@ def _what_it_took(records: Sequence[Mapping[str, Any]], names: Sequence[str]) ->
             for stage in seconds
         )
         yield Table("Seconds", ("", *names), rows)
-    asked = tuple(
+    accounts = tuple(
         (name, *_asked_cells(row))
         for name, record in zip(names, records, strict=True)
         for row in record.get("asked", ())
     )
-    if asked:
+    if accounts:
         headings = ("Run", "Asked for", "Of", "Replies", "Kept", "Tokens in", "Out", "US dollars")
         note = "Kept: replies that were in the cache, which cost nothing again."
-        yield Table("Chat models", headings, asked, note)
+        yield Table("Chat models", headings, accounts, note)
 
 
 def _asked_cells(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -33,8 +33,10 @@ def retrieval_report(folders: Sequence[Path]) -> Report:
         for run in runs
     ]
     cards = []
-    for number, key in enumerate(dict.fromkeys(key for one in by_run for key in one), start=1):
-        answered = [one.get(key) for one in by_run]
+    for number, key in enumerate(
+        dict.fromkeys(key for queries in by_run for key in queries), start=1
+    ):
+        answered = [queries.get(key) for queries in by_run]
         cards.append(_query_card(number, answered, [run.record for run in runs]))
     data = card_data("retrieval", names, ["r_precision", "ndcg"], cards)
     scored = [_scored(run) for run in runs]
@@ -49,9 +51,9 @@ def retrieval_report(folders: Sequence[Path]) -> Report:
 def _query_card(
     number: int, answered: Sequence[RankedQuery | None], records: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    first = next(one for one in answered if one)
-    known = next(record for one, record in zip(answered, records, strict=True) if one)
-    language = _language(known)
+    first = next(query for query in answered if query)
+    record = next(record for query, record in zip(answered, records, strict=True) if query)
+    language = _language(record)
     return {
         "number": number,
         "compound": first.query.idiom,
@@ -62,7 +64,7 @@ def _query_card(
         "subject": first.query.subject,
         "relevant": first.relevant,
         "agreement": None,
-        "runs": [_query_result(one) if one else None for one in answered],
+        "runs": [_query_result(query) if query else None for query in answered],
     }
 
 
@@ -74,14 +76,14 @@ def _query_result(query: RankedQuery) -> dict[str, Any]:
         "reading": query.reading,
         "documents": [
             {
-                "id": one.passage.id,
-                "text": pieces(one.passage.sentence, *one.passage.place),
-                "score": one.score,
-                "relevant": one.relevant,
-                "idiom": one.passage.idiom,
-                "usage": one.passage.usage,
+                "id": document.passage.id,
+                "text": pieces(document.passage.sentence, *document.passage.place),
+                "score": document.score,
+                "relevant": document.relevant,
+                "idiom": document.passage.idiom,
+                "usage": document.passage.usage,
             }
-            for one in query.documents
+            for document in query.documents
         ],
     }
 
@@ -142,10 +144,10 @@ def senses_report(paths: Sequence[Path]) -> Report:
             if key not in items or items[key].sentence_type is None:
                 items[key] = item
     cards = [
-        _sense_card(number, item, [one.get(key) for one in by_file])
+        _sense_card(number, item, [rows.get(key) for rows in by_file])
         for number, (key, item) in enumerate(items.items(), start=1)
     ]
-    metrics = ["accuracy"] if any(one.sentence_type for one in items.values()) else []
+    metrics = ["accuracy"] if any(item.sentence_type for item in items.values()) else []
     data = card_data("senses", names, metrics, cards)
     settings = [
         {

@@ -45,18 +45,20 @@ def make_thumbnails(files: Iterable[Path]) -> tuple[dict[Path, Shown], dict[str,
     """
     files = list(dict.fromkeys(files))
     with ThreadPoolExecutor(cores()) as pool:
-        made = list(show_progress(pool.map(_thumbnail, files), "Scaling pictures", len(files)))
-    shown: dict[Path, Shown] = {}
+        thumbnails = list(
+            show_progress(pool.map(_thumbnail, files), "Scaling pictures", len(files))
+        )
+    by_path: dict[Path, Shown] = {}
     ids: dict[str, str] = {}
-    for file, result in zip(files, made, strict=True):
+    for file, result in zip(files, thumbnails, strict=True):
         if isinstance(result, UserError):
             log.warning("%s The report shows its caption alone.", result)
             continue
         content, (width, height) = result
         uri = f"data:image/webp;base64,{base64.b64encode(content).decode()}"
         number = ids.setdefault(uri, f"p{len(ids) + 1}")
-        shown[file] = Shown(f"#{number}", width, height)
-    return shown, {number: uri for uri, number in ids.items()}
+        by_path[file] = Shown(f"#{number}", width, height)
+    return by_path, {number: uri for uri, number in ids.items()}
 
 
 def thumbnail(file: Path, side: int = SIDE) -> tuple[bytes, tuple[int, int]]:

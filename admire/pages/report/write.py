@@ -121,8 +121,8 @@ def _ranking_report(
         for thing in (*ranking.item.candidates, *ranking.item.sequence)
         if thing.image
     ]
-    shown, pictures = make_thumbnails(files) if images == "embed" else (_links(files, out), {})
-    cards = gallery(runs, names, shown)
+    thumbnails, pictures = make_thumbnails(files) if images == "embed" else (_links(files, out), {})
+    cards = gallery(runs, names, thumbnails)
     return Report(
         " · ".join(names),
         "ranking",
@@ -136,12 +136,12 @@ def _ranking_report(
 
 def _links(files: Sequence[Path], out: Path) -> dict[Path, Shown]:
     """The files themselves, by addresses relative to the report."""
-    shown = {}
+    links = {}
     for file in dict.fromkeys(files):
         try:
             width, height = image_size(file)
             address = Path(os.path.relpath(file.resolve(), out.resolve().parent)).as_posix()
-            shown[file] = Shown(quote(address), width, height)
+            links[file] = Shown(quote(address), width, height)
         except UserError as error:
             log.warning("%s The report shows its caption alone.", error)
-    return shown
+    return links

@@ -167,7 +167,7 @@ def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> None:
         digest.update(line)
         word = read_as(_Word, line, f"{path}, row {row}") if line.strip() else _Word()
         key, language = key_of(word.word), code_of(word.lang_code)
-        senses = [told for sense in word.senses if (told := _told(sense))]
+        senses = [entry for sense in word.senses if (entry := _told(sense))]
         if key and language and senses:
             languages.add(language)
             kept = key, language, word.word, word.pos, json.dumps(senses, ensure_ascii=False)
@@ -192,7 +192,7 @@ def _told(sense: _Sense) -> tuple[str, list[str], list[str]] | None:
         return None
     if gloss.lower().startswith(POINTING):
         return None
-    examples = [one.text[:GLOSS] for one in sense.examples if one.text][:EXAMPLES]
+    examples = [example.text[:GLOSS] for example in sense.examples if example.text][:EXAMPLES]
     return gloss[:GLOSS], tags, examples
 
 

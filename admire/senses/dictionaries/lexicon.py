@@ -37,23 +37,23 @@ class Lexicon:
         self._lock = threading.Lock()
         self.name = f"wn:{specifier}"
         with self._reading():
-            there = {one.specifier(): one for one in wn.lexicons()}
-            found = [one for one in there if specifier in (one, one.rpartition(":")[0])]
-            if len(found) != 1:
+            there = {lexicon.specifier(): lexicon for lexicon in wn.lexicons()}
+            lexicons = [name for name in there if specifier in (name, name.rpartition(":")[0])]
+            if len(lexicons) != 1:
                 has = ", ".join(sorted(there)) or f"none; get one with: {GET_ONE}"
                 raise UserError(
-                    f"'{self.name}' names {len(found) or 'no'} lexicon{'s' * bool(found)} of wn's. "
-                    f"wn has: {has}.",
+                    f"'{self.name}' names {len(lexicons) or 'no'} lexicon{'s' * bool(lexicons)} of "
+                    f"wn's. wn has: {has}.",
                     "dictionaries",
                 )
-            self.name = f"wn:{found[0]}"
-            self.languages = frozenset({code_of(there[found[0]].language)})
-            with warnings.catch_warnings(record=True) as said:
+            self.name = f"wn:{lexicons[0]}"
+            self.languages = frozenset({code_of(there[lexicons[0]].language)})
+            with warnings.catch_warnings(record=True) as messages:
                 warnings.simplefilter("always")
-                self._wordnet = wn.Wordnet(found[0], normalizer=None, search_all_forms=False)
-            for warning in said:
+                self._wordnet = wn.Wordnet(lexicons[0], normalizer=None, search_all_forms=False)
+            for warning in messages:
                 log.warning("%s: %s", self.name, warning.message)
-            base = " ".join(one.specifier() for one in self._wordnet.expanded_lexicons())
+            base = " ".join(lexicon.specifier() for lexicon in self._wordnet.expanded_lexicons())
             self._base = wn.Wordnet(base, expand="") if base else None
             self._built_on = base
 
@@ -90,12 +90,12 @@ class Lexicon:
     def _entry(self, form: str, sense: Any) -> Entry | None:
         own = sense.synset()
         same = self._base.synsets(ili=own.ili) if self._base and own.ili else []
-        told = next((synset for synset in (own, *same) if synset.definition()), None)
-        if told is None:
+        described = next((synset for synset in (own, *same) if synset.definition()), None)
+        if described is None:
             return None
-        examples = tuple(one[:GLOSS] for one in (*sense.examples(), *own.examples()))
-        tags = (told.lexfile(),) if told.lexfile() else ()
-        gloss = told.definition()[:GLOSS]
+        examples = tuple(example[:GLOSS] for example in (*sense.examples(), *own.examples()))
+        tags = (described.lexfile(),) if described.lexfile() else ()
+        gloss = described.definition()[:GLOSS]
         return Entry(form, gloss, self.name, own.pos or "", tags, examples)
 
     @contextmanager
@@ -117,25 +117,25 @@ def english_lexicon() -> str | None:
         wn = _package("wordnet")
         if not wn.config.database_path.is_file():
             return None
-        names = [one.specifier() for one in wn.lexicons(lang="en")]
+        names = [lexicon.specifier() for lexicon in wn.lexicons(lang="en")]
     except (UserError, sqlite3.Error):
         return None
-    known = [name for name in names if re.match("(oewn|ewn|omw-en):", name)]
-    return max(known, key=lambda name: (name.startswith("oewn"), name), default=None)
+    preferred = [name for name in names if re.match("(oewn|ewn|omw-en):", name)]
+    return max(preferred, key=lambda name: (name.startswith("oewn"), name), default=None)
 
 
-def _package(what: str) -> Any:
+def _package(purpose: str) -> Any:
     install = "pip install 'wn>=1,<2'"
     try:
-        found = version("wn")
+        installed = version("wn")
     except PackageNotFoundError:
         raise UserError(
-            f"'{what}' needs the package wn, from 1.0 on: {install}", "dictionaries"
+            f"'{purpose}' needs the package wn, from 1.0 on: {install}", "dictionaries"
         ) from None
-    if found.startswith("0."):
+    if installed.startswith("0."):
         raise UserError(
-            f"'{what}' needs the package wn from 1.0 on; {found} is installed, an older one of "
-            f"that name, whose place it takes: {install}",
+            f"'{purpose}' needs the package wn from 1.0 on; {installed} is installed, an older one "
+            f"of that name, whose place it takes: {install}",
             "dictionaries",
         )
     import wn  # not before: the older one takes seconds and changes builtins

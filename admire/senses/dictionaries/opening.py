@@ -41,8 +41,8 @@ def open_dictionaries(names: Sequence[str]) -> tuple[Dictionary, ...]:
     """
     if NONE in names and len(names) > 1:
         raise UserError(f"'{NONE}' stands alone: it means no dictionary.", "dictionaries")
-    found = [_open(name) for name in dict.fromkeys(names) if name != NONE]
-    return tuple(dictionary for dictionary in found if dictionary)
+    dictionaries = [_open(name) for name in dict.fromkeys(names) if name != NONE]
+    return tuple(dictionary for dictionary in dictionaries if dictionary)
 
 
 def _open(name: str) -> Dictionary | None:
@@ -54,7 +54,7 @@ def _open(name: str) -> Dictionary | None:
     readers: dict[str, Callable[[Path], Dictionary]] = {"kaikki": Kaikki, "glossary": Glossary}
     if family in readers and source:
         return readers[family](Path(source).expanduser())
-    raise misnamed(name, FORMS, what="dictionary", setting="dictionaries")
+    raise misnamed(name, FORMS, kind="dictionary", setting="dictionaries")
 
 
 _read_once = cache(WordNet)  # a server opens it for each item

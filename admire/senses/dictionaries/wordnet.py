@@ -67,13 +67,13 @@ class WordNet:
     @cached_property
     def _index(self) -> dict[str, list[tuple[str, bytes]]]:
         """Key → parts of speech and their index's lines."""
-        found: dict[str, list[tuple[str, bytes]]] = {}
+        index: dict[str, list[tuple[str, bytes]]] = {}
         for part in PARTS:
             for line in _read(self.folder / f"index.{part}").splitlines():
                 if not line.startswith(b"  "):  # no line of the licence
                     key = key_of(line.partition(b" ")[0].decode("utf-8", "replace"))
-                    found.setdefault(key, []).append((part, line))
-        return found
+                    index.setdefault(key, []).append((part, line))
+        return index
 
     def entries(self, key: str, language: str) -> Sequence[Entry]:
         """See :class:`admire.senses.dictionaries.entries.Dictionary`; the commonest come first.
@@ -81,11 +81,11 @@ class WordNet:
         Raises:
             UserError: a file is damaged.
         """
-        found = []
+        entries = []
         for part, line in self._index.get(key, ()):
             try:
                 cells = line.split()
-                found += [self._entry(part, int(at), key) for at in cells[-int(cells[2]) :]]
+                entries += [self._entry(part, int(at), key) for at in cells[-int(cells[2]) :]]
             except (ValueError, IndexError):
                 raise UserError(
                     f"{self.folder}: index.{part} or data.{part} is damaged at "
@@ -93,24 +93,24 @@ class WordNet:
                     "Install WordNet again.",
                     "dictionaries",
                 ) from None
-        return found
+        return entries
 
     def _entry(self, part: str, at: int, key: str) -> Entry:
         """A synset by its number: in some releases it does not begin at that byte."""
         data, number = self._data[part], b"%08d " % at
         start = at if data.startswith(number, at) else data.find(b"\n" + number) + 1
         line = data[start : data.find(b"\n", start)].decode("utf-8", "replace")
-        cells, _, told = line.partition(" | ")
+        cells, _, text = line.partition(" | ")
         if not line.startswith(number.decode()):
             raise ValueError(number)
         words = cells.split()[4 : 4 + 2 * int(cells[14:16], 16) : 2]
         written = [re.sub(r"\(\w+\)$", "", word).replace("_", " ") for word in words]
         own = next((word for word in written if key_of(word) == key), written[0])
         tags = (FILES[int(cells[9:11])],)
-        gloss, *quoted = re.split('[;:] "', told, maxsplit=1)
+        gloss, *quoted = re.split('[;:] "', text, maxsplit=1)
         examples = re.findall(r'"([^"]+)"', "".join(f'"{rest}' for rest in quoted))
-        shown = tuple(example[:GLOSS] for example in examples)
-        return Entry(own, gloss.strip(" ;")[:GLOSS], self.name, part, tags, shown)
+        kept = tuple(example[:GLOSS] for example in examples)
+        return Entry(own, gloss.strip(" ;")[:GLOSS], self.name, part, tags, kept)
 
 
 def _read(path: Path) -> bytes:
@@ -127,12 +127,12 @@ def find_wordnet() -> Path | None:
     Raises:
         UserError: ``ADMIRE_WORDNET`` names no folder.
     """
-    named = os.environ.get(FOLDER_VARIABLE)
-    if named:
-        if not Path(named).is_dir():
-            raise UserError(f"{FOLDER_VARIABLE}: '{named}' is not a folder.", "dictionaries")
-        return Path(named)
-    return next((folder for folder in _places() if (folder / "index.noun").is_file()), None)
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder:
+        if not Path(folder).is_dir():
+            raise UserError(f"{FOLDER_VARIABLE}: '{folder}' is not a folder.", "dictionaries")
+        return Path(folder)
+    return next((place for place in _places() if (place / "index.noun").is_file()), None)
 
 
 def _places() -> Iterator[Path]:

@@ -93,13 +93,13 @@ def read_texts(path: Path) -> list[Candidate]:
     return list(texts.values())
 
 
-def check_new(entry: Entry, taken: bool) -> None:
+def check_new(entry: Entry, exists: bool) -> None:
     """Refuse a second entry of the same name.
 
     Raises:
         UserError: the name is ``taken``.
     """
-    if taken:
+    if exists:
         raise UserError(f"{entry.where}, id: '{entry.name}' stands in two rows.")
 
 

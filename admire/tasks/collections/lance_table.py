@@ -230,8 +230,8 @@ class Table:
     def candidates(self, rows: Sequence[int]) -> list[Candidate]:
         """Return the entries in these rows."""
         columns = ["id", "image", "caption"]
-        taken = self._table.take_row_ids(list(rows)).select(columns).with_row_id().to_list()
-        by_row = {row["_rowid"]: row for row in taken}
+        rows_taken = self._table.take_row_ids(list(rows)).select(columns).with_row_id().to_list()
+        by_row = {row["_rowid"]: row for row in rows_taken}
         return [
             Candidate(row["id"], Path(row["image"]) if row["image"] else None, row["caption"])
             for row in map(by_row.__getitem__, rows)
