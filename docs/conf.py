@@ -68,7 +68,7 @@ def kind(thing: object) -> str:
 
 
 def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
-    """A class's docstring tells of its fields."""
+    """Skip fields: a class's docstring tells of them."""
     return skip or not (inspect.isroutine(obj) or isinstance(obj, property))
 
 

@@ -55,7 +55,7 @@ class Prompts:
         self._templates.filters["quoted"] = quoted
 
     def about(self, item: Item, prompt: str, **values: object) -> str:
-        """The prompt about an item, in the item's language. See :meth:`render`.
+        """Return the prompt about an item, in the item's language. See :meth:`render`.
 
         The template is given the ``compound``, the ``sentence``, the ``word`` in V-WSD, the
         captions of the ``sequence``, a list, and these values; ``hint``, what dictionaries say, is
@@ -75,7 +75,7 @@ class Prompts:
         return self.render(prompt, base_language(item.language), **known_values | values)
 
     def render(self, prompt: str, language: str, **values: object) -> str:
-        """The prompt's text in the given language, in English where there is no template for it.
+        """Return the prompt's text in the given language, else in English.
 
         Raises:
             UserError: the template has a mistake in it.
@@ -87,12 +87,12 @@ class Prompts:
             raise UserError(f"The prompt template '{prompt}' cannot be used: {error}.") from error
 
     def fingerprints(self) -> dict[str, str]:
-        """File name → SHA-256 of each template as it was read, for the run's record."""
+        """Return the SHA-256 of each template by its file name, for the run's record."""
         return dict(self._fingerprints)
 
 
 def quoted(text: str) -> str:
-    """A text of the data as a JSON string on one line, from which it cannot break out.
+    """Return a text of the data as a JSON string on one line, from which it cannot break out.
 
     The signs that tokens of chat templates begin with, as ``<|im_end|>``, ``<<SYS>>`` and
     ``[INST]`` do, are written as JSON escapes, and so is what nobody sees: control characters and

@@ -30,7 +30,7 @@ Numbers = npt.NDArray[np.float64]
 
 
 def read_gold(folder: Path) -> list[Item]:
-    """The items of train and dev, with their senses."""
+    """Return the items of train and dev, with their senses."""
     rows = []
     for part in ("train", "dev"):
         gold = read_submission(folder / f"b_en_{part}_targets.tsv")

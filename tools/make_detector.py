@@ -44,7 +44,7 @@ REACH = 100
 
 
 def read_bicontext(path: Path) -> Iterator[Item]:
-    """A literal and an idiomatic use of each compound: ``compound<TAB>text``, literal first."""
+    """Yield a literal and an idiomatic use of each compound: ``compound<TAB>text``."""
     seen: dict[str, int] = defaultdict(int)
     for line in read_text(path).splitlines():
         compound, _, text = (part.strip() for part in line.partition("\t"))
@@ -57,7 +57,7 @@ def read_bicontext(path: Path) -> Iterator[Item]:
 
 
 def _window(text: str, compound: str) -> str:
-    """The words around the compound; these texts have no full stops to cut at."""
+    """Return the words around the compound; these texts have no full stops to cut at."""
     text = " ".join(text.split())
     start, end = find_compound(text, compound) or (0, len(text))
     first = text.rfind(" ", 0, max(0, start - REACH)) + 1
@@ -66,7 +66,7 @@ def _window(text: str, compound: str) -> str:
 
 
 def read_magpie(*paths: Path) -> list[Item]:
-    """Sentences of MAGPIE's idioms that occur in both senses, with the idiom's words put back."""
+    """Return sentences of MAGPIE's idioms that occur in both senses, idioms put back."""
     examples = defaultdict(list)
     for path in paths:
         for row in read_table(path, ("sentence_0", "label")).to_dict("records"):
@@ -87,14 +87,14 @@ def read_magpie(*paths: Path) -> list[Item]:
 
 
 def is_name(item: Item) -> bool:
-    """Whether the sentence writes the compound as a name, like "the band Silver Spoon"."""
+    """Return whether the sentence writes the compound as a name, like "the band Silver Spoon"."""
     start, end = find_compound(item.sentence, item.compound) or (0, len(item.sentence))
     words = item.sentence[start:end].split()
     return len(words) > 1 and all(word[0].isupper() for word in words)
 
 
 def read_sources(data: Path) -> list[Item]:
-    """The labelled sentences of all sources, without names, which Task 2A counts as literal."""
+    """Return the labelled sentences of all sources, without names."""
     task, senses = data / "semeval2022_task2" / "subtask_a", data / "senses"
     items = [
         *read_idiomaticity(task / "train_zero_shot.csv"),

@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def show_report(page: Page, folder: Path) -> None:
-    """The first card of the report of what ``admire demo`` does."""
+    """Return the first card of the report of what ``admire demo`` does."""
     write_run(rank(read_items(SAMPLES)[:2], source=SAMPLES), folder / "demo")
     page.goto(write_report([folder / "demo"], folder / "report.html").as_uri())
     page.keyboard.press("j")
@@ -71,7 +71,7 @@ def served() -> Iterator[str]:
 
 
 def show_served(page: Page) -> None:
-    """The page's example, ranked."""
+    """Return the page's example, ranked."""
     page.set_viewport_size({"width": 1200, "height": 900})
     page.locator("#example").click()
     expect(page.locator("#rank")).to_have_attribute("aria-disabled", "false")

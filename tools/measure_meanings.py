@@ -20,7 +20,7 @@ from admire.senses.recorded import key_of, open_replies
 
 
 def ranks(texts: Sequence[str], right: Sequence[str], encoder: TextEncoder) -> list[int]:
-    """The place of each text's right one among all distinct ones."""
+    """Return the place of each text's right one among all distinct ones."""
     among = list(dict.fromkeys(right))
     cosines = encoder.encode_texts(texts, role="query") @ (
         encoder.encode_texts(among, role="query").T

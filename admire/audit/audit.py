@@ -82,7 +82,7 @@ class Audit:
     known: dict[str, list[str]] | None = None
 
     def as_json(self, data: str = "") -> dict[str, Any]:
-        """The audit as ``audit.json`` has it; ``data`` names the set's file or folder."""
+        """Return the audit as ``audit.json`` has it; ``data`` names the set's file or folder."""
         values = {"data": data, **vars(self)}
         for name in ("matches", "repeats"):
             values[name] = json.loads(values[name].to_json(orient="records"))
@@ -154,7 +154,7 @@ MATCH_COLUMNS = ["against", "kind", "digest", "side", "item", "compound", "name"
 
 
 def _parts(items: Sequence[Item] | Digests) -> tuple[pd.DataFrame, dict[Path, str]]:
-    """A row for each part of items or each digest, and why pictures could not be read."""
+    """Return a row for each part of items or each digest, and why pictures could not be read."""
     if isinstance(items, Mapping):
         listed = [(kind, digest) for kind in KINDS for digest in items.get(kind, ())]
         return pd.DataFrame(listed, columns=COLUMNS[:2]).reindex(columns=COLUMNS), {}
@@ -175,7 +175,7 @@ def _parts(items: Sequence[Item] | Digests) -> tuple[pd.DataFrame, dict[Path, st
 
 
 def _match(parts: pd.DataFrame, there: pd.DataFrame) -> pd.DataFrame:
-    """The rows of :attr:`Audit.matches` for one other set, without its name."""
+    """Return the rows of :attr:`Audit.matches` for one other set, without its name."""
     like: dict[str, list[str]] = {}  # pictures there, with those here that look like them
     digests = (table.loc[table["kind"] == "picture", "digest"] for table in (parts, there))
     for digest, others in alike(*digests).items():
@@ -212,7 +212,7 @@ def _relation(own: str | None, others: set[str | None]) -> str | None:
 
 
 def _counts(parts: pd.DataFrame, there: pd.DataFrame, matches: pd.DataFrame) -> dict[str, int]:
-    """How many different parts of a kind were compared and shared, and how many items have one."""
+    """Count the different parts of a kind that were compared and shared, and the items with one."""
     matches = matches[matches["side"] == "here"]
     return {
         "compared": parts["digest"].nunique() if len(there) else 0,
@@ -222,7 +222,7 @@ def _counts(parts: pd.DataFrame, there: pd.DataFrame, matches: pd.DataFrame) -> 
 
 
 def read_training_digests(path: Path) -> Digests | None:
-    """The digests of what a head or detector was trained on, as its card lists them.
+    """Return the digests of what a head or detector was trained on, as its card lists them.
 
     None where the path is neither the folder of a head or of a classifier, nor a JSON file.
 
@@ -250,7 +250,7 @@ def read_training_digests(path: Path) -> Digests | None:
 
 
 def _repeats(parts: pd.DataFrame) -> pd.DataFrame:
-    """What several items have, or several candidates of one item."""
+    """Return what several items have, or several candidates of one item."""
     hashes = parts.loc[parts["kind"] == "picture", "digest"].unique()
     first: dict[str, str] = {}  # by picture the first one that looks like it
     for picture, near in alike(hashes, hashes).items():
@@ -299,14 +299,14 @@ def _lacks(items: Sequence[Item], unread: Mapping[Path, str]) -> Iterator[dict[s
 
 
 def _things(items: Iterable[Item]) -> Iterator[tuple[int, Candidate]]:
-    """Each candidate and each thing of a sequence, with its item's number."""
+    """Yield each candidate and each thing of a sequence, with its item's number."""
     for number, item in enumerate(items, start=1):
         for candidate in (*item.candidates, *item.sequence):
             yield number, candidate
 
 
 def in_sentence(item: Item) -> bool:
-    """Whether the compound is in its sentence, inflected or with words between."""
+    """Return whether the compound is in its sentence, inflected or with words between."""
     return find_compound(item.sentence, item.phrase) is not None
 
 

@@ -153,7 +153,7 @@ def _rankable(item: Item) -> bool:
 
 
 def _shuffled(item: Item, rng: np.random.Generator) -> tuple[Item, dict[str, str]]:
-    """The item with its candidates in another order; and by their names there, those here."""
+    """Return the item with its candidates shuffled; and by their names there, those here."""
     candidates, names = [], {}
     for place, k in enumerate(rng.permutation(len(item.candidates)), start=1):
         candidate = item.candidates[k]

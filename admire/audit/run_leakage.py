@@ -46,7 +46,7 @@ def warn_if_runs_saw(scored: pd.DataFrame, *runs: Path) -> None:
 
 
 def _seen_in(folder: Path, scored: pd.DataFrame) -> list[Seen]:
-    """What a run's head or detector saw of each scored item. Repeated rows are joined in order."""
+    """Return what a run's head or detector saw of each scored item, repeated rows in order."""
     rows: dict[tuple[str, str], list[Seen]] = defaultdict(list)
     for row in read_rows(folder):
         rows[row.compound, row.sentence].append(row.seen)

@@ -27,7 +27,7 @@ class UserError(Exception):
 
 
 def pip_install(extra: str) -> str:
-    """The command that installs an extra, in a clone of the repository."""
+    """Return the command that installs an extra, in a clone of the repository."""
     return f"pip install '.[{extra}]'"
 
 
@@ -49,7 +49,7 @@ def needs_extra(extra: str, purpose: str) -> Iterator[None]:
 
 
 def check_extra(extra: str, purpose: str, *packages: str) -> None:
-    """As :func:`needs_extra`, but without importing the packages.
+    """Do as :func:`needs_extra` does, but without importing the packages.
 
     Raises:
         UserError: a package is not installed.

@@ -19,7 +19,7 @@ ROWS = 512
 
 
 def read_text(path: Path) -> str:
-    """The file's text.
+    """Return the file's text.
 
     Raises:
         UserError: it is missing, unreadable, not UTF-8 or empty.
@@ -29,7 +29,7 @@ def read_text(path: Path) -> str:
 
 
 def open_text(path: Path) -> IO[str]:
-    """As :func:`read_text`, for files of any size: validates the whole file, then streams it.
+    """Open a file of any size as :func:`read_text` reads it: validate it whole, then stream it.
 
     Raises:
         UserError: as for :func:`read_text`.
@@ -67,7 +67,7 @@ def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 
 
 
 def table_parts(path: Path, required: Iterable[str]) -> Iterator[pd.DataFrame]:
-    """As :func:`read_table`, some rows at a time. Where there are none, one part without rows.
+    """Read as :func:`read_table`, some rows at a time; without rows, yield one empty part.
 
     Raises:
         UserError: as for :func:`read_table`.
@@ -120,7 +120,7 @@ def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> N
 
 
 def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSONL file, or of the list in a ``.json``, with their numbers.
+    """Yield the objects of a JSONL file, or of the list in a ``.json``, with their numbers.
 
     Raises:
         UserError: the file and row that cannot be used, and why.

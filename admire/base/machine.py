@@ -4,7 +4,7 @@ import os
 
 
 def cores() -> int:
-    """How many processors this process may use; ``ADMIRE_THREADS`` makes it fewer."""
+    """Return how many processors this process may use; ``ADMIRE_THREADS`` makes it fewer."""
     affinity = getattr(os, "sched_getaffinity", None)
     there = len(affinity(0)) if affinity else os.cpu_count() or 1
     threads = os.environ.get("ADMIRE_THREADS", "")

@@ -20,14 +20,14 @@ from the room of the pages, and the pages are imported when something is drawn.
 
 
 def drawn(thing: object) -> str | None:
-    """The thing as HTML; None where nothing draws its class."""
+    """Return the thing as HTML; None where nothing draws its class."""
     by = DRAWN_BY.get(type(thing).__name__)
     html: str | None = resolve_name(by)(thing) if by else None
     return html
 
 
 def in_notebook() -> bool:
-    """Whether this process is a notebook's kernel: Jupyter's, Colab's, VS Code's."""
+    """Return whether this process is a notebook's kernel: Jupyter's, Colab's, VS Code's."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython and ipython.get_ipython()
     return hasattr(shell, "kernel")

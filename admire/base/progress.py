@@ -57,7 +57,7 @@ def hidden_progress() -> Iterator[None]:
 
 
 def progress_as_wanted(progress: Progress) -> AbstractContextManager[None]:
-    """What a function of Python does with its argument ``progress``.
+    """Show progress as the argument ``progress`` of a function says.
 
     What is around the block goes first: hidden progress stays hidden, a listener hears all.
 
@@ -91,7 +91,7 @@ def _shown_progress() -> Iterator[None]:
 
 
 def progress_is_wanted() -> bool:
-    """Whether a listener hears all progress, or all of it is shown as it comes."""
+    """Return whether a listener hears all progress, or all of it is shown as it comes."""
     return _listener.get() is not None or _shown.get()
 
 

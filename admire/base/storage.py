@@ -24,12 +24,12 @@ PATIENCE = 60.0
 
 
 def cache_dir() -> Path:
-    """The user's cache directory for admire; ``ADMIRE_CACHE`` overrides it."""
+    """Return the user's cache directory for admire; ``ADMIRE_CACHE`` overrides it."""
     return Path(os.environ.get("ADMIRE_CACHE") or platformdirs.user_cache_dir("admire"))
 
 
 def temporary_folder() -> Path:
-    """A new temporary folder, which the caller removes."""
+    """Return a new temporary folder, which the caller removes."""
     return Path(tempfile.mkdtemp(prefix="admire-"))
 
 
@@ -84,7 +84,7 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
 
 
 def partial_of(path: Path) -> Path:
-    """The file beside ``path`` that is written first, and renamed to ``path`` once complete."""
+    """Return the file beside ``path`` that is written first, and renamed once complete."""
     return path.with_name(f".{path.name}.part")
 
 

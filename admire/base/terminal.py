@@ -19,7 +19,7 @@ _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def visible(text: str) -> str:
-    """The text with what would steer a terminal written as JSON's escapes: ``\\u001b[2J``.
+    """Return the text with what would steer a terminal written as JSON's escapes: ``\\u001b[2J``.
 
     Line breaks and tabs are escaped, too, so that no text of the data passes for a line of ours.
     JSON that is written without ``ensure_ascii``, on one line, means the same afterwards.
@@ -33,7 +33,7 @@ def _escape(sign: str) -> str:
 
 
 def cell(*lines: str, style: str = "") -> Text:
-    """A cell or title of a Rich table: these lines, with no markup or emoji codes in effect."""
+    """Return a cell or title of a Rich table: these lines, without markup or emoji codes."""
     from rich.text import Text
 
     return Text("\n".join(map(visible, lines)), style)

@@ -100,7 +100,7 @@ def over_workers(
 
 
 def _in_order(ray: Any, actors: list[Any], units: Iterable[Any]) -> Iterator[Any]:
-    """What the actors return for each unit, in the units' order."""
+    """Yield what the actors return for each unit, in the units' order."""
     from ray.util import ActorPool
 
     pool: Any = ActorPool(actors)
@@ -192,7 +192,7 @@ class _Worker:
 
 
 def _share(ray: Any, workers: Workers) -> dict[str, float]:
-    """How much of a machine each worker gets: as much as leaves room for all of them."""
+    """Return how much of a machine each worker gets: as much as leaves room for all of them."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     processors = [int(node.get("CPU", 0)) for node in nodes]
     gpus = sum(node.get("GPU", 0) for node in nodes)

@@ -69,7 +69,7 @@ class Projection:
         return hashlib.sha256(save(self.head.state_dict()) + used.encode()).hexdigest()
 
     def projects(self, role: str) -> bool:
-        """Whether queries of this role (``gloss``, ``compound``, …) are compared in its space."""
+        """Return whether queries of this role (``gloss``, …) are compared in its space."""
         return role.startswith("gloss") or not self.head.glosses_only
 
     def project(self, vectors: Vectors) -> Vectors:

@@ -157,7 +157,7 @@ def plan(
     llms: Sequence[Model] | None = None,
     batch: bool = False,
 ) -> list[Forecast]:
-    """What :func:`admire.rank` would ask its chat models, and about what that would cost.
+    """Return what :func:`admire.rank` would ask its chat models, and about what that would cost.
 
     Nothing is asked, encoded or loaded; only the cache of replies is read. A question that is asked
     again because its reply cannot be used is not counted.

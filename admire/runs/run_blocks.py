@@ -149,7 +149,7 @@ def _check_recorded(items: Callable[[], Iterator[Item]], source: Source, opened:
 def _rank_by_workers(
     items: Iterable[Item], opened: Opened, workers: Workers, open_worker: Callable[[], RankUnit]
 ) -> Iterator[list[Ranking]]:
-    """As :func:`admire.runs.run.rank_blocks`, by several processes."""
+    """Rank as :func:`admire.runs.run.rank_blocks` does, by several processes."""
     units = ((block, not number) for number, block in enumerate(ranking.blocks(items)))
     count = ceil(opened.record["items"] / ranking.BLOCK)
     with closing(over_workers(units, open_worker, workers)) as ranked:
@@ -168,7 +168,7 @@ def _open_worker(
     models: Mapping[str, Any],
     count: int,
 ) -> RankUnit:
-    """What ranks blocks in one of several processes.
+    """Return what ranks blocks in one of several processes.
 
     Args:
         models: what the record of the run says of them.

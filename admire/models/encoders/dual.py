@@ -109,5 +109,5 @@ class DualEncoder(LazyModel):
 
 
 def _is_siglip(model: Any) -> bool:
-    """Whether it is a SigLIP; google's SigLIP 2 of fixed resolution has the first one's type."""
+    """Return whether it is a SigLIP; SigLIP 2 of fixed resolution has the first one's type."""
     return "siglip" in model.config.model_type

@@ -139,7 +139,7 @@ class Batches:
             self._send(file, Submitted(uuid.uuid4().hex, keys, sorted(options)))
 
     def _find(self, token: str) -> str | None:
-        """The server's name for a batch with this token; None where none was submitted."""
+        """Return the server's name for a batch with this token; None where none was submitted."""
         for batch in self.model.client.batches.list(limit=100):
             if (batch.metadata or {}).get(TOKEN) == token:
                 return batch.id
@@ -205,7 +205,7 @@ class Batches:
     def _files(
         self, questions: Mapping[str, Question]
     ) -> Iterator[tuple[IO[bytes], list[str], set[str]]]:
-        """Files of requests that are small enough, with their questions' keys and their options."""
+        """Yield files of requests, small enough, with their questions' keys and options."""
         rest = deque(questions)
         while rest:
             with tempfile.TemporaryFile() as file:

@@ -45,7 +45,7 @@ class CachedChat:
             return self.keep(key, self.model.ask(question))
 
     def key(self, question: Question) -> str:
-        """The SHA-256 of everything that the reply depends on; images count by their content."""
+        """Return the SHA-256 of all that the reply depends on; images count by their content."""
         parts: list[object] = [
             self.identity,
             question.parts,
@@ -63,7 +63,7 @@ class CachedChat:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def kept(self, key: str) -> Reply | None:
-        """The reply in the cache, if there is one."""
+        """Return the reply in the cache, if there is one."""
         value = self._cache.get(key)
         if value is None:
             return None
@@ -84,5 +84,5 @@ class CachedChat:
 
 
 def kept_reply(llm: ChatModel, question: Question) -> Reply | None:
-    """The reply in the model's cache; None if it has none, or the model has no cache."""
+    """Return the reply in the model's cache; None if it has none, or the model has no cache."""
     return llm.kept(llm.key(question)) if isinstance(llm, CachedChat) else None

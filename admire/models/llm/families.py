@@ -87,7 +87,7 @@ def open_llm(
 def misnamed(
     name: str, forms: Mapping[str, str], kind: str = "chat model", setting: str = "llms"
 ) -> UserError:
-    """What is said of a name that is none of these forms, which stand by their first words."""
+    """Return the error about a name that has none of these forms."""
     close = nearest(name.partition(":")[0], list(forms))
     return UserError(
         f"'{name}' names no {kind}.{close} There are: {', '.join(forms.values())}.", setting

@@ -83,7 +83,7 @@ def _is_kept(name: str, layers: int) -> bool:
 
 
 def _paired(content: bytes, rows: int) -> bytes:
-    """A head's rows with those that are turned together side by side, not half a head apart."""
+    """Return a head's rows with those turned together side by side, not half a head apart."""
     heads = np.frombuffer(content, np.uint8).reshape(rows // HEAD_WIDTH, 2, HEAD_WIDTH // 2, -1)
     return heads.swapaxes(1, 2).tobytes()
 
@@ -93,13 +93,13 @@ def _as_text(text: str) -> bytes:
 
 
 def _text(data: mmap.mmap, at: int) -> tuple[str, int]:
-    """The text there, and where it ends."""
+    """Return the text there, and where it ends."""
     end = _after(data, at, TEXT)
     return data[at + U64.size : end].decode(), end
 
 
 def _after(data: mmap.mmap, at: int, kind: int) -> int:
-    """Where a value of that type ends."""
+    """Return where a value of that type ends."""
     if kind == TEXT:
         return at + U64.size + int(U64.unpack_from(data, at)[0])
     if kind != LIST:

@@ -122,7 +122,7 @@ class Ledger:
         self._changed = threading.Condition()
 
     def watch(self, llm: ChatModel) -> ChatModel:
-        """The same model, whose replies are put down here and whose questions keep to the budget.
+        """Return the same model, which notes its replies here and keeps to the budget.
 
         Raises:
             UserError: there is a budget and the model's price is unknown.
@@ -132,12 +132,12 @@ class Ledger:
         return _Watched(llm, self)
 
     def entries(self) -> list[Entry]:
-        """What each stage asked of each model, in the order of the first questions."""
+        """Return what each stage asked of each model, in the order of the first questions."""
         with self._changed:
             return list(self._entries.values())
 
     def hand_over(self) -> list[Entry]:
-        """What was put down since the last call; see :meth:`take`."""
+        """Return what was put down since the last call; see :meth:`take`."""
         with self._changed:
             entries, self._entries = list(self._entries.values()), {}
         return entries
@@ -246,7 +246,7 @@ def check_price(llm: ChatModel) -> None:
 
 
 def _cost(llm: ChatModel, reply: Reply) -> Price | None:
-    """What a reply cost; None where its usage or the price is unknown."""
+    """Return what a reply cost; None where its usage or the price is unknown."""
     if is_free(llm):
         return Price(0.0)
     return price(llm, reply.usage, batched=reply.batched) if reply.usage else None

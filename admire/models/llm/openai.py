@@ -132,7 +132,7 @@ class OpenAIChat:
             ) from error
 
     def request(self, question: Question) -> dict[str, Any]:
-        """The body of a request to ``/chat/completions``.
+        """Return the body of a request to ``/chat/completions``.
 
         OpenAI's models since o1 reason first. They refuse a temperature, because they always
         sample, and their reasoning counts towards the tokens of the answer.
@@ -174,7 +174,7 @@ class OpenAIChat:
         return {"model": self.model, "messages": messages, **accepted}
 
     def most_tokens(self, question: Question) -> int:
-        """The most tokens that a reply may take, reasoning included."""
+        """Return the most tokens that a reply may take, reasoning included."""
         thinks = "max_tokens" in self._refused or _THINKS.match(self.model)
         return question.max_tokens + (THINKING_TOKENS if thinks else 0)
 
@@ -204,7 +204,7 @@ class OpenAIChat:
         return bool(options)
 
     def explained(self, error: openai.OpenAIError, question: Question | None = None) -> UserError:
-        """The error as a message that says what to do, without the key or the server's web page."""
+        """Return the error as a message that says what to do, without key or web page."""
         import openai
 
         where = without_secrets(self.url)
@@ -263,13 +263,13 @@ class OpenAIChat:
         return UserError(f"{self.name}: {reason}", *settings)
 
     def _redact(self, error: Exception) -> str:
-        """The error's text without secrets, which it then has in tracebacks, too."""
+        """Return the error's text without secrets, which it then has in tracebacks, too."""
         message = self.redacted(str(error))
         error.args = (message,)
         return message
 
     def redacted(self, text: str) -> str:
-        """The text without the key and the secrets in the address."""
+        """Return the text without the key and the secrets in the address."""
         address = urlsplit(self.url)
         secrets = [self._key, address.password, *(value for _, value in parse_qsl(address.query))]
         for secret in filter(None, secrets):
@@ -300,7 +300,7 @@ class Withheld(Exception):  # noqa: N818  it becomes a UserError, which names th
 
 
 def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
-    """The reply in a chat completion of the openai package.
+    """Return the reply in a chat completion of the openai package.
 
     Raises:
         Withheld: the answer is an error in spite of its status, or was held back.
@@ -329,7 +329,7 @@ def read_reply(answer: Any, seconds: float = 0.0) -> Reply:
 
 
 def _usage(answer: Any) -> Usage | None:
-    """The tokens that an answer took, if the server says so."""
+    """Return the tokens that an answer took, if the server says so."""
     usage = getattr(answer, "usage", None)
     if usage is None:
         return None
@@ -343,7 +343,7 @@ def _usage(answer: Any) -> Usage | None:
 
 
 def _logprobs(choice: Any) -> tuple[dict[str, float], ...] | None:
-    """The likeliest tokens at each place of an answer, if the server gives them."""
+    """Return the likeliest tokens at each place of an answer, if the server gives them."""
     places = getattr(getattr(choice, "logprobs", None), "content", None)
     if not places:
         return None
@@ -353,7 +353,7 @@ def _logprobs(choice: Any) -> tuple[dict[str, float], ...] | None:
 
 
 def _cause(error: BaseException) -> str:
-    """What the network said, at the end of a chain of errors."""
+    """Return what the network said, at the end of a chain of errors."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
     return str(error) or type(error).__name__
@@ -373,7 +373,7 @@ logging.getLogger("httpx2").addFilter(_hide)
 
 
 def lacks_key(url: str | None = None, key: str | None = None) -> bool:
-    """Whether :class:`OpenAIChat` would refuse to open for want of a key."""
+    """Return whether :class:`OpenAIChat` would refuse to open for want of a key."""
     server = url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL
     secret = (key or os.environ.get("OPENAI_API_KEY") or "").strip()
     return not secret and without_secrets(server) == OFFICIAL
@@ -389,7 +389,7 @@ def _is_address(url: str) -> bool:
 
 
 def without_secrets(url: str) -> str:
-    """The address without user name, password and query."""
+    """Return the address without user name, password and query."""
     url = re.split("[?#]", url)[0]
     address = re.sub(r"^([a-z]+://)?[^/]*@", r"\1", url)
     return address.rstrip("/") if _is_address(address) else address

@@ -18,7 +18,7 @@ SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png"}
 
 
 def data_uri(image: Image) -> str:
-    """The image as a ``data:`` address of type JPEG or PNG, whatever its file is called.
+    """Return the image as a ``data:`` address of type JPEG or PNG, whatever its file is called.
 
     A JPEG or PNG file that is small enough goes as it is. Others are turned upright, put on white
     and scaled; a JPEG stays one, all else becomes a PNG.
@@ -59,7 +59,7 @@ def image_size(path: Path) -> tuple[int, int]:
 
 
 def digest(image: Image) -> str:
-    """The SHA-256 of the image's file.
+    """Return the SHA-256 of the image's file.
 
     Raises:
         UserError: the file cannot be read.

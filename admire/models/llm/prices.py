@@ -40,12 +40,12 @@ class Price:
 
 
 def is_free(llm: ChatModel) -> bool:
-    """Whether asking the model costs nothing, because it runs on this machine."""
+    """Return whether asking the model costs nothing, because it runs on this machine."""
     return bool(getattr(_asked(llm), "free", False))
 
 
 def price(llm: ChatModel, usage: Usage, *, batched: bool = False) -> Price | None:
-    """What a reply of this usage costs today; None where it is unknown.
+    """Return what a reply of this usage costs today; None where it is unknown.
 
     Args:
         batched: whether it comes by the Batch API.
@@ -108,7 +108,8 @@ def estimate(question: Question, llm: ChatModel) -> Usage:
 
 
 def image_tokens(image: Image, model: str = "") -> int:
-    """How many tokens OpenAI counts for an image, by https://platform.openai.com/docs/guides/images
+    """Return how many tokens OpenAI counts for an image, by
+    https://platform.openai.com/docs/guides/images
 
     It is scaled to fit 2048 x 2048 pixels and then to a shorter side of 768, never up; each tile of
     512 x 512 pixels counts, and the image itself.
@@ -128,5 +129,5 @@ def image_tokens(image: Image, model: str = "") -> int:
 
 
 def _asked(llm: ChatModel) -> ChatModel:
-    """The model itself, without its cache."""
+    """Return the model itself, without its cache."""
     return llm.model if isinstance(llm, CachedChat) else llm

@@ -24,7 +24,7 @@ Match = Mapping[str, Any]
 
 
 def run_audits(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
-    """The tables of those runs that have been audited.
+    """Return the tables of those runs that have been audited.
 
     Args:
         names: what the runs are called.
@@ -46,7 +46,7 @@ def run_audits(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
 
 
 def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") -> list[Table]:
-    """Tables of an audit: what is shared with other sets, by which items, the set itself, and which
+    """Return the tables of an audit: what sets share, by which items, the set itself, and which
     compounds dictionaries have.
 
     Args:
@@ -113,7 +113,7 @@ def _known_tables(audited: str, compounds: Mapping[str, Sequence[str]] | None) -
 
 
 def _set_name(path: str) -> str:
-    """A set's name: its file's, with the folder's if every set calls its file so."""
+    """Return a set's name: its file's, with the folder's if every set calls its file so."""
     name = file_name(path)
     if not name.startswith("manifest."):
         return name
@@ -121,7 +121,7 @@ def _set_name(path: str) -> str:
 
 
 def _sense(matches: Iterable[Match]) -> str:
-    """The sense of an item's matches, compared with its own."""
+    """Return the sense of an item's matches, compared with its own."""
     senses = {match["sense"] for match in matches}
     return "unknown" if None in senses else "both" if len(senses) > 1 else senses.pop()
 
@@ -160,7 +160,7 @@ def _item_row(
 
 
 def _numbered(items: Sequence[int]) -> str:
-    """The numbers of items, at most :data:`NAMED`."""
+    """Return the numbers of items, at most :data:`NAMED`."""
     return f"item{'s' * (len(items) > 1)} {_first(items)}" if items else ""
 
 
@@ -171,7 +171,7 @@ def _first(things: Sequence[object]) -> str:
 
 
 def _findings(audit: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Rows on repeated and missing things, if there are any, and on counts."""
+    """Yield rows on repeated and missing things, if there are any, and on counts."""
     for kind in KINDS:
         yield from _repeats(f"{kind.title()}s that several items have", audit["repeats"], kind)
     for kind in ("caption", "picture"):
@@ -259,6 +259,6 @@ def _order_rows(order: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _by(ranked: str) -> str:
-    """The ranker, without folders of the machine."""
+    """Return the ranker, without folders of the machine."""
     before, settings, path = ranked.partition("settings of ")
     return before + settings + file_name(path) if settings else ranked

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 
 
 def plain_name(name: str) -> str:
-    """The name of a chat model, encoder or dictionary, of a path the last part alone.
+    """Return the name of a chat model, encoder or dictionary, of a path the last part alone.
 
     ``gguf:/home/me/model.gguf`` → ``gguf:model.gguf``. Names of repositories stay:
     ``sbert:intfloat/multilingual-e5-small``.
@@ -24,12 +24,12 @@ def plain_name(name: str) -> str:
 
 
 def file_name(path: str) -> str:
-    """The last part of a path, of Windows too."""
+    """Return the last part of a path, of Windows too."""
     return PurePath(path.replace("\\", "/")).name
 
 
 def run_names(paths: Sequence[str | Path]) -> list[str]:
-    """The names of the runs' folders, numbered if several are the same."""
+    """Return the names of the runs' folders, numbered if several are the same."""
     names = [Path(path).resolve().name for path in paths]
     seen: Counter[str] = Counter()
     numbered = []

@@ -75,7 +75,7 @@ def draw(
     height: float = 2.8,
     views: Mapping[str, str] = MappingProxyType({}),
 ) -> Plot:
-    """A plot that a function paints on an empty figure.
+    """Return a plot that a function paints on an empty figure.
 
     Args:
         name: makes the ids in the SVG, so no two plots of a page may share it.
@@ -105,7 +105,7 @@ def draw(
 
 
 def short(name: str, width: int = 18) -> str:
-    """A run's name, cut in the middle to fit, without characters that cannot be shown."""
+    """Return a run's name, cut in the middle to fit, without characters that cannot be shown."""
     printable = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
     if len(printable) <= width:
         return printable
@@ -114,7 +114,7 @@ def short(name: str, width: int = 18) -> str:
 
 
 def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], title: str = "") -> None:
-    """A legend above the axes, in as many columns as fit; the figure grows by its height."""
+    """Return a legend above the axes, in as many columns as fit; the figure grows by its height."""
     letters = [len(label) + 5 for label in labels]
     columns = len(labels) if sum(letters) <= 48 else 2 if 2 * max(letters) <= 46 else 1
     figure.legend(

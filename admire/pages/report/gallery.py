@@ -40,7 +40,7 @@ Part = tuple[str, str | None, Scores]
 def gallery(
     runs: Sequence[Run], names: Sequence[str], thumbnails: Mapping[Path, Shown]
 ) -> dict[str, Any]:
-    """What the cards of ranked items show; ``docs/report.md`` says what is in it.
+    """Return what the cards of ranked items show; ``docs/report.md`` says what is in it.
 
     Items of several runs are the same where compound, sentence and candidates are.
 
@@ -74,7 +74,7 @@ def gallery(
 
 
 def _key(runs: Sequence[Run]) -> str:
-    """What the browser keeps judgements of these runs by: another run has another record."""
+    """Return the key under which the browser keeps judgements of these runs."""
     records = json.dumps([run.record for run in runs], sort_keys=True, default=str)
     return hashlib.sha256(records.encode()).hexdigest()[:16]
 
@@ -82,13 +82,13 @@ def _key(runs: Sequence[Run]) -> str:
 def card_data(
     kind: Kind, names: Sequence[str], metrics: Sequence[str], cards: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """What report.js reads."""
+    """Return what report.js reads."""
     runs = [{"name": name} for name in names]
     return {"kind": kind, "runs": runs, "metrics": list(metrics), "items": list(cards)}
 
 
 def figures(run: Run) -> list[dict[str, float] | None]:
-    """The figures of each item of a run; None without gold."""
+    """Return the figures of each item of a run; None without gold."""
     scored = score_rankings(run)
     columns = [c for c in scored if c in metrics.ITEM_METRICS]
     by_item: list[dict[str, float] | None] = [None] * len(run.rankings)
@@ -103,7 +103,7 @@ def card(
     results: Sequence[Mapping[str, Any] | None],
     thumbnails: Mapping[Path, Shown],
 ) -> dict[str, Any]:
-    """One item with each run's :func:`result`."""
+    """Return one item with each run's :func:`result`."""
     names = [candidate.name for candidate in item.candidates]
     gold = [item.expected_item] if item.expected_item else item.expected_order
     orders = [result["order"] for result in results if result]
@@ -124,7 +124,7 @@ def card(
 
 
 def card_head(number: int, item: Item) -> dict[str, Any]:
-    """What a card of candidates or of senses says of its item first."""
+    """Return the head of a card: what it says of its item first."""
     heading = (item.compound, item.word) if item.word else (item.sentence, item.phrase)
     return {
         "number": number,
@@ -137,12 +137,12 @@ def card_head(number: int, item: Item) -> dict[str, Any]:
 
 
 def marked(sentence: str, phrase: str) -> list[tuple[str, bool]]:
-    """The sentence in pieces, each with whether it is the phrase."""
+    """Return the sentence in pieces, each with whether it is the phrase."""
     return pieces(sentence, *(find_compound(sentence, phrase) or (0, 0)))
 
 
 def pieces(text: str, start: int, end: int) -> list[tuple[str, bool]]:
-    """The text before, in and after a span, each with whether it is the span; none is empty."""
+    """Return the text before, in and after a span, each with whether it is the span."""
     three = [(text[:start], False), (text[start:end], True), (text[end:], False)]
     return [piece for piece in three if piece[0]]
 
@@ -159,7 +159,7 @@ def result(
     figures: Mapping[str, float] | None,
     record: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """One run's result for an item.
+    """Return one run's result for an item.
 
     Args:
         item: the order of its candidates counts, and its gold.
@@ -199,7 +199,7 @@ def result(
 def _lacks_meaning(
     sense: SenseLabel | None, added: Sequence[Part], record: Mapping[str, Any]
 ) -> bool:
-    """Whether an idiom was ranked by the compound, for want of anything said of its meaning."""
+    """Return whether an idiom was ranked by the compound, because it has no meaning."""
     compared = {text for of, text, _ in added if of in TRACKS} - {"sequence"}
     return (
         sense == "idiomatic"
@@ -209,7 +209,7 @@ def _lacks_meaning(
 
 
 def _loss(item: Item, figures: Mapping[str, float]) -> float:
-    """How far the order is from the best one: in DCG, in Subtask B's accuracy or V-WSD's MRR."""
+    """Return the distance from the best order: in DCG, Subtask B's accuracy or V-WSD's MRR."""
     best = item.expected_order
     if "mrr" in figures:
         return 1 - figures["mrr"]
@@ -230,7 +230,7 @@ def _reading(reading: Interpretation) -> dict[str, Any]:
 
 
 def decided(sense: Sense) -> dict[str, Any]:
-    """A sense with its probability and votes."""
+    """Return a sense with its probability and votes."""
     votes = {"idiomatic": sense.idiomatic, "literal": sense.literal, "unparsed": sense.unparsed}
     return {"sense": sense.label, "probability": sense.probability, "votes": votes}
 
@@ -247,7 +247,7 @@ def _entries(entries: Iterable[Entry]) -> list[dict[str, str]]:
 
 
 def _judgement(judgement: Judgement, names: Sequence[str]) -> dict[str, Any]:
-    """A ranker's answers: the first answer's reasons, and the grades of all."""
+    """Return a ranker's answers: the first answer's reasons, and the grades of all."""
     reasons = next((answer.reasons for answer in judgement.answers if answer.reasons), {})
     graded = {answer.shown[0]: dict(answer.grades) for answer in judgement.answers if answer.grades}
     return {
@@ -273,7 +273,7 @@ def _judgement(judgement: Judgement, names: Sequence[str]) -> dict[str, Any]:
 
 
 def parts(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
-    """The parts of the candidates' scores: texts by track, rankers, or fused runs.
+    """Return the parts of the candidates' scores: texts by track, rankers, or fused runs.
 
     The values, of shape (candidates,) each, sum to the scores. Parts of zeros are left out.
     """
@@ -312,7 +312,7 @@ def _of_texts(
     reading: Interpretation | None,
     settings: Mapping[str, Any],
 ) -> list[Part]:
-    """The parts of texts by track, from the cosines of one chat model's texts or a baseline's."""
+    """Return the parts of texts by track, from the cosines of a chat model or a baseline."""
     scoring = Scoring(**settings["scoring"] | {"texts": tuple(settings["scoring"]["texts"])})
     roles = [r for r in ROLES if any(f"{t}_{r}" in row for t in TRACKS for row in rows)]
     cosines = {
@@ -334,7 +334,7 @@ def _of_texts(
 
 
 def _mean(models: Sequence[Sequence[Part]]) -> list[Part]:
-    """The mean of several chat models' parts."""
+    """Return the mean of several chat models' parts."""
     sums: dict[tuple[str, str | None], Scores] = {}
     for added in models:
         for of, text, values in added:
@@ -343,7 +343,7 @@ def _mean(models: Sequence[Sequence[Part]]) -> list[Part]:
 
 
 def _standardised(added: Sequence[Part], rankers: int) -> list[Part]:
-    """The parts of one ranker as they count beside others: their sum is :func:`comparable`."""
+    """Return the parts of a ranker as they count beside others; they sum to :func:`comparable`."""
     spread = np.round(np.sum([values for *_, values in added], axis=0), 9).std()
     return [
         (of, text, (values - values.mean()) / (spread if spread > 0 else 1.0) / rankers)

@@ -24,7 +24,7 @@ MOST = 20
 
 
 def run_cards(run: Run) -> str:
-    """A run's first items as HTML: no script, which notebooks strip, and no request.
+    """Return a run's first items as HTML: no script, which notebooks strip, and no request.
 
     The styles hold only inside. What knows no styles, or strips them, still shows pictures and
     texts in their order.
@@ -52,7 +52,7 @@ def run_cards(run: Run) -> str:
 
 @cache
 def _style() -> str:
-    """The cards' styles, which hold inside an element of the class ``admire`` alone."""
+    """Return the cards' styles, which hold inside an element of the class ``admire`` alone."""
     cards = (files("admire.pages.report") / "cards.css").read_text(encoding="utf-8")
     inside = re.sub(r"^( *)(:root|body) ", r"\1& ", cards, flags=re.MULTILINE)
     return f".admire {{\n{inside}}}"

@@ -62,7 +62,7 @@ NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*( \[.*\]| of \d+)?$")
 
 
 def render(report: Report) -> str:
-    """The page, complete: styles, scripts, data and pictures are inside.
+    """Return the page, complete: styles, scripts, data and pictures are inside.
 
     A content security policy in the page forbids every request, and all scripts and styles but
     those that this module puts there.
@@ -112,7 +112,7 @@ def _terms(report: Report) -> dict[str, str]:
 
 
 def _hinted(heading: str) -> tuple[str, str]:
-    """A table heading's name and meaning, which is empty if the name is clear."""
+    """Return a table heading's name and meaning, which is empty if the name is clear."""
     return FIGURES.get(heading, (heading, ""))
 
 
@@ -122,7 +122,7 @@ def _folded(table: Table) -> bool:
 
 
 def _numeric(table: Table) -> list[bool]:
-    """Whether each column holds only numbers, which are set flush right."""
+    """Return whether each column holds only numbers, which are set flush right."""
     return [
         k > 0 and all(NUMBER.match(cell) for cell in cells)
         for k, cells in enumerate(zip(*table.rows, strict=True))

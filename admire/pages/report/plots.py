@@ -48,7 +48,7 @@ BEST_DCG = 3 + 1 / math.log2(3)
 
 
 def ranking_plots(data: Mapping[str, Any]) -> list[Plot]:
-    """The plots of a report on rankings, except those without numbers.
+    """Return the plots of a report on rankings, except those without numbers.
 
     Args:
         data: of a report of the kind ``ranking``; ``docs/report.md`` says what is in it.
@@ -62,13 +62,13 @@ def ranking_plots(data: Mapping[str, Any]) -> list[Plot]:
 
 
 def retrieval_plots(data: Mapping[str, Any]) -> list[Plot]:
-    """As :func:`ranking_plots`, of a report of the kind ``retrieval``."""
+    """Return what :func:`ranking_plots` does, of a report of the kind ``retrieval``."""
     runs, cases = _runs(data), result_table(data)
     return [*_by_sense(runs, cases), *_places(runs, cases, "first relevant document")]
 
 
 def senses_plots(data: Mapping[str, Any]) -> list[Plot]:
-    """As :func:`ranking_plots`, of a report of the kind ``senses``."""
+    """Return what :func:`ranking_plots` does, of a report of the kind ``senses``."""
     runs, cases = _runs(data), result_table(data)
     return [*_by_sense(runs, cases), *_senses(runs, cases)]
 
@@ -78,7 +78,7 @@ def _runs(data: Mapping[str, Any]) -> list[str]:
 
 
 def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
-    """The results: a row for each run and item.
+    """Return the results: a row for each run and item.
 
     Columns: ``run`` (its place in the data), ``sentence_type`` (gold), ``predicted_type``,
     ``probability`` (of the idiomatic sense), ``right``, ``margin``, ``place``, ``candidates`` (how
@@ -120,13 +120,13 @@ def _place(item: Mapping[str, Any], result: Mapping[str, Any]) -> float:
 
 
 def by_run(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
-    """The rows of each run, by its place in the data."""
+    """Yield the rows of each run, by its place in the data."""
     for run in sorted(set(table["run"])):
         yield int(run), table[table["run"] == run]
 
 
 def reliability(cases: pd.DataFrame) -> pd.DataFrame:
-    """How often the idiomatic sense is the true one, by the probability that it was given.
+    """Plot how often the idiomatic sense is the true one, by the probability that it was given.
 
     Args:
         cases: see :func:`result_table`.
@@ -150,7 +150,7 @@ def _decided(cases: pd.DataFrame) -> pd.DataFrame:
 
 
 def risk_curves(cases: pd.DataFrame) -> pd.DataFrame:
-    """How often each run would err if it answered only where its sense is surest.
+    """Plot how often each run would err if it answered only where its sense is surest.
 
     Returns:
         The rows of :func:`risk_curve` for each run that has probabilities, with
@@ -165,7 +165,7 @@ def risk_curves(cases: pd.DataFrame) -> pd.DataFrame:
 
 
 def confusion(cases: pd.DataFrame) -> pd.DataFrame:
-    """How many items of each sense were taken as which.
+    """Plot how many items of each sense were taken as which.
 
     Returns:
         A row for each run and true sense, a column for each predicted sense: the two, and ``none``
@@ -214,7 +214,7 @@ def margin_counts(cases: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
 
 
 def chance(cases: pd.DataFrame, metric: str) -> float | None:
-    """The mean figure of random orders; None if it is not defined."""
+    """Return the mean figure of random orders; None if it is not defined."""
     counted = cases[cases[metric].notna() & (cases["candidates"] > 0)] if metric in cases else cases
     if counted.empty:
         return None

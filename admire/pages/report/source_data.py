@@ -16,7 +16,7 @@ log = logging.getLogger("admire")
 
 
 def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
-    """The run with the images of its candidates, and with gold that was added later.
+    """Return the run with the images of its candidates, and with gold that was added later.
 
     If nothing is found, a warning says why.
 
@@ -59,7 +59,7 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
 
 
 def _completed(item: Item, source: Item) -> Item:
-    """The item with the source's images, and its gold if the run had none."""
+    """Return the item with the source's images, and its gold if the run had none."""
     images = {candidate.name: candidate.image for candidate in source.candidates}
     sequence = item.sequence
     if len(sequence) == len(source.sequence):

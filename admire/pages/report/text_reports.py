@@ -20,7 +20,7 @@ from admire.tasks.retrieval.run_folder import RankedQuery, RetrievalRun, read_re
 
 
 def retrieval_report(folders: Sequence[Path]) -> Report:
-    """A report on runs of ``admire retrieve``.
+    """Return a report on runs of ``admire retrieve``.
 
     Queries of several runs are matched by id and idiom.
 
@@ -89,12 +89,12 @@ def _query_result(query: RankedQuery) -> dict[str, Any]:
 
 
 def _language(record: Mapping[str, Any]) -> str:
-    """The language of the prompts where a chat model was asked, else by the benchmark's name."""
+    """Return the prompts' language, or without a chat model the benchmark's."""
     return str(record.get("lang") or guess_language(Path(record["data"])))
 
 
 def _scored(run: RetrievalRun) -> pd.DataFrame:
-    """As :func:`figure_tables` takes it; a query's id is its sentence."""
+    """Return a query as :func:`figure_tables` takes it; its id is its sentence."""
     return pd.DataFrame(
         {
             "compound": query.query.idiom,
@@ -127,7 +127,7 @@ def _retrieval_settings(run: RetrievalRun) -> dict[str, str]:
 
 
 def senses_report(paths: Sequence[Path]) -> Report:
-    """A report on tables of ``admire sense`` or of ``admire detect --table``.
+    """Return a report on tables of ``admire sense`` or of ``admire detect --table``.
 
     Items of several tables are matched by compound and sentence.
 

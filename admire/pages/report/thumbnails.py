@@ -38,7 +38,7 @@ class Shown:
 
 
 def make_thumbnails(files: Iterable[Path]) -> tuple[dict[Path, Shown], dict[str, str]]:
-    """Thumbnails of picture files. A file that cannot be read is left out, with a warning.
+    """Return thumbnails of picture files. A file that cannot be read is left out, with a warning.
 
     Returns:
         How each file is shown, and data URIs by id. The same picture under several names has one.
@@ -62,7 +62,7 @@ def make_thumbnails(files: Iterable[Path]) -> tuple[dict[Path, Shown], dict[str,
 
 
 def thumbnail(file: Path, side: int = SIDE) -> tuple[bytes, tuple[int, int]]:
-    """A picture as WebP with at most so many pixels on a side, and its width and height.
+    """Return a picture as WebP with at most so many pixels on a side, and its width and height.
 
     Raises:
         UserError: the file cannot be read or is no image.

