@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from admire.rankers.settings import PROFILES, Asking, Scoring, Settings
     from admire.runs.forecast import Forecast, plan
     from admire.runs.fusion import fuse
-    from admire.runs.one import rank_one
     from admire.runs.past_runs import read_run
     from admire.runs.ranking import Ranking, Run
     from admire.runs.run import rank
     from admire.runs.run_folder import write_run
     from admire.runs.scoring import compare_runs, score
+    from admire.runs.single_item import rank_one
     from admire.senses.interpretation import Interpretation
 
     __version__: str
@@ -76,7 +76,7 @@ _public, _, _ = lazy_loader.attach(
         "rankers.settings": ["PROFILES", "Asking", "Scoring", "Settings"],
         "runs.forecast": ["Forecast", "plan"],
         "runs.fusion": ["fuse"],
-        "runs.one": ["rank_one"],
+        "runs.single_item": ["rank_one"],
         "runs.past_runs": ["read_run"],
         "runs.ranking": ["Ranking", "Run"],
         "runs.run": ["rank"],

@@ -24,7 +24,7 @@ def submit(
         data: Where the run's blind files are, if they have moved.
         without_sense: Leave out the column sentence_type.
     """
-    from admire.runs.handing_in import hand_in
+    from admire.runs.team_submission import hand_in
 
     names = hand_in(run, out, data=data, sense=not without_sense)
     log.info("Wrote %s with %s", out, ", ".join(names))

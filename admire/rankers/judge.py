@@ -14,9 +14,9 @@ from admire.rankers.judgement import Answer, Judgement, check_answers
 from admire.rankers.listwise import check_letters, judge_listwise
 from admire.rankers.pairwise import judge_pairwise
 from admire.rankers.pointwise import judge_pointwise
+from admire.rankers.presentation import tracks_of
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
-from admire.rankers.shown import tracks_of
 from admire.senses.interpretation import Interpretation
 from admire.senses.source import Source
 

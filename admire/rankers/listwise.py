@@ -27,8 +27,8 @@ from admire.rankers.judgement import (
     ask_twice,
     reply_schema,
 )
+from admire.rankers.presentation import LETTERS, show, shuffled, tracks_shown
 from admire.rankers.settings import Settings
-from admire.rankers.shown import LETTERS, show, shuffled, tracks_shown
 from admire.senses.interpretation import Interpretation
 from admire.senses.votes import count_votes
 

@@ -24,8 +24,8 @@ from admire.rankers.judgement import (
     on_one_line,
     reply_schema,
 )
+from admire.rankers.presentation import show, tracks_shown
 from admire.rankers.settings import Settings
-from admire.rankers.shown import show, tracks_shown
 from admire.senses.interpretation import Interpretation
 
 TOKENS = 150

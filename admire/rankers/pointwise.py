@@ -25,8 +25,8 @@ from admire.rankers.judgement import (
     ask_twice,
     reply_schema,
 )
+from admire.rankers.presentation import LETTERS, show, tracks_shown
 from admire.rankers.settings import Settings
-from admire.rankers.shown import LETTERS, show, tracks_shown
 from admire.senses.interpretation import Interpretation
 
 GRADES = ("idiomatic", "literal", "neither")

@@ -17,7 +17,7 @@ from admire.rankers import check_candidates, judge_listwise
 from admire.rankers.judge import JUDGES
 from admire.rankers.set_summary import check_items, summarise_set
 from admire.rankers.settings import Settings
-from admire.runs.given import Model, take_settings
+from admire.runs.model_arguments import Model, take_settings
 from admire.runs.run import chat_models, reading_settings
 from admire.senses import Detector
 from admire.senses.dictionaries import Dictionary, open_dictionaries

@@ -44,7 +44,7 @@ from admire.rankers import (
 from admire.rankers.scorer import Scores, comparable, ensemble, fuse_scores
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import Asking, Settings
-from admire.runs.given import Model, as_object, take_settings
+from admire.runs.model_arguments import Model, as_object, take_settings
 from admire.runs.ranking import Ranking, Run, blocks
 from admire.runs.record import source_record, take_record
 from admire.runs.sources import open_sources

@@ -13,7 +13,7 @@ from conftest import admire_row, sequence_row
 from toys import WordEncoder, says
 
 from admire import Settings, UserError, rank, read_items, write_run
-from admire.runs.handing_in import hand_in
+from admire.runs.team_submission import hand_in
 
 Row = dict[str, str]
 NAMES = "['a.png', 'b.png', 'c.png', 'd.png', 'e.png']"
