@@ -1,14 +1,15 @@
-"""A server of the page with toy models, and visitors who load it and listen."""
+"""A server of the page with toy models, and clients who ask it and listen."""
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import queue
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,11 +64,11 @@ def toy_models(
         opened[name] += 1
         return ColourEncoder()
 
-    found = Models(
+    models = Models(
         changes=changes or TOYS, open_llms=open_llms, open_encoder=open_encoder, **others
     )
-    found.opened = opened  # type: ignore[attr-defined]
-    return found
+    models.opened = opened  # type: ignore[attr-defined]
+    return models
 
 
 class Gate(ScriptedChat):
@@ -92,95 +93,42 @@ class Gate(ScriptedChat):
         self.opened.release(10_000)
 
 
-class Page:
-    """A visitor who has loaded the page, and may listen to its events."""
-
-    def __init__(self, client: httpx.Client):
-        self.client = client
-        loaded = client.get("/")
-        assert loaded.status_code == 200, loaded.text
-        self.visitor = loaded.text.split('name="visitor" content="')[1].split('"')[0]
-        self.headers = {"Admire-Visitor": self.visitor}
-        self.heard: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
-        self.close: Callable[[], None] = lambda: None
-
-    def listen(self) -> Page:
-        """Open a stream of events, whose events are those that are heard from now on."""
-        heard = self.heard = queue.Queue()
-        self.stream = self.client.stream("GET", f"/events?visitor={self.visitor}", timeout=None)
-        answer = self.stream.__enter__()
-        assert answer.headers["content-type"].startswith("text/event-stream")
-
-        def read() -> None:
-            event = ""
-            try:
-                for line in answer.iter_lines():
-                    if line.startswith("event: "):
-                        event = line.removeprefix("event: ")
-                    elif line.startswith("data: "):
-                        heard.put((event, json.loads(line.removeprefix("data: "))))
-            except httpx.HTTPError:
-                pass
-            heard.put(("end", {}))
-
-        threading.Thread(target=read, daemon=True).start()
-
-        def close() -> None:
-            network = answer.extensions["network_stream"].get_extra_info("socket")
-            network.shutdown(socket.SHUT_RDWR)
-
-        self.close = close
-        return self
-
-    def until(self, event: str, **told: Any) -> dict[str, Any]:
-        """The data of the next event of that name which says that."""
-        while True:
-            name, data = self.heard.get(timeout=LONGEST)
-            if name == event and told.items() <= data.items():
-                return data
-            assert name not in ("end", "problem"), data
-
-    def problem(self) -> dict[str, Any]:
-        """The data of the next problem."""
-        name, data = self.heard.get(timeout=LONGEST)
-        return data if name == "problem" else self.problem()
-
-    def post(self, path: str, **sent: Any) -> httpx.Response:
-        return self.client.post(path, headers=self.headers, **sent)
-
-    def get(self, path: str, **sent: Any) -> httpx.Response:
-        return self.client.get(path, headers=self.headers, **sent)
-
-    def delete(self, path: str) -> httpx.Response:
-        return self.client.delete(path, headers=self.headers)
-
-    def add(self, content: bytes, name: str = "a.png") -> httpx.Response:
-        return self.post("/pictures", params={"name": name}, content=content)
-
-    def start(self, **changes: Any) -> str:
-        """Start a job, which is the ranking of two captions unless something else is said."""
-        answer = self.post("/jobs", json=ASKED | changes)
-        assert answer.status_code == 202, answer.text
-        return str(answer.json()["job"])
-
-    def ranked(self, **changes: Any) -> tuple[str, dict[str, Any]]:
-        """A job and the item that it ranked."""
-        job = self.start(**changes)
-        return job, self.until("result", job=job)["item"]
-
-
-ASKED = {
-    "kind": "rank",
+ROW = {
     "compound": "night owl",
     "sentence": "My sister is a night owl.",
     "language": "en",
-    "profile": "embedded",
-    "candidates": [
-        {"picture": None, "caption": "a bird with wings"},
-        {"picture": None, "caption": "a person awake late"},
-    ],
-    "by_hand": None,
+    "candidates": [{"caption": "a bird with wings"}, {"caption": "a person awake late"}],
 }
+LINES = {"Accept": "application/x-ndjson"}
+
+
+class Waiting:
+    """A client who waits for a ranking and is told of its progress."""
+
+    def __init__(self, client: httpx.Client, row: Mapping[str, Any]):
+        self.told: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._stream = client.stream("POST", "/v1/rank", json=row, headers=LINES, timeout=None)
+        self._answer = self._stream.__enter__()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            for line in self._answer.iter_lines():
+                self.told.put(json.loads(line))
+        except httpx.HTTPError:
+            pass
+
+    def until(self, **facts: Any) -> dict[str, Any]:
+        """Return the next line that tells these facts."""
+        while True:
+            line = self.told.get(timeout=LONGEST)
+            if facts.items() <= line.items():
+                return line
+
+    def leave(self) -> None:
+        """Close the connection."""
+        network = self._answer.extensions["network_stream"].get_extra_info("socket")
+        network.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
@@ -211,8 +159,17 @@ class Served:
         self.server, self.client, self.port = server, client, port
         self.service = server.service
 
-    def visit(self) -> Page:
-        return Page(self.client)
+    def rank(self, **changes: Any) -> httpx.Response:
+        """Rank two captions, unless something else is said."""
+        return self.client.post("/v1/rank", json=ROW | changes)
+
+    def wait(self, **changes: Any) -> Waiting:
+        """Ask for a ranking without waiting for it."""
+        return Waiting(self.client, ROW | changes)
+
+
+def uri(content: bytes, kind: str = "image/png") -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def drawn(kind: str = "PNG", colour: str = "red", size: tuple[int, int] = (40, 30)) -> bytes:

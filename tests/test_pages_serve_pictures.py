@@ -4,7 +4,7 @@ import io
 from collections.abc import Iterator
 
 import pytest
-from serving import ASKED, Page, Served, drawn, problem, serving
+from serving import Served, drawn, problem, serving, uri
 
 from admire.pages.serve import Limits
 from admire.pages.serve.pictures import distinct, label
@@ -14,40 +14,17 @@ Image = pytest.importorskip("PIL.Image")
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with serving(limits=Limits(megabytes=0.05, megapixels=0.5)) as found:
-        yield found
+    with serving(limits=Limits(megabytes=0.05, megapixels=0.5)) as served:
+        yield served
 
 
-@pytest.fixture
-def page(served: Served) -> Page:
-    return served.visit()
-
-
-@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "AVIF", "BMP"])
-def test_a_picture_is_known_by_its_content_and_comes_back_as_it_was(page, kind):
-    content = drawn(kind)
-    answer = page.add(content, "photo.html")
-    assert answer.status_code == 201
-    told = answer.json()
-    assert (told["name"], told["width"], told["height"]) == ("photo.html", 40, 30)
-    back = page.client.get(f"/pictures/{told['id']}?visitor={page.visitor}")
-    assert back.content == content
-    assert back.headers["content-type"] == f"image/{kind.lower()}"
-
-
-def test_a_tiff_comes_back_as_what_browsers_show(page):
-    picture = page.add(drawn("TIFF")).json()["id"]
-    assert page.get(f"/pictures/{picture}").headers["content-type"] == "image/webp"
-
-
-def test_thumbnails_are_small_and_webp(page):
-    picture = page.add(drawn(size=(400, 300))).json()["id"]
-    for _ in range(2):  # made, and read from disk
-        answer = page.get(f"/pictures/{picture}?side=32")
-        assert answer.headers["content-type"] == "image/webp"
-        with Image.open(io.BytesIO(answer.content)) as small:
-            assert small.size == (32, 24)
-    problem(page.get(f"/pictures/{picture}?side=5000"), 422)
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "AVIF", "TIFF", "BMP"])
+def test_the_page_gets_a_small_copy_that_every_browser_shows(served, kind):
+    answer = served.client.post("/thumbnail", content=drawn(kind, size=(1500, 8)))
+    assert answer.headers["content-type"] == "image/webp"
+    with Image.open(io.BytesIO(answer.content)) as copy:
+        assert (copy.format, copy.size) == ("WEBP", (1024, 6))
+    assert not list(served.service.folder.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -60,29 +37,15 @@ def test_thumbnails_are_small_and_webp(page):
         (drawn() + bytes(60_000), 413, "0.05 MB"),
     ],
 )
-def test_other_files_are_refused_and_not_kept(served, page, content, status, said):
-    assert said in problem(page.add(content, "notes.png"), status)
-    assert not list(served.service.find(page.visitor).folder.iterdir())
+def test_other_files_are_refused_by_the_page_and_by_rank(served, content, status, said):
+    assert said in problem(served.client.post("/thumbnail", content=content), status)
+    candidates = [{"image": uri(content), "caption": "a"}, {"caption": "b"}]
+    assert said in problem(served.rank(candidates=candidates), status)
+    assert not list(served.service.folder.iterdir())
 
 
-def test_a_picture_is_only_for_its_visitor(served, page):
-    picture = page.add(drawn()).json()["id"]
-    other = served.visit()
-    problem(other.get(f"/pictures/{picture}"), 404)
-    candidates = [{"picture": picture, "caption": None}, {"picture": None, "caption": "a"}]
-    problem(other.post("/jobs", json=ASKED | {"candidates": candidates}), 404)
-
-
-def test_names_are_shown_and_never_paths(served, page):
-    told = page.add(drawn(), "../../etc/<b>\u202e\x00passwd.png").json()
-    assert told["name"] == "<b> passwd.png"
-    (file,) = served.service.find(page.visitor).folder.iterdir()
-    assert file.name == told["id"]
-    assert served.service.folder.stat().st_mode & 0o777 == 0o700
-    assert file.parent.stat().st_mode & 0o777 == 0o700
-    assert [label(name) for name in ("C:\\a b.png", "a/..", "x" * 500)] == [
-        "a b.png",
-        "picture",
-        "x" * 100,
-    ]
+def test_names_are_shown_and_never_paths():
+    names = ("../../etc/<b>\u202e\x00passwd.png", "C:\\a b.png", "a/..", "x" * 500)
+    expected = ["<b> passwd.png", "a b.png", "picture", "x" * 100]
+    assert [label(name) for name in names] == expected
     assert distinct(["a.png", "b", "A.png", "b"]) == ["a.png", "b", "A (2).png", "b (2)"]

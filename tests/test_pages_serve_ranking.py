@@ -1,23 +1,24 @@
 from __future__ import annotations
 
+import base64
 import io
 import json
+import zipfile
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 from judges import Judge
 from PIL import Image
-from serving import ASKED, TOYS, ColourEncoder, drawn, problem, serving, toy_models
+from serving import ROW, TOYS, ColourEncoder, drawn, problem, serving, toy_models, uri
 from toys import ScriptedChat, explains
 
-from admire import UserError
+from admire import UserError, read_submission
 from admire.data.items import Item
 from admire.models.llm.local import alike, beginning
-from admire.pages.serve import Limits, Models
+from admire.pages.serve import Models
 from admire.prompts import Prompts
 from admire.tasks.collections import write_index
-
-CAPTIONS = ASKED["candidates"]
 
 
 @pytest.fixture
@@ -25,121 +26,58 @@ def llm() -> ScriptedChat:
     return explains("idiomatic")
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"compound": " "}, "compound: is empty."),
-        ({"language": "English!"}, "language: 'English!' is not a language tag."),
-        ({"candidates": CAPTIONS[:1]}, "candidates: "),
-        ({"candidates": CAPTIONS * 26}, "candidates: "),
-        ({"candidates": [*CAPTIONS, {}]}, "candidate 3: "),
-        ({"profile": "strongest"}, "profile: is none of embedded, paper,"),
-        ({"kind": "sort"}, "'sort'"),
-        ({"kind": "search", "text": "a", "span": "a"}, "--index"),
-        ({"kind": "search", "text": "a", "span": "a", "top": 0}, "top: "),
-        ({"by_hand": {"of": "x", "meanings": {"other": "a"}}}, "by_hand.meanings"),
-    ],
-)
-def test_what_cannot_be_ranked_is_told_by_its_key(page, changes, said):
-    told = problem(page.post("/jobs", json=ASKED | changes), 422)
-    assert said in told
-    assert "/" not in told
-    assert "jsonl" not in told
-
-
-@pytest.fixture(scope="module")
-def page():
-    with serving() as served:
-        yield served.visit()
-
-
-def test_what_people_say_by_hand_is_ranked_without_a_question(llm):
+def test_readings_that_are_sent_are_ranked_without_a_question(llm):
     with serving(toy_models(llm)) as served:
-        page = served.visit().listen()
-        first, before = page.ranked()
+        before = served.rank().json()
         asked = len(llm.prompts)
+        as_it_was = served.rank(readings=before["readings"]).json()
+        assert as_it_was["candidates"] == before["candidates"]
 
-        def by_hand(of: str, **said: object) -> tuple[str, dict]:
-            meanings = {"idiomatic": None, "literal": None}
-            job, item = page.ranked(by_hand={"of": of, "sense": None, "meanings": meanings} | said)
-            return job, item["runs"][0]
+        literal = {"sense": "literal", "probability": 0, "votes": {}}
+        changed = served.rank(readings=[before["readings"][0] | literal]).json()
+        assert (changed["sense"], changed["probability"]) == ("literal", 0)
 
-        _, as_it_was = by_hand(first)
-        assert as_it_was["scores"] == before["runs"][0]["scores"]
-        second, literal = by_hand(first, sense="literal")
-        assert (literal["sense"], literal["probability"]) == ("literal", 0)
-
-        edited = {"idiomatic": " bird  with wings \n\nan owl\nmore", "literal": ""}
-        third, changed = by_hand(second, sense="idiomatic", meanings=edited)
-        said = changed["readings"][0]
-        given = ["bird with wings", "an owl"]  # a definition a line, and nothing of the model's
-        assert said["idiomatic"] == {"definitions": given, "scenes": []}
-        assert said["literal"] == before["runs"][0]["readings"][0]["literal"]
-
-        _, kept = by_hand(third)
-        assert kept["readings"] == changed["readings"]
+        edited = {"definitions": [" bird  with wings ", "", "an owl", "more"]}
+        reading = before["readings"][0] | {"idiomatic": edited}
+        changed = served.rank(readings=[reading]).json()
+        assert changed["readings"][0]["idiomatic"] == {
+            "definitions": ["bird with wings", "an owl"],
+            "scenes": [],
+        }
+        assert changed["readings"][0]["literal"] == before["readings"][0]["literal"]
+        assert changed["order"] == ["candidate1", "candidate2"] != before["order"]
+        assert served.rank(readings=changed["readings"]).json()["readings"] == changed["readings"]
         assert len(llm.prompts) == asked
 
-        problem(page.post("/jobs", json=ASKED | {"by_hand": {"of": "unknown"}}), 404)
 
-
-def test_a_result_is_opened_by_its_address_as_long_as_somebody_has_it(llm):
-    with serving(toy_models(llm), limits=Limits(grace=1)) as served:
-        page = served.visit().listen()
-        ids = [page.add(drawn(colour=colour)).json()["id"] for colour in ("red", "blue")]
-        first, _ = page.ranked(candidates=[{"picture": one} for one in ids])
-        job, item = page.ranked(by_hand={"of": first, "sense": "literal"})
-        other = served.visit().listen()
-        answer = other.get(f"/results/{job}").json()
-        assert answer["item"]["runs"] == item["runs"]
-        assert answer["body"]["by_hand"]["sense"] == "literal"
-        page.close()
-        while page.visitor in served.service.visitors:
-            served.client.get("/healthz")
-        pictures = [one["picture"] for one in answer["item"]["candidates"]]
-        assert [served.client.get(one).status_code for one in pictures] == [200, 200]
-        _, again = other.ranked(by_hand={"of": job, "sense": "idiomatic"})
-        assert again["runs"][0]["sense"] == "idiomatic"
-        assert other.get(f"/results/{job}").status_code == 200
-        assert "Rank again" in problem(other.get(f"/results/{first}"), 404)
-
-
-def test_by_hand_is_refused_where_a_chat_model_would_have_to_look_again():
+def test_readings_are_refused_where_a_chat_model_would_have_to_look_again():
     judge = Judge({"a bird with wings": 0.1, "a person awake late": 0.9})
     with serving(toy_models(judge, TOYS | {"rankers": ("listwise",)})) as served:
-        page = served.visit().listen()
-        job, item = page.ranked()
-        assert item["runs"][0]["order"] == [1, 0]
-        page.start(by_hand={"of": job, "sense": "literal"})
-        refused = page.problem()
-        assert refused["status"] == 422
-        assert "ranks by listwise alone" in refused["detail"]
+        answer = served.rank().json()
+        assert answer["order"] == ["candidate2", "candidate1"]
+        readings = [{"llm": "x", "sense": "literal", "probability": 0}]
+        refused = served.rank(readings=readings)
+        assert "ranks by listwise alone" in problem(refused, 422)
 
 
 def test_every_model_is_opened_once(llm):
     models = toy_models(llm, {"llms": ("toy",)})  # with the encoder e5, which sees nothing
+    seen = [{"image": uri(drawn(colour=colour))} for colour in ("red", "blue")]
     with serving(models) as served:
-        pages = [served.visit().listen() for _ in range(2)]
-        for page in pages:
-            page.ranked()
-            ids = [page.add(drawn(colour=c)).json()["id"] for c in ("red", "blue")]
-            seen = [{"picture": one} for one in ids]
-            for _ in range(2):
-                _, item = page.ranked(candidates=seen, compound="bird", sentence="a bird")
-                assert {part["of"] for part in item["runs"][0]["parts"]} == {"image"}
+        for _ in range(2):
+            served.rank()
+            answer = served.rank(candidates=seen, compound="bird", sentence="a bird").json()
+            assert {part["of"] for part in answer["candidates"][0]["parts"]} == {"image"}
         assert models.opened == {"toy": 1, "e5": 1, "sight": 1}
 
 
 def test_a_profile_that_cannot_be_opened_is_told_and_the_server_goes_on(caplog):
     with serving(Models("vision")) as served:  # no key is set
-        page = served.visit().listen()
-        assert "OPENAI_API_KEY" in page.until("models", state="failed")["said"]
-        page.start(profile="vision")
-        told = page.problem()
-        assert told["status"] == 503
-        assert "OPENAI_API_KEY" in told["detail"]
-        late = served.visit().listen()
-        late.until("models", state="failed")
+        assert "OPENAI_API_KEY" in problem(served.rank(profile="vision"), 503)
+        while (state := served.client.get("/models").json())["state"] == "loading":
+            pass
+        assert state["state"] == "failed"
+        assert "OPENAI_API_KEY" in state["message"]
         assert served.client.get("/v1/openapi.json").status_code == 200
     assert "The profile vision cannot be used" in caplog.text
 
@@ -154,28 +92,51 @@ def test_loading_has_a_local_model_read_how_every_prompt_begins(llm, sense, hint
     assert any(alike(lines, later) for lines in shared)
 
 
-def test_what_a_job_fails_of_is_told_without_the_servers_paths(llm, caplog):
+def test_what_a_request_fails_of_is_told_without_the_servers_paths(caplog):
     failures: list[Exception] = []
 
     def fail(prompt: str) -> str:
         raise failures[-1]
 
     with serving(toy_models(ScriptedChat(fail))) as served:
-        page = served.visit().listen()
         for failure, status, said in (
             (UserError(f"{served.service.folder}/x is gone."), 422, "…/x is gone."),
             (ZeroDivisionError("secret"), 500, "inside admire"),
         ):
             failures.append(failure)
-            page.start()
-            told = page.problem()
-            assert told["status"] == status
-            assert said in told["detail"]
-            assert "secret" not in json.dumps(told)
+            refused = served.rank()
+            assert said in problem(refused, status)
+            assert "secret" not in refused.text
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_pictures_are_found_and_only_who_searched_gets_them(tmp_path):
+def test_a_run_folder_says_nothing_of_where_the_pictures_were(tmp_path: Path):
+    seen = [{"image": uri(drawn(colour=colour)), "name": "a.png"} for colour in ("red", "blue")]
+    with serving() as served:
+        order = served.rank(candidates=seen).json()["order"]
+        row, accept = ROW | {"candidates": seen}, {"Accept": "application/zip"}
+        saved = served.client.post("/v1/rank", json=row, headers=accept)
+        folder = str(served.service.folder)
+        assert not list(served.service.folder.iterdir())
+    assert saved.headers["content-type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(saved.content)) as archive:
+        archive.extractall(tmp_path)
+        assert not any(folder in archive.read(name).decode() for name in archive.namelist())
+    assert json.loads((tmp_path / "run/run.json").read_text())["source"] is None
+    (prediction,) = read_submission(tmp_path / "run/submission_en.tsv")
+    assert sorted(prediction.order) == ["a (2).png", "a.png"]
+    assert list(prediction.order) == order
+
+
+def test_a_search_needs_an_index_and_a_number():
+    question = {"text": "a", "span": "a"}
+    with serving() as served:
+        assert "--index" in problem(served.client.post("/v1/search", json=question), 422)
+        wrong = served.client.post("/v1/search", json=question | {"top": 0})
+        assert problem(wrong, 422).startswith("top: ")
+
+
+def test_pictures_are_found_and_come_as_small_copies(tmp_path: Path):
     folder = tmp_path / "collection"
     folder.mkdir()
     for name, colour in (("bird.png", "blue"), ("bicycle.png", "red"), ("gone.png", "red")):
@@ -184,21 +145,16 @@ def test_pictures_are_found_and_only_who_searched_gets_them(tmp_path):
     write_index(folder, ColourEncoder(), tmp_path / "index")
     (folder / "gone.png").unlink()
     with serving(toy_models(explains("literal"), index=tmp_path / "index")) as served:
-        page, other = served.visit().listen(), served.visit().listen()
-        asked = {"kind": "search", "text": "A bird with wings.", "span": "bird", "top": 3}
-        answer = page.post("/jobs", json=asked)
-        told = page.until("result", job=answer.json()["job"])
-        assert told["found"]["sense"] == "literal"
-        assert told.keys() == {"job", "found"}
-        item = told["found"]["item"]
-        shown = [item["candidates"][place] for place in item["runs"][0]["order"]]
-        assert (shown[0]["name"], shown[0]["caption"]) == ("bird.png", "A bird with wings.")
-        address = shown[0]["picture"]
-        assert [bool(one["picture"]) for one in shown] == [
-            one["name"] != "gone.png" for one in shown
-        ]
-        copy = served.client.get(address)
-        assert copy.headers["content-type"] == "image/webp"
-        with Image.open(io.BytesIO(copy.content)) as picture:
-            assert picture.size == (shown[0]["width"], shown[0]["height"]) == (1024, 5)
-        problem(served.client.get(address.replace(page.visitor, other.visitor)), 404)
+        question = {"text": "A bird with wings.", "span": "bird", "top": 3}
+        answer = served.client.post("/v1/search", json=question).json()
+    assert answer["readings"][0]["sense"] == "literal"
+    assert answer["texts"] is None
+    assert answer["span"] == [2, 6]
+    first = answer["pictures"][0]
+    assert (first["id"], first["caption"]) == ("bird.png", "A bird with wings.")
+    lost = {picture["id"] for picture in answer["pictures"] if not picture["image"]}
+    assert lost == {"gone.png"}
+    head, content = first["image"].split(",")
+    assert head == "data:image/webp;base64"
+    with Image.open(io.BytesIO(base64.b64decode(content))) as copy:
+        assert copy.size == (first["width"], first["height"]) == (1024, 5)

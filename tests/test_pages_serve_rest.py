@@ -1,25 +1,17 @@
 from __future__ import annotations
 
-import base64
 import json
-import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 from jsonschema import Draft202012Validator
-from serving import LONGEST, ColourEncoder, Gate, Served, drawn, problem, serving, toy_models
+from serving import LONGEST, ColourEncoder, Served, drawn, problem, serving, toy_models, uri
 from toys import ScriptedChat, explains
 
 from admire import UserError
 from admire.pages.serve import Limits
-
-
-def uri(content: bytes, kind: str = "image/png") -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
-
 
 ROW = {
     "compound": "night owl",
@@ -35,8 +27,8 @@ ROW = {
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     limits = Limits(row=0.1, megabytes=0.02, megapixels=0.1, pictures=4)
-    with serving(limits=limits) as found:
-        yield found
+    with serving(limits=limits) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
@@ -205,39 +197,3 @@ def test_pictures_that_are_damaged_for_the_encoder_are_named_as_in_the_request()
         row = ROW | {"candidates": ROW["candidates"][:1] * 11}
         told = problem(served.client.post("/v1/rank", json=row), 422)
         assert told == "candidates[10].image: the image cannot be seen."
-
-
-def test_programs_wait_their_turn_and_who_goes_away_is_not_worked_for():
-    gate = Gate()
-    with serving(toy_models(gate), limits=Limits(jobs=1)) as served:
-
-        def ask(sentence: str, told: list[httpx.Response]) -> threading.Thread:
-            def post() -> None:
-                row = ROW | {"sentence": sentence}
-                told.append(served.client.post("/v1/rank", json=row, timeout=LONGEST))
-
-            thread = threading.Thread(target=post)
-            thread.start()
-            return thread
-
-        head = b"POST /v1/rank HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json"
-        body = json.dumps(ROW).encode()
-        with socket.create_connection(("127.0.0.1", served.port)) as gone:
-            gone.sendall(head % served.port + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-            gate.wait()
-        page = served.visit().listen()  # after it in the queue
-        job = page.start(sentence="A night owl is a bird.")
-        page.until("place", job=job, place=1)
-        refused: list[httpx.Response] = []
-        ask("There is no room.", refused).join(LONGEST)
-        assert "1 jobs are waiting" in problem(refused[0], 429)
-        assert refused[0].headers["retry-after"]
-        gate.opened.release(5)  # the votes of whom nobody waits for
-        page.until("place", job=job, place=0)
-        answered: list[httpx.Response] = []
-        waiting = ask("The night owl works.", answered)
-        gate.open()
-        waiting.join(LONGEST)
-        assert answered[0].status_code == 200
-        asked = [p for p in gate.prompts if "My sister" in p and "or literally" not in p]
-        assert not asked

@@ -1,60 +1,74 @@
 from __future__ import annotations
 
+import json
+import socket
 from collections.abc import Iterator
 
 import pytest
-from serving import LONGEST, Gate, problem, serving, toy_models
+from serving import LONGEST, ROW, Gate, problem, serving, toy_models
 
 from admire.pages.serve import Limits
 
 
 @pytest.fixture
 def gate() -> Iterator[Gate]:
-    found = Gate()
-    yield found
-    found.open()
+    gate = Gate()
+    yield gate
+    gate.open()
 
 
-def test_a_second_request_waits_its_turn_and_is_told_its_place(gate):
+def test_requests_wait_their_turn_and_are_told_their_place_and_progress(gate):
     with serving(toy_models(gate)) as served:
-        first, second, third = (served.visit().listen() for _ in range(3))
-        jobs = [first.start()]
-        first.until("place", job=jobs[0], place=0)
+        first = served.wait()
+        first.until(place=0)
         gate.wait()
-        jobs += [second.start(), third.start()]
-        second.until("place", job=jobs[1], place=1)
-        third.until("place", job=jobs[2], place=2)
-        assert second.delete(f"/jobs/{jobs[1]}").status_code == 204
-        third.until("place", job=jobs[2], place=1)
+        second, third = served.wait(), served.wait(sentence="The night owl works.")
+        second.until(place=1)
+        third.until(place=2)
+        second.leave()
+        third.until(place=1)
         gate.open()
-        told = first.until("progress", done=5)
-        assert told["what"] == "Asking for the sense (model scripted)"
-        assert first.until("result")["job"] == jobs[0]
-        third.until("place", place=0)
-        assert third.until("result")["job"] == jobs[2]
-        problem(second.delete(f"/jobs/{jobs[2]}"), 404)  # another's
-        problem(second.delete("/jobs/unknown"), 404)
+        assert first.until(done=5)["stage"] == "Asking for the sense (model scripted)"
+        first.until(sense="idiomatic")
+        third.until(place=0)
+        assert third.until(sense="idiomatic")["sentence"] == "The night owl works."
 
 
-def test_a_stream_that_is_opened_again_goes_on_and_ends_the_one_before():
+def test_who_goes_away_is_not_worked_for_and_when_too_many_wait_no_more_can(gate):
+    with serving(toy_models(gate), limits=Limits(jobs=1)) as served:
+        head = b"POST /v1/rank HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json"
+        body = json.dumps(ROW).encode()
+        with socket.create_connection(("127.0.0.1", served.port)) as gone:
+            gone.sendall(head % served.port + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            gate.wait()
+        waiting = served.wait(sentence="A night owl is a bird.")  # the thread is busy still
+        refused = served.rank()
+        assert "1 jobs are waiting" in problem(refused, 429)
+        assert refused.headers["retry-after"]
+        gate.open()
+        waiting.until(sense="idiomatic")
+        later = [p for p in gate.prompts if "My sister" in p and "or literally" not in p]
+        assert not later
+
+
+def test_a_problem_is_the_last_line(served_badly):
+    told = served_badly.wait(candidates=[{"caption": "a"}, {"caption": " "}])
+    assert told.until(status=422, title="Unprocessable Entity")["detail"].startswith("candidate 2")
+
+
+@pytest.fixture
+def served_badly() -> Iterator[object]:
     with serving() as served:
-        page = served.visit()
-        job = page.start()  # before anybody listens
-        page.listen()
-        page.until("result", job=job)
-        before = page.heard
-        page.listen()
-        while before.get(timeout=LONGEST)[0] != "end":
-            pass
-        page.ranked()
+        yield served
 
 
 def test_models_are_loaded_when_the_first_page_is_there():
     models = toy_models()
     with serving(models, limits=Limits(patience=10 * LONGEST)) as served:
-        page = served.visit()
+        served.client.get("/")
         assert not models.opened
-        page.listen().until("models", state="ready")
+        while served.client.get("/models").json()["state"] != "ready":
+            pass
         assert models.opened == {"toy": 1, "colours": 1}
     models = toy_models()
     with serving(models, limits=Limits(patience=0.01)) as served:

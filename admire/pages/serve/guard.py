@@ -1,4 +1,4 @@
-"""Which requests are let in: hosts, origins, the token, and the size of bodies."""
+"""Checks which requests are let in: by host, origin, token, and the size of the body."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from admire.pages.serve.problems import Problem
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "Referrer-Policy": "no-referrer",
@@ -22,6 +22,8 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """Of every answer."""
+
+WITHOUT_TOKEN = ("/static/", "/favicon.ico", "/healthz")
 
 MEGABYTE = 1_000_000
 
@@ -33,9 +35,8 @@ class Limits:
     Attributes:
         pictures: in the page's form, and candidates of one ranking.
         megabytes, megapixels: of a picture.
-        row: megabytes of a request with JSON, such as a row for ``/v1/rank`` with its pictures.
-        jobs: that wait for their turn, of all visitors and programs.
-        grace: seconds from closing a page to removing its files.
+        row: megabytes of any other request, such as a row for ``/v1/rank`` with its pictures.
+        jobs: that wait for their turn, of all pages and programs.
         patience: seconds until models are loaded although no page is open.
     """
 
@@ -44,7 +45,6 @@ class Limits:
     megapixels: float = 50
     row: float = 64
     jobs: int = 20
-    grace: float = 30.0
     patience: float = 30.0
 
 
@@ -96,17 +96,17 @@ class Guard:
         if headers.get("origin", f"http://{host}").lower() != f"http://{host}":
             raise Problem(403, "Pages of other sites may not use this server.")
         if scope["method"] == "POST":
-            megabytes = self.limits.megabytes if path == "/pictures" else self.limits.row
+            megabytes = self.limits.megabytes if path == "/thumbnail" else self.limits.row
             length = headers.get("content-length")
             if length is None:
                 raise Problem(411, "Send the length of the body (Content-Length).")
             if int(length) > megabytes * MEGABYTE:
                 raise Problem(413, f"This is more than {megabytes:g} MB, the most that is taken.")
-        if path == "/" or path.startswith("/v1/"):
+        if not path.startswith(WITHOUT_TOKEN):
             self._check_token(headers, scope["query_string"].decode() if path == "/" else "")
 
     def _is_own(self, host: str) -> bool:
-        """Whether a ``Host`` is this server's. Anybody can point a name here, but no address."""
+        """Tell whether a ``Host`` is this server's. Anybody can point a name here, no address."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
@@ -114,9 +114,9 @@ class Guard:
         return name in ("localhost", self.host) or _is_address(name)
 
     def _check_token(self, headers: Headers, query: str) -> None:
-        given = headers.get("authorization", "").removeprefix("Bearer ")
-        given = parse_qs(query).get("token", [given])[0]
-        if self.token and not hmac.compare_digest(given.encode(), self.token.encode()):
+        token = headers.get("authorization", "").removeprefix("Bearer ")
+        token = parse_qs(query).get("token", [token])[0]
+        if self.token and not hmac.compare_digest(token.encode(), self.token.encode()):
             raise Problem(
                 401,
                 "The token is missing or wrong. Open the page with ?token=…, the token that "
@@ -126,7 +126,7 @@ class Guard:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a server at this address can only be reached from its own machine."""
+    """Tell whether a server at this address can only be reached from its own machine."""
     return host.lower() == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
 
 

@@ -12,7 +12,7 @@ UNSURE = 0.5
 
 
 def language_of(text: str) -> str | None:
-    """The language of a text, one of :data:`LANGUAGES`; None where it cannot be told."""
+    """Return the language of a text, one of :data:`LANGUAGES`; None where it cannot be told."""
     code, probability = _identifier().classify(text)
     return base_language(code) if probability >= UNSURE else None
 

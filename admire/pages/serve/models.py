@@ -1,4 +1,4 @@
-"""Profiles, and the models that they name: each is opened once and used by all visitors."""
+"""Profiles, and the models that they name: each is opened once and used by all."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Models:
         self._opened: dict[Any, Any] = {}
 
     def settings(self, profile: str) -> Settings:
-        """The settings of a profile; those of the first with the changes."""
+        """Return the settings of a profile; those of the first with the changes."""
         from dataclasses import replace
 
         from admire.rankers.settings import PROFILES
@@ -68,7 +68,7 @@ class Models:
         return replace(stack, **self._changes) if profile == self.profiles[0] else stack
 
     def keyless(self) -> list[str]:
-        """The profiles that cannot be used for want of a key."""
+        """Return the profiles that cannot be used for want of a key."""
         from admire.models.llm.openai import lacks_key
 
         if self._openers[0]:
@@ -81,7 +81,7 @@ class Models:
         ]
 
     def llms(self, settings: Settings) -> list[Source]:
-        """The chat models that the settings name.
+        """Return the chat models that the settings name.
 
         Raises:
             UserError: one cannot be opened.
@@ -97,7 +97,7 @@ class Models:
         ]
 
     def encoder(self, name: str, settings: Settings) -> TextEncoder:
-        """The encoder of that name, where the settings want it to run.
+        """Return the encoder of that name, where the settings want it to run.
 
         Raises:
             UserError: it cannot be opened.
@@ -109,7 +109,7 @@ class Models:
         return self._once(("encoder", name, *place.values()), opener)
 
     def detector(self, settings: Settings) -> Detector | None:
-        """The detector, with the model that it reads; None if no chat model needs one.
+        """Return the detector, with the model that it reads; None if no chat model needs one.
 
         Raises:
             UserError: it cannot be opened.
@@ -124,7 +124,7 @@ class Models:
         return self._once(("detector", settings.detector), opener)
 
     def collection(self, settings: Settings) -> tuple[Index, TextEncoder]:
-        """The collection to search, and the encoder that made its vectors.
+        """Return the collection to search, and the encoder that made its vectors.
 
         Raises:
             UserError: it cannot be read, or the encoder cannot be opened.
@@ -196,5 +196,5 @@ class Models:
 
 
 def _within(cached: Any, name: str) -> Any:
-    """The model behind a cache, so that weights are loaded even if all answers are cached."""
+    """Return the model behind a cache, so that its weights are loaded in any case."""
     return getattr(cached, name, cached)

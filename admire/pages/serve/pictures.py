@@ -3,54 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from admire.data.image_files import FORMATS, OTHER_FORMAT
 from admire.pages.serve.problems import Problem
 
-TIFF = "image/tiff"
-"""Most browsers do not show these."""
-
-TYPES = {
-    "PNG": "image/png",
-    "JPEG": "image/jpeg",
-    "MPO": "image/jpeg",  # a JPEG followed by further pictures, as some cameras write it
-    "WEBP": "image/webp",
-    "GIF": "image/gif",
-    "AVIF": "image/avif",
-    "TIFF": TIFF,
-    "BMP": "image/bmp",
-}
-"""What is taken, by Pillow's names: all of :data:`admire.data.image_files.FORMATS`."""
-
 LONGEST_NAME = 100
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A picture that a visitor sent.
-
-    Attributes:
-        name: what it is called, to be shown; never a path.
-        path: its file, which is named by its id.
-        type: its media type, by its content.
-        width, height: in pixels, upright.
-    """
-
-    name: str
-    path: Path
-    type: str
-    width: int
-    height: int
-
-    @property
-    def id(self) -> str:
-        return self.path.name
-
-
-def check_picture(path: Path, name: str, megapixels: float) -> Picture:
-    """The picture in a file. Its size is checked before anything is decoded.
+def check_picture(path: Path, name: str, megapixels: float) -> None:
+    """Refuse a file that is no picture. Its size is checked before anything is decoded.
 
     Args:
         name: what messages call it.
@@ -70,10 +32,7 @@ def check_picture(path: Path, name: str, megapixels: float) -> Picture:
             width, height = opened.size
             if width * height > megapixels * 1_000_000:
                 raise too_large
-            if opened.getexif().get(0x0112, 1) in (5, 6, 7, 8):  # turned by a quarter
-                width, height = height, width
             opened.load()
-            return Picture(name, path, TYPES[opened.format or ""], width, height)
     except Problem:
         raise
     except Image.DecompressionBombError:
@@ -87,14 +46,14 @@ def check_picture(path: Path, name: str, megapixels: float) -> Picture:
 
 
 def label(name: str) -> str:
-    """A file's name without folders and without characters that cannot be seen."""
+    """Return a file's name without folders and without characters that cannot be seen."""
     last = re.split(r"[/\\]", name)[-1]
-    seen = "".join(letter if letter.isprintable() else " " for letter in last)
-    return " ".join(seen.split()).strip(".")[:LONGEST_NAME].strip() or "picture"
+    visible = "".join(letter if letter.isprintable() else " " for letter in last)
+    return " ".join(visible.split()).strip(".")[:LONGEST_NAME].strip() or "picture"
 
 
 def distinct(names: list[str]) -> list[str]:
-    """The names; those that appeared before, in whatever case, get a number."""
+    """Return the names; those that appeared before, in whatever case, get a number."""
     taken: set[str] = set()
     numbered = []
     for name in names:

@@ -11,14 +11,13 @@ from typing import Any
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 log = logging.getLogger("admire")
 
 PROBLEM_TYPE = "application/problem+json"
-INTERNAL = "Something went wrong inside admire. The server's terminal shows what."
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -60,44 +59,50 @@ class Problem(Exception):  # noqa: N818  it is called as RFC 9457 calls it
         super().__init__(detail)
         self.status, self.detail, self.headers = status, detail, headers
 
-    def details(self) -> dict[str, Any]:
-        """The members of the answer."""
+    def details(self) -> ProblemDetails:
+        """Return the members of the answer."""
         title = HTTPStatus(self.status).phrase
-        return ProblemDetails(title=title, status=self.status, detail=self.detail).model_dump()
+        return ProblemDetails(title=title, status=self.status, detail=self.detail)
 
-    def response(self, asked: Headers) -> Response:
-        """The answer to a request with these headers: JSON, or a page for a browser's window."""
-        if "text/html" in asked.get("accept", ""):
-            details = self.details()
-            page = PAGE.format(title=details["title"], detail=escape(self.detail))
+    def response(self, headers: Headers) -> Response:
+        """Answer a request with these headers: by JSON, or by a page for a browser's window."""
+        details = self.details()
+        if "text/html" in headers.get("accept", ""):
+            page = PAGE.format(title=details.title, detail=escape(self.detail))
             return HTMLResponse(page, self.status, self.headers)
-        return JSONResponse(self.details(), self.status, self.headers, media_type=PROBLEM_TYPE)
+        content = details.model_dump()
+        return JSONResponse(content, self.status, self.headers, media_type=PROBLEM_TYPE)
 
 
-def unfit(errors: Iterable[Mapping[str, Any]]) -> Problem:
-    """What breaks a schema, by pydantic's errors."""
-    return Problem(422, " ".join(map(_sentence, errors)))
+def problem_of(error: Exception) -> Problem:
+    """Describe a problem, a broken schema, or an unforeseen error, which is logged."""
+    match error:
+        case Problem():
+            return error
+        case RequestValidationError():
+            return _unfit(each | {"loc": each["loc"][1:]} for each in error.errors())
+        case ValidationError():
+            return _unfit(error.errors())
+        case HTTPException(status_code=404):
+            return Problem(404, "There is nothing at this address.")
+        case HTTPException():
+            return Problem(error.status_code, f"{error.detail}.", error.headers)
+    log.error("A request failed.", exc_info=error)
+    return Problem(500, "Something went wrong inside admire. The server's terminal shows what.")
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """The answer to a problem, a body that breaks its schema, or an unforeseen error."""
-    match error:
-        case Problem():
-            problem = error
-        case RequestValidationError():
-            problem = unfit(one | {"loc": one["loc"][1:]} for one in error.errors())
-        case HTTPException(status_code=404):
-            problem = Problem(404, "There is nothing at this address.")
-        case HTTPException():
-            problem = Problem(error.status_code, f"{error.detail}.", error.headers)
-        case _:
-            log.error("%s %s failed.", request.method, request.url.path, exc_info=error)
-            problem = Problem(500, INTERNAL)
-    return problem.response(request.headers)
+    """Answer a request that failed."""
+    return problem_of(error).response(request.headers)
+
+
+def _unfit(errors: Iterable[Mapping[str, Any]]) -> Problem:
+    """Describe what breaks a schema, by pydantic's errors."""
+    return Problem(422, " ".join(map(_sentence, errors)))
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
-    """``candidates[0].image: Input should be a valid string.``"""
+    """Return ``candidates[0].image: Input should be a valid string.``"""
     message = error["msg"].removeprefix("Value error, ").rstrip(".")
     return f"{_key(error['loc'])}{message}."
 

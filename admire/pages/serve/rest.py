@@ -1,69 +1,62 @@
-"""``/v1``: rows of a ``manifest.jsonl`` in, their rankings out."""
+"""``/v1``: rankings and searches, for the page and for programs."""
 
 from __future__ import annotations
 
-import asyncio
-import base64
+import io
 import json
-import logging
-import re
-import secrets
-from collections.abc import AsyncIterator
+import zipfile
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import APIRouter, Request, Security
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.routing import Match
 from starlette.types import Scope
 
-from admire.base.choices import ProfileName
 from admire.base.errors import UserError
-from admire.data.image_files import FORMAT_NAMES
 from admire.pages.serve.guard import MEGABYTE, Limits
+from admire.pages.serve.language import language_of
 from admire.pages.serve.pictures import check_picture, distinct, label
-from admire.pages.serve.problems import (
-    INTERNAL,
-    PROBLEM_TYPE,
-    Problem,
-    ProblemDetails,
-    unfit,
-)
+from admire.pages.serve.problems import PROBLEM_TYPE, Problem, ProblemDetails, problem_of
+from admire.pages.serve.schemas import Found, Ranking, Row, Search
 from admire.pages.serve.service import Service, TheService
-from admire.pages.serve.work import Job
+from admire.pages.serve.work import Progress, Stopped
 
 if TYPE_CHECKING:
     from admire.data.items import Item
     from admire.runs.ranking import Run
 
-log = logging.getLogger("admire")
+Answer = TypeVar("Answer")
 
-PROBLEM: dict[str, Any] = {
-    "description": "Why it cannot be done (RFC 9457).",
-    "content": {PROBLEM_TYPE: {"schema": ProblemDetails.model_json_schema()}},
-}
 FILES = {"candidates": "candidate", "sequence": "sequence"}
 """What pictures' files are called, without their number; a candidate has its file's name."""
+
+LINES, ZIP = "application/x-ndjson", "application/zip"
 
 TOKEN = HTTPBearer(
     description="The token that admire serve was given, if it was given one.", auto_error=False
 )
-
-LINES = "application/x-ndjson"
-ASKED = {"itemSchema": {"$ref": "#/components/schemas/Row"}}
-ANSWERED = {
-    "itemSchema": {
-        "anyOf": [{"$ref": "#/components/schemas/Ranking"}, ProblemDetails.model_json_schema()]
-    }
+PROBLEM: dict[str, Any] = {
+    "description": "Why it cannot be done (RFC 9457).",
+    "content": {PROBLEM_TYPE: {"schema": ProblemDetails.model_json_schema()}},
 }
-"""What stands in each line, for the description."""
+
+
+def _lines_of(answer: type[BaseModel]) -> dict[str, Any]:
+    """Describe what stands in the lines of an answer."""
+    kinds = [Progress.model_json_schema(), ProblemDetails.model_json_schema()]
+    reference = {"$ref": f"#/components/schemas/{answer.__name__}"}
+    return {LINES: {"itemSchema": {"anyOf": [reference, *kinds]}}}
 
 
 class ByLine(APIRoute):
@@ -76,146 +69,11 @@ class ByLine(APIRoute):
         return (match, child) if kind == LINES else (Match.NONE, {})
 
 
-router = APIRouter(dependencies=[Security(TOKEN)])  # for the description; Guard checks it
+router = APIRouter(
+    dependencies=[Security(TOKEN)],  # for the description; Guard checks it
+    responses={"4XX": PROBLEM, "5XX": PROBLEM},
+)
 by_line = APIRouter(route_class=ByLine, include_in_schema=False)
-
-Sense = Literal["idiomatic", "literal"]
-Probability = Annotated[
-    float | None, Field(description="Of the idiomatic sense; null where no vote could be read.")
-]
-
-
-def _decoded(value: object) -> bytes:
-    start = re.match(r"data:[^,]*;base64,", value) if isinstance(value, str) else None
-    if not start or not isinstance(value, str):
-        raise ValueError("is not a data URI like data:image/png;base64,…, with the picture")
-    try:
-        return base64.b64decode(value[start.end() :], validate=True)
-    except ValueError:
-        raise ValueError("is not base64 after base64,") from None
-
-
-class Candidate(BaseModel):
-    """A picture, a caption, or a picture with its caption."""
-
-    image: (
-        Annotated[
-            bytes,
-            BeforeValidator(_decoded),
-            WithJsonSchema({"type": "string", "pattern": "^data:[^,]*;base64,"}),
-        ]
-        | None
-    ) = Field(
-        None,
-        description=f"{FORMAT_NAMES} as a data URI, at most {Limits.megabytes} MB and "
-        f"{Limits.megapixels} megapixels.",
-    )
-    caption: str | None = None
-    name: str | None = Field(
-        None, description="What the answer calls it, such as its file's name; else candidate1, …"
-    )
-
-
-class Row(BaseModel):
-    """One row of a manifest.jsonl, with pictures as data URIs. Other keys are ignored."""
-
-    compound: str
-    sentence: str | None = Field(
-        None, description="Uses the compound. Only an item with a sequence can do without."
-    )
-    language: str | None = Field(
-        None,
-        description="A language tag; without one that of the sentence, or en where it cannot be "
-        "told.",
-    )
-    candidates: list[Candidate] = Field(
-        min_length=2,
-        max_length=Limits.pictures,
-        description=f"At most {Limits.pictures} together with the sequence.",
-    )
-    sequence: list[Candidate] = Field(
-        [], description="In place of the sentence: what the best candidate continues."
-    )
-    profile: ProfileName | None = Field(
-        None, description="The models and settings; by default those of the server's start."
-    )
-    sentence_type: Sense | None = None
-    expected_order: list[str] | None = None
-    expected_item: str | None = None
-
-
-class Votes(BaseModel):
-    """How often each sense was given."""
-
-    idiomatic: int
-    literal: int
-    unparsed: int
-
-
-class Meaning(BaseModel):
-    """What a chat model says of one sense."""
-
-    definitions: list[str]
-    scenes: list[str]
-
-
-class Entry(BaseModel):
-    """What a dictionary says of one sense."""
-
-    gloss: str
-    source: str = Field(description="The dictionary.")
-
-
-class Reading(BaseModel):
-    """How one chat model understands the compound here."""
-
-    llm: str
-    sense: Sense | None
-    probability: Probability
-    votes: Votes
-    idiomatic: Meaning
-    literal: Meaning
-    dictionary: dict[Sense, list[Entry]]
-
-
-class Part(BaseModel):
-    """What one text or ranker adds to a candidate's score."""
-
-    of: str = Field(description="What is compared (image, caption), or the ranker.")
-    text: str | None = Field(
-        description="With what it is compared: gloss, scene, compound, …; null for a ranker."
-    )
-    value: float
-
-
-class Scored(BaseModel):
-    """A candidate with its score."""
-
-    name: str = Field(description="As in the request, or candidate1, candidate2, … in its order.")
-    score: float
-    rank: int = Field(description="1 is the best.")
-    parts: list[Part] = Field(description="They sum to the score.")
-
-
-class Ranking(BaseModel):
-    """The ranking of an item."""
-
-    compound: str
-    sentence: str
-    language: str = Field(description="As in the request, or as told from the sentence.")
-    sense: Sense | None
-    probability: Probability
-    readings: list[Reading]
-    order: list[str] = Field(description="The candidates' names, best first.")
-    candidates: list[Scored] = Field(description="In the order of the request.")
-    warnings: list[str] = Field(description="What is odd about the item.")
-
-
-class Gone(Problem):
-    """The server is ending, or nobody waits for the answer any more."""
-
-    def __init__(self) -> None:
-        super().__init__(503, "The server is ending, or nobody waits any more.")
 
 
 @by_line.post("/v1/rank")
@@ -225,36 +83,105 @@ async def rank_lines(request: Request, service: TheService) -> StreamingResponse
 
 
 async def _answers(body: bytes, request: Request, service: Service) -> AsyncIterator[bytes]:
-    """For each line with an item a line with its ranking, or with a problem in its place."""
+    """Yield for each line with an item a line with its ranking, or with a problem in its place."""
     for line in filter(None, map(bytes.strip, body.splitlines())):
+        answer: BaseModel
         try:
-            ranking = await rank(Row.model_validate_json(line), request, service)
-            answer = ranking.model_dump()
-        except Gone:
+            row = Row.model_validate_json(line)
+            answer = await _last(_rank(row, request, service, _answer))
+        except Stopped:
             return
-        except Problem as problem:
-            answer = problem.details()
-        except ValidationError as error:
-            answer = unfit(error.errors()).details()
-        except Exception:
-            log.exception("A line of /v1/rank failed.")
-            answer = Problem(500, INTERNAL).details()
-        yield json.dumps(answer, ensure_ascii=False).encode() + b"\n"
+        except Exception as error:
+            answer = problem_of(error).details()
+        yield _line(answer)
 
 
 @router.post(
     "/v1/rank",
-    responses={200: {"content": {LINES: ANSWERED}}, "4XX": PROBLEM, "5XX": PROBLEM},
-    openapi_extra={"requestBody": {"content": {LINES: ASKED}}},
+    response_model=Ranking,
+    responses={200: {"content": _lines_of(Ranking) | {ZIP: {}}}},
+    openapi_extra={
+        "requestBody": {"content": {LINES: {"itemSchema": {"$ref": "#/components/schemas/Row"}}}}
+    },
 )
-async def rank(row: Row, request: Request, service: TheService) -> Ranking:
+async def rank(row: Row, request: Request, service: TheService) -> Any:
     """Rank the candidates of one item; or of several, an item a line.
 
+    A client that accepts application/x-ndjson is told of the request's Progress in lines; the last
+    line is the Ranking, or a problem, which has a status. One that accepts application/zip gets the
+    run folder for admire report.
+
     A body of the type application/x-ndjson has a Row in each line. It is answered by as many lines
-    in the same order, each sent as soon as its item is ranked: a Ranking, or a problem, which has
-    a status. The other items are ranked in any case.
+    in the same order, each sent as soon as its item is ranked: a Ranking or a problem. The other
+    items are ranked in any case.
     """
-    profile = service.check_profile(row.profile)
+    if ZIP in request.headers.get("accept", ""):
+        content = await _last(_rank(row, request, service, _run_folder))
+        return Response(content, media_type=ZIP)
+    return await _respond(_rank(row, request, service, _answer), request)
+
+
+@router.post("/v1/search", response_model=Found, responses={200: {"content": _lines_of(Found)}})
+async def search(search: Search, request: Request, service: TheService) -> Any:
+    """Find what shows or means in a collection what the expression means in the text.
+
+    Progress is told as by /v1/rank.
+    """
+    if service.models.index is None:
+        raise Problem(422, "There is nothing to search. Start admire serve with --index.")
+    return await _respond(_search(search, request, service), request)
+
+
+# ------------------------------------------------------------------------------------ answering
+
+
+async def _respond(
+    events: AsyncGenerator[Progress | BaseModel, None], request: Request
+) -> BaseModel | StreamingResponse:
+    """Answer with the last event, or with all of them in lines for a client that accepts lines."""
+    if LINES not in request.headers.get("accept", ""):
+        return await _last(events)
+    first = await anext(events)  # its place in the queue: what is wrong by then has a status
+    return StreamingResponse(_lines(first, events), media_type=LINES)
+
+
+async def _last(events: AsyncGenerator[Progress | Answer, None]) -> Answer:
+    """Return the last event, which is the answer."""
+    async with aclosing(events):
+        async for event in events:
+            last = event
+    assert not isinstance(last, Progress)
+    return last
+
+
+async def _lines(first: BaseModel, events: AsyncGenerator[BaseModel, None]) -> AsyncIterator[bytes]:
+    """Yield all events as lines; a problem is the last."""
+    yield _line(first)
+    async with aclosing(events):
+        try:
+            async for event in events:
+                yield _line(event)
+        except Exception as error:
+            yield _line(problem_of(error).details())
+
+
+def _line(event: BaseModel) -> bytes:
+    return json.dumps(event.model_dump(), ensure_ascii=False).encode() + b"\n"
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until the client has closed the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+# -------------------------------------------------------------------------------------- working
+
+
+async def _rank(
+    row: Row, request: Request, service: Service, answer: Callable[[Run], Answer]
+) -> AsyncGenerator[Progress | Answer, None]:
+    """Rank an item when its turn comes; yield the progress, and last the answer."""
     if len(row.candidates) + len(row.sequence) > service.limits.pictures:
         most = service.limits.pictures
         raise Problem(422, f"candidates, sequence: are more than {most}, the most that is taken.")
@@ -266,107 +193,98 @@ async def rank(row: Row, request: Request, service: TheService) -> Ranking:
             for k in range(1, 1 + service.limits.pictures)
         }
 
-        def do() -> Ranking:
+        def do() -> Answer:
             from admire.pages.serve.ranking import rank_item
 
-            return _answer(rank_item(item, service.models.settings(profile), service.models))
+            settings = service.models.settings(row.profile or service.models.profiles[0])
+            return answer(rank_item(item, settings, service.models, row.readings))
 
         try:
             async with service.one_at_a_time:
                 item = await run_in_threadpool(_read, row, folder, service.limits)
-            return await _done(Job(secrets.token_hex(16), do), request, service)
+            async with aclosing(service.work.run(do, partial(_disconnected, request))) as events:
+                async for event in events:
+                    yield event
         except UserError as error:
             raise service.problem(error, names) from None
 
 
-async def _done(job: Job, request: Request, service: Service) -> Ranking:
-    """The result of a job, which is stopped if the client closes the connection."""
-    service.work.add(job)
-    gone = asyncio.create_task(_gone(request))
+async def _search(
+    search: Search, request: Request, service: Service
+) -> AsyncGenerator[Progress | Found, None]:
+    """Search when its turn comes; yield the progress, and last what was found."""
+
+    def do() -> Found:
+        from admire.pages.serve.ranking import search_collection
+
+        return search_collection(search, service.models, service.folder)
+
     try:
-        await asyncio.wait({job.done, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if job.done.cancelled() or not job.done.done():
-            raise Gone
-        result: Ranking = job.done.result()
-        return result
-    finally:
-        gone.cancel()
-        service.work.stop(job)
-
-
-async def _gone(request: Request) -> None:
-    """Wait until the client has closed the connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        async with aclosing(service.work.run(do, partial(_disconnected, request))) as events:
+            async for event in events:
+                yield event
+    except UserError as error:
+        raise service.problem(error, {}) from None
 
 
 def _read(row: Row, folder: Path, limits: Limits) -> Item:
-    """The row as an item, its pictures written to the folder under numbers.
+    """Read a row as an item, its pictures written to the folder under numbers.
 
     Raises:
         Problem: a picture is none or breaks a limit.
         UserError: the row cannot be ranked.
     """
-    from admire.pages.serve.ranking import read_row
+    from admire.data.rows import read_row
 
-    plain = row.model_dump(exclude={"candidates", "sequence", "profile"}, exclude_none=True)
+    plain = row.model_dump(
+        exclude={"candidates", "sequence", "profile", "readings"}, exclude_none=True
+    )
     for key, file in FILES.items():
         plain[key] = []
-        for k, one in enumerate(getattr(row, key)):
-            plain[key].append({"caption": one.caption})
-            if one.image is None:
+        for k, candidate in enumerate(getattr(row, key)):
+            plain[key].append({"caption": candidate.caption})
+            if candidate.image is None:
                 continue
             path, name = folder / f"{file}{k + 1}", f"{key}[{k}].image"
-            if len(one.image) > limits.megabytes * MEGABYTE:
+            if len(candidate.image) > limits.megabytes * MEGABYTE:
                 most = limits.megabytes
                 raise Problem(413, f"{name}: is more than {most:g} MB, the most that is taken.")
-            path.write_bytes(one.image)
+            path.write_bytes(candidate.image)
             check_picture(path, name, limits.megapixels)
             plain[key][k]["image"] = path.name
     numbered = [f"{FILES['candidates']}{k}" for k in range(1, 1 + len(row.candidates))]
-    named = [label(one.name) if one.name else "" for one in row.candidates]
-    called = distinct([name or number for name, number in zip(named, numbered, strict=True)])
-    files = dict(zip(called, numbered, strict=True))
-    names = {number: name for name, number in files.items()}
-    for key in ("expected_order", "expected_item"):
-        if gold := plain.get(key):
-            plain[key] = (
-                files.get(gold, gold)
-                if isinstance(gold, str)
-                else [files.get(one, one) for one in gold]
-            )
-    item = read_row(plain, folder, "manifest.jsonl")
+    labels = [label(candidate.name) if candidate.name else "" for candidate in row.candidates]
+    names = distinct([name or number for name, number in zip(labels, numbered, strict=True)])
+    files = dict(zip(names, numbered, strict=True))
+    names_of = dict(zip(numbered, names, strict=True))
+    if row.expected_order:
+        plain["expected_order"] = [files.get(name, name) for name in row.expected_order]
+    if row.expected_item:
+        plain["expected_item"] = files.get(row.expected_item, row.expected_item)
+    language = None if row.language else language_of(row.sentence or "")
+    item = read_row(plain, folder, language or "en")
     return replace(
         item,
-        candidates=tuple(replace(one, name=names[one.name]) for one in item.candidates),
-        expected_order=item.expected_order and tuple(names[one] for one in item.expected_order),
-        expected_item=item.expected_item and names[item.expected_item],
+        candidates=tuple(replace(c, name=names_of[c.name]) for c in item.candidates),
+        expected_order=item.expected_order and tuple(names_of[n] for n in item.expected_order),
+        expected_item=item.expected_item and names_of[item.expected_item],
     )
 
 
 def _answer(run: Run) -> Ranking:
-    """A run of one item, for programs."""
-    from admire.pages.serve.ranking import item_card
+    """Describe a run of one item."""
+    from admire.pages.serve.ranking import describe
 
-    (ranking,) = run.rankings
-    card = item_card(run)
-    (result,) = card["runs"]
-    scored = [
-        {
-            "name": candidate.name,
-            "score": round(result["scores"][k], 9) + 0.0,  # no -0.0, no -1.000000000000009
-            "rank": 1 + result["order"].index(k),
-            "parts": [part | {"value": part["values"][k]} for part in result["parts"]],
-        }
-        for k, candidate in enumerate(ranking.item.candidates)
-    ]
-    item = {key: getattr(ranking.item, key) for key in ("compound", "sentence", "language")}
-    return Ranking.model_validate(
-        result
-        | item
-        | {
-            "order": list(ranking.order),
-            "candidates": scored,
-            "warnings": card["warnings"],
-        }
-    )
+    return describe(run)
+
+
+def _run_folder(run: Run) -> bytes:
+    """Zip the folder of a run."""
+    from admire.runs.run_folder import write_run
+
+    content = io.BytesIO()
+    with TemporaryDirectory() as place, zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+        write_run(run, Path(place) / "run")
+        for path in sorted(Path(place).rglob("*.*")):
+            file.write(path, path.relative_to(place))
+    return content.getvalue()

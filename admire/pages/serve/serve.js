@@ -1,226 +1,211 @@
-/* The page of `admire serve`: sends what is typed and dropped, shows what the server tells. */
+/* The page of `admire serve`: sends what is typed and dropped, and shows the answers. */
 
-let visitor = document.querySelector("meta[name=visitor]").content;
-const { pictures, megabytes, example } = document.querySelector("main").dataset;
-const LIMITS = { pictures: Number(pictures), megabytes: Number(megabytes) };
-const SESSION = "admire-session"; // where the form and the results stay during a reload
-const RETRY = 3000; // milliseconds
-const PAUSE = 300; // milliseconds without typing before a language is proposed
-const SIDE = 512; // pixels of the pictures that are shown in a row
+import { downloadZip } from "./client-zip.js";
+import { find, keep, removeOld } from "./store.js";
+
+const { pictures, megabytes, together, example } = document.querySelector("main").dataset;
+const LIMITS = {
+  pictures: Number(pictures),
+  megabytes: Number(megabytes),
+  together: Number(together), // megabytes
+};
+const token = new URLSearchParams(location.search).get("token");
+const SESSION = "admire-session"; // where this tab's form and results are named during a reload
+const LINES = "application/x-ndjson";
+const RETRY = 1000; // milliseconds
+const PAUSE = 300; // milliseconds without typing before a language is guessed
 
 const { make } = Cards;
 const element = (id) => document.getElementById(id);
-const listed = (things) => new Intl.ListFormat("en").format(things);
+const listed = (words) => new Intl.ListFormat("en").format(words);
 const plural = (count, thing) => `${count} ${thing}${count === 1 ? "" : "s"}`;
-const address = (path) => `${path}${path.includes("?") ? "&" : "?"}visitor=${visitor}`;
+const linesOf = (text) =>
+  text
+    .split(/\r?\n/)
+    .map((line) => line.trim())
+    .filter(Boolean);
 
 /** Say something to those who use a screen reader. */
 const say = (text) => (element("said").textContent = text);
 
-// ---------------------------------------------------------------- requests and the banner
+// ---------------------------------------------------------------- requests
 
 /** A refusal in the server's words. */
 class Refusal extends Error {
-  constructor({ title = "The request failed.", detail = "", status = 0 }) {
+  constructor({ title = "The request failed.", detail = "" } = {}) {
     super(detail || title);
-    this.status = status;
   }
 }
 
-/** What the server answers, as JSON. Throws a Refusal. */
-async function request(method, path, body, type) {
-  const headers = { "Admire-Visitor": visitor, ...(type && { "Content-Type": type }) };
-  let answer;
-  try {
-    answer = await fetch(path, { method, headers, body });
-  } catch {
+/** Send a request; return the answer if it is a good one. Throws a Refusal. */
+async function send(method, path, { body, type, accept, signal } = {}) {
+  const headers = {
+    ...(type && { "Content-Type": type }),
+    ...(accept && { Accept: accept }),
+    ...(token && { Authorization: `Bearer ${token}` }),
+  };
+  const answer = await fetch(path, { method, headers, body, signal }).catch(() => {
     throw new Refusal({ title: "The server does not answer. Is it running?" });
-  }
-  if (answer.ok) return answer.status === 204 ? null : answer.json();
-  const said = await answer
-    .json()
-    .catch(() => ({ title: `The server answered ${answer.status}.` }));
-  if (answer.status === 403) {
-    warn(
-      "The server was started anew or has let this page go. " +
-        "Reload the page: your texts stay, but pictures have to be added again.",
-      true,
-    );
-  }
-  throw new Refusal({ ...said, status: answer.status });
+  });
+  if (answer.ok) return answer;
+  throw new Refusal(
+    await answer.json().catch(() => ({ title: `The server answered ${answer.status}.` })),
+  );
 }
 
-function warn(text, reload = false) {
-  if (!element("banner").hidden && element("banner-text").textContent === text) return;
-  element("banner-text").textContent = text;
-  element("reload").hidden = !reload;
-  element("banner").hidden = false;
+/** Yield the objects of an answer in lines, as they come. */
+async function* objectsOf(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    yield* lines.map((line) => JSON.parse(line));
+  }
 }
 
-// ---------------------------------------------------------------- jobs and the stream of events
+const dataUri = (blob) =>
+  new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(new Refusal({ title: `${blob.name ?? "A picture"}: cannot be read.` }));
+    reader.readAsDataURL(blob);
+  });
 
-/** The part of the page where a job is waited for: its elements, the job, and what to do then. */
-function waitingRoom(prefix, show) {
+// ---------------------------------------------------------------- work that is waited for
+
+/** The part of the page where work is waited for: its elements, and how to stop it. */
+function waitingRoom(prefix) {
   const part = (name) => element(prefix + name);
   const room = {
-    show,
-    job: null, // its id; "" while the server has not told it
+    work: null, // the AbortController of what is under way
     box: part("waiting"),
     status: part("status"),
     progress: part("progress"),
-    stop: part("stop"),
     problem: part("problem"),
   };
-  room.stop.addEventListener("click", () => stop(room));
+  part("stop").addEventListener("click", () => {
+    room.work.abort();
+    finish(room);
+    say("Stopped.");
+  });
   return room;
 }
 
-const ranking = waitingRoom("", showRanking);
-const again = waitingRoom("again-", showRanking);
-const searching = element("search-form") && waitingRoom("search-", showFound);
-const rooms = [ranking, again, searching].filter(Boolean);
-let posted = Promise.resolve(); // the POSTs of jobs
-let stream;
+const ranking = waitingRoom("");
+const again = waitingRoom("again-");
+const saving = waitingRoom("save-");
+const searching = element("search-form") && waitingRoom("search-");
 
-/** Give the server a job. Its end is told by an event. */
-async function start(room, body) {
-  room.body = body;
-  room.job = "";
+/** Ask the server for something, show the progress meanwhile, and then what is answered. */
+async function start(room, path, body, show, accept = LINES) {
+  const work = (room.work = new AbortController());
+  const { signal } = work;
   room.problem.hidden = true;
   room.box.hidden = false;
-  tellProgress(room, "Sent to the server");
+  showProgress(room, "Sent to the server");
   update();
-  const asked = request("POST", "/jobs", JSON.stringify(body), "application/json").then(
-    (answer) => (room.job = answer.job),
-    (refusal) => fail(room, refusal.message),
-  );
-  posted = Promise.all([posted, asked]);
-  await posted;
+  try {
+    const text = JSON.stringify(await body);
+    const answer = await send("POST", path, { body: text, type: "application/json", accept, signal });
+    const result = accept === LINES ? await lastOf(answer, room) : await answer.blob();
+    if (signal.aborted) return;
+    await show(result, finish(room));
+  } catch (error) {
+    if (signal.aborted) return;
+    finish(room);
+    room.problem.textContent =
+      error instanceof Refusal ? error.message : "The connection to the server is lost.";
+    room.problem.hidden = false;
+  }
 }
 
-async function stop(room) {
-  await posted;
-  const { job } = room;
-  finish(room);
-  say("Stopped.");
-  if (job) await request("DELETE", `/jobs/${job}`).catch(() => {}); // it may just have ended
+/** Show the progress that an answer tells; return its last object. */
+async function lastOf(answer, room) {
+  for await (const told of objectsOf(answer)) {
+    if (told.status) throw new Refusal(told);
+    if (!("place" in told)) return told;
+    if (told.place) showPlace(room, told.place);
+    else showProgress(room, told.stage ?? "Starting", told.done, told.total);
+  }
+  throw new Refusal({ title: "The connection to the server is lost." });
 }
 
+/** Leave a waiting room; tell whether the focus was in it. */
 function finish(room) {
   const focused = room.box.contains(document.activeElement);
-  room.job = null;
+  room.work = null;
   room.box.hidden = true;
   update();
-  if (focused) room.box.closest("form").querySelector(".main").focus();
+  if (focused) room.box.parentElement.querySelector(".main, button").focus();
   return focused;
 }
 
-function fail(room, text) {
-  finish(room);
-  room.problem.textContent = text;
-  room.problem.hidden = false;
-}
-
-/** Show what is done; of one thing it is not known how far it is. */
-function tellProgress(room, what, done = 0, total = 1) {
-  room.status.textContent = total > 1 ? `${what}, ${done} of ${total}` : what;
+/** Show what is done; of a single step it is not known how far it is. */
+function showProgress(room, stage, done = 0, total = 1) {
+  room.status.textContent = total > 1 ? `${stage}, ${done} of ${total}` : stage;
   if (total > 1) {
     room.progress.max = total;
     room.progress.value = done;
   } else {
     room.progress.removeAttribute("value");
   }
-  if (room.told !== what) say(what); // once a stage, not once a step
-  room.told = what;
+  if (room.stage !== stage) say(stage); // once a stage, not once a step
+  room.stage = stage;
 }
 
-function tellPlace(room, { place }) {
+function showPlace(room, place) {
   const loading = element("models").dataset.state === "loading";
   const queue = place === 1 ? "Next in the queue" : `Number ${place} in the queue`;
-  const waits = loading ? `${queue}, when the models are loaded` : queue;
-  tellProgress(room, place ? waits : "Starting");
+  showProgress(room, loading ? `${queue}, when the models are loaded` : queue);
 }
 
-function tellModels({ state, said, keyless }) {
-  for (const option of element("profile").options) {
-    option.disabled = keyless.includes(option.value);
-    option.text = option.value + (option.disabled ? " (needs OPENAI_API_KEY)" : "");
-  }
-  element("models").dataset.state = state;
-  element("models").textContent = said;
-}
-
-function connect() {
-  stream = new EventSource(address("/events"));
-  stream.addEventListener("open", () => (element("banner").hidden = true));
-  stream.addEventListener("error", disconnected);
-  stream.addEventListener("models", (event) => tellModels(JSON.parse(event.data)));
-  onJob("place", tellPlace);
-  onJob("progress", (room, { what, done, total }) => tellProgress(room, what, done, total));
-  onJob("result", (room, told) => {
-    const focused = finish(room);
-    room.show(told, room.body, focused);
-  });
-  onJob("problem", (room, problem) => fail(room, new Refusal(problem).message));
-}
-
-/** Hear events of one kind that are about a job of this page. */
-function onJob(kind, act) {
-  stream.addEventListener(kind, async (event) => {
-    const told = JSON.parse(event.data);
-    await posted; // an event may come before the answer that names its job
-    const room = rooms.find(({ job }) => job === told.job);
-    if (room) act(room, told);
-  });
-}
-
-async function disconnected() {
-  warn("The connection to the server is lost. Trying again…");
-  for (const room of rooms) {
-    if (room.job === null) continue;
-    fail(room, "The work stopped, because the connection to the server was lost.");
-  }
-  if (stream.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+/** Show the state of the models until they are loaded. */
+async function watchModels() {
   try {
-    await request("GET", "/pictures/none"); // says whether the server knows the visitor
+    const { state, message, keyless } = await (await send("GET", "/models")).json();
+    for (const option of element("profile").options) {
+      option.disabled = keyless.includes(option.value);
+      option.text = option.value + (option.disabled ? " (needs OPENAI_API_KEY)" : "");
+    }
+    element("models").dataset.state = state;
+    element("models").textContent = message;
+    if (state !== "loading") return;
   } catch (refusal) {
-    if (refusal.status !== 403) setTimeout(connect, RETRY);
+    element("models").textContent = refusal.message;
   }
+  setTimeout(watchModels, RETRY);
 }
 
 // ---------------------------------------------------------------- candidates
 
-/** In order: `{row, name, caption, picture, state}`; `name` is null without a picture. */
+/** In order: `{row, name, size, caption, picture, state}`; `name` is null without a picture. */
 const candidates = [];
 const refused = new Map(); // why → names of files
-let sending = Promise.resolve(); // files are sent one after the other
+let adding = Promise.resolve(); // pictures are checked one after the other
 
-function addCandidate(name = null, caption = "") {
-  const candidate = { name, picture: null, state: name === null ? "ready" : "sending" };
+function addCandidate(name = null, caption = "", size = 0) {
+  const candidate = { name, size, picture: null, state: name === null ? "ready" : "sending" };
   candidate.caption = make("textarea", { class: "tile-caption", rows: 2 });
   candidate.caption.value = caption;
   candidate.label = make("span", { class: "tile-name" });
   candidate.picturePlace = make("span", { class: "tile-picture" });
   const button = (kind, text, act) => {
-    const made = make("button", { type: "button", class: `tile-${kind}`, text });
-    made.addEventListener("click", () => act(candidate));
-    return made;
+    const drawn = make("button", { type: "button", class: `tile-${kind}`, text });
+    drawn.addEventListener("click", () => act(candidate));
+    return drawn;
   };
-  candidate.up = button("up", "↑", (one) => move(one, -1));
-  candidate.down = button("down", "↓", (one) => move(one, 1));
+  candidate.up = button("up", "↑", () => move(candidate, -1));
+  candidate.down = button("down", "↓", () => move(candidate, 1));
   candidate.drop = button("remove", "×", remove);
+  const { label, up, down, drop } = candidate;
   candidate.row = make(
     "li",
     { class: "tile" },
-    ...(name === null ? [] : [candidate.picturePlace]),
-    make(
-      "div",
-      { class: "tile-head" },
-      candidate.label,
-      candidate.up,
-      candidate.down,
-      candidate.drop,
-    ),
+    name === null ? null : candidate.picturePlace,
+    make("div", { class: "tile-head" }, label, up, down, drop),
     candidate.caption,
   );
   candidates.push(candidate);
@@ -253,55 +238,63 @@ function remove(candidate) {
 
 /** Take as many files as the limits let, and say which were not taken. */
 function addFiles(files) {
-  const room = LIMITS.pictures - candidates.filter(({ name }) => name !== null).length;
-  const fitting = [...files].filter(({ size }) => size <= LIMITS.megabytes * 1e6);
-  const taken = fitting.slice(0, Math.max(room, 0));
+  let count = candidates.filter(({ name }) => name !== null).length;
+  let bytes = candidates.reduce((sum, { size }) => sum + size, 0);
+  const before = count;
   for (const file of files) {
-    if (taken.includes(file)) {
-      const candidate = addCandidate(file.name || "picture");
-      sending = sending.then(() => send(candidate, file));
-    } else if (fitting.includes(file)) {
-      refuse(file.name, `At most ${plural(LIMITS.pictures, "picture")} at a time.`);
+    const { name, size } = file;
+    if (size > LIMITS.megabytes * 1e6) {
+      refuse(name, `Larger than ${LIMITS.megabytes} MB.`);
+    } else if (count >= LIMITS.pictures) {
+      refuse(name, `At most ${plural(LIMITS.pictures, "picture")} at a time.`);
+    } else if (bytes + size > LIMITS.together * 1e6) {
+      refuse(name, `Together larger than ${LIMITS.together} MB.`);
     } else {
-      refuse(file.name, `Larger than ${LIMITS.megabytes} MB.`);
+      count += 1;
+      bytes += size;
+      const candidate = addCandidate(name || "picture", "", size);
+      adding = adding.then(() => addPicture(candidate, file));
     }
   }
-  if (taken.length) say(`${plural(taken.length, "picture")} added.`);
+  if (count > before) say(`${plural(count - before, "picture")} added.`);
 }
 
-async function send(candidate, file) {
+/** Have a candidate's picture checked and made small by the server, and keep it. */
+async function addPicture(candidate, file) {
   if (candidate.state === "removed") return;
   try {
-    const path = `/pictures?name=${encodeURIComponent(candidate.name)}`;
-    const { id, name } = await request("POST", path, file, file.type || "application/octet-stream");
-    if (candidate.state === "removed") return;
-    showPicture(candidate, id, name);
+    const answer = await send("POST", "/thumbnail", { body: file });
+    const image = new Image();
+    image.src = await dataUri(await answer.blob());
+    await image.decode();
+    const { src: thumbnail, naturalWidth: width, naturalHeight: height } = image;
+    const picture = await keep({ name: candidate.name, file, thumbnail, width, height });
+    if (candidate.state !== "removed") showPicture(candidate, picture);
   } catch (refusal) {
     if (candidate.state === "removed") return;
-    refuse(candidate.name, withoutName(refusal.message, candidate.name));
+    refuse(candidate.name, withoutName(refusal.message));
     keepCaption(candidate);
   }
 }
 
-function showPicture(candidate, id, name) {
-  Object.assign(candidate, { name, picture: id, state: "ready" });
-  const src = address(`/pictures/${id}?side=${SIDE}`);
-  candidate.picturePlace.append(make("img", { src, alt: "" }));
+function showPicture(candidate, { id, thumbnail }) {
+  Object.assign(candidate, { picture: id, state: "ready" });
+  candidate.picturePlace.append(make("img", { src: thumbnail, alt: "" }));
   update();
 }
 
-/** What is left of a candidate whose picture was refused: its caption, if somebody writes one. */
+/** Keep the caption of a candidate whose picture was refused, if there is one or will be. */
 function keepCaption(candidate) {
   const { caption, picturePlace } = candidate;
   if (!caption.value && caption !== document.activeElement) return remove(candidate);
   picturePlace.remove();
-  Object.assign(candidate, { name: null, state: "ready" });
+  Object.assign(candidate, { name: null, size: 0, state: "ready" });
   update();
 }
 
-/** "night.png: is empty." → "Is empty." */
-function withoutName(message, name) {
-  const rest = message.startsWith(`${name}: `) ? message.slice(name.length + 2) : message;
+/** "picture: is empty." → "Is empty." */
+function withoutName(message) {
+  const rest = message.replace(/^picture: /, "");
   return rest[0].toUpperCase() + rest.slice(1);
 }
 
@@ -324,10 +317,7 @@ function forgetRefused() {
 
 /** Each line that is not empty becomes a caption candidate. */
 function addCaptions(text) {
-  const lines = text
-    .split(/\r?\n/)
-    .map((line) => line.trim())
-    .filter(Boolean);
+  const lines = linesOf(text);
   for (const line of lines) addCandidate(null, line);
   if (lines.length) say(`${plural(lines.length, "caption")} added.`);
 }
@@ -357,7 +347,7 @@ function followDrag(event) {
 const isEmpty = () =>
   !candidates.length && !element("sentence").value && !element("compound").value;
 
-/** What lacks before a ranking can start: `[what, where]` each. */
+/** List what lacks before a ranking can start: `[what, where]` each. */
 function lackingToRank() {
   const lacks = [];
   if (!element("sentence").value.trim()) lacks.push(["a sentence", element("sentence")]);
@@ -370,7 +360,7 @@ function lackingToRank() {
     lacks.push([`a caption for candidate ${place + 1}`, caption]);
   });
   const { length } = candidates.filter(({ state }) => state === "sending");
-  if (length) lacks.push([`${plural(length, "picture")} to be sent`, element("files")]);
+  if (length) lacks.push([`${plural(length, "picture")} to be checked`, element("files")]);
   return lacks;
 }
 
@@ -389,25 +379,25 @@ function update() {
   offer(element("rank"), element("why"), lackingToRank(), ranking);
   offer(element("again"), null, [], again);
   hint("compound", "sentence");
-  proposeLanguage("sentence", "language");
+  guessLanguage("sentence", "language");
   element("clear").hidden = isEmpty();
   if (example) element("example").hidden = !isEmpty();
   if (!searching) return;
   offer(element("find"), element("search-why"), lackingToSearch(), searching);
   hint("search-span", "search-text");
-  proposeLanguage("search-text", "search-language");
+  guessLanguage("search-text", "search-language");
 }
 
 const needs = (lacks) => `Needs ${listed(lacks.map(([what]) => what))}.`;
 
 /** Show whether a button can be used, and why not. */
 function offer(button, why, lacks, room) {
-  const busy = room.job !== null;
+  const busy = room.work !== null;
   button.setAttribute("aria-disabled", String(busy || lacks.length > 0));
   if (why) why.textContent = lacks.length && !busy ? needs(lacks) : "";
 }
 
-/** Whether a button can be used. If not, go to the first thing that lacks. */
+/** Tell whether a button can be used. If not, go to the first thing that lacks. */
 function ready(button, lacks) {
   if (button.getAttribute("aria-disabled") !== "true") return true;
   if (lacks.length) {
@@ -419,15 +409,15 @@ function ready(button, lacks) {
 
 function describe(candidate, place) {
   const { name, caption, label, row, up, down, drop, state } = candidate;
-  const called = `candidate ${place + 1}${name === null ? "" : `, ${name}`}`;
+  const title = `candidate ${place + 1}${name === null ? "" : `, ${name}`}`;
   label.textContent = name ?? "Caption alone";
   label.title = name ?? "";
   row.dataset.state = state;
-  caption.setAttribute("aria-label", `Caption of ${called}`);
+  caption.setAttribute("aria-label", `Caption of ${title}`);
   caption.placeholder = name === null ? "Caption" : "Caption (optional)";
-  up.setAttribute("aria-label", `Move ${called} up`);
-  down.setAttribute("aria-label", `Move ${called} down`);
-  drop.setAttribute("aria-label", `Remove ${called}`);
+  up.setAttribute("aria-label", `Move ${title} up`);
+  down.setAttribute("aria-label", `Move ${title} down`);
+  drop.setAttribute("aria-label", `Remove ${title}`);
   up.disabled = place === 0;
   down.disabled = place === candidates.length - 1;
 }
@@ -436,9 +426,9 @@ function describe(candidate, place) {
 function hint(wordsId, textId) {
   const words = element(wordsId).value.trim();
   const text = element(textId).value;
-  const there = text.toLowerCase().includes(words.toLowerCase());
+  const stands = text.toLowerCase().includes(words.toLowerCase());
   element(`${wordsId}-hint`).textContent =
-    !words || !text.trim() || there ? "" : `“${words}” does not stand in the text like this.`;
+    !words || !text.trim() || stands ? "" : `“${words}” does not stand in the text like this.`;
 }
 
 /** Take what is selected in a text as the words that are meant. */
@@ -460,24 +450,24 @@ function showLanguages() {
   }
 }
 
-const proposals = new Map(); // a text's id → `{text, timer}`
+const guesses = new Map(); // a text's id → `{text, timer}`
 
-/** Propose the language of a text once it is no longer being typed. */
-function proposeLanguage(textId, languageId) {
+/** Guess the language of a text once it is no longer being typed. */
+function guessLanguage(textId, languageId) {
   const text = element(textId).value.trim();
-  const before = proposals.get(textId);
+  const before = guesses.get(textId);
   if (before?.text === text) return;
   clearTimeout(before?.timer);
   const timer = setTimeout(async () => {
-    const asked = text ? request("POST", "/language", text, "text/plain") : null;
-    const language = (await asked?.catch(() => null))?.language;
-    if (proposals.get(textId).text === text) showProposal(languageId, text, language);
+    const answer = text && (await send("POST", "/language", { body: text }).catch(() => null));
+    const language = answer ? (await answer.json()).language : null;
+    if (guesses.get(textId).text === text) showGuess(languageId, text, language);
   }, PAUSE);
-  proposals.set(textId, { text, timer });
+  guesses.set(textId, { text, timer });
 }
 
-/** The first choice of a language is what the server takes by itself. */
-function showProposal(languageId, text, language) {
+/** Show as the first choice of a language what the server takes by itself. */
+function showGuess(languageId, text, language) {
   const [first, ...others] = element(languageId).options;
   const { value, text: name } = others.find((other) => other.value === (language ?? "en"));
   first.dataset.language = value;
@@ -485,31 +475,33 @@ function showProposal(languageId, text, language) {
   showLanguages();
 }
 
-function fill({ sentence, compound, language, profile, candidates: given }) {
+async function fill({ sentence, compound, language, profile, candidates: kept }) {
   element("sentence").value = sentence;
   element("compound").value = compound;
   element("language").value = language ?? ""; // from the sentence
   if (profile) element("profile").value = profile;
-  for (const { name, picture, caption } of given) {
-    if (picture) showPicture(addCandidate(name, caption), picture, name);
-    else if (caption) addCandidate(null, caption);
+  for (const { picture: id, caption } of kept) {
+    const picture = id && (await find(id));
+    if (picture) {
+      showPicture(addCandidate(picture.name, caption ?? "", picture.file.size), picture);
+    } else if (caption) addCandidate(null, caption);
   }
   showLanguages();
   update();
 }
 
-/** Fill the form with the example, whose pictures are sent like any others. */
+/** Fill the form with the example, whose pictures are added like any others. */
 async function fillExample() {
-  const { candidates: given, ...texts } = JSON.parse(example);
+  const { candidates: samples, ...texts } = JSON.parse(example);
   const open = async ({ name }) => {
     const picture = await (await fetch(`/static/${name}`)).blob();
     return new File([picture], name, { type: picture.type });
   };
-  const files = await Promise.all(given.map(open));
+  const files = await Promise.all(samples.map(open));
   if (!isEmpty()) return;
   fill({ ...texts, candidates: [] });
   addFiles(files);
-  candidates.forEach(({ caption }, place) => (caption.value = given[place].caption));
+  candidates.forEach(({ caption }, place) => (caption.value = samples[place].caption));
   update();
 }
 
@@ -522,16 +514,15 @@ function clear() {
   element("sentence").focus();
 }
 
-/** What stands in the form. */
-function filled() {
+/** Return what stands in the form: a row, with ids for pictures. */
+function rowOfForm() {
   const value = (id) => element(id).value;
   return {
     sentence: value("sentence"),
     compound: value("compound"),
     language: value("language") || null,
     profile: value("profile"),
-    candidates: candidates.map(({ name, picture, caption }) => ({
-      name,
+    candidates: candidates.map(({ picture, caption }) => ({
       picture,
       caption: caption.value.trim() || null,
     })),
@@ -540,136 +531,155 @@ function filled() {
 
 // ---------------------------------------------------------------- ranking
 
-/** The ranking on show: `{card, item, body, job, when}` and `told`, the one that the model made. */
+/** The result on show: what is kept of it, its card, and `told`, the one that the model made. */
 let current = null;
-const rankings = []; // all on this visit, as drawRanking takes them
-let lastFound = null; // by a search: `{found, body}`
-const made = new Map(); // job → ranking, of those that a model made
+const results = []; // all of this tab, the last shown last
+let found = null; // by the last search, as it is kept
 
 function rank() {
-  if (!ready(element("rank"), ranking.job === null ? lackingToRank() : [])) return;
-  const asked = filled();
-  start(ranking, {
-    kind: "rank",
-    ...asked,
-    candidates: asked.candidates.map(({ picture, caption }) => ({ picture, caption })),
-    by_hand: null,
-  });
+  if (!ready(element("rank"), ranking.work ? [] : lackingToRank())) return;
+  startRanking(ranking, rowOfForm(), null);
 }
 
 function rankAgain() {
-  const { told } = current;
   if (!ready(element("again"), [])) return;
-  const changed = (sense) => {
-    const text = element(`meaning-${sense}`).value.trim();
-    return text && text !== said(told.item, sense) ? text : null;
+  const { told } = current;
+  const hand = {
+    of: told.id,
+    sense: document.querySelector("#by-hand [name=sense]:checked").value || null,
+    meanings: {},
   };
-  start(again, {
-    ...told.body,
-    by_hand: {
-      sense: document.querySelector("#by-hand [name=sense]:checked").value || null,
-      meanings: { idiomatic: changed("idiomatic"), literal: changed("literal") },
-      of: told.job,
-    },
+  for (const sense of ["idiomatic", "literal"]) {
+    const text = element(`meaning-${sense}`).value.trim();
+    if (text && text !== definitionsOf(told, sense)) hand.meanings[sense] = text;
+  }
+  startRanking(again, { ...told.row, readings: readingsByHand(told, hand) }, hand);
+}
+
+function startRanking(room, row, hand) {
+  start(room, "/v1/rank", rowToSend(row), async (answer, focused) => {
+    const result = await keep({ row, hand, ranking: answer });
+    await drawResult(result);
+    element("lost").hidden = true;
+    keepAddress();
+    say(["Ranked.", ...answer.warnings, inWords(current.item)].join(" "));
+    goTo("outcome-title", focused);
   });
 }
 
+/** The row with its pictures in it. */
+async function rowToSend(row) {
+  const open = async ({ picture: id, caption }) => {
+    const picture = id && (await find(id));
+    return picture
+      ? { caption, name: picture.name, image: await dataUri(picture.file) }
+      : { caption };
+  };
+  return { ...row, candidates: await Promise.all(row.candidates.map(open)) };
+}
+
 /** The definitions that the model gave of a sense, one a line. */
-function said(item, sense) {
-  const reading = item.runs[0].readings?.[0];
-  return (reading?.[sense]?.definitions ?? []).join("\n");
+const definitionsOf = ({ ranking: { readings } }, sense) =>
+  (readings[0]?.[sense].definitions ?? []).join("\n");
+
+/** The model's readings, with what a person says in place of what it said. */
+function readingsByHand({ ranking: { readings } }, { sense, meanings }) {
+  const decided = sense && { sense, probability: Number(sense === "idiomatic"), votes: {} };
+  const defined = Object.entries(meanings).map(([label, text]) => [
+    label,
+    { definitions: linesOf(text) },
+  ]);
+  return readings.map((reading) => ({ ...reading, ...decided, ...Object.fromEntries(defined) }));
 }
 
-function showRanking({ job, item }, body, focused) {
-  if (body.by_hand?.sense) for (const reading of item.runs[0].readings) reading.votes = null;
-  drawRanking({ job, item, body, when: new Date() });
-  element("lost").hidden = true;
-  keepAddress();
-  say(["Ranked.", ...item.warnings, inWords(item)].join(" "));
-  goTo("outcome-title", focused);
+/** A result as an item that cards.js draws. */
+async function itemOf({ row, ranking: answer }) {
+  const names = answer.candidates.map(({ name }) => name);
+  const shown = await Promise.all(row.candidates.map(({ picture }) => picture && find(picture)));
+  const things = row.candidates.map(({ caption }, place) => {
+    const { thumbnail: picture = null, width, height } = shown[place] ?? {};
+    return { name: names[place], caption, picture, width, height };
+  });
+  const parts = answer.candidates[0].parts.map(({ of, text }, k) => {
+    const values = answer.candidates.map((candidate) => candidate.parts[k].value);
+    return { of, text, values };
+  });
+  const order = answer.order.map((name) => names.indexOf(name));
+  const scores = answer.candidates.map(({ score }) => score);
+  const sentence = marked(answer.sentence, answer.span);
+  return { ...answer, sentence, candidates: things, runs: [{ ...answer, order, scores, parts }] };
 }
 
-/** Show a ranking, and under it the one that was on show; one of earlier comes back up. */
-function drawRanking({ job, item, body, when }) {
+/** Show a result, and under it the one that was on show; one of earlier comes back up. */
+async function drawResult(result) {
+  const { id, row, hand } = result;
+  const item = await itemOf(result);
+  const told = (hand && (await find(hand.of))) ?? result;
   if (current) keepEarlier(current);
-  element(`earlier-${job}`)?.remove();
-  const before = rankings.findIndex((one) => one.job === job);
-  if (before >= 0) rankings.splice(before, 1);
-  const card = drawCard(item);
-  const next = { card, item, body, job, when };
-  rankings.push({ job, item, body, when });
-  next.told = made.get(body.by_hand?.of) ?? next; // another tab's may have come without it
-  made.set(job, next);
-  if (next.told !== current?.told) fillByHand(next.told.item);
-  current = next;
+  element(`earlier-${id}`)?.remove();
+  const before = results.findIndex((other) => other.id === id);
+  if (before >= 0) results.splice(before, 1);
+  results.push(result);
+  if (told.id !== current?.told.id) fillByHand(told);
+  current = { ...result, item, told, card: drawCard(item) };
   const warnings = item.warnings.map((text) => make("p", { class: "warning", role: "note", text }));
-  element("result").replaceChildren(...warnings, card);
-  element("outcome-title").textContent = `Result${byHand(body)}`;
-  element("save-set").href = address("/set.zip");
-  element("save-run").href = address(`/runs/${job}.zip`);
+  element("result").replaceChildren(...warnings, current.card);
+  element("outcome-title").textContent = `Result${byHand(hand)}`;
   element("nothing-yet").hidden = true;
   element("outcome").hidden = false;
 }
 
 /** Make the page's address that of the result on show, or of the other tab. */
 function keepAddress() {
-  const shown = tabs.find((tab) => tab.getAttribute("aria-selected") === "true");
-  const hash = shown?.id === "tab-search" ? "#search" : current ? `#${current.job}` : "";
+  const tab = tabs.find((other) => other.getAttribute("aria-selected") === "true");
+  const hash = tab?.id === "tab-search" ? "#search" : current ? `#${current.id}` : "";
   history.replaceState(null, "", location.pathname + location.search + hash);
 }
 
 /** Show the result of the page's address, which may be another tab's. */
 async function openResult(focused) {
-  const job = location.hash.slice(1);
+  const id = location.hash.slice(1);
   element("lost").hidden = true;
-  if (!job || job === "search" || job === current?.job) return;
-  let found = rankings.find((one) => one.job === job);
-  try {
-    const path = `/results/${encodeURIComponent(job)}`;
-    found ??= { job, when: new Date(), ...(await request("GET", path)) };
-  } catch (refusal) {
-    element("lost").textContent = refusal.message;
-    element("lost").hidden = false;
-    return;
-  }
-  drawRanking(found);
-  goTo("outcome-title", focused);
+  if (!id || id === "search" || id === current?.id) return;
+  const result = await find(id);
+  if (result) {
+    await drawResult(result);
+    goTo("outcome-title", focused);
+  } else element("lost").hidden = false;
 }
 
-let drawn = 0;
+let cards = 0;
 
-/** A card without the number of its row, which it has none of. */
+/** Draw a card without the number of its row, which it has none of. */
 function drawCard(item, kind = "ranking") {
-  drawn += 1; // a card's number makes its ids
-  const card = Cards.drawItem({ ...item, number: drawn }, { kind, runs: [{ name: "this" }] });
+  cards += 1; // a card's number makes its ids
+  const card = Cards.drawItem({ ...item, number: cards }, { kind, runs: [{ name: "this" }] });
   card.querySelector(".number").remove();
-  // The large ones are for the dialog.
-  for (const image of card.querySelectorAll(".picture img")) image.src += `&side=${SIDE}`;
   return card;
 }
 
-function fillByHand(item) {
+function fillByHand(told) {
+  const { sense, language } = told.ranking;
   element("by-hand-told").checked = true;
-  const told = item.runs[0].sense;
-  element("as-told").textContent = told ? `as told (${told})` : "as told";
-  for (const sense of ["idiomatic", "literal"]) {
-    const field = element(`meaning-${sense}`);
-    field.value = said(item, sense);
-    field.lang = item.language;
+  element("as-told").textContent = sense ? `as told (${sense})` : "as told";
+  for (const label of ["idiomatic", "literal"]) {
+    const field = element(`meaning-${label}`);
+    field.value = definitionsOf(told, label);
+    field.lang = language;
     field.placeholder = field.value ? "" : "The model said nothing of it.";
   }
 }
 
-/** What was given by hand, as a part of a title. */
-function byHand({ by_hand: given }) {
-  if (!given) return "";
-  const words = Object.values(given.meanings).some(Boolean) ? ["meaning"] : [];
-  if (given.sense) words.unshift(`${given.sense} sense`);
+/** Say in a part of a title what was set by hand. */
+function byHand(hand) {
+  if (!hand) return "";
+  const words = Object.keys(hand.meanings).length ? ["meaning"] : [];
+  if (hand.sense) words.unshift(`${hand.sense} sense`);
   return words.length ? ` by hand: ${listed(words)} given` : " by hand";
 }
 
-function inWords({ compound, candidates: shown, runs: [{ sense, order }] }) {
-  const { picture, name, caption } = shown[order[0]];
+function inWords({ compound, sense, candidates: things, runs: [{ order }] }) {
+  const { picture, name, caption } = things[order[0]];
   return `${compound}: ${sense ?? "sense not told"}; first is ${picture ? name : caption}`;
 }
 
@@ -681,88 +691,133 @@ function goTo(id, focused) {
   if (top < 0 || top > 0.5 * innerHeight) title.scrollIntoView();
 }
 
-function keepEarlier({ card, item, body, job, when }) {
-  const time = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  const download = make("a", {
-    href: address(`/runs/${job}.zip`),
-    download: "",
-    text: "Download run folder",
-  });
-  const open = make("a", { href: `#${job}`, text: "Open again" });
-  const kept = make(
-    "details",
-    { class: "earlier", id: `earlier-${job}` },
-    make(
-      "summary",
-      {},
-      make("strong", { text: item.compound, lang: item.language }),
-      make("span", {
-        text: ` ${item.runs[0].sense ?? "sense not told"}${byHand(body)}, ${body.profile}, ${time}`,
-      }),
-    ),
-    card,
-    make("p", { class: "buttons" }, open, download),
+/** Show a result folded under the one that is on show. */
+function keepEarlier({ id, when, row, hand, item, card }) {
+  const time = new Date(when).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const facts = `${item.sense ?? "sense not told"}${byHand(hand)}, ${row.profile}, ${time}`;
+  const summary = make(
+    "summary",
+    {},
+    make("strong", { text: item.compound, lang: item.language }),
+    ` ${facts}`,
   );
-  element("earlier-title").after(kept);
+  const open = make("a", { href: `#${id}`, text: "Open again" });
+  const earlier = make(
+    "details",
+    { class: "earlier", id: `earlier-${id}` },
+    summary,
+    card,
+    make("p", { class: "buttons" }, open),
+  );
+  element("earlier-title").after(earlier);
   element("earlier").hidden = false;
+}
+
+// ---------------------------------------------------------------- downloads
+
+function download(blob, name) {
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href));
+}
+
+/** Save an image set that `admire rank` reads: each item once, as it was last ranked. */
+async function saveSet() {
+  const last = new Map();
+  for (const { row, hand, ranking: answer } of results) {
+    const { compound, sentence, language } = answer;
+    const key = JSON.stringify([compound.toLowerCase(), sentence, language]);
+    last.delete(key);
+    const sense = hand?.sense ? { sentence_type: hand.sense } : {};
+    last.set(key, { compound, sentence, language, candidates: row.candidates, ...sense });
+  }
+  const files = new Map(); // picture's id → `{name, input}`
+  for (const id of [...last.values()].flatMap((row) => row.candidates.map(({ picture }) => picture))) {
+    const picture = id && (await find(id));
+    if (picture) files.set(id, { name: freeName(picture.name, files), input: picture.file });
+  }
+  const lines = [...last.values()].map((row) => {
+    const things = row.candidates.map(({ picture, caption }) => ({
+      ...(files.has(picture) && { image: files.get(picture).name }),
+      ...(caption && { caption }),
+    }));
+    return `${JSON.stringify({ ...row, candidates: things })}\n`;
+  });
+  const manifest = { name: "manifest.jsonl", input: lines.join("") };
+  download(await downloadZip([manifest, ...files.values()]).blob(), "set.zip");
+}
+
+/** A path in the set that any file system takes and no other of its files has. */
+function freeName(name, files) {
+  const plain = name.replace(/[^\p{L}\p{N}.-]+/gu, "_").replace(/^[._-]+/, "") || "picture";
+  const taken = [...files.values()].map((file) => file.name.toLowerCase());
+  let path = `pictures/${plain}`;
+  for (let number = 2; taken.includes(path.toLowerCase()); number += 1) {
+    path = `pictures/${number}_${plain}`;
+  }
+  return path;
+}
+
+function saveRun() {
+  if (saving.work) return;
+  const show = (blob) => download(blob, "run.zip");
+  start(saving, "/v1/rank", rowToSend(current.row), show, "application/zip");
 }
 
 // ---------------------------------------------------------------- search
 
 function search() {
-  if (!ready(element("find"), searching.job === null ? lackingToSearch() : [])) return;
-  start(searching, {
-    kind: "search",
+  if (!ready(element("find"), searching.work ? [] : lackingToSearch())) return;
+  const question = {
     text: element("search-text").value,
     span: element("search-span").value.trim(),
     language: element("search-language").value || null,
     top: Number(element("search-top").value),
+  };
+  start(searching, "/v1/search", question, async (answer, focused) => {
+    drawFound((found = await keep({ question, answer })));
+    const { pictures: shown, texts, gloss, readings } = answer;
+    const count = shown ? plural(shown.length, "picture") : plural(texts.length, "text");
+    const meant = [readings[0]?.sense ?? "sense not told", gloss].filter(Boolean).join(", ");
+    say(`${count} found. ${question.span}: ${meant}.`);
+    goTo("search-outcome-title", focused);
   });
 }
 
-function showFound({ found }, body, focused) {
-  drawFound({ found, body });
-  const count = found.item
-    ? plural(found.item.candidates.length, "picture")
-    : plural(found.texts.length, "text");
-  const meant = [found.sense ?? "sense not told", found.gloss].filter(Boolean).join(", ");
-  say(`${count} found. ${body.span}: ${meant}.`);
-  goTo("search-outcome-title", focused);
-}
-
-function drawFound({ found, body }) {
-  lastFound = { found, body };
-  const card = found.item ? drawCard(found.item) : drawTexts(found, body);
-  element("found").replaceChildren(card);
+function drawFound({ question, answer }) {
+  element("found").replaceChildren(drawCard(...itemOfFound(question, answer)));
   element("search-nothing-yet").hidden = true;
   element("search-outcome").hidden = false;
 }
 
-function drawTexts({ sense, probability, gloss, texts: told }, body) {
-  const documents = told.map(({ id, text, score }) => ({
-    id,
-    text: [[text, false]],
-    score,
+/** What was found as an item that cards.js draws, and its kind. */
+function itemOfFound({ text, span: compound, language }, { span, readings, gloss, ...things }) {
+  const { sense, probability } = readings[0] ?? {};
+  const item = { compound, language, sentence: marked(text, span) };
+  if (things.texts) {
+    const documents = things.texts.map((each) => ({ ...each, text: [[each.text, false]] }));
+    return [{ ...item, runs: [{ reading: { sense, probability, gloss }, documents }] }, "retrieval"];
+  }
+  const candidates = things.pictures.map(({ id: name, image: picture, ...rest }) => ({
+    name,
+    picture,
+    ...rest,
   }));
-  const item = {
-    compound: body.span,
-    sentence: marked(body.text, body.span),
-    language: body.language,
-    runs: [{ reading: { sense, probability, gloss }, documents }],
-  };
-  return drawCard(item, "retrieval");
+  const scores = candidates.map(({ score }) => score);
+  const run = { sense, probability, readings, scores, order: [...scores.keys()] };
+  return [{ ...item, candidates, runs: [run] }, "ranking"];
 }
 
-/** A text in parts, of which those are marked where the words stand. */
-function marked(text, words) {
-  const at = text.toLowerCase().indexOf(words.toLowerCase());
-  if (at < 0) return [[text, false]];
-  const end = at + words.length;
-  return [
-    [text.slice(0, at), false],
-    [text.slice(at, end), true],
-    [text.slice(end), false],
+/** A text in parts, of which the one within the span is marked; no part is empty. */
+function marked(text, span) {
+  const letters = [...text]; // the server counts whole characters
+  const [start, end] = span ?? [0, 0];
+  const parts = [
+    [letters.slice(0, start), false],
+    [letters.slice(start, end), true],
+    [letters.slice(end), false],
   ];
+  return parts.filter(([part]) => part.length).map(([part, marks]) => [part.join(""), marks]);
 }
 
 // ---------------------------------------------------------------- tabs
@@ -770,11 +825,11 @@ function marked(text, words) {
 const tabs = [...document.querySelectorAll("[role=tab]")];
 
 function showTab(tab, focus = false) {
-  for (const one of tabs) {
-    const chosen = one === tab;
-    one.setAttribute("aria-selected", String(chosen));
-    one.tabIndex = chosen ? 0 : -1;
-    element(one.getAttribute("aria-controls")).hidden = !chosen;
+  for (const other of tabs) {
+    const chosen = other === tab;
+    other.setAttribute("aria-selected", String(chosen));
+    other.tabIndex = chosen ? 0 : -1;
+    element(other.getAttribute("aria-controls")).hidden = !chosen;
   }
   if (focus) tab.focus();
 }
@@ -787,8 +842,8 @@ function openTab(tab) {
 }
 
 function changeTab(event) {
-  const here = tabs.indexOf(event.target);
-  const place = { ArrowLeft: here - 1, ArrowRight: here + 1, Home: 0, End: -1 }[event.key];
+  const at = tabs.indexOf(event.target);
+  const place = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: -1 }[event.key];
   if (place === undefined) return;
   event.preventDefault();
   openTab(tabs.at(place % tabs.length));
@@ -796,34 +851,22 @@ function changeTab(event) {
 
 // ---------------------------------------------------------------- a reload
 
-/** Kept only while the page is left: a copy of this tab is a visitor of its own. */
 function keepSession() {
-  const session = { visitor, form: filled(), rankings, lastFound };
-  for (const kept of [session, { ...session, rankings: [], lastFound: null }]) {
-    try {
-      sessionStorage.setItem(SESSION, JSON.stringify(kept));
-      return;
-    } catch {
-      // More than the browser keeps.
-    }
-  }
+  const session = { form: rowOfForm(), results: results.map(({ id }) => id), found: found?.id };
+  sessionStorage.setItem(SESSION, JSON.stringify(session));
 }
 
-/** Go on as before a reload; of a visitor whom the server has let go, with the texts alone. */
+/** Go on as before a reload. */
 async function resumeSession() {
   const session = JSON.parse(sessionStorage.getItem(SESSION));
-  sessionStorage.removeItem(SESSION);
   if (!session) return;
-  const known = await fetch(`/pictures/none?visitor=${session.visitor}`).catch(() => null);
-  if (known?.status !== 404) {
-    const texts = session.form.candidates.map(({ caption }) => ({ caption }));
-    fill({ ...session.form, candidates: texts });
-    return;
+  await fill(session.form);
+  for (const id of session.results) {
+    const result = await find(id);
+    if (result) await drawResult(result);
   }
-  visitor = session.visitor;
-  fill(session.form);
-  for (const one of session.rankings) drawRanking({ ...one, when: new Date(one.when) });
-  if (session.lastFound) drawFound(session.lastFound);
+  found = session.found && (await find(session.found));
+  if (found && searching) drawFound(found);
 }
 
 // ---------------------------------------------------------------- who listens to what
@@ -867,21 +910,15 @@ function listenToForm() {
   });
   onClick("clear", clear);
   if (example) onClick("example", fillExample);
-  onClick("reload", () => location.reload());
+  onClick("save-set", saveSet);
+  onClick("save-run", saveRun);
 }
 
 function listenToPage() {
   for (const kind of ["dragover", "dragleave", "drop"]) addEventListener(kind, followDrag);
   addEventListener("paste", paste);
-  addEventListener("pagehide", () => {
-    stream.close();
-    keepSession();
-  });
-  addEventListener("pageshow", (event) => {
-    if (event.persisted) {
-      sessionStorage.removeItem(SESSION);
-      connect();
-    }
+  addEventListener("pagehide", keepSession);
+  addEventListener("pageshow", () => {
     showLanguages(); // the browser may have filled the form again
     update();
   });
@@ -906,8 +943,9 @@ function listenToSearch() {
 listenToForm();
 listenToPage();
 if (searching) listenToSearch();
+watchModels();
+removeOld();
 await resumeSession();
 await openResult(false);
 showLanguages();
 update();
-connect();

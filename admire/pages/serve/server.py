@@ -42,7 +42,7 @@ class Server(uvicorn.Server):
 
 
 def make_server(service: Service, host: str, token: str | None = None) -> Server:
-    """A server for that address; ``run(sockets=[…])`` runs it."""
+    """Return a server for that address; ``run(sockets=[…])`` runs it."""
     config = uvicorn.Config(
         create_app(service, host, token),
         log_config=None,
@@ -57,7 +57,7 @@ def make_server(service: Service, host: str, token: str | None = None) -> Server
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; with port 0 at a free one.
+    """Return a socket that listens there; with port 0 at a free one.
 
     Raises:
         UserError: there is no such address, or another program has the port.
@@ -117,7 +117,7 @@ def run_server(
 
 
 def _is_of_the_server(record: logging.LogRecord) -> bool:
-    """Whether a message is not about a visitor's job, which runs in another thread.
+    """Return whether a message is not about a request, which runs in another thread.
 
     Warnings about an item name it. Errors are logged in any case.
     """

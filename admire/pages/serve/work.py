@@ -1,42 +1,56 @@
-"""The work: one thread does one job after the other, and tells each its place in the queue."""
+"""The work: one thread does one job after the other, and reports its place and its progress."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, Field
 
 from admire.base.progress import progress_told_to
 from admire.pages.serve.problems import Problem
 
-Tell = Callable[[str, Mapping[str, Any]], None]
-"""Takes the name of an event and its data."""
+Result = TypeVar("Result")
 
 
-class Stopped(Exception):  # noqa: N818  nobody did anything wrong
-    """The result of a job is no longer wanted."""
+class Progress(BaseModel):
+    """How far a request is."""
+
+    place: int = Field(description="In the queue; 0 when it is under way.")
+    stage: str | None = Field(default=None, description="What is being done.")
+    done: int = Field(default=0, description="How many steps of the stage are done.")
+    total: int = Field(default=0, description="How many steps the stage has.")
+
+
+class Stopped(Problem):
+    """Nobody waits for the result any more, or the server is ending."""
+
+    def __init__(self) -> None:
+        super().__init__(503, "The server is ending, or nobody waits any more.")
 
 
 @dataclass(eq=False)
-class Job:
-    """Something to do in the working thread.
+class _Job:
+    """Something to do in the working thread; None is the last of its news."""
 
-    Attributes:
-        do: does it and returns its result.
-        tell: gets places in the queue and progress, in the event loop's thread.
-        done: has the result once the job is in the queue; cancelled if the job was stopped.
-        place: in the queue; 0 when it is under way.
-    """
-
-    id: str
-    do: Callable[[], Any]
-    tell: Tell = lambda event, data: None
-    done: asyncio.Future[Any] = field(init=False)
+    news: asyncio.Queue[Progress | None] = field(default_factory=asyncio.Queue)
     place: int | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
+
+    def move(self, place: int) -> None:
+        """Report a new place in the queue."""
+        if self.place != place:
+            self.place = place
+            self.news.put_nowait(Progress(place=place))
+
+    def stop(self) -> None:
+        """Stop at the next progress, and report nothing any more."""
+        self.stopped.set()
+        self.news.put_nowait(None)
 
 
 class Work:
@@ -50,7 +64,7 @@ class Work:
 
     def __init__(self, limit: int, load: Callable[[], None]):
         self.limit, self.load = limit, load
-        self._jobs: list[Job] = []  # the one under way, and those that wait
+        self._jobs: list[_Job] = []  # the one under way, and those that wait
         self._thread = ThreadPoolExecutor(1, "admire work")
         self._loads = False
 
@@ -60,64 +74,67 @@ class Work:
             self._loads = True
             self._thread.submit(self.load)
 
-    def add(self, job: Job) -> None:
-        """Put a job at the end of the queue.
+    async def run(
+        self, do: Callable[[], Result], gone: Callable[[], Coroutine[Any, Any, None]]
+    ) -> AsyncGenerator[Progress | Result, None]:
+        """Do something when its turn comes; yield its places and progress, and last its result.
+
+        Args:
+            gone: returns when nobody waits any more. Then, or when this generator is closed, the
+                job leaves the queue or stops at its next progress.
 
         Raises:
-            Problem: too many are waiting.
+            Problem: too many are waiting, the server is ending, or nobody waits.
         """
-        if sum(other.place != 0 for other in self._jobs) >= self.limit:
+        if sum(job.place != 0 for job in self._jobs) >= self.limit:
             raise Problem(
                 429,
                 f"{self.limit} jobs are waiting, and no more can. Try again later.",
                 {"Retry-After": "10"},
             )
         self.want()
+        job, leaving = _Job(), asyncio.create_task(gone())
+        leaving.add_done_callback(lambda _: job.stop())
         loop = asyncio.get_running_loop()
         self._jobs.append(job)
-        job.done = loop.run_in_executor(self._thread, self._do, job, loop)
-        job.done.add_done_callback(lambda _: self._remove(job))
-        self._tell_places()
-
-    def stop(self, job: Job) -> None:
-        """Take a job out of the queue, or stop it at its next progress."""
-        job.stopped.set()
-        job.done.cancel()
-        self._remove(job)
+        result = loop.run_in_executor(self._thread, self._do, job, do, loop)
+        result.add_done_callback(lambda _: job.news.put_nowait(None))
+        self._report_places()
+        try:
+            while news := await job.news.get():
+                yield news
+            if job.stopped.is_set():
+                raise Stopped
+            yield result.result()
+        finally:
+            leaving.cancel()
+            job.stopped.set()
+            result.cancel()
+            self._jobs.remove(job)
+            self._report_places()
 
     def close(self) -> None:
         """Stop all jobs, without waiting for the thread."""
-        for job in list(self._jobs):
-            self.stop(job)
+        for job in self._jobs:
+            job.stop()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _remove(self, job: Job) -> None:
-        if job in self._jobs:
-            self._jobs.remove(job)
-            self._tell_places()
-
-    def _do(self, job: Job, loop: asyncio.AbstractEventLoop) -> Any:
-        def listen(what: str, done: int, total: int) -> None:
+    def _do(self, job: _Job, do: Callable[[], Result], loop: asyncio.AbstractEventLoop) -> Result:
+        def listen(stage: str, done: int, total: int) -> None:
             if job.stopped.is_set():
                 raise Stopped
-            progress = {"job": job.id, "what": what, "done": done, "total": total}
-            loop.call_soon_threadsafe(job.tell, "progress", progress)
+            progress = Progress(place=0, stage=stage, done=done, total=total)
+            loop.call_soon_threadsafe(job.news.put_nowait, progress)
 
         loop.call_soon_threadsafe(self._begin, job)
         with progress_told_to(listen):
-            return job.do()
+            return do()
 
-    def _begin(self, job: Job) -> None:
-        _move(job, 0)
-        self._tell_places()
+    def _begin(self, job: _Job) -> None:
+        job.move(0)
+        self._report_places()
 
-    def _tell_places(self) -> None:
+    def _report_places(self) -> None:
         waiting = [job for job in self._jobs if job.place != 0]
         for place, job in enumerate(waiting, start=1):
-            _move(job, place)
-
-
-def _move(job: Job, place: int) -> None:
-    if job.place != place:
-        job.place = place
-        job.tell("place", {"job": job.id, "place": place})
+            job.move(place)
