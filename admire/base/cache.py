@@ -16,10 +16,8 @@ class Cache:
     """A table from keys to bytes in one SQLite file, written through at once.
 
     An entry is either there whole or not there, whenever the process dies. Threads of one process
-    share a connection; several processes may use the file at the same time.
-
-    SQLite from the standard library rather than diskcache: values stay plain bytes (no pickle is
-    ever read back) and nothing is evicted.
+    share a connection; several processes may use the file at the same time. Values are plain bytes:
+    no pickle is ever read back, as diskcache would.
 
     Raises (when it is opened and used):
         UserError: the file cannot be written, or is damaged.
@@ -30,16 +28,13 @@ class Cache:
         self._lock = threading.Lock()
         with self._reporting():
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(
-                path, timeout=PATIENCE, check_same_thread=False, isolation_level=None
-            )
+            self._db = sqlite3.connect(path, timeout=PATIENCE, check_same_thread=False)
             with only_writer(path, wait=PATIENCE):  # SQLite waits for a table, not for this mode
                 self._db.execute("PRAGMA journal_mode=WAL")
             # No entry waits for the disk: a power cut may cost the last ones, a kill none.
             self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB)"
-            )
+            table = "entries (key TEXT PRIMARY KEY, value BLOB)"
+            self._db.execute(f"CREATE TABLE IF NOT EXISTS {table}")
 
     def get(self, key: str) -> bytes | None:
         with self._reporting(), self._lock:
@@ -52,12 +47,7 @@ class Cache:
     def put_all(self, entries: Mapping[str, bytes]) -> None:
         """Put all of them, or none where the process dies on the way."""
         with self._reporting(), self._lock, self._db:
-            self._db.execute("BEGIN")
             self._db.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", entries.items())
-
-    def __len__(self) -> int:
-        with self._reporting(), self._lock:
-            return int(self._db.execute("SELECT COUNT(*) FROM entries").fetchone()[0])
 
     def close(self) -> None:
         self._db.close()

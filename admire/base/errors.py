@@ -17,8 +17,8 @@ class UserError(Exception):
     prints it without a traceback and ends with exit code 2.
 
     Attributes:
-        settings: the names of the settings to look at, such as ``("track",)``. A message calls
-            them by these names; the command line adds the options that set them.
+        settings: the settings to look at, such as ``("track",)``; the command line adds the options
+            that set them.
     """
 
     def __init__(self, message: str, *settings: str):
@@ -36,11 +36,7 @@ def needs_extra(extra: str, purpose: str) -> Iterator[None]:
     """Import packages of an extra in this block; where one is missing, say how to install it.
 
     Args:
-        extra: its name in pyproject.toml.
-        what: what needs the package, as the subject of a sentence: "The encoder 'e5'".
-
-    Raises:
-        UserError: a package is not installed.
+        purpose: the subject of a sentence: "The encoder 'e5'".
     """
     try:
         yield
@@ -49,11 +45,7 @@ def needs_extra(extra: str, purpose: str) -> Iterator[None]:
 
 
 def check_extra(extra: str, purpose: str, *packages: str) -> None:
-    """Do as :func:`needs_extra` does, but without importing the packages.
-
-    Raises:
-        UserError: a package is not installed.
-    """
+    """Do as :func:`needs_extra` does, but without importing the packages."""
     for package in packages:
         if find_spec(package) is None:
             raise _missing(extra, purpose, package)

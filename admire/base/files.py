@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -19,20 +17,16 @@ ROWS = 512
 
 
 def read_text(path: Path) -> str:
-    """Return the file's text.
-
-    Raises:
-        UserError: it is missing, unreadable, not UTF-8 or empty.
-    """
+    """Return the file's text, which :func:`open_text` checks."""
     with open_text(path) as text:
         return text.read()
 
 
 def open_text(path: Path) -> IO[str]:
-    """Open a file of any size as :func:`read_text` reads it: validate it whole, then stream it.
+    """Open a file of any size: validate it whole, then stream it.
 
     Raises:
-        UserError: as for :func:`read_text`.
+        UserError: it is missing, unreadable, not UTF-8 or empty.
     """
     empty, row = True, 0
     try:
@@ -52,65 +46,46 @@ def open_text(path: Path) -> IO[str]:
 
 
 def read_table(path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0) -> pd.DataFrame:
-    """Read a TSV or CSV with every cell a string, ``""`` where empty.
+    """Read a TSV or CSV as :func:`table_parts` does, all rows at once."""
+    return pd.concat(table_parts(path, required, quoting=quoting), ignore_index=True)
+
+
+def table_parts(
+    path: Path, required: Iterable[str], *, quoting: Literal[0, 3] = 0
+) -> Iterator[pd.DataFrame]:
+    """Read a TSV or CSV some rows at a time, with every cell a string, ``""`` where empty.
 
     With ``quoting`` 3, :data:`csv.QUOTE_NONE`, a quotation mark is a character like any other.
+    Without rows, one empty part is yielded.
 
     Raises:
         UserError: it is missing, empty, not UTF-8, not a table, or lacks a required column.
     """
-    text = io.StringIO(read_text(path))
-    with _well_formed(path):
-        table: pd.DataFrame = pd.read_csv(text, quoting=quoting, **_reading(path, text))
-    _check_cells(path, table, required)
-    return table
-
-
-def table_parts(path: Path, required: Iterable[str]) -> Iterator[pd.DataFrame]:
-    """Read as :func:`read_table`, some rows at a time; without rows, yield one empty part.
-
-    Raises:
-        UserError: as for :func:`read_table`.
-    """
-    with open_text(path) as text, _well_formed(path):
-        for part in pd.read_csv(text, chunksize=ROWS, **_reading(path, text)):
-            _check_cells(path, part, required)
-            yield part
-
-
-def _reading(path: Path, text: IO[str]) -> dict[str, Any]:
-    header = text.readline()
-    text.seek(0)
-    if path.suffix == ".tsv":
-        separator = "\t"
-    else:  # where the comma is the decimal point, spreadsheets write semicolons
-        separator = ";" if header.count(";") > header.count(",") else ","
-    return {"sep": separator, "dtype": str, "keep_default_na": False}  # "NA", "null" are words
-
-
-@contextmanager
-def _well_formed(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except pd.errors.EmptyDataError:  # it holds more than one byte order mark
-        raise UserError(f"{path}: the file is empty.") from None
-    except pd.errors.ParserError as error:
-        reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
-        raise UserError(f"{path}: is not a well-formed table ({reason}).") from None
-
-
-def _check_cells(path: Path, table: pd.DataFrame, required: Iterable[str]) -> None:
-    if not isinstance(table.index, pd.RangeIndex):  # pandas made surplus cells the rows' names
-        raise UserError(f"{path}, row 1: has more cells than the header has columns.")
-    check_columns(path, table, required)
+    with open_text(path) as text:
+        header = text.readline()
+        text.seek(0)
+        if path.suffix == ".tsv":
+            separator = "\t"
+        else:  # where the comma is the decimal point, spreadsheets write semicolons
+            separator = ";" if header.count(";") > header.count(",") else ","
+        options: dict[str, Any] = {"dtype": str, "keep_default_na": False}  # "NA" is a word
+        try:
+            for part in pd.read_csv(
+                text, sep=separator, quoting=quoting, chunksize=ROWS, **options
+            ):
+                if not isinstance(part.index, pd.RangeIndex):  # surplus cells are rows' names
+                    raise UserError(f"{path}, row 1: has more cells than the header has columns.")
+                check_columns(path, part, required)
+                yield part
+        except pd.errors.EmptyDataError:  # it holds more than one byte order mark
+            raise UserError(f"{path}: the file is empty.") from None
+        except pd.errors.ParserError as error:
+            reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
+            raise UserError(f"{path}: is not a well-formed table ({reason}).") from None
 
 
 def check_columns(path: Path, table: pd.DataFrame, required: Iterable[str]) -> None:
-    """Check that a table has these columns.
-
-    Raises:
-        UserError: one is missing.
-    """
+    """Refuse a table that lacks one of these columns."""
     for column in required:
         if column not in table.columns:
             raise UserError(
@@ -125,27 +100,33 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         UserError: the file and row that cannot be used, and why.
     """
-    if path.suffix == ".json":
-        try:
-            rows = json.loads(read_text(path))
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}: is not JSON ({error}).") from None
-        if not isinstance(rows, list):
-            raise UserError(f"{path}: is not a JSON list. A file with an object a line is .jsonl.")
-        for number, row in enumerate(rows, start=1):
-            _check_object(row, f"{path}, row {number}")
-            yield number, row
-        return
     with open_text(path) as text:
-        for number, line in enumerate(text, start=1):
-            if not line.strip():
+        rows: Iterable[Any] = text
+        if listed := path.suffix == ".json":
+            rows = _from_json(text.read(), path)
+            if not isinstance(rows, list):
+                raise UserError(f"{path}: is not a JSON list. One object a line is .jsonl.")
+        for number, row in enumerate(rows, start=1):
+            where = f"{path}, row {number}"
+            if not listed and not row.strip():
                 continue
+            value = row if listed else _from_json(row.removesuffix("\n"), where)
             try:
-                row = json.loads(line.removesuffix("\n"))
-            except ValueError as error:
-                raise UserError(f"{path}, row {number}: is not JSON ({error}).") from None
-            _check_object(row, f"{path}, row {number}")
-            yield number, row
+                json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError:  # it could not be written again
+                raise UserError(
+                    f"{where}: holds half a surrogate pair (\\ud800 to \\udfff)."
+                ) from None
+            if not isinstance(value, dict):
+                raise UserError(f"{where}: is not a JSON object.")
+            yield number, value
+
+
+def _from_json(text: str, where: object) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: is not JSON ({error}).") from None
 
 
 def add_table(
@@ -159,17 +140,3 @@ def add_table(
     returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
     quoting: Literal[0, 1] = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
     table.to_csv(file, sep=separator, index=False, header=False, quoting=quoting)
-
-
-def _check_object(row: Any, where: str) -> None:
-    """Check that a value is a JSON object, and that it can be written again as UTF-8.
-
-    Raises:
-        UserError: it is not, or cannot; the message begins with ``where``.
-    """
-    try:
-        json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise UserError(f"{where}: holds half a surrogate pair (\\ud800 to \\udfff).") from None
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: is not a JSON object.")

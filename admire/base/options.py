@@ -47,11 +47,6 @@ class Option:
 
 CHAT_MODELS: Panel = "Chat models and costs"
 
-LlmName = Annotated[
-    str,
-    Field(description="Chat model: embedded, gguf:PATH or openai:MODEL; as for rank."),
-    Option(CHAT_MODELS, daily=True, completes="chat models"),
-]
 LlmUrl = Annotated[
     str | None,
     Field(description="Address of an OpenAI-compatible server, for openai: models."),

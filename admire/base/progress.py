@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from admire.base.errors import UserError
 from admire.base.notebook import in_notebook, show_line
@@ -19,7 +19,6 @@ log = logging.getLogger("admire")
 Thing = TypeVar("Thing")
 
 SECONDS_BETWEEN_LINES = 15.0
-
 
 Listener = Callable[[str, int, int], None]
 """Called with what is done, how many are done, and how many there are."""
@@ -34,35 +33,31 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
-def progress_told_to(listener: Listener) -> Iterator[None]:
+def _setting(variable: ContextVar[Any], value: object) -> Iterator[None]:
+    before = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(before)
+
+
+def progress_told_to(listener: Listener) -> AbstractContextManager[None]:
     """Call a function with all progress in this block instead of showing it.
 
     It is called before each thing and at the end. What it raises ends the work.
     """
-    before = _listener.set(listener)
-    try:
-        yield
-    finally:
-        _listener.reset(before)
+    return _setting(_listener, listener)
 
 
-@contextmanager
-def hidden_progress() -> Iterator[None]:
+def hidden_progress() -> AbstractContextManager[None]:
     """Show no progress in this block."""
-    before = _hidden.set(True)
-    try:
-        yield
-    finally:
-        _hidden.reset(before)
+    return _setting(_hidden, True)
 
 
 def progress_as_wanted(progress: Progress) -> AbstractContextManager[None]:
     """Show progress as the argument ``progress`` of a function says.
 
     What is around the block goes first: hidden progress stays hidden, a listener hears all.
-
-    Raises:
-        UserError: it is neither a bool nor a function.
     """
     if progress is None:
         shows = in_notebook() or sys.stderr.isatty()
@@ -82,12 +77,9 @@ def _shown_progress() -> Iterator[None]:
             progress_told_to(lambda task, done, total: show(f"{task}: {done} of {total}")),
         ):
             yield
-        return
-    before = _shown.set(True)
-    try:
-        yield
-    finally:
-        _shown.reset(before)
+    else:
+        with _setting(_shown, True):
+            yield
 
 
 def progress_is_wanted() -> bool:

@@ -14,17 +14,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 from admire.base.choices import not_among
 from admire.base.errors import UserError
 
-__all__ = [
-    "Count",
-    "Positive",
-    "Seed",
-    "Text",
-    "Weight",
-    "check_setting",
-    "complaint",
-    "read_as",
-    "settings",
-]
+__all__ = ["settings"]  # else mypy takes it for an import, which other modules may not use
 
 T = TypeVar("T")
 
@@ -35,7 +25,6 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 def _not_blank(text: str) -> str:
-    """Return a text; a blank one is an error."""
     if not text.strip():
         raise ValueError("is empty")
     return text
@@ -94,11 +83,7 @@ def _raising_user_errors(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_setting(name: str, value: object, kind: Any) -> None:
-    """Check one argument as a field of a settings class is checked.
-
-    Raises:
-        UserError: it cannot have this value.
-    """
+    """Refuse a wrong value of an argument, as of a field of a settings class."""
     try:
         adapter(kind).validate_python(value)
     except ValidationError as error:
@@ -109,14 +94,14 @@ def read_as(kind: Callable[..., T], value: object, where: object) -> T:
     """Return a file's or a reply's content as a pydantic model or any type that pydantic checks.
 
     Args:
-        value: the content: Python values, or JSON as text or bytes.
+        value: Python values, or JSON as text or bytes.
         where: what the message begins with: the file and, if there is one, the row.
 
     Raises:
         UserError: a field is missing, unknown or has a value that it cannot have.
     """
+    rules: TypeAdapter[T] = adapter(kind)
     try:
-        rules: TypeAdapter[T] = adapter(kind)
         if isinstance(value, str | bytes):
             return rules.validate_json(value)
         return rules.validate_python(value)
@@ -139,8 +124,7 @@ def complaint(error: ValidationError) -> str:
         needed = [m.removeprefix("Input should be ").partition(", unable to")[0] for m in messages]
         either = " or ".join(dict.fromkeys(needed))
         text = repr(value)
-        text = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
-        return f"cannot be {text}: it should be {either}."
+        return f"cannot be {text[:SHOWN]}{'…' * (len(text) > SHOWN)}: it should be {either}."
     if kind == "missing":
         return "is missing."
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):

@@ -34,7 +34,7 @@ def temporary_folder() -> Path:
 
 
 def unwritable(path: Path, error: Exception) -> UserError:
-    """Return what to tell of a file or folder that cannot be written."""
+    """Return the error of a file or folder that cannot be written."""
     reason = getattr(error, "strerror", None) or error
     return UserError(
         f"{path}: cannot be written ({reason}). Free space on the disk or choose another place."
@@ -80,9 +80,6 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
         lock.release()
 
 
-# ------------------------------------------------------------------------------------------ files
-
-
 def partial_of(path: Path) -> Path:
     """Return the file beside ``path`` that is written first, and renamed once complete."""
     return path.with_name(f".{path.name}.part")
@@ -99,12 +96,10 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         UserError: the folder cannot be made or written to, or the disk is full.
     """
     partial = partial_of(path)
-    binary = "b" in mode
+    options = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(
-            partial, mode, encoding=None if binary else "utf-8", newline=None if binary else ""
-        ) as file:
+        with open(partial, mode, **options) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -115,8 +110,6 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         with suppress(OSError):
             partial.unlink()
 
-
-# ---------------------------------------------------------------------------------------- folders
 
 MARKER = ".admire.json"
 """The file by which admire recognises a folder that it wrote: its kind, and what it holds."""
@@ -130,7 +123,7 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
     ``folder`` is left as it was. What a killed process leaves beside it is removed by the next one.
 
     Args:
-        what: what is written, such as "index", for the marker and for messages.
+        kind: such as "index", for the marker and for messages.
 
     Raises:
         UserError: ``folder`` may not be replaced, cannot be written, or is being written by another
@@ -146,12 +139,15 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
             yield part
             mark_folder(part, kind)
             check_folder(folder, kind)  # something may have been put there meanwhile
-            gone = sorted(_names(folder) - _names(part))
-            _take_place(part, folder)
+            gone = " and ".join(sorted(_names(folder) - _names(part)))
+            old = folder.with_name(f".{folder.name}.admire-old")
+            shutil.rmtree(old, ignore_errors=True)
+            if folder.exists():
+                folder.rename(old)
+            part.rename(folder)
+            shutil.rmtree(old, ignore_errors=True)
             if gone:
-                log.info(
-                    "%s: replaced the %s before it, with its %s.", folder, kind, " and ".join(gone)
-                )
+                log.info("%s: replaced the %s before it, with its %s.", folder, kind, gone)
         except OSError as error:
             raise unwritable(folder, error) from error
         except UserError as error:
@@ -164,19 +160,10 @@ def _names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
 
-def _take_place(part: Path, folder: Path) -> None:
-    old = folder.with_name(f".{folder.name}.admire-old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    part.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
-
-
 def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
     """Refuse to replace a folder that admire did not write, or where nothing can be written.
 
-    A place where nothing is, an empty folder, and a folder that admire wrote as ``what`` and that
+    A place where nothing is, an empty folder, and a folder of this kind that admire wrote and that
     nobody has put other files into may be replaced.
 
     Args:
@@ -186,56 +173,39 @@ def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
         UserError: it is another one; the message names what is in the way.
     """
     folder = folder.resolve()
-    elsewhere = f"Choose another place for the {kind}."
-    _check_writable(folder, elsewhere)
+
+    def refusal(reason: str) -> UserError:
+        return UserError(f"{folder}: {reason}. Choose another place for the {kind}.", "out")
+
+    above = next(place for place in folder.parents if os.path.lexists(place))
+    if not above.is_dir():
+        raise refusal(f"{above} is no folder")
+    effective = os.access in os.supports_effective_ids
+    if not os.access(above, os.W_OK | os.X_OK, effective_ids=effective):
+        raise refusal(f"cannot be written ({above} lets nobody write there)")
     try:
         if not folder.exists():
             return
         if not folder.is_dir():
-            raise UserError(f"{folder}: is a file. {elsewhere}", "out")
-        names = sorted(path.name for path in folder.iterdir())
+            raise refusal("is a file")
+        names = sorted(_names(folder) - {partial_of(folder / MARKER).name})
     except OSError as error:
-        raise UserError(f"{folder}: cannot be read ({error.strerror or error}).", "out") from None
-    names = [name for name in names if name != partial_of(folder / MARKER).name]
+        raise refusal(f"cannot be read ({error.strerror or error})") from None
     if not names:
         return
     if MARKER not in names:
-        raise UserError(
-            f"{folder}: admire did not write this folder, and it is not empty (it holds "
-            f"'{names[0]}'). {elsewhere}",
-            "out",
-        )
+        raise refusal(f"admire did not write this folder, and it holds '{names[0]}'")
     try:
         marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
         wrote, holds = str(marker["what"]), {MARKER, *map(str, marker["holds"])}
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(
-            f"{folder / MARKER}: is damaged, so nobody knows whether this folder may be replaced. "
-            f"{elsewhere}",
-            "out",
-        ) from None
+        raise refusal(f"its {MARKER} is damaged, so it may hold what is not admire's") from None
     if wrote != kind:
-        raise UserError(f"{folder}: holds a {wrote}. {elsewhere}", "out")
+        raise refusal(f"holds a {wrote}")
     holds |= {partial_of(folder / name).name for name in holds}
     others = [name for name in names if name not in holds]
     if others and not adding:
-        raise UserError(
-            f"{folder}: holds '{others[0]}', which admire did not write. Move it, or choose "
-            f"another place for the {kind}.",
-            "out",
-        )
-
-
-def _check_writable(folder: Path, elsewhere: str) -> None:
-    """Refuse a place in a folder that cannot be written to, or below a file."""
-    above = next(place for place in folder.parents if os.path.lexists(place))
-    if not above.is_dir():
-        raise UserError(f"{folder}: {above} is no folder. {elsewhere}", "out")
-    effective = os.access in os.supports_effective_ids
-    if not os.access(above, os.W_OK | os.X_OK, effective_ids=effective):
-        raise UserError(
-            f"{folder}: cannot be written ({above} lets nobody write there). {elsewhere}", "out"
-        )
+        raise refusal(f"holds '{others[0]}', which admire did not write. Move it")
 
 
 def mark_folder(folder: Path, kind: str, holds: Iterable[str] | None = None) -> None:
@@ -254,9 +224,6 @@ def note_addition(file: Path) -> None:
     """Enter a file into the marker, if it lies in a folder that admire wrote.
 
     So the folder can be replaced, and the file with it. Call it before the file is written.
-
-    Raises:
-        UserError: the marker cannot be written.
     """
     marker = file.resolve().parent / MARKER
     with suppress(OSError, ValueError, KeyError, TypeError):

@@ -17,17 +17,13 @@ from admire.data.rows import Fault
 
 log = logging.getLogger("admire")
 
-LOGGED = 20
-"""How many faults are logged."""
+LOGGED = 20  # faults
 KEPT = 512
 """How many items are kept in memory; those of a larger set are read again."""
-
 COUNTS = ("items", "candidates", "pictures", "captions", "gold answers", "gold senses")
 
 
 class Collector(Protocol):
-    """Takes a set item by item."""
-
     def add(self, item: Item) -> object: ...
 
 
@@ -108,11 +104,7 @@ class SetCounts:
 
 
 def refuse_faults(data: str | Path, faults: Sequence[Fault]) -> None:
-    """Refuse a set that has faults; the log has them, if there are several.
-
-    Raises:
-        UserError: there are any.
-    """
+    """Refuse a set that has faults; the log has them, if there are several."""
     if len(faults) == 1:
         raise UserError(faults[0].what, *faults[0].settings, "skip_bad")
     if faults:
@@ -125,11 +117,7 @@ def refuse_faults(data: str | Path, faults: Sequence[Fault]) -> None:
 
 
 def log_faults(faults: Sequence[Fault], *, left_out: bool = False) -> None:
-    """Log the first faults, and how many more there are.
-
-    Args:
-        left_out: whether to say what is left out for each.
-    """
+    """Log the first faults, with what is ``left_out`` for each, and how many more there are."""
     for fault in faults[:LOGGED]:
         log.warning("%s%s", fault.what, f" Left out: the {fault.lost}." if left_out else "")
     if len(faults) > LOGGED:

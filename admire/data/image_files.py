@@ -13,7 +13,6 @@ from admire.base.errors import UserError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "AVIF", "TIFF", "BMP")
 """The formats that are read, by Pillow's names; others are rare or, like EPS, need a program."""
 
@@ -22,18 +21,13 @@ OTHER_FORMAT = f"is not a picture in {FORMAT_NAMES}. Save it as PNG or JPEG."
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read the file's content.
-
-    Raises:
-        UserError: it cannot be read, or is empty.
-    """
+    """Read the content of an image file; refuse one that cannot be read or is empty."""
     with _opened(path) as file:
         return file.read()
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open an image file, and refuse one that cannot be read or is empty."""
     try:
         with path.open("rb") as file:
             if not file.read(1):
@@ -77,9 +71,6 @@ def check_header(path: Path) -> None:
     """Refuse a file whose beginning already shows that :func:`read_image` cannot read it.
 
     Nothing is decoded, so this takes a fraction of a millisecond; what is cut off passes.
-
-    Raises:
-        UserError: as for :func:`read_image`.
     """
     from PIL import Image
 
@@ -89,11 +80,7 @@ def check_header(path: Path) -> None:
 
 @contextmanager
 def _decoding(path: Path) -> Iterator[None]:
-    """Turn whatever Pillow raises into an error that names the picture.
-
-    Raises:
-        UserError: anything was raised.
-    """
+    """Turn whatever Pillow raises into an error that names the picture."""
     from PIL import Image, UnidentifiedImageError
 
     try:

@@ -48,13 +48,7 @@ ADMIRE_2 = (
 """The codes of the tasks' languages, by which submissions are called."""
 
 _CODES = {name.lower(): code for code, name in LANGUAGES.items()}  # Norwegian → no
-_VARIANTS = {
-    "brazil": "br",
-    "portugal": "pt",
-    "ecuador": "ec",
-    "cyrillic": "cyrl",
-    "latin": "latn",
-}
+_VARIANTS = {"brazil": "br", "portugal": "pt", "ecuador": "ec", "cyrillic": "cyrl", "latin": "latn"}
 _ALIASES = {"xe": "en", "xp": "pt", "nb": "no"}  # xe, xp: AdMIRe's extended English and Portuguese
 
 
@@ -73,11 +67,7 @@ def task_code(tag: str) -> str:
 
 
 def check_language(tag: str) -> str:
-    """Return the tag in lower case with ``-``.
-
-    Raises:
-        UserError: it does not look like a language tag.
-    """
+    """Return the tag in lower case with ``-``; refuse what does not look like one."""
     if not re.fullmatch(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*", tag):
         raise UserError(f"'{tag}' is not a language tag. Give one like en, pt, xe or pt-br.")
     return tag.lower().replace("_", "-")

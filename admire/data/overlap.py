@@ -56,11 +56,8 @@ def parts_of(
     """Iterate over the parts of items, in their order. A sequence's pictures count like candidates.
 
     Args:
-        pictures: whether pictures are read.
+        pictures: whether they are read, which raises a UserError where one cannot be.
         hashes: from :func:`picture_hashes`; pictures without a hash are left out.
-
-    Raises:
-        UserError: a picture cannot be read.
     """
     for number, item in enumerate(items):
         yield Part("compound", _digest(_stem(item.phrase)), number, item.phrase)

@@ -96,7 +96,6 @@ def iter_items(
 
 
 def _rows(file: Path, gold: str | Path | None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read a file's rows as a JSONL manifest has them, with their numbers."""
     if file.suffix == ".txt":
         return word_rows(file, Path(gold) if gold else None)
     return json_rows(file) if file.suffix in (".json", ".jsonl") else _table_rows(file)
@@ -116,21 +115,18 @@ def data_files(path: Path, language: str | None = None) -> list[tuple[Path, str]
             the file is missing or of another kind.
     """
     files = _files_in(path) if path.is_dir() else [_checked_file(path)]
-    tags = [check_language(language) if language else _language_of(file) for file in files]
-    first: dict[str, Path] = {}
-    for file, tag in zip(files, tags, strict=True):
+    by_code: dict[str, tuple[Path, str]] = {}
+    for file in files:
+        guess = word_language if file.suffix == ".txt" else guess_language
+        tag = check_language(language) if language else guess(file)
         code = task_code(tag)
-        other = first.setdefault(code, file)
-        if other != file:
+        if code in by_code:
             raise UserError(
-                f"{path}: holds two files of one language ({code}), {other.name} and {file.name}. "
-                "Keep one of them there, or name the file itself."
+                f"{path}: holds two files of one language ({code}), {by_code[code][0].name} and "
+                f"{file.name}. Keep one of them there, or name the file itself."
             )
-    return list(zip(files, tags, strict=True))
-
-
-def _language_of(file: Path) -> str:
-    return word_language(file) if file.suffix == ".txt" else guess_language(file)
+        by_code[code] = file, tag
+    return list(by_code.values())
 
 
 def _files_in(folder: Path) -> list[Path]:
@@ -169,8 +165,7 @@ def _table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     ragged = path.suffix == ".csv"  # an image set's
     for table in table_parts(path, ("compound",)):
         numbers = candidate_columns(table)
-        _, sequence = numbers
-        if not sequence and "expected_item" not in table:
+        if not numbers[1] and "expected_item" not in table:
             check_columns(path, table, ("sentence",))
         for cells in table.to_dict("records"):
             number += 1
@@ -203,7 +198,7 @@ def with_candidates(
     Args:
         numbers: from :func:`candidate_columns`.
         folder: of the images.
-        ragged: whether a row may have fewer candidates than the table has columns for.
+        ragged: a row may have fewer candidates than the table has columns for.
     """
     row["candidates"] = [
         {"image": row.get(f"image{k}_name", ""), "caption": row.get(f"image{k}_caption", "")}

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from admire.base.errors import UserError
-from admire.base.schema import Text, adapter, complaint
+from admire.base.schema import Text, complaint
 from admire.data.image_files import check_header
 from admire.data.items import Candidate, Item, SenseLabel
 from admire.data.languages import check_language
@@ -68,11 +68,7 @@ class RowReader:
     notes: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def report(self, error: UserError, lost: Loss) -> None:
-        """Report a fault, if faults are skipped.
-
-        Raises:
-            UserError: they are not.
-        """
+        """Report a fault if faults are skipped, else raise it."""
         if self.skip is None:
             raise error
         self.skip(Fault(str(error), lost, error.settings))
@@ -86,7 +82,7 @@ class RowReader:
         """Read the item of a row as a JSONL manifest has it.
 
         Args:
-            where: what messages begin with, such as the file and the row; may be empty.
+            where: what messages begin with, such as the file and the row; if empty, the column.
 
         Raises:
             UserError: the row and the column that cannot be used, and why.
@@ -131,11 +127,7 @@ class RowReader:
         return tuple(candidates)
 
     def _image(self, cells: CandidateCells, compound: str, where: str) -> Path | None:
-        """Find a candidate's image; None where it can do without.
-
-        Raises:
-            UserError: the image cannot be used, or there is neither image nor caption.
-        """
+        """Find a candidate's image; None where it can do without."""
         name, needed = cells.image, self.whole and not cells.caption
         if not name:
             if needed:
@@ -170,27 +162,6 @@ def log_notes(notes: Mapping[str, tuple[str, int]]) -> None:
         log.warning("%s: %s%s", first, note, f" (and {count - 1} more)" if count > 1 else "")
 
 
-def read_row(row: Mapping[str, Any], folder: Path, language: str) -> Item:
-    """Read the item of a row as a JSONL manifest has it, with all checks of ``admire rank``.
-
-    Args:
-        folder: of the images.
-        language: of a row without one of its own.
-
-    Raises:
-        UserError: the row cannot be used; the message begins with the key.
-    """
-    return RowReader(folder, language).item(row, "")
-
-
-def _none_as_empty(cell: Any) -> Any:
-    return "" if cell is None else cell
-
-
-def _lower_or_none(label: Any) -> Any:
-    return (label.strip().lower() or None) if isinstance(label, str) else label
-
-
 def _language(tag: str) -> str:
     try:
         return check_language(tag) if tag else ""
@@ -199,11 +170,6 @@ def _language(tag: str) -> str:
 
 
 def _order(value: Any, names: Collection[str]) -> tuple[str, ...]:
-    """Read an order for :func:`parse_order`.
-
-    Raises:
-        ValueError: it cannot be used.
-    """
     if isinstance(value, str):
         try:
             value = ast.literal_eval(value.strip())
@@ -239,24 +205,14 @@ def parse_order(
         raise UserError(f"{where}, {column}: {error}.") from None
 
 
-def parse_sentence_type(cell: str, where: str) -> SenseLabel | None:
-    """Read a sense, in any case; None for an empty cell.
-
-    Raises:
-        UserError: it is no sense; the message names the column.
-    """
-    try:
-        label: SenseLabel | None = adapter(SenseCell).validate_python(cell)
-    except ValidationError as error:
-        raise UserError(f"{where}, sentence_type: {complaint(error)}") from None
-    return label
-
-
-Cell = Annotated[str, BeforeValidator(_none_as_empty)]
+Cell = Annotated[str, BeforeValidator(lambda cell: "" if cell is None else cell)]
 Trimmed = Annotated[Cell, AfterValidator(str.strip)]
 # AdMIRe's captions hold line breaks as the two characters backslash and n.
 Caption = Annotated[Cell, AfterValidator(lambda text: text.replace("\\n", "\n").strip())]
-SenseCell = Annotated[SenseLabel | None, BeforeValidator(_lower_or_none)]
+SenseCell = Annotated[
+    SenseLabel | None,
+    BeforeValidator(lambda cell: (cell.strip().lower() or None) if isinstance(cell, str) else cell),
+]
 
 
 class CandidateCells(BaseModel):
@@ -284,11 +240,7 @@ class Row(BaseModel):
     word: Trimmed = ""
 
     def by_name(self, key: Literal["candidates", "sequence"]) -> dict[str, CandidateCells]:
-        """Name candidates or a sequence after their images, or after their positions.
-
-        Raises:
-            ValueError: a name comes twice.
-        """
+        """Name candidates or a sequence after their images, or after their positions."""
         named_cells: dict[str, CandidateCells] = {}
         for k, cells in enumerate(getattr(self, key), start=1):
             name = cells.image or f"{key.removesuffix('s')}{k}"
@@ -315,9 +267,8 @@ class Row(BaseModel):
             if self.expected_item not in names:
                 raise ValueError(f"expected_item: is '{self.expected_item}', which is no candidate")
         try:
-            self.expected_order = (
-                _order(self.expected_order, names) if self.expected_order else None
-            )
+            order = self.expected_order
+            self.expected_order = _order(order, names) if order else None
         except ValueError as error:
             raise ValueError(f"expected_order: {error}") from None
         return self
@@ -339,11 +290,7 @@ def _at(where: str, text: str) -> str:
 
 
 def _without_empty(item: Item, where: str) -> Item:
-    """Drop candidates that have neither image nor caption, from the gold too.
-
-    Raises:
-        UserError: too little is left.
-    """
+    """Drop candidates that have neither image nor caption, from the gold too."""
     candidates, sequence = (
         tuple(candidate for candidate in whole if candidate.image or candidate.caption)
         for whole in (item.candidates, item.sequence)

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import IO
 
 import pandas as pd
+from pydantic import BaseModel
 
 from admire.base.errors import UserError
 from admire.base.files import add_table, check_columns, read_table
+from admire.base.schema import read_as
 from admire.data.items import SenseLabel
-from admire.data.rows import parse_order, parse_sentence_type
+from admire.data.rows import SenseCell, Trimmed, parse_order
 from admire.data.vwsd import text_lines
 
 HANDED_IN = ("compound", "sentence", "expected_order", "sentence_type")
@@ -38,6 +40,14 @@ class Prediction:
     probability: float | None = None
     unsure: bool = False
     language: str | None = None
+
+
+class _Row(BaseModel):
+    compound: str
+    sentence: str | None = None
+    sentence_type: SenseCell = None
+    expected_order: str = ""
+    expected_item: Trimmed = ""
 
 
 def add_predictions(
@@ -68,9 +78,8 @@ def add_predictions(
         cells["expected_item"] = [p.expected_item or "" for p in predictions]
     elif predictions and all(p.sentence is None for p in predictions):
         del cells["sentence"]
-    add_table(
-        file, pd.DataFrame(cells, columns=list(columns or cells)), separator="\t", header=header
-    )
+    table = pd.DataFrame(cells, columns=list(columns or cells))
+    add_table(file, table, separator="\t", header=header)
 
 
 def add_orders(file: IO[str], predictions: Iterable[Prediction]) -> None:
@@ -97,18 +106,12 @@ def read_submission(path: str | Path) -> list[Prediction]:
     if not completes:
         check_columns(path, table, ("expected_order",))
     predictions = []
-    for number, row in enumerate(table.to_dict("records"), start=1):
-        where = f"{path}, row {number} ('{row['compound']}')"
-        item = row["expected_item"].strip() if completes else None
-        if item == "":
+    for number, cells in enumerate(table.to_dict("records"), start=1):
+        where = f"{path}, row {number} ('{cells['compound']}')"
+        row = read_as(_Row, cells, where)
+        if completes and not row.expected_item:
             raise UserError(f"{where}, expected_item: is empty.")
-        predictions.append(
-            Prediction(
-                compound=row["compound"],
-                sentence=row.get("sentence"),
-                order=() if completes else parse_order(row["expected_order"], (), where),
-                sentence_type=parse_sentence_type(row.get("sentence_type", ""), where),
-                expected_item=item,
-            )
-        )
+        item = row.expected_item if completes else None
+        order = () if completes else parse_order(row.expected_order, (), where)
+        predictions.append(Prediction(row.compound, row.sentence, order, row.sentence_type, item))
     return predictions

@@ -30,7 +30,8 @@ def word_rows(path: Path, gold: Path | None = None) -> Iterator[tuple[int, dict[
     Raises:
         UserError: the file and row that cannot be used, and why.
     """
-    gold = gold or _gold_beside(path)
+    beside = path.with_name(re.sub(r"\bdata\b", "gold", path.name))
+    gold = gold or (beside if beside != path and beside.is_file() else None)
     best = [name for _, name in text_lines(gold)] if gold else []
     count = 0
     for count, (number, line) in enumerate(text_lines(path), start=1):
@@ -42,27 +43,14 @@ def word_rows(path: Path, gold: Path | None = None) -> Iterator[tuple[int, dict[
                 f"'{phrase}' in {path}, row {number}.",
                 "gold",
             )
-        candidates = [{"image": image} for image in images]
-        yield (
-            number,
-            {
-                "word": word,
-                "compound": phrase,
-                "candidates": candidates,
-                "expected_item": expected,
-            },
-        )
+        row = {"word": word, "compound": phrase, "expected_item": expected}
+        yield number, row | {"candidates": [{"image": image} for image in images]}
     if gold and count != len(best):
         raise UserError(
             f"{gold}: names {len(best)} images, but {path} has {count} items. It needs one image "
             "for each, in the same order.",
             "gold",
         )
-
-
-def _gold_beside(path: Path) -> Path | None:
-    gold = path.with_name(re.sub(r"\bdata\b", "gold", path.name))
-    return gold if gold != path and gold.is_file() else None
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -234,7 +234,7 @@ def _read(row: Row, folder: Path, limits: Limits) -> Item:
         Problem: a picture is none or breaks a limit.
         UserError: the row cannot be ranked.
     """
-    from admire.data.rows import read_row
+    from admire.data.rows import RowReader
 
     plain = row.model_dump(
         exclude={"candidates", "sequence", "profile", "readings"}, exclude_none=True
@@ -262,7 +262,7 @@ def _read(row: Row, folder: Path, limits: Limits) -> Item:
     if row.expected_item:
         plain["expected_item"] = files.get(row.expected_item, row.expected_item)
     language = None if row.language else language_of(row.sentence or "")
-    item = read_row(plain, folder, language or "en")
+    item = RowReader(folder, language or "en").item(plain, "")
     return replace(
         item,
         candidates=tuple(replace(c, name=names_of[c.name]) for c in item.candidates),
