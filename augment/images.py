@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any
 from admire.base.errors import UserError, needs_extra
 from admire.base.progress import show_progress
 from admire.base.schema import Count, check_setting
-from admire.base.storage import (
-    MARKER,
-    check_folder,
-    mark_folder,
-    unwritable,
-    write_whole,
-)
+from admire.base.storage import MARKER, check_folder, mark_folder, write_whole
 from admire.data.image_files import read_bytes, read_image
 
 if TYPE_CHECKING:
@@ -32,7 +26,6 @@ MARK = "admire"
 """The text chunk of a variant's PNG that says how it was made."""
 SHEET = "contact_sheet.png"
 KIND = "set of augmented images"
-"""The kind of folder, for its marker."""
 THUMBNAIL, LABEL, GAP = 160, 16, 8
 """Of a contact sheet, in pixels: the heights of a thumbnail and of the name below it, and the white
 between them."""
@@ -56,9 +49,6 @@ def augment_image(picture: Image, seed: int) -> Image:
     Args:
         picture: in RGB.
         seed: 0 or more.
-
-    Raises:
-        UserError: albumentations is not installed.
     """
     import numpy as np
     from PIL import Image
@@ -99,12 +89,8 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
     check_setting("seed", seed, int)
     plan = _plan(folder, out, per_image)
     check_folder(out, KIND, adding=True)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(out, error) from None
     if not (out / MARKER).exists():
-        mark_folder(out, KIND)  # before the first variant, so that a run that is killed can go on
+        mark_folder(out, KIND, ())  # first, so that a run that is killed can go on
     # Every setting, the library's defaults and its version included.
     settings = json.dumps(albumentations.to_dict(_pipeline(CROP, CROP)), sort_keys=True)
     for source, variants in show_progress(plan.items(), "Augmenting pictures", len(plan)):
@@ -134,8 +120,7 @@ def contact_sheet(folder: Path, out: Path, per_image: int, *, most: int = 12) ->
         The sheet's path.
 
     Raises:
-        UserError: ``most`` is below 1; a picture or a variant is missing or damaged; and what
-            :func:`augment_folder` says of its arguments.
+        UserError: ``most`` is below 1; a picture or a variant is missing or damaged.
     """
     from PIL import Image
 

@@ -137,7 +137,7 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir(parents=True)
             yield part
-            mark_folder(part, kind)
+            mark_folder(part, kind, _names(part))
             check_folder(folder, kind)  # something may have been put there meanwhile
             gone = " and ".join(sorted(_names(folder) - _names(part)))
             old = folder.with_name(f".{folder.name}.admire-old")
@@ -208,14 +208,8 @@ def check_folder(folder: Path, kind: str, *, adding: bool = False) -> None:
         raise refusal(f"holds '{others[0]}', which admire did not write. Move it")
 
 
-def mark_folder(folder: Path, kind: str, holds: Iterable[str] | None = None) -> None:
-    """Write the marker of a folder that admire writes.
-
-    Args:
-        holds: names of the files that it will have; None are those that it has.
-    """
-    if holds is None:
-        holds = [path.name for path in folder.iterdir() if path.name != MARKER]
+def mark_folder(folder: Path, kind: str, holds: Iterable[str]) -> None:
+    """Write the marker of a folder that admire writes, and that will hold these files."""
     with write_whole(folder / MARKER) as file:
         json.dump({"what": kind, "holds": sorted(holds)}, file)
 

@@ -45,13 +45,9 @@ class Workers:
     """Which processes share the work.
 
     Attributes:
-        count: how many there are.
         address: of a Ray cluster, ``HOST:PORT`` or ``auto``. None is ``RAY_ADDRESS``, or else Ray
             is started on this machine for as long as there is work.
         gpus: whether they share the GPUs that there are.
-
-    Raises:
-        UserError: there cannot be so many.
     """
 
     count: int
@@ -100,7 +96,6 @@ def over_workers(
 
 
 def _in_order(ray: Any, actors: list[Any], units: Iterable[Any]) -> Iterator[Any]:
-    """Yield what the actors return for each unit, in the units' order."""
     from ray.util import ActorPool
 
     pool: Any = ActorPool(actors)
@@ -133,19 +128,15 @@ def _in_order(ray: Any, actors: list[Any], units: Iterable[Any]) -> Iterator[Any
                 log.warning("%s", warning)
         done[outcome.number] = outcome
         while yielded in done:
-            next_one = done.pop(yielded)
-            if next_one.error:
-                raise next_one.error
-            yield next_one.result
+            outcome = done.pop(yielded)
+            if outcome.error:
+                raise outcome.error
+            yield outcome.result
             yielded += 1
 
 
 def check_same(kind: str, expected: object, actual: object) -> None:
-    """Refuse what a worker has opened, if the program itself has opened something else.
-
-    Raises:
-        UserError: they differ, as where the same name is of different files on two machines.
-    """
+    """Refuse what a worker has opened, if the program itself has opened something else."""
     if actual != expected:
         raise UserError(
             f"A worker on {socket.gethostname()} opens another {kind} by the same name: {actual}, "
@@ -156,8 +147,6 @@ def check_same(kind: str, expected: object, actual: object) -> None:
 
 @dataclass
 class _Outcome:
-    """What a unit ended in, and what was warned of on the way."""
-
     number: int
     warnings: list[str]
     result: Any = None
@@ -215,9 +204,6 @@ def _connected(workers: Workers) -> Iterator[Any]:
     """Ray, connected to a cluster, or to one of this machine that ends with the block.
 
     Where the program is connected to one already, that is used and left as it is.
-
-    Raises:
-        UserError: Ray is not installed, or the cluster does not answer.
     """
     for name, value in SURROUNDINGS.items():
         os.environ.setdefault(name, value)
@@ -229,18 +215,12 @@ def _connected(workers: Workers) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address:
-        options["address"] = address
-    else:
-        options |= {
-            "address": "local",
-            "num_cpus": max(workers.count, cores()),
-            "include_dashboard": False,
-            "object_store_memory": STORE,
-        }
+    options: dict[str, Any] = {}
+    if not address:
+        options = {"num_cpus": max(workers.count, cores()), "include_dashboard": False}
+        options["object_store_memory"] = STORE
     try:
-        ray.init(**options)
+        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
     except (Exception, SystemExit) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         where = f"The Ray cluster at '{address}'" if address else "Ray on this machine"
@@ -256,11 +236,7 @@ def _connected(workers: Workers) -> Iterator[Any]:
 
 
 def check_address(address: str) -> None:
-    """Refuse an address where nothing answers, for which Ray itself takes minutes.
-
-    Raises:
-        UserError: it is wrong, or nothing answers there.
-    """
+    """Refuse an address where nothing answers, for which Ray itself takes minutes."""
     if address == "auto":
         return
     parts = re.fullmatch(r"(?:ray://)?\[?([^/\]]+)\]?:(\d{1,5})", address)

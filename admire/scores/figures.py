@@ -36,7 +36,7 @@ def summarise(
         columns: the figures; None takes those of :func:`admire.scores.item_figures.score_items`.
 
     Returns:
-        A table with the columns :data:`COLUMNS`.
+        A table with the :data:`COLUMNS`.
     """
     rows = []
     for group in GROUPS:
@@ -44,7 +44,7 @@ def summarise(
         if not len(items):
             continue
         by_items = defaultdict(list)  # the figures that the same items have
-        for metric in columns or _metrics(scored):
+        for metric in columns or item_metrics(scored):
             by_items[tuple(items[metric].notna())].append(metric)
         for has_figure, names in by_items.items():
             measured = items[list(has_figure)]
@@ -57,7 +57,8 @@ def summarise(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _metrics(scored: pd.DataFrame) -> list[str]:
+def item_metrics(scored: pd.DataFrame) -> list[str]:
+    """Return the columns of scored items that are figures."""
     return [metric for metric in metrics.ITEM_METRICS if metric in scored]
 
 
@@ -72,12 +73,9 @@ def summarise_languages(
 
     Args:
         languages: of each row of ``scored``.
-
-    Returns:
-        A table with the columns :data:`COLUMNS`.
     """
-    complete = [name for name in _metrics(scored) if scored[name].notna().all()]
-    names = complete or _metrics(scored)
+    every = item_metrics(scored)
+    names = [name for name in every if scored[name].notna().all()] or every
     parts = {str(tag): part for tag, part in scored.groupby(list(languages))}
     tables = []
     for tag in sorted(parts, key=lambda tag: -parts[tag][names[0]].mean()):
@@ -109,7 +107,7 @@ def paired_difference(
 ) -> pd.DataFrame:
     """Summarise the differences second minus first on the same items, as :func:`summarise` does."""
     difference = second[["compound", "sentence", "sentence_type"]].copy()
-    both = [column for column in columns or _metrics(first) if column in second]
+    both = [column for column in columns or item_metrics(first) if column in second]
     for column in both:
         difference[column] = second[column] - first[column]
     return summarise(difference, columns=both, seed=seed)

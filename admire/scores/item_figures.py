@@ -67,7 +67,6 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
 def _join(
     gold: Sequence[Item], predictions: Sequence[Prediction], name: str
 ) -> list[tuple[Item, Prediction]]:
-    """Join each item that has gold with its prediction; see :func:`score_items`."""
     if not any(prediction.compound for prediction in predictions):  # a submission to V-WSD
         if len(predictions) != len(gold):
             raise UserError(f"{name}: has {len(predictions)} rows for {len(gold)} gold items.")
@@ -89,11 +88,9 @@ def _join(
     joined = []
     for item in gold:
         candidates = waiting[item.compound, item.sentence if by_sentence else None]
-        same_language = [
-            candidate for candidate in candidates if candidate.language == item.language
-        ]
         if candidates:
-            prediction = (same_language or candidates)[0]
+            same_language = (row for row in candidates if row.language == item.language)
+            prediction = next(same_language, candidates[0])
             candidates.remove(prediction)
             joined.append((item, prediction))
         elif item.best:
@@ -120,11 +117,7 @@ def sense_columns(prediction: Prediction) -> dict[str, Any]:
 
 
 def drop_missing_senses(scored: pd.DataFrame, predicted: bool) -> pd.DataFrame:
-    """Drop ``sense_accuracy`` if the gold lacks senses, and the run's columns if it has none.
-
-    Args:
-        predicted: whether any prediction has a sense; if not, ``sense_accuracy`` is dropped.
-    """
+    """Drop ``sense_accuracy`` if gold or predictions lack senses, and the run's empty columns."""
     if "sense_accuracy" in scored and not (predicted and scored["sentence_type"].notna().all()):
         del scored["sense_accuracy"]
     if scored["probability"].isna().all() and not scored["unsure"].any():
@@ -133,11 +126,7 @@ def drop_missing_senses(scored: pd.DataFrame, predicted: bool) -> pd.DataFrame:
 
 
 def score_item(item: Item, prediction: Prediction, name: str) -> dict[str, float]:
-    """Return the figures of one item; see :func:`score_items`.
-
-    Raises:
-        UserError: the prediction does not fit the item.
-    """
+    """Return the figures of one item; see :func:`score_items`."""
     if item.word and item.expected_item:
         _check_order([candidate.name for candidate in item.candidates], item, prediction, name)
         rank = metrics.reciprocal_rank(item.expected_item, prediction.order)

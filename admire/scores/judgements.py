@@ -93,17 +93,6 @@ class CorrectedGold:
         )
 
 
-def read_judgements(path: Path) -> dict[str, Judgement]:
-    """Read the judgements that a report saved, each with the name of its place for messages.
-
-    Raises:
-        UserError: the file cannot be read or is no such file, or a judgement has a wrong value.
-    """
-    rows = read_as(JudgementFile, read_text(path), path).judgements
-    places = [f"{path}, judgement {number}" for number in range(1, len(rows) + 1)]
-    return {place: read_as(Judgement, row, place) for place, row in zip(places, rows, strict=True)}
-
-
 def correct_gold(items: Sequence[Item], path: Path, source: object) -> CorrectedGold:
     """Correct the gold of items by a file of judgements.
 
@@ -115,10 +104,14 @@ def correct_gold(items: Sequence[Item], path: Path, source: object) -> Corrected
         source: what holds the items, for messages.
 
     Raises:
-        UserError: as for :func:`read_judgements`, or a judgement does not fit the items, or two
-            contradict each other.
+        UserError: the file cannot be read, a judgement does not fit the items, or two contradict
+            each other.
     """
-    judgements = read_judgements(path)
+    rows = read_as(JudgementFile, read_text(path), path).judgements
+    judgements = {
+        (place := f"{path}, judgement {number}"): read_as(Judgement, row, place)
+        for number, row in enumerate(rows, start=1)
+    }
     by_compound = defaultdict(list)
     for place, judgement in judgements.items():
         by_compound[judgement.compound].append((place, judgement))
@@ -166,5 +159,4 @@ def _check(item: Item, judgements: Sequence[tuple[str, Judgement]]) -> None:
 
 
 def _names(item: Item) -> Sequence[str]:
-    """Return the names of an item's candidates."""
     return [candidate.name for candidate in item.candidates] or item.expected_order or ()

@@ -12,7 +12,7 @@ from pydantic import BaseModel, StringConstraints
 
 from admire.data.items import Item
 from admire.data.overlap import KINDS, Digests, Kind, Part, digests, parts_of, shared
-from admire.scores import metrics
+from admire.scores.figures import item_metrics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,11 +34,7 @@ class _Card(BaseModel):
 
 
 def check_card(card: object) -> None:
-    """Check the list of a card that was read from a file.
-
-    Raises:
-        ValueError: the card is not an object, or its list is not one of digests.
-    """
+    """Raise a ValueError for a card that is no object, or whose list is not one of digests."""
     _Card.model_validate(card)
 
 
@@ -70,9 +66,6 @@ def find_seen(
     Args:
         saw: by ``head`` or ``detector``, the list on its card.
         pictures: whether pictures are compared, if a card lists some. This reads them.
-
-    Raises:
-        UserError: a picture cannot be read.
     """
     seen: list[dict[str, list[Kind]]] = [{} for _ in items]
     if not saw:
@@ -105,9 +98,8 @@ def warn_of_shared(
     """Warn if test items share parts with training items.
 
     Args:
-        parts: of all items.
+        parts, compounds: of all items.
         splits: indices of training and of test items.
-        compounds: of all items.
         model: what was trained, for the message.
     """
     parts = list(parts)
@@ -164,7 +156,7 @@ def describe_seen(
     if sentences and not any(unseen):
         sentences.append("So these figures say little of unseen items.")
     elif sentences:
-        names = columns or [name for name in metrics.ITEM_METRICS if name in scored]
+        names = columns or item_metrics(scored)
         means = scored.loc[unseen, list(names)].mean()
         figures = ", ".join(f"{name} {means[name]:.3f}" for name in names)
         sentences.append(f"Figures of the other {sum(unseen)}: {figures}.")
@@ -174,13 +166,7 @@ def describe_seen(
 def warn_if_seen(
     items: Sequence[Item], detector: object, scored: pd.DataFrame, columns: Sequence[str], name: str
 ) -> None:
-    """Warn if a detector saw parts of scored items in training.
-
-    Args:
-        scored: a row for each item.
-        columns: its figures.
-        name: of the items, for the message.
-    """
+    """Warn if a detector saw parts of scored items in training; see :func:`describe_seen`."""
     saw = training_digests(detector)
     seen = find_seen(items, {"detector": saw} if saw else {}, pictures=False)
     for line in describe_seen(scored, seen, columns):
@@ -188,11 +174,7 @@ def warn_if_seen(
 
 
 def count_parts(parts: Iterable[tuple[Kind, int]]) -> str:
-    """Count the items that share each kind, as ``captions (12) and pictures (11)``.
-
-    Args:
-        parts: their kinds and items.
-    """
+    """Count the items that share each kind, as ``captions (12) and pictures (11)``."""
     items = Counter(kind for kind, _ in set(parts))
     *start, end = [f"{kind}s ({items[kind]})" for kind in KINDS if items[kind]]
     return f"{', '.join(start)} and {end}" if start else end

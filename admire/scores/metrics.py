@@ -22,7 +22,6 @@ WORD_METRICS = ("top1", "mrr")
 ITEM_METRICS = tuple(dict.fromkeys((*METRICS, *WORD_METRICS, *SEQUENCE_METRICS)))
 """All figures that an item may have."""
 
-
 BEST_DCG = 3 + 1 / math.log2(3)
 """The :func:`dcg` of the gold order. DCG divided by it is the NDCG@5 of AdMIRe 2, if there are five
 candidates; a random order has the mean 0.650."""
@@ -97,12 +96,8 @@ def ndcg(relevant: npt.ArrayLike, k: int = 10) -> float:
 
 def figures(expected: Sequence[str], predicted: Sequence[str]) -> dict[str, float]:
     """Return all four of ``METRICS`` for one ranking, by name."""
-    return {
-        "top1": top1(expected, predicted),
-        "dcg": dcg(expected, predicted),
-        "corr_official": corr_official(expected, predicted),
-        "corr_rank": corr_rank(expected, predicted),
-    }
+    formulas = (top1, dcg, corr_official, corr_rank)
+    return {formula.__name__: formula(expected, predicted) for formula in formulas}
 
 
 Drawn = npt.NDArray[np.int64]
@@ -114,16 +109,14 @@ Statistic = Callable[[Drawn], npt.NDArray[np.float64]]
 DRAWN = 1_000_000
 """How many items are drawn at a time."""
 
+ENDS = [(1 - 0.95) / 2, (1 + 0.95) / 2]
+"""Of an interval, as quantiles."""
+
 
 def bootstrap_intervals(
-    statistics: Sequence[Statistic],
-    count: int,
-    *,
-    level: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
+    statistics: Sequence[Statistic], count: int, *, resamples: int = 10_000, seed: int = 0
 ) -> list[tuple[float, float]]:
-    """Return the percentile interval of each statistic, from resampling its ``count`` items."""
+    """Return each statistic's 95 % percentile interval, from resampling its ``count`` items."""
     rng = np.random.default_rng(seed)
     values = np.empty((len(statistics), resamples))
     step = max(1, DRAWN // count)
@@ -131,18 +124,13 @@ def bootstrap_intervals(
         drawn = rng.integers(0, count, size=(min(step, resamples - start), count))
         for k, statistic in enumerate(statistics):
             values[k, start : start + step] = statistic(drawn)
-    quantiles = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=1)
-    return [(float(low), float(high)) for low, high in quantiles.T]
+    return [(float(low), float(high)) for low, high in np.quantile(values, ENDS, axis=1).T]
 
 
 def macro_intervals(
-    groups: Sequence[npt.NDArray[np.float64]],
-    *,
-    level: float = 0.95,
-    resamples: int = 10_000,
-    seed: int = 0,
+    groups: Sequence[npt.NDArray[np.float64]], *, resamples: int = 10_000, seed: int = 0
 ) -> list[tuple[float, float]]:
-    """Return the percentile interval of each figure's mean over groups, such as languages.
+    """Return the 95 % percentile interval of each figure's mean over groups, such as languages.
 
     Groups are resampled, and the items of each group every time that it is drawn.
 
@@ -159,8 +147,8 @@ def macro_intervals(
             items = rng.integers(0, len(values), size=(len(part), len(values)))
             for figure, column in enumerate(values.T):
                 means[part[:, 0], part[:, 1], figure] = column.take(items).mean(axis=1)
-    quantiles = np.quantile(means.mean(axis=1), [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return [(float(low), float(high)) for low, high in quantiles.T]
+    ends = np.quantile(means.mean(axis=1), ENDS, axis=0)
+    return [(float(low), float(high)) for low, high in ends.T]
 
 
 def _sums(
@@ -293,9 +281,6 @@ def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int 
     Args:
         places: from 0, each with the number of places to choose from.
         draws: how often chance is simulated.
-
-    Raises:
-        UserError: the seed is negative.
     """
     check_setting("seed", seed, Seed)
     sizes: Counter[int] = Counter()

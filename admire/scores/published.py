@@ -129,14 +129,11 @@ def published_systems(board: Board) -> pd.DataFrame:
     """
     data, entries = _data(), _entries(board)
     others = [] if board.subtask == "b" else _others(board)
+    doubled = []
     for system in others:
-        entered = any(_is_entry(system, entry, board.ranked) for entry in entries)
-        system["placed"] = entered or not (entries or system.get("people"))
-    doubled = [
-        entry
-        for entry in entries
-        if any(_is_entry(system, entry, board.ranked) for system in others)
-    ]
+        entered = [entry for entry in entries if _is_entry(system, entry, board.ranked)]
+        system["placed"] = bool(entered) or not (entries or system.get("people"))
+        doubled += entered
     rows = [*others, *(entry for entry in entries if entry not in doubled)]
     items = data["items"][board.subtask][board.set]
     for row in rows:
@@ -155,14 +152,10 @@ def published_systems(board: Board) -> pd.DataFrame:
 def _entries(board: Board) -> list[dict[str, Any]]:
     """Return the rows of the organisers' board."""
     language, _, part = board.set.partition("-")
+    first, second = board.ranked
     return [
-        {
-            "system": row["team"],
-            "source": "board",
-            "placed": True,
-            board.ranked[0]: float(row[f"{part}_first"]),
-            board.ranked[1]: float(row[f"{part}_second"]),
-        }
+        {"system": row["team"], "source": "board", "placed": True}
+        | {first: float(row[f"{part}_first"]), second: float(row[f"{part}_second"])}
         for row in _rows()
         if (row["subtask"], row["track"], row["language"]) == (board.subtask, board.track, language)
         and row.get(f"{part}_first")
@@ -180,17 +173,13 @@ def _others(board: Board) -> list[dict[str, Any]]:
 
 
 def _is_entry(system: dict[str, Any], entry: dict[str, Any], ranked: Sequence[str]) -> bool:
-    """Return whether a system of a team's paper is the team's entry, by figures of two decimals."""
+    """Return whether a paper's system is its team's entry, by figures of two decimals."""
     same_team = system["system"].startswith(f"{entry['system']} ")
     return same_team and all(abs(system[name] - entry[name]) < 0.0051 for name in ranked)
 
 
 def describe_misfit(name: PublishedSet, gold: Sequence[Item]) -> str | None:
-    """Say why the gold cannot be that of the published set; None where it can.
-
-    Raises:
-        UserError: the gold is of V-WSD, of which there are none.
-    """
+    """Say why the gold cannot be that of the published set; None where it can."""
     if any(item.word for item in gold):
         raise UserError("The published figures are not of V-WSD, and the gold is.", "published")
     items = _data()["items"][subtask_of(gold)].get(name, len(gold))
@@ -225,7 +214,6 @@ def recognise_set(gold: Sequence[Item], path: str) -> PublishedSet | None:
 
 
 def subtask_of(gold: Sequence[Item]) -> Subtask:
-    """Return the subtask that items are of."""
     return "b" if any(item.sequence or item.expected_item for item in gold) else "a"
 
 
@@ -235,7 +223,7 @@ def standings(summary: pd.DataFrame, systems: pd.DataFrame, board: Board) -> lis
     Of two equal figures the board's other figure decides; without it, places are shared.
 
     Args:
-        summary: see :func:`admire.scores.figures.summarise`; see :func:`our_figures`.
+        summary: see :func:`our_figures`.
         systems: see :func:`published_systems`.
     """
     others, ours = systems[systems["placed"]], our_figures(summary, board)
@@ -277,7 +265,6 @@ def is_better(
     """Return whether each system is better than we are, at its number of decimals.
 
     Args:
-        ours: see :func:`our_figures`.
         tie: the figure that decides where those of ``metric`` are equal.
         end: of our intervals.
     """
@@ -299,13 +286,11 @@ def in_interval(systems: pd.DataFrame, standing: Standing) -> pd.Series[bool]:
 
 
 def _at_decimals(systems: pd.DataFrame, figure: float) -> list[float]:
-    """Round a figure of ours to the number of decimals of each system."""
     return [round(figure, decimals) for decimals in systems["decimals"]]
 
 
 @cache
 def _data() -> dict[str, Any]:
-    """Read ``published.json``."""
     path = Path(__file__).with_name("published.json")
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return data
@@ -313,6 +298,5 @@ def _data() -> dict[str, Any]:
 
 @cache
 def _rows() -> list[dict[str, str]]:
-    """Read ``published.csv``."""
     with Path(__file__).with_name("published.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))

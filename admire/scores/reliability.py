@@ -12,9 +12,6 @@ from admire.scores import metrics
 from admire.scores.figures import COLUMNS, summarise
 from admire.scores.metrics import confidence
 
-COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
-"""The shares of items at which a curve is printed."""
-
 RISKS = {"sense_risk": "sense wrong", "top1_risk": "first wrong"}
 """The columns of errors in a curve, and what they are called."""
 
@@ -47,9 +44,6 @@ def sense_summary(scored: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     The figures are ``sense_accuracy``, the areas under the curves of :func:`risk_curve`
     (``sense_aurc``, ``top1_aurc``), and ``calibration_error`` (ECE, 10 bins) and ``brier`` of the
     items that have a probability.
-
-    Args:
-        scored: see :func:`decided_items`.
 
     Returns:
         A table with the columns :data:`admire.scores.figures.COLUMNS`.
@@ -94,7 +88,9 @@ def risk_curve(scored: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(curve)
 
 
-def at_coverages(curve: pd.DataFrame, coverages: Sequence[float] = COVERAGES) -> pd.DataFrame:
+def at_coverages(
+    curve: pd.DataFrame, coverages: Sequence[float] = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
+) -> pd.DataFrame:
     """Return the first rows of a curve that cover these shares of the items, with ``share``."""
     first = [int((curve["coverage"] >= share - 1e-9).to_numpy().argmax()) for share in coverages]
     return curve.iloc[first].assign(share=list(coverages))
