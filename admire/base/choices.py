@@ -24,16 +24,14 @@ RankQuery = Literal["meaning", "compound", "sentence", "sequence"]
 SenseMethod = Literal["auto", "vote", "detector", "given"]
 """How the sense is decided: ``vote`` asks the chat model, ``detector`` reads it off the embedded
 model's hidden states, ``given`` takes the data's own. ``auto`` is the detector for the embedded
-chat model, which calls nearly every use idiomatic when it is asked. For every other it is votes,
-or, with the ranker ``listwise``, what the replies with the orders say."""
+chat model; others vote or, with the ranker ``listwise``, say it with their orders."""
 
 Meanings = Literal["auto", "meant", "both", "gloss"]
 """What chat models say of a compound: ``meant`` is definitions and a scene of the sense that is
 meant, ``both`` of each sense, and ``gloss`` one definition of the idiomatic sense, as in the paper.
-``auto`` is ``meant`` for the embedded chat model, whose words for the other sense cost half of the
-time and gain nothing, and ``both`` for every other. Where a detector decides, ``both`` leaves out
-the idiomatic sense of literal uses. With a soft gate, or the ranker ``pointwise``, both senses of
-every use are asked for."""
+``auto`` is ``meant`` for the embedded chat model and ``both`` for every other. Where a detector
+decides, ``both`` leaves out the idiomatic sense of literal uses. With a soft gate, or the ranker
+``pointwise``, both senses of every use are asked for."""
 
 Gate = Literal["hard", "soft"]
 """Whether one sense is followed, or both are weighed by their probability."""
@@ -73,10 +71,9 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 """Where torch runs; ``auto`` is a GPU where there is one."""
 
 Precision = Literal["float32", "bfloat16", "float16"]
-"""How finely encoders on torch compute; ``float16`` needs a GPU."""
+"""Of encoders on torch; ``float16`` needs a GPU."""
 
 TrainingPrecision = Literal["float32", "bfloat16"]
-"""Precision of matrix products while a model is fine-tuned."""
 
 ProfileName = Literal["embedded", "paper", "vision", "vision-local", "best"]
 

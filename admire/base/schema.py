@@ -53,7 +53,18 @@ else:
         if cls is None:
             return partial(settings, **options)
         checked = pydantic.dataclasses.dataclass(cls, config=SETTINGS, **options)
-        checked.__init__ = _raising_user_errors(checked.__init__)
+        init = checked.__init__
+
+        @wraps(init)
+        def checked_init(self: Any, *values: Any, **keywords: Any) -> None:
+            try:
+                init(self, *values, **keywords)
+            except ValidationError as error:
+                place = error.errors()[0]["loc"][0]  # a number for arguments without a name
+                name = fields(self)[place].name if isinstance(place, int) else place
+                raise UserError(f"{name} {complaint(error)}", name) from None
+
+        checked.__init__ = checked_init
         return checked
 
 
@@ -65,21 +76,6 @@ def descriptions(kind: Any) -> dict[str, str]:
         for name, field in getattr(parent, "__pydantic_fields__", {}).items()
         if field.description
     }
-
-
-def _raising_user_errors(init: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a constructor so that a wrong value raises a UserError which names its field."""
-
-    @wraps(init)
-    def checked(self: Any, *values: Any, **keywords: Any) -> None:
-        try:
-            init(self, *values, **keywords)
-        except ValidationError as error:
-            place = error.errors()[0]["loc"][0]  # a number for arguments without a name
-            name = fields(self)[place].name if isinstance(place, int) else place
-            raise UserError(f"{name} {complaint(error)}", name) from None
-
-    return checked
 
 
 def check_setting(name: str, value: object, kind: Any) -> None:

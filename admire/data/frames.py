@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,28 +38,22 @@ def items_from_frame(
         UserError: the row and the column that cannot be used, and why.
     """
     check_language(language)
-    path = Path(folder) / ("DataFrame" if isinstance(frame, pd.DataFrame) else "rows")
+    path = Path(folder) / "rows"
+    if isinstance(frame, pd.DataFrame):
+        path = Path(folder) / "DataFrame"
+        check_columns(path, frame, ("compound",))
+        frame = cast(list[Mapping[str, Any]], frame.to_dict("records"))
     reader = RowReader(path.parent, language)
-    rows = _rows(frame, path)
-    items = [reader.item(row, f"{path}, row {number}") for number, row in enumerate(rows, start=1)]
+    items = []
+    for number, cells in enumerate(frame, start=1):
+        row = {str(name): _cell(value) for name, value in cells.items()}
+        if not {"candidates", "sequence"} & row.keys():
+            row = with_candidates(row, candidate_columns(row), path.parent, ragged=True)
+        items.append(reader.item(row, f"{path}, row {number}"))
     if not items:
         raise UserError(f"{path}: holds no items.")
     log_notes(reader.notes)
     return items
-
-
-def _rows(
-    frame: pd.DataFrame | Iterable[Mapping[str, Any]], path: Path
-) -> Iterator[dict[str, Any]]:
-    """Read rows as a JSONL manifest has them; ``path`` is what messages call the frame."""
-    if isinstance(frame, pd.DataFrame):
-        check_columns(path, frame, ("compound",))
-        frame = cast(list[Mapping[str, Any]], frame.to_dict("records"))
-    for cells in frame:
-        row = {str(name): _cell(value) for name, value in cells.items()}
-        if not {"candidates", "sequence"} & row.keys():
-            row = with_candidates(row, candidate_columns(row), path.parent, ragged=True)
-        yield row
 
 
 def _cell(value: Any) -> Any:
@@ -74,11 +68,7 @@ def _cell(value: Any) -> Any:
 
 
 def take_items(data: Data) -> Sequence[Item]:
-    """Return items from any of the forms that Python functions accept.
-
-    Raises:
-        UserError: they are none, or cannot be read.
-    """
+    """Return items from any of the forms that Python functions accept."""
     if isinstance(data, str | Path):
         return read_items(data)
     if isinstance(data, pd.DataFrame):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from admire.base.errors import UserError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from PIL.ImageFile import ImageFile
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "AVIF", "TIFF", "BMP")
 """The formats that are read, by Pillow's names; others are rare or, like EPS, need a program."""
@@ -49,8 +49,7 @@ def read_image(path: Path) -> Image:
     """
     from PIL import Image, ImageOps
 
-    content = io.BytesIO(read_bytes(path))
-    with _decoding(path), Image.open(content, formats=FORMATS) as opened:
+    with _decoding(path) as opened:
         opened.load()
         try:
             picture = ImageOps.exif_transpose(opened)
@@ -72,33 +71,33 @@ def check_header(path: Path) -> None:
 
     Nothing is decoded, so this takes a fraction of a millisecond; what is cut off passes.
     """
-    from PIL import Image
-
-    with _opened(path) as file, _decoding(path), Image.open(file, formats=FORMATS):
+    with _decoding(path):
         pass
 
 
 @contextmanager
-def _decoding(path: Path) -> Iterator[None]:
-    """Turn whatever Pillow raises into an error that names the picture."""
+def _decoding(path: Path) -> Iterator[ImageFile]:
+    """Open a picture, and turn whatever Pillow raises into an error that names it."""
     from PIL import Image, UnidentifiedImageError
 
-    try:
-        yield
-    except Image.DecompressionBombError:
-        raise UserError(
-            f"{path}: the image has too many pixels to be decoded safely. Scale it down."
-        ) from None
-    except UnidentifiedImageError:
-        raise UserError(f"{path}: {OTHER_FORMAT}") from None
-    except MemoryError:
-        raise UserError(f"{path}: the image does not fit into memory. Scale it down.") from None
-    except Exception as error:  # damaged files make the decoders raise nearly anything
-        reason = str(error) or type(error).__name__
-        raise UserError(
-            f"{path}: the image cannot be decoded ({reason}). It may be truncated: copy or "
-            "download it again."
-        ) from None
+    with _opened(path) as file:
+        try:
+            with Image.open(file, formats=FORMATS) as opened:
+                yield opened
+        except Image.DecompressionBombError:
+            raise UserError(
+                f"{path}: the image has too many pixels to be decoded safely. Scale it down."
+            ) from None
+        except UnidentifiedImageError:
+            raise UserError(f"{path}: {OTHER_FORMAT}") from None
+        except MemoryError:
+            raise UserError(f"{path}: the image does not fit into memory. Scale it down.") from None
+        except Exception as error:  # damaged files make the decoders raise nearly anything
+            reason = str(error) or type(error).__name__
+            raise UserError(
+                f"{path}: the image cannot be decoded ({reason}). It may be truncated: copy or "
+                "download it again."
+            ) from None
 
 
 def _eight_bits(picture: Image) -> Image:

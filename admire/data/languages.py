@@ -9,35 +9,14 @@ from pathlib import Path
 from admire.base.errors import UserError
 
 LANGUAGES = {
-    "ca": "Catalan",
-    "de": "German",
-    "el": "Greek",
-    "en": "English",
-    "es": "Spanish",
-    "fr": "French",
-    "gl": "Galician",
-    "hi": "Hindi",
-    "ig": "Igbo",
-    "it": "Italian",
-    "ja": "Japanese",
-    "ka": "Georgian",
-    "kk": "Kazakh",
-    "ko": "Korean",
-    "nb": "Norwegian",
-    "nl": "Dutch",
-    "no": "Norwegian",
-    "pl": "Polish",
-    "pt": "Portuguese",
-    "ro": "Romanian",
-    "ru": "Russian",
-    "sk": "Slovak",
-    "sl": "Slovenian",
-    "sr": "Serbian",
-    "tr": "Turkish",
-    "uk": "Ukrainian",
-    "uz": "Uzbek",
-    "zh": "Chinese",
-}
+    "ca": "Catalan", "de": "German", "el": "Greek", "en": "English",
+    "es": "Spanish", "fr": "French", "gl": "Galician", "hi": "Hindi",
+    "ig": "Igbo", "it": "Italian", "ja": "Japanese", "ka": "Georgian",
+    "kk": "Kazakh", "ko": "Korean", "nb": "Norwegian", "nl": "Dutch",
+    "no": "Norwegian", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian",
+    "ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sr": "Serbian",
+    "tr": "Turkish", "uk": "Ukrainian", "uz": "Uzbek", "zh": "Chinese",
+}  # fmt: skip
 """Languages whose codes and names are recognised in file names."""
 
 ADMIRE_1 = ("EN", "PT", "XE", "XP")
