@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -210,11 +211,10 @@ def _mark(variant: Path) -> str | None:
     """Read the mark of a variant on the disk; None without one."""
     from PIL import Image
 
-    try:
-        with Image.open(variant) as opened:
-            return opened.info.get(MARK)
-    except Exception:  # a damaged file makes Pillow raise nearly anything
-        return None
+    # A damaged file makes Pillow raise nearly anything.
+    with suppress(Exception), Image.open(variant) as opened:
+        return opened.info.get(MARK)
+    return None
 
 
 def _cell(path: Path) -> Image:

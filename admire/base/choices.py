@@ -48,16 +48,10 @@ EngineName = Literal["exact", "lance"]
 large collections."""
 
 PublishedSet = Literal[
-    "en-dev",
-    "en-test",
-    "en-extended",
-    "en-both",
-    "pt-dev",
-    "pt-test",
-    "pt-extended",
-    "pt-both",
+    "en-dev", "en-test", "en-extended", "en-both",
+    "pt-dev", "pt-test", "pt-extended", "pt-both",
     "admire2",
-]
+]  # fmt: skip
 """Sets on which figures were published: AdMIRe's (``both`` is test and extended together), and
 AdMIRe 2's blind sets of fifteen languages."""
 

@@ -41,17 +41,15 @@ def needs_extra(extra: str, purpose: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise _missing(extra, purpose, error.name or str(error)) from error
+        raise UserError(
+            f"{purpose} needs {error.name or error}, of the extra '{extra}': "
+            f"{pip_install(extra)} in admire's clone"
+        ) from error
 
 
 def check_extra(extra: str, purpose: str, *packages: str) -> None:
     """Do as :func:`needs_extra` does, but without importing the packages."""
-    for package in packages:
-        if find_spec(package) is None:
-            raise _missing(extra, purpose, package)
-
-
-def _missing(extra: str, purpose: str, package: str) -> UserError:
-    return UserError(
-        f"{purpose} needs {package}, of the extra '{extra}': {pip_install(extra)} in admire's clone"
-    )
+    with needs_extra(extra, purpose):
+        for package in packages:
+            if find_spec(package) is None:
+                raise ImportError(name=package)

@@ -96,7 +96,7 @@ def write_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         UserError: the folder cannot be made or written to, or the disk is full.
     """
     partial = partial_of(path)
-    options = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    options: Any = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(partial, mode, **options) as file:

@@ -56,9 +56,6 @@ def check_set(
         read: :func:`admire.data.reader.iter_items` of the set.
         collect: begins a collector.
         reads_pictures: decides by the first reading's collector whether to look at pictures.
-
-    Raises:
-        UserError: the file cannot be read to its end.
     """
     checked = _check(read, collect(), look=False)
     look = reads_pictures(checked.collector) and find_spec("PIL")
@@ -80,13 +77,9 @@ def _check(read: Callable[..., Iterator[Item]], collector: C, *, look: bool) -> 
 
 @dataclass
 class SetCounts:
-    """Counts of what can be used of a set, and its links to places outside its folder.
+    """Counts of what can be used of a set, and its links to places outside its folder."""
 
-    Attributes:
-        folder: of the pictures, resolved.
-    """
-
-    folder: Path
+    folder: Path  # of the pictures, resolved
     counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTS, 0)))
     links: dict[str, None] = field(default_factory=dict)
 

@@ -76,10 +76,8 @@ def parts_of(
 
 def digests(parts: Iterable[Part]) -> dict[str, list[str]]:
     """Collect the digests of parts by kind, each once, sorted."""
-    by_kind: dict[str, set[str]] = {kind: set() for kind in KINDS}
-    for part in parts:
-        by_kind[part.kind].add(part.digest)
-    return {kind: sorted(of_kind) for kind, of_kind in by_kind.items()}
+    parts = list(parts)
+    return {kind: sorted({p.digest for p in parts if p.kind == kind}) for kind in KINDS}
 
 
 def shared(parts: Iterable[Part], others: Digests) -> list[Part]:
@@ -129,9 +127,6 @@ def picture_hash(path: Path) -> str:
     """Compute the difference hash (dHash) of a picture, in hexadecimal.
 
     Copies that were scaled, saved again or recoloured have nearly the same hash.
-
-    Raises:
-        UserError: the picture cannot be read, or ImageHash is not installed.
     """
     with needs_extra("report", "Comparing pictures"):
         import imagehash

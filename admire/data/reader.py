@@ -179,15 +179,15 @@ Numbers = tuple[list[int], list[int]]
 
 def candidate_columns(columns: Iterable[object]) -> Numbers:
     """Find the numbers of the candidates and of the sequence's pictures in column names."""
-    columns = list(columns)
+    names = list(map(str, columns))
+
+    def numbers(pattern: str) -> list[int]:
+        matches = (re.fullmatch(pattern, name) for name in names)
+        return sorted({int(match[1]) for match in matches if match})
+
     # Python makes no number of more digits.
-    candidates = _numbers(columns, r"image(\d{1,4000})_(?:name|caption)")
-    return candidates, _numbers(columns, r"sequence_(?:image|caption)(\d{1,4000})")
-
-
-def _numbers(columns: Iterable[object], pattern: str) -> list[int]:
-    matches = [re.fullmatch(pattern, str(column)) for column in columns]
-    return sorted({int(match[1]) for match in matches if match})
+    candidates = numbers(r"image(\d{1,4000})_(?:name|caption)")
+    return candidates, numbers(r"sequence_(?:image|caption)(\d{1,4000})")
 
 
 def with_candidates(
@@ -219,7 +219,6 @@ def with_candidates(
 
 
 def _sequence_image(row: dict[str, Any], k: int, folder: Path) -> str:
-    """Return AdMIRe's name of a sequence's image, ``s1.png``, if the compound's folder has it."""
-    name = f"s{k}.png"
+    name = f"s{k}.png"  # as AdMIRe calls it
     places = (os.path.join(folder, subfolder, name) for subfolder in subfolders(row["compound"]))
     return name if any(map(os.path.isfile, places)) else ""

@@ -81,11 +81,7 @@ class RowReader:
     def item(self, row: Mapping[str, Any], where: str) -> Item:
         """Read the item of a row as a JSONL manifest has it.
 
-        Args:
-            where: what messages begin with, such as the file and the row; if empty, the column.
-
-        Raises:
-            UserError: the row and the column that cannot be used, and why.
+        ``where`` is what messages begin with, such as the file and the row; if empty, the column.
         """
         if where and isinstance(row.get("compound"), str):
             where = f"{where} ('{row['compound']}')"
@@ -195,9 +191,6 @@ def parse_order(
     """Read an order, a list or the literal of one, and check it against the candidates.
 
     Without candidates (``names`` is empty) only its form can be checked.
-
-    Raises:
-        UserError: it cannot be used; the message names the column.
     """
     try:
         return _order(value, names)

@@ -26,21 +26,27 @@ def word_rows(path: Path, gold: Path | None = None) -> Iterator[tuple[int, dict[
     Args:
         gold: a file with an image name a line. None is that of the same name with ``gold`` in place
             of ``data`` in the same folder, if it is there.
-
-    Raises:
-        UserError: the file and row that cannot be used, and why.
     """
     beside = path.with_name(re.sub(r"\bdata\b", "gold", path.name))
     gold = gold or (beside if beside != path and beside.is_file() else None)
     best = [name for _, name in text_lines(gold)] if gold else []
     count = 0
     for count, (number, line) in enumerate(text_lines(path), start=1):
-        word, phrase, *images = _cells(line, f"{path}, row {number}")
+        where = f"{path}, row {number}"
+        cells = [cell.strip() for cell in line.split("\t")]
+        if len(cells) != CELLS:
+            raise UserError(
+                f"{where}: has {len(cells)} cell{'s' * (len(cells) != 1)}, not the {CELLS} of "
+                "V-WSD: a word, its phrase and ten images, with tabs between them."
+            )
+        if not all(cells):
+            raise UserError(f"{where}, cell {1 + cells.index('')}: is empty.")
+        word, phrase, *images = cells
         expected = best[count - 1] if count <= len(best) else ""
         if expected and expected not in images:
             raise UserError(
                 f"{gold}: item {count} is '{expected}', which is none of the images of "
-                f"'{phrase}' in {path}, row {number}.",
+                f"'{phrase}' in {where}.",
                 "gold",
             )
         row = {"word": word, "compound": phrase, "expected_item": expected}
@@ -59,15 +65,3 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 yield number, line.strip("\r\n ")
-
-
-def _cells(line: str, where: str) -> list[str]:
-    cells = [cell.strip() for cell in line.split("\t")]
-    if len(cells) != CELLS:
-        raise UserError(
-            f"{where}: has {len(cells)} cell{'s' * (len(cells) != 1)}, not the {CELLS} of V-WSD: a "
-            "word, its phrase and ten images, with tabs between them."
-        )
-    if not all(cells):
-        raise UserError(f"{where}, cell {1 + cells.index('')}: is empty.")
-    return cells

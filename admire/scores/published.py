@@ -8,11 +8,10 @@ and figures on AdMIRe 2, of which there is no board.
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePath
@@ -22,6 +21,7 @@ import pandas as pd
 
 from admire.base.choices import BoardTrack, PublishedSet
 from admire.base.errors import UserError
+from admire.base.files import read_table
 from admire.base.schema import check_setting
 from admire.data.items import Item
 from admire.data.languages import base_language
@@ -297,6 +297,5 @@ def _data() -> dict[str, Any]:
 
 
 @cache
-def _rows() -> list[dict[str, str]]:
-    with Path(__file__).with_name("published.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+def _rows() -> list[dict[Hashable, str]]:
+    return read_table(Path(__file__).with_name("published.csv"), ()).to_dict("records")
