@@ -28,21 +28,16 @@ def test_plain_lines_say_how_far_long_work_has_come(log, monkeypatch):
     ]
 
 
-def test_a_terminal_gets_a_bar(log, monkeypatch, capsys):
+def test_a_terminal_gets_a_bar_and_a_program_that_only_uses_the_library_nothing(
+    log, monkeypatch, capsys
+):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert list(show_progress("ab", "Reading")) == ["a", "b"]
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "Reading" in err
-    assert not log.messages
-
-
-def test_a_program_that_only_uses_the_library_sees_nothing(caplog, capsys):
-    caplog.set_level(logging.WARNING, logger="admire")
-    assert list(show_progress("ab", "Reading")) == ["a", "b"]
-    assert capsys.readouterr() == ("", "")
-    assert not caplog.messages
+    for level in (logging.INFO, logging.WARNING):
+        log.set_level(level, logger="admire")
+        assert list(show_progress("ab", "Reading")) == ["a", "b"]
+        out, err = capsys.readouterr()
+        assert (out, "Reading" in err, log.messages) == ("", level == logging.INFO, [])
 
 
 def test_a_listener_is_called_instead_and_can_stop_the_work(log):

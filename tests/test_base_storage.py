@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -42,9 +43,6 @@ def full_disk() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-# ------------------------------------------------------------------------------------------ files
 
 
 def write(path: Path, text: str = "new") -> None:
@@ -92,9 +90,6 @@ def test_a_folder_that_may_not_be_written_to_is_named(locked_folder, below):
         write(locked_folder / below)
     assert str(locked_folder / below) in str(caught.value)
     assert content(locked_folder) == {"out.txt": "old"}
-
-
-# ---------------------------------------------------------------------------------------- folders
 
 
 def replace(folder: Path, text: str = "new", what: str = "index") -> None:
@@ -156,10 +151,8 @@ def test_anything_else_is_refused_and_left_alone(tmp_path, make: Callable[[Path]
     says = make(folder)
     before = content(tmp_path)
     for refused in (lambda: replace(folder), lambda: check_folder(folder, "index")):
-        with pytest.raises(UserError, match="place") as error:
+        with pytest.raises(UserError, match=f"{folder}.*{re.escape(says)}") as error:
             refused()
-        assert says in str(error.value)
-        assert "another place for the index" in str(error.value)
         assert error.value.settings == ("out",)
     assert content(tmp_path) == before
 
@@ -176,11 +169,10 @@ def test_files_may_be_added_to_a_folder_that_holds_others(tmp_path):
     assert not (tmp_path / MARKER).exists()
 
 
-@pytest.mark.parametrize("failure", [ValueError("mine"), KeyboardInterrupt()])
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt])
 def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path, failure):
-    folder = tmp_path / "place"
-    replace(folder, "old")
-    with pytest.raises(type(failure)), replace_folder(folder, "index") as part:  # noqa: PT012
+    replace(tmp_path / "place", "old")
+    with pytest.raises(failure), replace_folder(tmp_path / "place", "index") as part:  # noqa: PT012
         (part / "half.txt").write_text("half")
         raise failure
     assert content(tmp_path) == {f"place/{name}": text for name, text in whole("old").items()}
@@ -198,9 +190,6 @@ def test_a_full_disk_leaves_the_old_folder_and_the_message_names_it(tmp_path):
     assert content(tmp_path) == {f"place/{name}": text for name, text in whole("old").items()}
 
 
-# ------------------------------------------------------------------------------------- one writer
-
-
 def test_two_commands_cannot_write_to_one_place_and_a_kill_frees_it(tmp_path):
     place = tmp_path / "run"
     code = f"""
@@ -215,7 +204,7 @@ with only_writer(Path({str(place)!r})):
         assert other.stdout
         other.stdout.readline()
         for refused in (lambda: only_writer(place).__enter__(), lambda: replace(place)):
-            with pytest.raises(UserError, match="run: two commands cannot write to one place"):
+            with pytest.raises(UserError, match="run: two commands"):
                 refused()
         replace(tmp_path / "other")
         other.kill()
@@ -224,16 +213,14 @@ with only_writer(Path({str(place)!r})):
     assert content(place) == whole()
 
 
-def test_a_cache_folder_that_cannot_hold_locks_is_named(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / "file"))
-    with pytest.raises(UserError, match=r"cannot be locked .* set ADMIRE_CACHE"):
-        replace(tmp_path / "run")
-
-
-def test_the_cache_folder_follows_the_environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path))
-    assert cache_dir() == tmp_path
+def test_the_cache_folder_follows_the_environment_and_is_named_if_it_cannot_hold_locks(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("ADMIRE_CACHE", "")
     assert cache_dir().is_absolute()
     assert "admire" in cache_dir().parts
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ADMIRE_CACHE", str(tmp_path / "file"))
+    assert cache_dir() == tmp_path / "file"
+    with pytest.raises(UserError, match="ADMIRE_CACHE"):
+        replace(tmp_path / "run")

@@ -86,9 +86,7 @@ def open_nothing() -> Callable[[int], int]:
 
 def open_self() -> Callable[[str], str | int | None]:
     def look(name: str) -> str | int | None:
-        return (
-            cores() if name == "cores" else os.getcwd() if name == "cwd" else os.environ.get(name)
-        )
+        return {"cores": cores(), "cwd": os.getcwd()}.get(name, os.environ.get(name))
 
     return look
 
@@ -229,22 +227,14 @@ def test_a_command_tells_what_workers_need(tmp_path: Path, capsys, monkeypatch: 
     shared = ("rank", SAMPLES, "--out", tmp_path / "out")
     code, out, err = run(capsys, *shared, "--workers", 2, "--ray-address", "127.0.0.1:1")
     assert (code, out) == (2, "")
-    assert err.startswith("admire: No Ray cluster answers at '127.0.0.1:1' (")
+    assert "'127.0.0.1:1'" in err
     assert err.endswith(" (--ray-address)\n")
-    code, _, err = run(capsys, *shared, "--ray-address", "auto")
-    assert (code, err) == (2, "admire: Say how many workers the cluster gets. (--workers)\n")
-    code, _, err = run(capsys, *shared, "--workers", 0)
-    assert (code, err) == (
-        2,
-        "admire: workers cannot be 0: it should be greater than or equal to 1. (--workers)\n",
-    )
+    for options in (("--ray-address", "auto"), ("--workers", 0)):
+        code, _, err = run(capsys, *shared, *options)
+        assert (code, err.endswith(" (--workers)\n")) == (2, True)
     hide(monkeypatch, "ray")
     code, _, err = run(capsys, *shared, "--workers", 2)
-    assert (code, err) == (
-        2,
-        "admire: Work by several workers needs ray, of the extra 'ray': "
-        "pip install '.[ray]' in admire's clone\n",
-    )
+    assert (code, "pip install '.[ray]'" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

