@@ -14,7 +14,6 @@ from admire.data.image_files import read_image
 Image = pytest.importorskip("PIL.Image", reason="needs the extra 'clip'")
 
 WHITE = [255, 255, 255]
-
 RED, GREEN, BLUE, GREY = [255, 0, 0], [0, 255, 0], [0, 0, 255], [90, 90, 90]
 
 
@@ -122,15 +121,11 @@ def test_of_an_animation_the_first_frame_is_taken(tmp_path, name, options):
     assert shown(tmp_path / name).tolist() == [[RED] * 6] * 4
 
 
-def saved(path: Path, format: str) -> bytes:
-    Image.fromarray(noise(64, 64)).save(path, format=format)
-    return path.read_bytes()
-
-
 @pytest.mark.parametrize("format", ["PNG", "JPEG", "WEBP", "TIFF"])
 def test_a_truncated_file_is_refused(tmp_path, format):
     path = tmp_path / "half.img"
-    content = saved(path, format)
+    Image.fromarray(noise(64, 64)).save(path, format=format)
+    content = path.read_bytes()
     assert shown(path).shape == (64, 64, 3)
     for part in (0.5, 0.99):
         path.write_bytes(content[: int(len(content) * part)])

@@ -49,19 +49,12 @@ def test_the_rows_own_language_goes_before_the_callers_and_that_before_the_names
     assert [item.language for item in read_items(path, "ES_ec")] == ["es-ec", "ka", "es-ec"]
 
 
-@pytest.mark.parametrize(
-    ("tag", "base"),
-    [
-        *(("en", "en"), ("xe", "en"), ("xp", "pt"), ("pt-br", "pt"), ("ES_ec", "es")),
-        ("sr-cyrl", "sr"),
-    ],
-)
-def test_base_language_drops_regions_and_admires_own_tags(tag, base):
-    assert base_language(tag) == base
+def test_base_language_drops_regions_and_admires_own_tags():
+    tags = ["en", "xe", "xp", "pt-br", "ES_ec", "sr-cyrl"]
+    assert list(map(base_language, tags)) == ["en", "en", "pt", "pt", "es", "sr"]
 
 
 @pytest.mark.parametrize("tag", ["", "english", "en--us", "../en"])
 def test_what_is_no_language_tag_is_refused(tag):
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=f"'{tag}'"):
         check_language(tag)
-    assert f"'{tag}'" in str(caught.value)

@@ -11,14 +11,7 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from admire import SAMPLES, Candidate, Item, UserError
 from admire.data.image_files import read_image
-from admire.data.overlap import (
-    alike,
-    digests,
-    parts_of,
-    picture_hash,
-    picture_hashes,
-    plain,
-)
+from admire.data.overlap import alike, digests, parts_of, picture_hash, picture_hashes, plain
 
 PICTURES = sorted((SAMPLES / "images").iterdir())
 

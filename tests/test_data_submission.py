@@ -48,7 +48,7 @@ def test_a_submission_comes_back_as_it_was_written(predictions):
 def test_a_submission_is_the_tsv_that_admires_scorer_reads(tmp_path):
     path = tmp_path / "submission_en.tsv"
     write(path, [Prediction("cat's eyes", "Cat's eyes, twice.", NAMES, "literal")])
-    assert path.read_bytes().replace(b"\r\n", b"\n").decode() == (
+    assert path.read_text() == (
         "compound\texpected_order\tsentence\tsentence_type\n"
         "cat's eyes\t['a.png', 'b.png', 'c.png', 'd.png', 'e.png']\tCat's eyes, twice.\tliteral\n"
     )
@@ -61,7 +61,7 @@ def test_a_submission_to_subtask_b_is_its_three_columns_and_comes_back(tmp_path)
         Prediction("early bird", "", ("d.png", "c.png"), None, "d.png"),
     ]
     write(path, written)
-    assert path.read_bytes().replace(b"\r\n", b"\n").decode() == (
+    assert path.read_text() == (
         "compound\tsentence_type\texpected_item\nnight owl\tliteral\ta.png\nearly bird\t\td.png\n"
     )
     assert read_submission(path) == [
