@@ -29,19 +29,8 @@ RAW = (
     *("[" * 500 + "]" * 500, '{"a":' * 400 + "1" + "}" * 400),
 )  # fmt: skip
 """What JSON may hold in place of what it should; as it is written, for no writer writes some."""
-ODD = (
-    b"\0",
-    b"\xff",
-    b'"',
-    b"\n",
-    b"\r",
-    b",",
-    b"\t",
-    b"[",
-    b"{",
-    b"\xed\xa0\x80",
-    b"\xef\xbb\xbf",
-)
+SIGNS = (bytes([sign]) for sign in b'"\n\r,\t[{')
+ODD = (b"\0", b"\xff", *SIGNS, b"\xed\xa0\x80", b"\xef\xbb\xbf")
 
 TABLE = ("drop column", "rename column", "cell", "more cells", "drop row")
 JSON = ("put", "put", "drop", "rename")

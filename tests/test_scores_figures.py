@@ -38,9 +38,8 @@ def top1(gold: list[Item], predictions: list[Prediction]) -> list[float]:
 
 
 def refusal(gold: list[Item], predictions: list[Prediction]) -> str:
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=r"^mine\.tsv: ") as caught:
         score_items(gold, predictions, "mine.tsv")
-    assert "mine.tsv" in str(caught.value) or "gold" in str(caught.value)
     return str(caught.value)
 
 
@@ -50,17 +49,11 @@ OWL, BIRD = item("night owl"), item("early bird", sense="literal")
 def test_every_item_gets_its_four_figures_in_the_order_of_the_gold():
     scored = score_items([OWL, BIRD], [predicted(BIRD, WORST), predicted(OWL)], "submission")
     # The reversed order has p1 = 4 and p2 = 3; both correlations are -1 for alphabetical names.
-    wanted = pd.DataFrame(
-        [
-            ("night owl", "A night owl.", "idiomatic", 1.0, GAIN[BEST], 1.0, 1.0),
-            ("early bird", "A early bird.", "literal", 0.0, GAIN[WORST], -1.0, -1.0),
-        ],
-        columns=[
-            *("compound", "sentence", "sentence_type"),
-            *("top1", "dcg", "corr_official", "corr_rank"),
-        ],
-    )
-    pd.testing.assert_frame_equal(scored, wanted)
+    assert scored.columns[3:].tolist() == ["top1", "dcg", "corr_official", "corr_rank"]
+    assert scored.to_numpy().tolist() == [
+        ["night owl", "A night owl.", "idiomatic", 1.0, GAIN[BEST], 1.0, 1.0],
+        ["early bird", "A early bird.", "literal", 0.0, GAIN[WORST], -1.0, -1.0],
+    ]
 
 
 def test_predictions_are_joined_by_compound_and_sentence_or_by_the_compound_alone():
@@ -91,11 +84,7 @@ SEVERAL = [item("night owl", "He is a night owl."), BIRD, item("night owl", "A n
         ([OWL, OWL], [predicted(OWL)], ("'night owl'",)),  # a prediction counts once
         ([OWL], [Prediction("night owl", "Another night owl.", BEST)], (OWL.sentence,)),
         ([OWL], [predicted(OWL, tuple("abcdd"))], ("'night owl'", "a, b, c, d, e")),
-        (
-            [replace(OWL, expected_order=None)],
-            [predicted(OWL)],
-            ("none", "expected_order to score"),
-        ),
+        ([replace(OWL, expected_order=None)], [predicted(OWL)], ("none", "expected_order")),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_row(gold, predictions, words):
@@ -119,11 +108,7 @@ SHOWN = [shown("night owl"), shown("early bird", "literal"), shown("cold feet", 
 
 
 def test_subtask_b_has_the_organisers_six_figures():
-    predictions = [
-        told("cold feet", "b", "idiomatic"),
-        told("night owl"),
-        told("early bird", "c", "literal"),
-    ]
+    predictions = [told("cold feet", "b"), told("night owl"), told("early bird", "c", "literal")]
     scored = score_items(SHOWN, predictions, "submission")
     summary = summarise(scored)
     assert {(row.group, row.metric): row.mean for row in summary.itertuples()} == {
@@ -146,9 +131,8 @@ def test_a_baseline_that_tells_no_sense_has_no_accuracy_of_it():
 
 
 def test_what_does_not_fit_subtask_b_is_refused():
-    assert "'x', is none of" in refusal(SHOWN[:1], [told("night owl", "x")])
-    blind = shown("night owl", best=None)
-    assert "has an expected_item to score" in refusal([blind], [told("night owl")])
+    assert "'x'" in refusal(SHOWN[:1], [told("night owl", "x")])
+    assert "expected_item" in refusal([shown("night owl", best=None)], [told("night owl")])
 
 
 def test_items_without_gold_are_left_out_and_counted(caplog):
@@ -156,11 +140,8 @@ def test_items_without_gold_are_left_out_and_counted(caplog):
     predictions = [told(item.compound) for item in gold]
     scored = score_items(gold, predictions, "mine.tsv")
     assert scored["compound"].tolist() == [item.compound for item in SHOWN]
-    (message,) = caplog.messages
-    assert message.startswith("mine.tsv: Gold is known for 3 of 4 items")
-
-
-# -------------------------------------------------------------------------------- summaries
+    assert [message.startswith("mine.tsv: ") for message in caplog.messages] == [True]
+    assert "3 of 4" in caplog.text
 
 
 def scored_as(*senses_and_orders: tuple[str | None, tuple[str, ...]]) -> pd.DataFrame:
@@ -192,9 +173,6 @@ def test_languages_come_by_top_1_and_count_alike_in_their_mean():
     assert means[MACRO, "top1"] == pytest.approx((1 + 1 / 3) / 2)
     assert means["tr", "ndcg5"] == pytest.approx(1)
     assert means["kk", "ndcg5"] == pytest.approx((1 + 2 * GAIN[WORST] / GAIN[BEST]) / 3)
-
-
-# -------------------------------------------------------------------------------- differences
 
 
 def test_differences_are_paired_by_item():

@@ -25,11 +25,9 @@ from admire.senses import LightDetector, open_detector
 from admire.senses.source import ChatSource
 from admire.training import train_detector
 
-needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="needs the extra 'train'"
-)
-learning = pytest.mark.skipif(
-    importlib.util.find_spec("sklearn") is None, reason="needs the extra 'train'"
+needs_torch, learning = (
+    pytest.mark.skipif(not importlib.util.find_spec(package), reason="needs the extra 'train'")
+    for package in ("torch", "sklearn")
 )
 
 COMPOUNDS = ("night owl", "bad apple", "red tape", "couch potato", "cold feet", "hot potato")
@@ -123,16 +121,10 @@ def test_a_run_and_its_scores_tell_what_the_head_saw_and_what_the_others_give(
         name: None if name == unseen else {"head": kinds} for name in COMPOUNDS
     }
     said = lines(err)
-    assert said[0] == (
-        f"{out}: 5 of 6 items share compounds (5), sentences (5) and captions (5) with what the "
-        "head saw in training."
-    )
+    assert said[0].startswith(f"{out}: 5 of 6 items share compounds (5), sentences (5) and capt")
     assert said[1].startswith(f"{out}: Figures of the other 1: top1 ")
-
-    submission = out / "submission_en.tsv"
-    code, _, err = run(capsys, "score", submission, "--gold", data)
-    assert code == 0, err
-    assert lines(err) == said
+    code, _, err = run(capsys, "score", out / "submission_en.tsv", "--gold", data)
+    assert (code, lines(err)) == (0, said)
 
 
 @needs_torch
@@ -155,8 +147,8 @@ def test_training_warns_if_what_is_tested_shares_captions_with_other_compounds(
     code, _, err = run(capsys, *TRAIN, data, "--out", tmp_path / "alike")
     assert code == 0, err
     (said,) = [one for one in err.splitlines() if "share" in one]
-    assert said.startswith("1 of 1 items that are evaluated share captions (1) with items of other")
-    assert "the caption 'a lamp as picture 1' of '" in said
+    assert said.startswith("1 of 1 items that are evaluated share captions (1)")
+    assert "'a lamp as picture 1'" in said
 
 
 # --------------------------------------------------------------------------------- detectors
@@ -202,12 +194,8 @@ def test_a_detectors_card_lists_compounds_and_sentences_and_a_run_tells_which_it
         None,
     ]
     said = lines(err)
-    assert said[0] == (
-        f"{out}: 2 of 3 items share compounds (2) and sentences (1) with what the detector saw in "
-        "training."
-    )
+    assert said[0].startswith(f"{out}: 2 of 3 items share compounds (2) and sentences (1)")
     assert said[1].startswith(f"{out}: Figures of the other 1: ")
-
     code, _, err = run(capsys, "sense", data, "--out", tmp_path / "senses.tsv", *options)
     assert code == 0, err
     first, other = lines(err)
@@ -223,12 +211,8 @@ def test_the_built_in_detectors_card_lists_as_much_as_it_was_trained_on():
     assert len(saw["compound"]) == detector.card["compounds"] == 429
     assert len(saw["sentence"]) == 1342  # two stand twice among 1,344
     seen = find_seen(read_items(SAMPLES), {"detector": saw}, pictures=False)
-    names = [item.compound for item in read_items(SAMPLES)]
-    assert [name for name, one in zip(names, seen, strict=True) if one] == [
-        "paper tiger",
-        "fat cat",
-        "fat cat",
-    ]
+    names = [item.compound for item, kinds in zip(read_items(SAMPLES), seen, strict=True) if kinds]
+    assert names == ["paper tiger", "fat cat", "fat cat"]
 
 
 def test_the_built_in_detector_saw_nothing_of_admires_subtask_a(shared: Path):
