@@ -39,10 +39,6 @@ def pixels(picture: Image.Image) -> np.ndarray:
     return np.asarray(picture).astype(int)
 
 
-def corners(shown: np.ndarray) -> np.ndarray:
-    return shown[[0, 0, -1, -1], [0, -1, 0, -1]]
-
-
 def done(variant: Image.Image) -> frozenset[str]:
     """Which operations a variant of drawing(600, 500) went through.
 
@@ -56,25 +52,12 @@ def done(variant: Image.Image) -> frozenset[str]:
     operations["flip left to right"] = middle[:, :100, 0].mean() > middle[:, -100:, 0].mean()
     operations["flip upside down"] = middle[:100, :, 1].mean() > middle[-100:, :, 1].mean()
     # White, whatever light did to it; the drawing's own corners are greener than red.
-    rotated = operations["rotate"] = bool((np.ptp(corners(shown), axis=1) <= 1).all())
+    corners = shown[[0, 0, -1, -1], [0, -1, 0, -1]]
+    rotated = operations["rotate"] = bool((np.ptp(corners, axis=1) <= 1).all())
     blue = set(np.unique(shown[..., 2]).tolist())
     operations["blur"] = not rotated and len(blue) > 2
     operations["light"] = not rotated and len(blue) == 2 and blue != set(NOISE)
     return frozenset(name for name, seen in operations.items() if seen)
-
-
-@pytest.fixture(scope="module")
-def variants() -> list[Image.Image]:
-    picture = Image.fromarray(drawing(600, 500))
-    return [augment_image(picture, seed) for seed in range(200)]
-
-
-@pytest.fixture(scope="module")
-def histories(variants: list[Image.Image]) -> list[frozenset[str]]:
-    return [done(variant) for variant in variants]
-
-
-# One variant
 
 
 @settings(max_examples=15)
@@ -92,7 +75,9 @@ def test_a_seed_gives_one_variant(width: int, height: int, seed: int):
     assert (random.getstate(), np.random.get_state()[1].tolist()) == surroundings
 
 
-def test_operations_are_as_frequent_as_in_the_paper(histories: list[frozenset[str]]):
+def test_operations_are_as_frequent_as_in_the_paper():
+    picture = Image.fromarray(drawing(600, 500))
+    histories = [done(augment_image(picture, seed)) for seed in range(200)]
     share = Counter(name for history in histories for name in history)
     names = {"crop", "rotate", "flip left to right", "flip upside down"}
     for name in names:
@@ -104,9 +89,6 @@ def test_operations_are_as_frequent_as_in_the_paper(histories: list[frozenset[st
     assert 0.12 < sum("blur" in history for history in still) / len(still) < 0.28
     sharp = [history for history in still if "blur" not in history]
     assert 0.12 < sum("light" in history for history in sharp) / len(sharp) < 0.28
-
-
-# A folder
 
 
 def save(path: Path, width: int = 40, height: int = 30, *, shade: int = 0) -> Path:
@@ -135,11 +117,6 @@ def state(folder: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
-def changed(before: dict[str, tuple[bytes, int]], after: dict[str, tuple[bytes, int]]) -> set[str]:
-    """What was written anew."""
-    return {name for name in after if before.get(name) != after[name]}
-
-
 def test_variants_lie_as_their_pictures_do(pictures: Path, tmp_path: Path):
     out = tmp_path / "out"
     written = augment_folder(pictures, out, per_image=2)
@@ -160,7 +137,7 @@ def test_a_second_run_makes_only_what_is_missing_or_would_be_different_now(
     def again(**options: int) -> set[str]:
         before = state(out)
         augment_folder(pictures, out, **options)
-        return changed(before, state(out))
+        return {name for name, file in state(out).items() if before.get(name) != file}
 
     first = augment_folder(pictures, out, per_image=2)
     assert again(per_image=2) == set()
@@ -181,9 +158,6 @@ def test_hidden_files_and_other_files_are_left_alone(pictures: Path, tmp_path: P
     save(pictures / ".folder" / "a.png")
     (pictures / "film.mpg").write_bytes(b"x")
     assert len(augment_folder(pictures, tmp_path / "out")) == 3
-
-
-# Mistakes
 
 
 def test_variants_do_not_go_where_other_files_are(pictures: Path, tmp_path: Path):
@@ -213,9 +187,6 @@ def test_the_library_asks_no_network():
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert "warn" not in ended.stderr.lower()
-
-
-# A contact sheet
 
 
 def test_a_contact_sheet_has_a_row_a_picture(pictures: Path, tmp_path: Path):

@@ -49,12 +49,7 @@ DISPLAY = (
     "one\r\nadmire: faked\nadmire: faked\t\x0b\x0c",
     "[red]x[/red] [link=http://evil.example]y[/link] :warning: $x^2$ [/]",
 )
-FORMULAS = (
-    '=HYPERLINK("http://evil.example","click")',
-    "+1+1",
-    "-2+3",
-    "@SUM(A1)",
-)
+FORMULAS = ('=HYPERLINK("http://evil.example","click")', "+1+1", "-2+3", "@SUM(A1)")
 PAGES = (
     "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>",
     "\"' onmouseover=window.hacked=1 x='<!--<script>",
@@ -287,12 +282,10 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         for k, sentence in enumerate(SENTENCES):
             caption = HOSTILE[-k]
             things = [{"image": name, "caption": f"{caption} {name[:1]}"} for name in NAMES]
-            row = {
-                "compound": ("night owl", HOSTILE[2 * k % len(HOSTILE)])[k % 2],
-                "sentence": sentence,
-            }
+            compound = HOSTILE[2 * k % len(HOSTILE)] if k % 2 else "night owl"
+            row = {"compound": compound, "sentence": sentence, "candidates": things}
             gold = {"expected_order": [*NAMES], "sentence_type": "idiomatic"}
-            file.write(json.dumps(row | gold | {"candidates": things}) + "\n")
+            file.write(json.dumps(row | gold) + "\n")
     with StrictServer() as server, pytest.MonkeyPatch.context() as patch:
         server.answer = answer
         patch.setenv("ADMIRE_CACHE", str(folder / "cache"))
@@ -338,16 +331,12 @@ def test_what_a_run_folder_holds_reads_back_as_it_was(ran: Ran):
         assert (ranking.item.compound, ranking.item.sentence) == (item.compound, item.sentence)
         captions = {one.name: one.caption for one in item.candidates}
         assert {one.name: one.caption for one in ranking.item.candidates} == captions
-        assert (row.compound, row.sentence, row.order) == (
-            item.compound,
-            item.sentence,
-            ranking.order,
-        )
+        written = item.compound, item.sentence, ranking.order
+        assert (row.compound, row.sentence, row.order) == written
     assert {name for part in read_cosines(ran.run)[1] for name in part["candidate"]} == {*NAMES}
     senses, _ = read_senses(ran.folder / "senses.tsv")
-    assert [(one.compound, one.sentence) for one in senses] == [
-        (one.compound, one.sentence) for one in items
-    ]
+    for sense, item in zip(senses, items, strict=True):
+        assert (sense.compound, sense.sentence) == (item.compound, item.sentence)
 
 
 @pytest.mark.parametrize("page", ["run/report.html", "linked.html", "senses.html"])

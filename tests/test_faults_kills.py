@@ -69,6 +69,13 @@ def start(folder: Path, changes: int, toys: str, arguments: Sequence[object]) ->
     )
 
 
+def ended(process: subprocess.Popen, code: int | None = 0) -> str:
+    """Wait for a command, which ends with this code, or as it should or killed; what it said."""
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode in ((0, -signal.SIGKILL) if code is None else (code,)), said
+    return said
+
+
 def killed_and_ended(
     folder: Path, toys: str, command: Callable[[Path], Sequence[object]], whole: str
 ) -> None:
@@ -78,24 +85,17 @@ def killed_and_ended(
         whole: what is written, by its name in the folder: whenever the command is killed, it is not
             there, or it is as it is in the end.
     """
-    process = start(folder, 0, toys, command(folder))
-    said, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, said
+    said = ended(start(folder, 0, toys, command(folder)))
     changes = int(said.rpartition("changes: ")[2])
     wanted, end = left(folder), left(folder / whole)
     shutil.rmtree(folder)
     rng = random.Random(0)
     for moment in (rng.randint(1, changes // 3), rng.randint(1, changes // 2), 0):
         process = start(folder, moment, toys, command(folder))
-        said, _ = process.communicate(timeout=300)
-        if process.returncode != -signal.SIGKILL:
-            assert process.returncode == 0, said
-        elif (folder / whole).exists():
+        ended(process, 0 if not moment else None)
+        if process.returncode and (folder / whole).exists():
             assert left(folder / whole) == end
-    assert process.returncode == 0, said
-    found = left(folder)
-    assert found.keys() == wanted.keys()
-    assert found == wanted
+    assert left(folder) == wanted
 
 
 def test_a_run_that_asks_a_server_survives_kills(strict: StrictServer, write_table, tmp_path: Path):
@@ -114,17 +114,13 @@ def test_a_run_that_asks_a_server_survives_kills(strict: StrictServer, write_tab
         return answer(body)
 
     strict.answer = answer_or_kill
-    process = start(folder, 0, "words", command)
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, said
+    ended(process := start(folder, 0, "words", command))
     wanted, count = left(folder), asked.total()
     shutil.rmtree(folder)
     asked.clear()
     moments |= {count // 4, count // 2 + 3}
     for code in (-signal.SIGKILL, -signal.SIGKILL, 0):
-        process = start(folder, 0, "words", command)
-        said, _ = process.communicate(timeout=120)
-        assert process.returncode == code, said
+        ended(process := start(folder, 0, "words", command), code)
     assert left(folder) == wanted
     assert asked.total() <= count + 2 * len(moments)
     assert strict.problems == []
