@@ -122,9 +122,6 @@ def rewrite_captions(captions: Sequence[str], rewriters: Sequence[Rewriter]) -> 
 
     Each text is cached on disk at once and never asked for again. Texts that are empty or differ
     from the caption only in case and spaces are left out.
-
-    Raises:
-        UserError: see :meth:`Rewriter.rewrite`.
     """
     distinct = [caption for caption in dict.fromkeys(captions) if caption.strip()]
     with closing(Cache(cache_dir() / "rewrites.sqlite")) as cache:
@@ -317,7 +314,7 @@ _WRAPPERS = [*zip("\"“«'‘", "\"”»'’", strict=True), ("```", "```"), ("
 
 
 def clean_paraphrase(reply: str) -> str:
-    """Take a paraphrase out of a reply, without introduction and quotes; empty if it refuses."""
+    """Return a reply without introduction and quotes; empty if it refuses."""
     text = _LEAD_IN.sub("", reply.strip()).strip()
     for first, last in _WRAPPERS:
         inner = text[len(first) : -len(last)]

@@ -183,9 +183,10 @@ def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
     sources: dict[Path, Path] = {}  # the picture by its place below `folder`, less the suffix
     for source in sorted(folder.rglob("*")):
         place = source.relative_to(folder)
-        if source.suffix.lower() not in suffixes or place == Path(SHEET) or not source.is_file():
+        hidden = any(part.startswith(".") for part in place.parts)
+        if hidden or place == Path(SHEET) or source.suffix.lower() not in suffixes:
             continue
-        if any(part.startswith(".") for part in place.parts):
+        if not source.is_file():
             continue
         twin = sources.setdefault(place.with_suffix(""), source)
         if twin is not source:

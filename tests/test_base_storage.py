@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -117,38 +117,22 @@ def test_a_folder_that_nobody_would_miss_is_replaced(tmp_path, before):
     assert marker == {"what": "index", "holds": ["b.txt", "below"]}
 
 
-def thesis(folder: Path) -> str:
-    folder.mkdir()
-    (folder / "thesis.txt").write_text("years of work")
-    return "thesis.txt"
-
-
-def note_in_an_index(folder: Path) -> str:
-    replace(folder, "old")
-    (folder / "thesis.txt").write_text("years of work")
-    return "thesis.txt"
-
-
-def other_kind(folder: Path) -> str:
-    replace(folder, "old", "run")
-    return "holds a run"
-
-
-def damaged_marker(folder: Path) -> str:
-    replace(folder, "old")
-    (folder / MARKER).write_text('{"what": "index"')
-    return MARKER
-
-
-def file(folder: Path) -> str:
-    folder.write_text("years of work")
-    return "is a file"
-
-
-@pytest.mark.parametrize("make", [thesis, note_in_an_index, other_kind, damaged_marker, file])
-def test_anything_else_is_refused_and_left_alone(tmp_path, make: Callable[[Path], str]):
+@pytest.mark.parametrize(
+    ("what", "file", "text", "says"),
+    [
+        (None, "place/thesis.txt", "years of work", "thesis.txt"),
+        ("index", "place/thesis.txt", "years of work", "thesis.txt"),
+        ("index", f"place/{MARKER}", '{"what": "index"', MARKER),
+        ("run", "other.txt", "", "holds a run"),
+        (None, "place", "years of work", "is a file"),
+    ],
+)
+def test_anything_else_is_refused_and_left_alone(tmp_path, what, file, text, says):
     folder = tmp_path / "place"
-    says = make(folder)
+    if what:
+        replace(folder, "old", what)
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(text)
     before = content(tmp_path)
     for refused in (lambda: replace(folder), lambda: check_folder(folder, "index")):
         with pytest.raises(UserError, match=f"{folder}.*{re.escape(says)}") as error:
@@ -158,7 +142,8 @@ def test_anything_else_is_refused_and_left_alone(tmp_path, make: Callable[[Path]
 
 
 def test_files_may_be_added_to_a_folder_that_holds_others(tmp_path):
-    note_in_an_index(tmp_path / "place")
+    replace(tmp_path / "place", "old")
+    (tmp_path / "place" / "thesis.txt").write_text("years of work")
     check_folder(tmp_path / "place", "index", adding=True)
     (tmp_path / "place" / "thesis.txt").unlink()
     note_addition(tmp_path / "place" / "report.html")

@@ -150,9 +150,6 @@ def test_surroundings_of_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert os.environ[usage] == "0"  # where Ray is started
 
 
-# ------------------------------------------------------------------------------------- commands
-
-
 class Killer:
     """Kills a worker that is at a unit, the first time that it is called and there is one."""
 

@@ -43,24 +43,22 @@ class Kind:
     harm: tuple[str, ...]
 
 
-def table(name: str, rows: list[dict[str, Any]]) -> Callable[[Path], Path]:
+def single(name: str, rows: list[dict[str, Any]], read: Callable[[Path], Any]) -> Kind:
+    """One file of rows: a table, or JSON Lines."""
+
     def write(folder: Path) -> Path:
-        separator = "\t" if name.endswith(".tsv") else ","
-        pd.DataFrame(rows).fillna("").to_csv(folder / name, sep=separator, index=False)
+        if name.endswith(".jsonl"):
+            (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        else:
+            separator = "\t" if name.endswith(".tsv") else ","
+            pd.DataFrame(rows).fillna("").to_csv(folder / name, sep=separator, index=False)
         return folder / name
 
-    return write
-
-
-def lines(name: str, rows: list[dict[str, Any]]) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return folder / name
-
-    return write
+    return Kind(write, (read,), (name,))
 
 
 ROWS = [admire_row(), admire_row("red tape", sentence_type="literal", language="pt-br")]
+SEQUENCES = [sequence_row(), sequence_row("red tape")]
 MANIFEST = [
     {
         "compound": "night owl",
@@ -108,19 +106,13 @@ def run_folder(folder: Path) -> Path:
 
 
 KINDS: dict[str, Kind] = {
-    "AdMIRe's TSV": Kind(
-        table("subtask_a_train.tsv", ROWS), (admire.read_items,), ("subtask_a_train.tsv",)
-    ),
-    "Subtask B's TSV": Kind(
-        table("subtask_b_dev.tsv", [sequence_row(), sequence_row("red tape")]),
-        (admire.read_items,),
-        ("subtask_b_dev.tsv",),
-    ),
-    "manifest.csv": Kind(table("manifest.csv", ROWS), (admire.read_items,), ("manifest.csv",)),
-    "JSONL": Kind(lines("items.jsonl", MANIFEST), (admire.read_items,), ("items.jsonl",)),
+    "AdMIRe's TSV": single("subtask_a_train.tsv", ROWS, admire.read_items),
+    "Subtask B's TSV": single("subtask_b_dev.tsv", SEQUENCES, admire.read_items),
+    "manifest.csv": single("manifest.csv", ROWS, admire.read_items),
+    "manifest.jsonl": single("manifest.jsonl", MANIFEST, admire.read_items),
     "submission": Kind(submission, (admire.read_submission,), ("submission_en.tsv",)),
-    "replies, CSV": Kind(table("said.csv", REPLIES), (open_replies,), ("said.csv",)),
-    "replies, JSONL": Kind(lines("said.jsonl", REPLIES), (open_replies,), ("said.jsonl",)),
+    "replies, CSV": single("said.csv", REPLIES, open_replies),
+    "replies, JSONL": single("said.jsonl", REPLIES, open_replies),
     "run": Kind(
         run_folder,
         (

@@ -92,9 +92,6 @@ def test_what_does_not_fit_is_refused_with_its_row(gold, predictions, words):
     assert all(word in message for word in words)
 
 
-# -------------------------------------------------------------------------------- Subtask B
-
-
 def shown(compound: str, sense: str | None = "idiomatic", best: str | None = "a") -> Item:
     names = tuple(Candidate(name, caption="x") for name in "abcd")
     return Item(compound, "", "en", names, sense, None, (Candidate("sequence1"),), best)

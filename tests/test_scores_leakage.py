@@ -92,9 +92,6 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]
 
 
-# ------------------------------------------------------------------------------------- heads
-
-
 @needs_torch
 def test_a_heads_card_lists_what_it_was_fitted_and_stopped_on_and_no_more(trained):
     data, _, card = trained
@@ -149,9 +146,6 @@ def test_training_warns_if_what_is_tested_shares_captions_with_other_compounds(
     (said,) = [one for one in err.splitlines() if "share" in one]
     assert said.startswith("1 of 1 items that are evaluated share captions (1)")
     assert "'a lamp as picture 1'" in said
-
-
-# --------------------------------------------------------------------------------- detectors
 
 
 @pytest.fixture
@@ -220,9 +214,6 @@ def test_the_built_in_detector_saw_nothing_of_admires_subtask_a(shared: Path):
     for name in ("dev", "train"):
         items = read_items(shared / "admire_en" / name / f"subtask_a_{name}.tsv")
         assert not any(find_seen(items, saw, pictures=False))
-
-
-# -------------------------------------------------------------------------------------- runs
 
 
 def test_the_same_captions_and_pictures_are_found_under_other_names(tmp_path: Path):

@@ -32,15 +32,9 @@ C = TypeVar("C", bound=Collector)
 
 @dataclass(frozen=True)
 class CheckedSet(Generic[C]):
-    """A set that was read to its end.
+    """A set that was read to its end; ``items`` iterates over it from the first item on."""
 
-    Attributes:
-        collector: took each item, without what its faults spoil.
-        faults: all of them, in the set's order.
-        items: iterates over the items from the first on.
-    """
-
-    collector: C
+    collector: C  # took each item, without what its faults spoil
     faults: list[Fault]
     items: Callable[[], Iterator[Item]]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import product
 from pathlib import Path
 
 from admire.base.errors import UserError
@@ -38,10 +39,7 @@ def base_language(tag: str) -> str:
 
 
 def task_code(tag: str) -> str:
-    """Return a task's code of a language: ``pt-br`` → ``PT-BR``.
-
-    The tasks do not tell scripts apart: ``sr-latn`` → ``SR``.
-    """
+    """Return a task's code of a language, which tells no script: ``pt-br`` → ``PT-BR``."""
     return re.sub("-[A-Z]{4}$", "", tag.upper())
 
 
@@ -65,12 +63,10 @@ def guess_language(path: Path) -> str:
     name = re.search(rf"(?:^|[_.-])({'|'.join(_CODES)})(?:-([a-z]+))?$", resolved.stem.lower())
     if name:
         return "-".join(filter(None, (_CODES[name[1]], _VARIANTS.get(name[2]))))
-    for stem in (resolved.stem, *(folder.name for folder in resolved.parents[:2])):
-        for pattern in (
-            r"(?:^|[_.-])([a-z]{2})[-_]([a-z]{2}|cyrl|latn)$",
-            r"(?:^|[_.-])([a-z]{2})$",
-        ):
-            match = re.search(pattern, stem.lower())
-            if match and base_language(match[1]) in LANGUAGES:
-                return "-".join(match.groups())
+    stems = (resolved.stem, *(folder.name for folder in resolved.parents[:2]))
+    patterns = r"(?:^|[_.-])([a-z]{2})[-_]([a-z]{2}|cyrl|latn)$", r"(?:^|[_.-])([a-z]{2})$"
+    for stem, pattern in product(stems, patterns):
+        match = re.search(pattern, stem.lower())
+        if match and base_language(match[1]) in LANGUAGES:
+            return "-".join(match.groups())
     return "en"

@@ -35,13 +35,10 @@ AdMIRe's 425 differ in 55 or more; copies at another scale, saved as JPEG of qua
 
 @dataclass(frozen=True)
 class Part:
-    """A compound, sentence, caption or picture of an item.
+    """A compound, sentence, caption or picture of an item, which has a place in its set, from 0.
 
-    Attributes:
-        digest: of a text, 16 hexadecimal digits of the SHA-256 of :func:`plain`; of a picture, its
-            :func:`picture_hash`.
-        item: the item's place in its set, from 0.
-        name: the text, or the picture's name.
+    The digest of a text is 16 hexadecimal digits of the SHA-256 of :func:`plain`; of a picture, its
+    :func:`picture_hash`. The name is the text, or the picture's.
     """
 
     kind: Kind

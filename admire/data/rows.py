@@ -34,13 +34,10 @@ Loss = Literal["picture", "candidate", "item"]
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of a set.
+    """A fault of a set: the file and row that cannot be used as they are, and why.
 
-    Attributes:
-        what: the file and row that cannot be used as they are, and why.
-        lost: what has to be left out for it: the picture of a candidate that has a caption, the
-            candidate, or its item.
-        settings: see :class:`admire.base.errors.UserError`.
+    ``lost`` has to be left out for it: the picture of a candidate that has a caption, the
+    candidate, or its item. For ``settings`` see :class:`admire.base.errors.UserError`.
     """
 
     what: str
@@ -85,36 +82,37 @@ class RowReader:
         """
         if where and isinstance(row.get("compound"), str):
             where = f"{where} ('{row['compound']}')"
+        start = f"{where}, " if where else ""
         try:
             cells = Row.model_validate(row if self.words else {**row, "word": ""})
         except ValidationError as error:
-            raise UserError(_at(where, _complaint(error))) from None
+            raise UserError(start + _complaint(error)) from None
         if self.whole and not cells.has_context:
-            raise UserError(_at(where, "sentence: is empty."))
+            raise UserError(f"{start}sentence: is empty.")
         item = Item(
             compound=cells.compound,
             sentence=cells.sentence,
             language=cells.language or check_language(self.language),
-            candidates=self._candidates(cells, "candidates", where),
+            candidates=self._candidates(cells, "candidates", start),
             sentence_type=cells.sentence_type,
             expected_order=cells.expected_order,
-            sequence=self._candidates(cells, "sequence", where),
+            sequence=self._candidates(cells, "sequence", start),
             expected_item=cells.expected_item or None,
             word=cells.word,
         )
         if self.whole and self.skip:
-            item = _without_empty(item, where)
+            item = _without_empty(item, start)
         if item.sentence and item.phrase.casefold() not in item.sentence.casefold():
             self.note("the compound is not in its sentence.", where)
         return item
 
     def _candidates(
-        self, row: Row, key: Literal["candidates", "sequence"], where: str
+        self, row: Row, key: Literal["candidates", "sequence"], start: str
     ) -> tuple[Candidate, ...]:
         """Build a row's candidates or its sequence, and find their images."""
         candidates = []
         for number, (name, cells) in enumerate(row.by_name(key).items(), start=1):
-            image, place = None, _at(where, f"{key.removesuffix('s')} {number}")
+            image, place = None, f"{start}{key.removesuffix('s')} {number}"
             try:
                 image = self._image(cells, row.compound, place)
             except UserError as error:
@@ -188,10 +186,7 @@ def _order(value: Any, names: Collection[str]) -> tuple[str, ...]:
 def parse_order(
     value: Any, names: Collection[str], where: str, column: str = "expected_order"
 ) -> tuple[str, ...]:
-    """Read an order, a list or the literal of one, and check it against the candidates.
-
-    Without candidates (``names`` is empty) only its form can be checked.
-    """
+    """Read an order, a list or the literal of one, and check it against candidates, if any."""
     try:
         return _order(value, names)
     except ValueError as error:
@@ -278,11 +273,7 @@ def _complaint(error: ValidationError) -> str:
     return ": ".join(filter(None, (", ".join(place), complaint(error))))
 
 
-def _at(where: str, text: str) -> str:
-    return f"{where}, {text}" if where else text
-
-
-def _without_empty(item: Item, where: str) -> Item:
+def _without_empty(item: Item, start: str) -> Item:
     """Drop candidates that have neither image nor caption, from the gold too."""
     candidates, sequence = (
         tuple(candidate for candidate in whole if candidate.image or candidate.caption)
@@ -290,9 +281,9 @@ def _without_empty(item: Item, where: str) -> Item:
     )
     names = [candidate.name for candidate in candidates]
     if item.candidates and len(names) < 2:
-        raise UserError(_at(where, "candidates: fewer than two candidates are left."))
+        raise UserError(f"{start}candidates: fewer than two candidates are left.")
     if item.sequence and not sequence:
-        raise UserError(_at(where, "sequence: nothing of it is left."))
+        raise UserError(f"{start}sequence: nothing of it is left.")
     item = replace(item, candidates=candidates, sequence=sequence)
     if item.expected_order and names:
         order = tuple(name for name in item.expected_order if name in names)

@@ -26,10 +26,8 @@ class Prediction:
     """One row of a submission. ``sentence`` is None where the file does not have the column.
 
     ``expected_item`` is the candidate that completes the sequence, in Subtask B; such a submission
-    has no orders. A row of one to V-WSD has an order alone, and an empty ``compound``.
-
-    ``probability`` (of the idiomatic sense), ``unsure`` and ``language`` come from a run;
-    submissions do not have them.
+    has no orders. A row of one to V-WSD has an order alone, and an empty ``compound``. The
+    ``probability`` of the idiomatic sense, ``unsure`` and ``language`` are of runs alone.
     """
 
     compound: str
@@ -103,8 +101,7 @@ def read_submission(path: str | Path) -> list[Prediction]:
         ]
     table = read_table(path, ("compound",))
     completes = "expected_item" in table and "expected_order" not in table
-    if not completes:
-        check_columns(path, table, ("expected_order",))
+    check_columns(path, table, () if completes else ("expected_order",))
     predictions = []
     for number, cells in enumerate(table.to_dict("records"), start=1):
         where = f"{path}, row {number} ('{cells['compound']}')"

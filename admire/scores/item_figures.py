@@ -148,7 +148,7 @@ def _score_sequence(item: Item, prediction: Prediction, name: str) -> dict[str, 
     if names and prediction.expected_item not in names:
         raise UserError(
             f"{name}: the expected_item for '{item.compound}', '{prediction.expected_item}', "
-            f"is none of the item's candidates: {', '.join(names)}."
+            f"is none of: {', '.join(names)}."
         )
     return {
         "item_accuracy": float(prediction.expected_item == item.expected_item),

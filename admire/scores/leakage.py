@@ -138,11 +138,7 @@ def describe_seen(
     """Return sentences on scored items that were seen in training.
 
     There are none, or one for each of head and detector and one with the mean figures of the other
-    items.
-
-    Args:
-        seen: of each scored item.
-        columns: the figures; None takes those of :func:`admire.scores.item_figures.score_items`.
+    items: of ``columns``, or of those of :func:`admire.scores.item_figures.score_items`.
     """
     sentences = []
     for model in sorted({model for item_seen in seen for model in item_seen}):

@@ -106,12 +106,12 @@ def boards(
     every = [Board(name, subtask, board_track) for board_track in get_args(BoardTrack)]
     every = [board for board in every if not published_systems(board).empty]
     notes = [data["notes"][name]] if name in data["notes"] else []
-    if track and all(board.track != track for board in every):
+    chosen = [board for board in every if track in (None, board.track)]
+    if not chosen:
         notes.append(
             f"On {name} nothing was published for captions alone; these systems saw images."
         )
-        return every, notes
-    return [board for board in every if track in (None, board.track)], notes
+    return chosen or every, notes
 
 
 def published_systems(board: Board) -> pd.DataFrame:
@@ -218,13 +218,9 @@ def subtask_of(gold: Sequence[Item]) -> Subtask:
 
 
 def standings(summary: pd.DataFrame, systems: pd.DataFrame, board: Board) -> list[Standing]:
-    """Return the places of our figures among the systems that have one.
+    """Return the places of :func:`our_figures` among the :func:`published_systems` that have one.
 
     Of two equal figures the board's other figure decides; without it, places are shared.
-
-    Args:
-        summary: see :func:`our_figures`.
-        systems: see :func:`published_systems`.
     """
     others, ours = systems[systems["placed"]], our_figures(summary, board)
     first, second = board.ranked

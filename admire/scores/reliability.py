@@ -19,12 +19,10 @@ RISKS = {"sense_risk": "sense wrong", "top1_risk": "first wrong"}
 def decided_items(scored: pd.DataFrame) -> pd.DataFrame:
     """Return the items whose sense is known, with the run's confidence and errors.
 
-    Args:
-        scored: see :func:`admire.scores.item_figures.score_items`.
-
     Returns:
-        Its rows with ``confidence``, from 0.5 to 1, and the errors, 1 or 0: ``sense_risk`` and
-        ``top1_risk`` (in Subtask B of the item). No rows if the run predicts no senses.
+        The rows of :func:`admire.scores.item_figures.score_items` with ``confidence``, from 0.5 to
+        1, and the errors, 1 or 0: ``sense_risk`` and ``top1_risk`` (in Subtask B of the item). No
+        rows if the run predicts no senses.
     """
     if "probability" not in scored:
         scored = scored.iloc[:0].assign(predicted_type=None, probability=math.nan)
