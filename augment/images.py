@@ -30,8 +30,6 @@ KIND = "set of augmented images"
 THUMBNAIL, LABEL, GAP = 160, 16, 8
 """Of a contact sheet, in pixels: the heights of a thumbnail and of the name below it, and the white
 between them."""
-UNDECODABLE = {"BUFR", "GRIB", "HDF5", "MPEG"}
-"""Formats that Pillow opens but cannot decode, such as films."""
 
 
 def augment_image(picture: Image, seed: int) -> Image:
@@ -110,24 +108,24 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
     return [variant for variants in plan.values() for variant in variants]
 
 
-def contact_sheet(folder: Path, out: Path, per_image: int, *, most: int = 12) -> Path:
+def contact_sheet(folder: Path, out: Path, per_image: int) -> Path:
     """Write ``contact_sheet.png`` into ``out``: a row for each picture, with its variants.
+
+    At most twelve pictures are shown, evenly picked.
 
     Args:
         folder, out, per_image: as :func:`augment_folder` was given them.
-        most: how many pictures to show at most, evenly picked.
 
     Returns:
         The sheet's path.
 
     Raises:
-        UserError: ``most`` is below 1; a picture or a variant is missing or damaged.
+        UserError: a picture or a variant is missing or damaged.
     """
     from PIL import Image
 
-    check_setting("most", most, Count)
     plan = list(_plan(folder, out, per_image).items())
-    count = min(most, len(plan))
+    count = min(12, len(plan))
     chosen = [plan[place * len(plan) // count] for place in range(count)]
     rows = [[_cell(path) for path in (source, *variants)] for source, variants in chosen]
 
@@ -175,11 +173,9 @@ def _plan(folder: Path, out: Path, per_image: int) -> dict[Path, list[Path]]:
     check_setting("per_image", per_image, Count)
     if not folder.is_dir():
         raise UserError(f"{folder}: is not a folder of pictures.")
-    suffixes = {
-        suffix
-        for suffix, name in Image.registered_extensions().items()
-        if name in Image.OPEN and name not in UNDECODABLE
-    }
+    extensions = Image.registered_extensions()
+    formats = Image.OPEN.keys() - {"BUFR", "GRIB", "HDF5", "MPEG"}  # which it cannot decode
+    suffixes = {suffix for suffix, name in extensions.items() if name in formats}
     sources: dict[Path, Path] = {}  # the picture by its place below `folder`, less the suffix
     for source in sorted(folder.rglob("*")):
         place = source.relative_to(folder)

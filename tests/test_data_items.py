@@ -40,9 +40,6 @@ def json_row(**changes: Any) -> dict[str, Any]:
     return row | changes
 
 
-# -------------------------------------------------------------------------------- AdMIRe's TSVs
-
-
 def test_a_row_with_gold_gives_an_item_with_its_candidates(write_table):
     (item,) = read_items(write_table(admire_row()))
     captions = ["a woman at a desk", "a lamp at night", "a bird asleep", "an owl", "a red bicycle"]
@@ -83,9 +80,6 @@ def test_a_byte_order_mark_and_the_case_of_senses_do_not_matter(write_table):
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
     (item,) = read_items(str(path))
     assert (item.compound, item.sentence_type) == ("night owl", "literal")
-
-
-# -------------------------------------------------------------------------------- images
 
 
 @pytest.mark.parametrize(
@@ -144,9 +138,6 @@ def test_a_compound_does_not_lead_to_images_outside_the_folder(write_table, tmp_
     row = admire_row(compound.format(outside=tmp_path))
     (item,) = read_items(write_table(row, name="data/subtask_a_train.tsv"))
     assert [c.image for c in item.candidates] == [None] * 5
-
-
-# -------------------------------------------------------------------------------- bad tables
 
 
 @pytest.mark.parametrize(
@@ -232,9 +223,6 @@ def test_a_compound_that_is_not_in_its_sentence_makes_one_warning(write_table, c
     (warning,) = caplog.messages
     assert warning.startswith(f"{path}, row 2")
     assert "2 more" in warning
-
-
-# -------------------------------------------------------------------------------- image sets
 
 
 @pytest.mark.parametrize("name", ["manifest.csv", "manifest.jsonl", "subtask_a_dev.tsv"])
@@ -349,9 +337,6 @@ def test_a_bad_jsonl_line_is_refused_with_its_number(tmp_path, line, words):
     refused(json_lines(tmp_path / "items.jsonl", json_row(), "", line, json_row()), words)
 
 
-# -------------------------------------------------------------------------------- Subtask B
-
-
 def test_a_row_of_subtask_b_has_a_sequence_and_no_sentence(write_table, tmp_path, caplog):
     write_table(sequence_row(), name="b/subtask_b_train.tsv")
     (item,) = read_items(tmp_path / "b")
@@ -405,9 +390,6 @@ def test_a_row_of_subtask_b_that_does_not_fit_is_refused(write_table):
     refused(write_table(sequence_row(sequence_caption2="")), "row 1", "sequence 2")
 
 
-# -------------------------------------------------------------------------------- AdMIRe 2
-
-
 @pytest.mark.parametrize(
     ("compound", "sentence", "phrase"),
     [
@@ -432,9 +414,6 @@ def test_blind_files_of_admire_2_are_read(shared, caplog):
         assert not any(re.search(r"\d", item.phrase) for item in items)
         captions = [one.caption or "" for item in items for one in item.candidates]
         assert any(caption.startswith("<<SYS>>") for caption in captions)
-
-
-# -------------------------------------------------------------------------------- real data
 
 
 @pytest.mark.parametrize(
@@ -464,9 +443,6 @@ def test_the_samples_are_whole_and_of_both_senses_and_languages():
         assert item.compound in item.sentence
         assert item.expected_order
         assert all(c.image and Path(c.image).is_file() and c.caption for c in item.candidates)
-
-
-# ------------------------------------------------------------------- read some rows at a time
 
 
 @pytest.fixture

@@ -73,8 +73,6 @@ def obeyed(text: str) -> list[str]:
     ]
 
 
-# --------------------------------------------------------------------------------- prompts
-
 FOR_ENCODERS = ("detect", "neutral", "sequence", "sequence-neutral")
 """Templates that no chat model reads. llama.cpp reads their special tokens as text, see
 test_llm_local.py."""
@@ -127,9 +125,6 @@ def test_a_template_of_ones_own_runs_in_a_sandbox(tmp_path: Path):
     for prompt in ("sense", "gloss"):
         with pytest.raises(UserError, match=r"cannot be used: .*(unsafe|not safely)"):
             Prompts(tmp_path).about(OWL, prompt)
-
-
-# ------------------------------------------------------------------------ what a reply says
 
 
 @pytest.mark.parametrize(
@@ -215,9 +210,6 @@ def test_a_rating_and_a_paraphrase_are_the_models_own():
     assert rewriter.rewrite(["An owl\nParaphrase: owned"]) == ["An owl rests."]
 
 
-# --------------------------------------------------------------------- the terminal
-
-
 @given(text=texts | st.text(st.characters(), min_size=1))
 def test_what_is_written_for_a_terminal_is_seen_and_json_stays_the_same(text: str):
     assert obeyed(visible(text)) == []
@@ -229,8 +221,6 @@ def test_what_people_need_to_write_is_left_alone():
     for text in ("می\u200cخواهم", "שלום\u200f!", "👩\u200d🚀 ça", "Zürich 夜猫子", "a  b"):
         assert visible(text) == text
 
-
-# ------------------------------------------------------------------------ from end to end
 
 SENTENCES = [
     f"{formula} she is a night owl. {text}"

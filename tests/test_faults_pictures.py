@@ -52,11 +52,6 @@ def bomb() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
 
 
-def sent(path: Path) -> Image.Image:
-    """What a chat model is sent."""
-    return Image.open(io.BytesIO(base64.b64decode(data_uri(Asked(path, 512)).partition(",")[2])))
-
-
 DOORS: dict[str, Callable[[Path], Any]] = {
     "encoders": read_image,
     "chat models": lambda path: data_uri(Asked(path, 512)),
@@ -89,4 +84,5 @@ def test_a_photo_that_was_turned_stands_upright_at_every_door(tmp_path: Path):
     (tmp_path / "a.jpg").write_bytes(turned())
     assert read_image(tmp_path / "a.jpg").size == (6, 8)
     assert thumbnail(tmp_path / "a.jpg")[1] == (6, 8)
-    assert sent(tmp_path / "a.jpg").size == (6, 8)
+    sent = base64.b64decode(data_uri(Asked(tmp_path / "a.jpg", 512)).partition(",")[2])
+    assert Image.open(io.BytesIO(sent)).size == (6, 8)

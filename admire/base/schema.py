@@ -38,9 +38,6 @@ STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_
 SETTINGS = STRICT | ConfigDict(use_attribute_docstrings=True)
 """The text below a field is its description."""
 
-SHOWN = 80
-"""How many characters of a wrong value a message shows."""
-
 if TYPE_CHECKING:
     from dataclasses import dataclass as settings
 else:
@@ -120,7 +117,7 @@ def complaint(error: ValidationError) -> str:
         needed = [m.removeprefix("Input should be ").partition(", unable to")[0] for m in messages]
         either = " or ".join(dict.fromkeys(needed))
         text = repr(value)
-        return f"cannot be {text[:SHOWN]}{'…' * (len(text) > SHOWN)}: it should be {either}."
+        return f"cannot be {text[:80]}{'…' * (len(text) > 80)}: it should be {either}."
     if kind == "missing":
         return "is missing."
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):

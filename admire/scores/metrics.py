@@ -15,12 +15,9 @@ import numpy.typing as npt
 from admire.base.schema import Seed, check_setting
 
 METRICS = ("top1", "dcg", "corr_official", "corr_rank")
-SEQUENCE_METRICS = ("item_accuracy", "sense_accuracy")
-"""Subtask B's: whether the predicted candidate and the predicted sense are right."""
-WORD_METRICS = ("top1", "mrr")
-"""V-WSD's: hit@1, which is top-1, and the mean reciprocal rank of the right image."""
-ITEM_METRICS = tuple(dict.fromkeys((*METRICS, *WORD_METRICS, *SEQUENCE_METRICS)))
-"""All figures that an item may have."""
+ITEM_METRICS = (*METRICS, "mrr", "item_accuracy", "sense_accuracy")
+"""All figures that an item may have. V-WSD's are top-1, its hit@1, and the mean reciprocal rank of
+the right image; Subtask B's whether the predicted candidate and sense are right."""
 
 BEST_DCG = 3 + 1 / math.log2(3)
 """The :func:`dcg` of the gold order. DCG divided by it is the NDCG@5 of AdMIRe 2, if there are five
