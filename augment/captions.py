@@ -101,11 +101,9 @@ def open_rewriter(name: str) -> Rewriter:
 def rewrite_items(
     items: Sequence[Item], out: Path, by: Sequence[str] = REWRITERS
 ) -> list[Rewritten]:
-    """Rewrite the captions of all candidates and write the result to a file.
+    """Rewrite the captions of all candidates with these rewriters, and write the result.
 
-    Args:
-        out: a CSV, see :func:`write_rewritten`.
-        by: names of rewriters, see :func:`open_rewriter`.
+    See :func:`open_rewriter` for their names and :func:`write_rewritten` for the file.
 
     Raises:
         UserError: a rewriter is missing or fails, or ``out`` cannot be written.

@@ -109,15 +109,10 @@ def augment_folder(folder: Path, out: Path, *, per_image: int = 1, seed: int = 0
 
 
 def contact_sheet(folder: Path, out: Path, per_image: int) -> Path:
-    """Write ``contact_sheet.png`` into ``out``: a row for each picture, with its variants.
+    """Write ``contact_sheet.png`` into ``out``, a row a picture with its variants; return its path.
 
-    At most twelve pictures are shown, evenly picked.
-
-    Args:
-        folder, out, per_image: as :func:`augment_folder` was given them.
-
-    Returns:
-        The sheet's path.
+    At most twelve pictures are shown, evenly picked. All arguments are those that
+    :func:`augment_folder` was given.
 
     Raises:
         UserError: a picture or a variant is missing or damaged.

@@ -256,10 +256,6 @@ class Ran:
     printed: dict[str, str]
     said: dict[str, str]
 
-    @property
-    def run(self) -> Path:
-        return self.folder / "run"
-
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
@@ -315,15 +311,16 @@ def test_nothing_that_commands_print_steers_a_terminal(ran: Ran):
 
 def test_what_a_run_folder_holds_reads_back_as_it_was(ran: Ran):
     items = read_items(ran.data)
-    read = read_run(ran.run)
-    submitted = read_submission(ran.run / "submission_en.tsv")
+    run = ran.folder / "run"
+    read = read_run(run)
+    submitted = read_submission(run / "submission_en.tsv")
     for item, ranking, row in zip(items, read.rankings, submitted, strict=True):
         assert (ranking.item.compound, ranking.item.sentence) == (item.compound, item.sentence)
         captions = {one.name: one.caption for one in item.candidates}
         assert {one.name: one.caption for one in ranking.item.candidates} == captions
         written = item.compound, item.sentence, ranking.order
         assert (row.compound, row.sentence, row.order) == written
-    assert {name for part in read_cosines(ran.run)[1] for name in part["candidate"]} == {*NAMES}
+    assert {name for part in read_cosines(run)[1] for name in part["candidate"]} == {*NAMES}
     senses, _ = read_senses(ran.folder / "senses.tsv")
     for sense, item in zip(senses, items, strict=True):
         assert (sense.compound, sense.sentence) == (item.compound, item.sentence)

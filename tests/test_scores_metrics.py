@@ -58,16 +58,7 @@ def test_dcg_over_all_orders_has_the_published_best_mean_and_worst():
     values = [dcg("abcde", order) for order in ORDERS]
     found = max(values), np.mean(values), min(values)
     assert found == pytest.approx((3.631, 2.359, 1.591), abs=5e-4)
-
-
-def test_ndcg_is_worked_out_by_hand_and_at_random_0_650():
-    # As above: (3 / log2(3) + 1 / log2(4)) / (3 / log2(2) + 1 / log2(3)) = 2.3928 / 3.6309.
-    assert dcg("badce", "dbaec") / BEST_DCG == pytest.approx(0.6590, abs=5e-5)
-    # Each place is as likely: the mean discount times 4, divided by the best.
-    mean_discount = sum(1 / math.log2(2 + place) for place in range(5)) / 5
-    chance = np.mean([dcg("abcde", order) for order in ORDERS]) / BEST_DCG
-    assert chance == pytest.approx(4 * mean_discount / BEST_DCG)
-    assert chance == pytest.approx(0.650, abs=5e-4)
+    assert np.mean(values) / BEST_DCG == pytest.approx(0.650, abs=5e-4)  # NDCG at random
 
 
 @given(st.permutations("abcde"), st.permutations("abcde"))

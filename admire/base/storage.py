@@ -47,10 +47,7 @@ def only_writer(place: Path, wait: float = 0.0) -> Iterator[None]:
 
     A thread may enter again for the same place. The lock ends with the process, however that ends.
     It lies in the cache directory, so nothing is put beside what is written, and commands with
-    another cache directory do not see it.
-
-    Args:
-        wait: how many seconds to wait for another command.
+    another cache directory do not see it. For another command it waits so many seconds.
 
     Raises:
         UserError: another command is writing there, or the cache directory cannot be written.
@@ -121,9 +118,7 @@ def replace_folder(folder: Path, kind: str) -> Iterator[Path]:
 
     Only a folder that :func:`check_folder` accepts is replaced. If anything fails on the way,
     ``folder`` is left as it was. What a killed process leaves beside it is removed by the next one.
-
-    Args:
-        kind: such as "index", for the marker and for messages.
+    The kind, such as "index", stands in the marker and in messages.
 
     Raises:
         UserError: ``folder`` may not be replaced, cannot be written, or is being written by another

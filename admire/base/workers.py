@@ -29,8 +29,7 @@ memory, because they are given back in order."""
 TRIES = 3
 """How many workers a unit may cost. One that fits into no machine would cost them all."""
 
-STORE = 128 * 2**20
-"""Bytes of shared memory for Ray on this machine, through which units and results go."""
+STORE = 128 * 2**20  # bytes of shared memory for Ray, through which units and results go
 
 SURROUNDINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -185,15 +184,11 @@ def _share(ray: Any, workers: Workers) -> dict[str, float]:
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     processors = [int(node.get("CPU", 0)) for node in nodes]
     gpus = sum(node.get("GPU", 0) for node in nodes)
-    threads = 1
+    threads, room = 1, sum(processors)
     while sum(count // (threads + 1) for count in processors) >= workers.count:
         threads += 1
-    if sum(processors) < workers.count:
-        log.warning(
-            "There is room for %d of %d workers; others begin when there is more.",
-            sum(processors),
-            workers.count,
-        )
+    if room < workers.count:
+        log.warning("There is room for %d of %d workers; others wait.", room, workers.count)
     if not workers.gpus or not gpus:
         return {"num_cpus": threads}
     return {"num_cpus": threads, "num_gpus": 1 / ceil(workers.count / gpus)}

@@ -107,9 +107,6 @@ def data_files(path: Path, language: str | None = None) -> list[tuple[Path, str]
     They are the path itself, or of a folder its manifest, its ``subtask_*.tsv`` or else all of its
     TSVs, one for each language, by name.
 
-    Args:
-        language: see :func:`iter_items`.
-
     Raises:
         UserError: the folder holds none, several manifests, or several files of one language; or
             the file is missing or of another kind.
@@ -195,10 +192,7 @@ def with_candidates(
 ) -> dict[str, Any]:
     """Add a table row's candidates and sequence to it, as a JSONL manifest has them.
 
-    Args:
-        numbers: from :func:`candidate_columns`.
-        folder: of the images.
-        ragged: a row may have fewer candidates than the table has columns for.
+    A ``ragged`` row may have fewer candidates than the table has columns for.
     """
     row["candidates"] = [
         {"image": row.get(f"image{k}_name", ""), "caption": row.get(f"image{k}_caption", "")}

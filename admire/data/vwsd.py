@@ -23,9 +23,8 @@ def word_language(path: Path) -> str:
 def word_rows(path: Path, gold: Path | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Read the lines of a V-WSD file, numbered, as rows of a manifest with ``word``.
 
-    Args:
-        gold: a file with an image name a line. None is that of the same name with ``gold`` in place
-            of ``data`` in the same folder, if it is there.
+    The gold has an image name a line. None is the file of the same name with ``gold`` in place of
+    ``data`` in the same folder, if it is there.
     """
     beside = path.with_name(re.sub(r"\bdata\b", "gold", path.name))
     gold = gold or (beside if beside != path and beside.is_file() else None)

@@ -67,12 +67,10 @@ def summarise_languages(
 ) -> pd.DataFrame:
     """Return the means of figures by language, and their mean over languages, with 95 % intervals.
 
+    ``languages`` are those of the rows of ``scored``.
     The groups are the languages by their first figure, the best first, and then :data:`MACRO`,
     whose intervals are from resampling languages, and items within each. Figures that some items
     lack are left out, unless all are such.
-
-    Args:
-        languages: of each row of ``scored``.
     """
     every = item_metrics(scored)
     names = [name for name in every if scored[name].notna().all()] or every

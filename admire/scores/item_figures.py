@@ -36,9 +36,6 @@ def score_items(gold: Sequence[Item], predictions: Sequence[Prediction], name: s
     Predictions of a run that predicts senses add ``predicted_type``, ``probability`` (of the
     idiomatic sense; NaN if no vote could be read) and ``unsure``.
 
-    Args:
-        name: the submission's name in messages.
-
     Raises:
         UserError: no item has gold, one has no prediction, or a prediction does not fit its item.
     """

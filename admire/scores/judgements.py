@@ -99,9 +99,7 @@ def correct_gold(items: Sequence[Item], path: Path, source: object) -> Corrected
     A sense replaces the gold's. A best candidate moves to the front of the gold order, and the
     others follow as before, so that each item keeps all figures. An item without a gold order gets
     top-1 alone. Items with the same compound, sentence and candidates are corrected alike.
-
-    Args:
-        source: what holds the items, for messages.
+    Messages name the ``source`` of the items.
 
     Raises:
         UserError: the file cannot be read, a judgement does not fit the items, or two contradict

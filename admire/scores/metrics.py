@@ -273,11 +273,9 @@ class Evenness:
 
 
 def evenness(places: Iterable[tuple[int, int]], *, draws: int = 5000, seed: int = 0) -> Evenness:
-    """Judge how evenly places are filled.
+    """Judge how evenly places, from 0, are filled; each is given with the number to choose from.
 
-    Args:
-        places: from 0, each with the number of places to choose from.
-        draws: how often chance is simulated.
+    Chance is simulated ``draws`` times.
     """
     check_setting("seed", seed, Seed)
     sizes: Counter[int] = Counter()

@@ -86,11 +86,9 @@ class Standing:
 def boards(
     name: PublishedSet, subtask: Subtask, track: BoardTrack | None
 ) -> tuple[list[Board], list[str]]:
-    """Return the boards of a set, and notes on them.
+    """Return the boards of a set in a track, or in every track for None, and notes on them.
 
-    Args:
-        track: of the board; None takes every track. Where nothing was published in it, it is
-            ``image+caption``, and a note says so.
+    Where nothing was published in the track, it is ``image+caption``, and a note says so.
 
     Raises:
         UserError: nothing was published on that set in the subtask.
@@ -265,12 +263,13 @@ def is_better(
         end: of our intervals.
     """
 
-    def rounded(name: str) -> list[float]:
-        return _at_decimals(systems, ours[name][end] if name in ours else math.nan)
-
-    better = systems[metric] > rounded(metric)
+    figure, other = (
+        _at_decimals(systems, ours[name][end] if name in ours else math.nan)
+        for name in (metric, tie)
+    )
+    better = systems[metric] > figure
     if tie in systems:
-        better |= (systems[metric] == rounded(metric)) & (systems[tie] > rounded(tie))
+        better |= (systems[metric] == figure) & (systems[tie] > other)
     return better
 
 
