@@ -135,7 +135,7 @@ def test_rank_refuses_a_bad_set_before_any_model_and_skip_bad_goes_on(
         return run(capsys, *arguments, "--out", tmp_path / "run", *options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("admire.runs.run_blocks.open_run", None)
+        patch.setattr("admire.runs.run_blocks.OpenRun", None)
         code, _, err = rank()
     assert code == 2
     for words in FAULTS:

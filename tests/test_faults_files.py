@@ -25,7 +25,7 @@ import admire
 from admire import UserError
 from admire.data.submission import Prediction, add_predictions
 from admire.runs.past_runs import open_run_replies, read_cosines, read_record, read_run
-from admire.runs.scoring import compare_runs, score_run
+from admire.runs.scoring import compare_runs, summarise_run
 from admire.senses.recorded import open_replies
 
 
@@ -118,7 +118,7 @@ KINDS: dict[str, Kind] = {
         (
             read_run,
             read_record,
-            score_run,
+            summarise_run,
             read_cosines,
             open_run_replies,
             lambda folder: compare_runs([folder]),

@@ -22,9 +22,8 @@ from admire import (
     write_run,
 )
 from admire.base.storage import cache_dir
-from admire.runs import run as run_module
-from admire.runs import run_blocks
 from admire.runs.past_runs import read_run
+from admire.runs.run import OpenRun
 from admire.runs.run_blocks import rank_file
 
 COMPOUNDS = ("night owl", "cold feet", "pipe dream", "black sheep", "hot air", "big fish", "owl")
@@ -109,7 +108,7 @@ def test_a_bad_row_of_a_later_block_is_told_before_the_first(
     rows = [json.loads(line) for line in data.read_text().splitlines()]
     rows[5] |= change
     data.write_text("\n".join(map(json.dumps, rows)))
-    monkeypatch.setattr(run_blocks, "rank_block", None)
+    monkeypatch.setattr(OpenRun, "rank_block", None)
     with pytest.raises(UserError) as caught:
         rank_file(data, tmp_path / "run", settings)
     assert message in str(caught.value)
@@ -172,14 +171,14 @@ def test_the_command_prints_what_a_whole_run_prints(capsys, tmp_path, monkeypatc
 def test_a_stop_leaves_caches_alone_and_the_same_command_asks_only_the_rest(
     tmp_path, monkeypatch, data, served: StrictServer, caplog
 ):
-    def pressed(items: list[Any], *arguments: Any, **named: Any) -> Any:
+    def pressed(run: OpenRun, items: list[Any], **named: Any) -> Any:
         if items[0].compound == "hot air":
             raise KeyboardInterrupt
-        return rank_block(items, *arguments, **named)
+        return rank_block(run, items, **named)
 
-    rank_block = run_module.rank_block
+    rank_block = OpenRun.rank_block
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "rank_block", pressed)
+        patch.setattr(OpenRun, "rank_block", pressed)
         with pytest.raises(KeyboardInterrupt):
             rank_file(data, tmp_path / "run", SERVED)
     assert "4 of 7 items are done." in caplog.text
@@ -195,8 +194,8 @@ def test_data_that_are_changed_meanwhile_leave_no_run(tmp_path, monkeypatch, dat
         data.write_text(data.read_text() + "\n")
         return rank_block(*arguments, **named)
 
-    rank_block = run_module.rank_block
-    monkeypatch.setattr(run_module, "rank_block", changing)
+    rank_block = OpenRun.rank_block
+    monkeypatch.setattr(OpenRun, "rank_block", changing)
     with pytest.raises(UserError, match="was changed while it was ranked"):
         rank_file(data, tmp_path / "run", settings)
     assert not (tmp_path / "run").exists()

@@ -25,7 +25,7 @@ from admire import (
 )
 from admire.runs.past_runs import open_run_replies, read_record, read_run
 from admire.runs.record import used_gold_sense
-from admire.runs.scoring import count_tied, judged_track
+from admire.runs.scoring import judged_track, summarise_run
 from admire.runs.tuning import tune
 from admire.scores.item_figures import score_items
 from admire.senses.dictionaries import NO_ENTRIES, open_dictionaries
@@ -116,7 +116,7 @@ def test_equal_scores_are_marked_and_an_older_run_has_no_marks(tmp_path):
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert "tied" not in rows[0]
     assert rows[1]["tied"] == ["b.png", "bike.png"]
-    assert count_tied(folder) == 1
+    assert summarise_run(folder).tied == 1
     del rows[1]["tied"]
     path.write_text("\n".join(map(json.dumps, rows)) + "\n")
     assert read_run(folder).rankings[1].tied == ("b.png", "bike.png")

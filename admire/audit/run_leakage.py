@@ -24,7 +24,7 @@ def warn_if_runs_saw(scored: pd.DataFrame, *runs: Path) -> None:
 
     Args:
         scored: of :func:`score_items`, with ``compound`` and ``sentence``; or of
-            :func:`admire.runs.scoring.score_run`, which has ``seen`` instead.
+            :func:`admire.runs.scoring.summarise_run`, which has ``seen`` instead.
         runs: run folders, or files in them. Files elsewhere, such as another system's submission,
             are ignored.
     """

@@ -44,15 +44,16 @@ def show_run(
         json: print where the run is, its files and its figures for programs instead.
     """
     from admire.audit.run_leakage import warn_if_runs_saw
-    from admire.runs.past_runs import first_rankings, read_record
-    from admire.runs.scoring import abstained_below, count_tied, count_unsure, score_run
+    from admire.runs.past_runs import read_record
+    from admire.runs.scoring import abstained_below, summarise_run
     from admire.scores.figures import summarise
     from admire.scores.item_figures import describe_coverage
     from admire.scores.reliability import summarise_sure
 
     record = read_record(out)
     items = record["items"]
-    scored, senses = score_run(out)
+    summary = summarise_run(out, SHOWN)
+    scored, senses = summary.scored, summary.senses
     if senses is not None and len(senses) <= (0 if scored is None else len(scored)):
         senses = None  # the scored items say it
     below = abstained_below(out)
@@ -65,8 +66,8 @@ def show_run(
                 "run": str(out),
                 "items": items,
                 "scored": 0 if scored is None else len(scored),
-                "unsure": None if below is None else count_unsure(out),
-                "tied": count_tied(out),
+                "unsure": None if below is None else summary.unsure,
+                "tied": summary.tied,
                 "submissions": [str(path) for path in written],
                 "report": str(out / REPORT) if report else None,
                 "figures": figures,
@@ -74,7 +75,7 @@ def show_run(
             }
         )
     else:
-        print_rankings(first_rankings(out, SHOWN), items)
+        print_rankings(summary.first, items)
         if sense_figures is not None:
             print_figures(sense_figures, "Senses")
         if figures is not None:
@@ -83,7 +84,7 @@ def show_run(
             print(describe_coverage(len(scored), items))
         if below is not None:
             sure = None if scored is None else summarise_sure(scored)
-            print_unsure(count_unsure(out), items, below, sure)
+            print_unsure(summary.unsure, items, below, sure)
     if scored is not None:
         warn_if_runs_saw(scored, out)
     print_account(record.get("asked", ()))

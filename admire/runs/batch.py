@@ -16,7 +16,7 @@ from admire.models.llm.prices import Price, estimate, price
 from admire.prompts import Prompts
 from admire.rankers.settings import Settings
 from admire.runs.forecast import CacheOnly, check_questions, put_questions
-from admire.runs.run import chat_models
+from admire.runs.model_arguments import take_arguments
 from admire.senses import open_detector
 from admire.senses.dictionaries import open_dictionaries
 from admire.senses.interpretation import sense_method
@@ -49,8 +49,8 @@ def batch(
         UserError: as for :func:`admire.rank`; a server fails or takes no batches, or the budget
             does not suffice.
     """
-    settings = settings or Settings()
-    models = chat_models(settings, llms)
+    arguments = take_arguments(settings, llms=llms)
+    settings, models = arguments.settings, arguments.open_sources()
     check_questions(items, models, settings)
     prompts = Prompts(settings.prompts)
     missing: list[tuple[Batches, dict[str, Question]]] = []

@@ -17,8 +17,8 @@ from admire.rankers import check_candidates, judge_listwise
 from admire.rankers.judge import JUDGES
 from admire.rankers.set_summary import check_items, summarise_set
 from admire.rankers.settings import Settings
-from admire.runs.model_arguments import Model, take_settings
-from admire.runs.run import chat_models, reading_settings
+from admire.runs.model_arguments import Model, take_arguments
+from admire.runs.run import reading_settings
 from admire.senses import Detector
 from admire.senses.dictionaries import Dictionary, open_dictionaries
 from admire.senses.interpretation import interpret, meanings_method, sense_method
@@ -174,8 +174,8 @@ def plan(
         UserError: as for :func:`admire.rank`.
     """
     items = take_items(items)
-    settings = take_settings(settings, llms=llms)
-    models = chat_models(settings, llms)
+    arguments = take_arguments(settings, llms=llms)
+    settings, models = arguments.settings, arguments.open_sources()
     check_questions(items, models, settings)
     prompts = Prompts(settings.prompts)
     dictionaries = open_dictionaries(settings.dictionaries)

@@ -3,34 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from admire.base.errors import UserError
 from admire.data.frames import describe_type
 from admire.models.encoders import TextEncoder
 from admire.models.llm import ChatModel
 from admire.rankers.settings import Asking, Settings
+from admire.runs.sources import open_sources
 from admire.senses import Detector
-from admire.senses.source import Source
+from admire.senses.source import Source, as_source
 
 Model = str | ChatModel | Source
 """A chat model, or another source of senses and meanings."""
 
-Made = TypeVar("Made")
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a run is to be made with; the settings name the models that are not given as objects."""
+
+    settings: Settings
+    asking: Asking
+    llms: Sequence[Model]
+    encoder: TextEncoder | None
+    caption_encoder: TextEncoder | None
+    detector: Detector | None
+
+    def open_sources(self) -> list[Source]:
+        """Open the chat models and other sources; none where the settings are a baseline's.
+
+        Raises:
+            UserError: there is none, or one cannot be opened.
+        """
+        settings = self.settings
+        if settings.query != "meaning" and not settings.looks:
+            return []
+        sources: list[Source] = []
+        for llm in self.llms:
+            if isinstance(llm, str):
+                sources += open_sources(
+                    llm,
+                    url=settings.llm_url,
+                    parallel=self.asking.parallel,
+                    dictionaries=settings.dictionaries,
+                )
+            else:
+                sources.append(as_source(llm))
+        if not sources:
+            raise UserError("There is no chat model to ask for meanings.", "llms")
+        return sources
 
 
-def take_settings(
-    settings: Settings | None,
-    *,
+def take_arguments(
+    settings: Settings | None = None,
     asking: Asking | None = None,
     llms: Sequence[Model] | None = None,
     encoder: str | TextEncoder | None = None,
     caption_encoder: str | TextEncoder | None = None,
     detector: str | Path | Detector | None = None,
-) -> Settings:
-    """Return the settings with the models that are given by name; check those given as objects.
+) -> Arguments:
+    """Check the arguments of :func:`admire.rank`, and move models given by name to the settings.
 
     Raises:
         UserError: an argument is not taken; the message names it.
@@ -40,7 +74,6 @@ def take_settings(
             raise UserError(
                 f"{name} is admire.{kind.__name__}(…), not {describe_type(value)}.", name
             )
-    settings = settings or Settings()
     if isinstance(llms, str) or not isinstance(llms, Sequence | None):
         raise UserError(
             f"llms is a list of names and chat models, not {describe_type(llms)}.", "llms"
@@ -48,22 +81,24 @@ def take_settings(
     for llm in llms or ():
         if not isinstance(llm, str | Source):
             _check("llms", llm, "ask", "admire.models.llm.ChatModel", "name", "parallel", "sees")
+    names: dict[str, Any] = {}
     if llms and any(isinstance(llm, str) for llm in llms):
-        names = tuple(llm if isinstance(llm, str) else llm.name for llm in llms)
-        settings = replace(settings, llms=names)
-    for name, model in (("encoder", encoder), ("caption_encoder", caption_encoder)):
-        if isinstance(model, str):
-            changes: dict[str, Any] = {name: model}
-            settings = replace(settings, **changes)
+        names["llms"] = tuple(llm if isinstance(llm, str) else llm.name for llm in llms)
+    objects: dict[str, Any] = {}
+    base = "admire.models.encoders.TextEncoder"
+    for name, model, kinds, needed in (
+        ("encoder", encoder, str, ("encode_texts", base, "name", "batch")),
+        ("caption_encoder", caption_encoder, str, ("encode_texts", base, "name", "batch")),
+        ("detector", detector, str | Path, ("classify", "admire.senses.Detector")),
+    ):
+        objects[name] = None
+        if isinstance(model, kinds):
+            names[name] = model
         elif model is not None:
-            _check(
-                name, model, "encode_texts", "admire.models.encoders.TextEncoder", "name", "batch"
-            )
-    if isinstance(detector, str | Path):
-        settings = replace(settings, detector=detector)
-    elif detector is not None:
-        _check("detector", detector, "classify", "admire.senses.Detector")
-    return settings
+            _check(name, model, *needed)
+            objects[name] = model
+    settings = replace(settings or Settings(), **names)
+    return Arguments(settings, asking or Asking(), llms or settings.llms, **objects)
 
 
 def _check(argument: str, thing: Any, method: str, base: str, *attributes: str) -> None:
@@ -79,8 +114,3 @@ def _check(argument: str, thing: Any, method: str, base: str, *attributes: str) 
             f"{describe_type(thing)} has none. Derive yours from {base}.",
             argument,
         )
-
-
-def as_object(model: str | Path | Made | None) -> Made | None:
-    """Return the model, if it is given as an object."""
-    return None if isinstance(model, str | Path) else model

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -130,13 +130,11 @@ def read_run(folder: str | Path) -> Run:
     folder = Path(folder)
     record = read_record(folder)
     table = _numbers(folder, read_table(folder / SCORES, REQUIRED))
-    parts = _by_item(table.to_dict("records"))
-    rows = enumerate(read_rows(folder), start=1)
-    return Run(tuple(_ranking(folder, n, row, parts.get(n, [])) for n, row in rows), record)
+    return Run(tuple(_with_scores(folder, read_rows(folder), table.to_dict("records"))), record)
 
 
-def first_rankings(folder: Path, count: int) -> list[Ranking]:
-    """Read the rankings of a run folder's first items; see :func:`read_run`.
+def first_rankings(folder: Path, rows: Sequence[Row]) -> list[Ranking]:
+    """Return the first rows of a run folder with their scores; see :func:`read_run`.
 
     Raises:
         UserError: as for :func:`read_run`.
@@ -144,11 +142,9 @@ def first_rankings(folder: Path, count: int) -> list[Ranking]:
     scores: list[dict[Any, Any]] = []
     for table in table_parts(folder / SCORES, REQUIRED):
         scores += _numbers(folder, table).to_dict("records")
-        if scores and scores[-1]["item"] > count:
+        if scores and scores[-1]["item"] > len(rows):
             break
-    parts = _by_item(scores)
-    rows = enumerate(islice(read_rows(folder), count), start=1)
-    return [_ranking(folder, n, row, parts.get(n, [])) for n, row in rows]
+    return _with_scores(folder, rows, scores)
 
 
 REQUIRED = ("item", "candidate", "score")
@@ -172,24 +168,25 @@ def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _by_item(rows: Iterable[Mapping[Any, Any]]) -> dict[int, list[dict[str, Any]]]:
-    """Return rows of scores.csv as :class:`admire.runs.ranking.Ranking` has them, by item."""
-    by_item: dict[int, list[dict[str, Any]]] = {}
-    for row in rows:
-        part = {n: v for n, v in row.items() if n not in OF_ITEM and v != "" and v == v}
-        by_item.setdefault(row["item"], []).append(part)
-    return by_item
-
-
-def _ranking(folder: Path, number: int, row: Row, parts: list[dict[str, Any]]) -> Ranking:
-    """Return a row with its scores, if these are of its candidates."""
-    names = [candidate.name for candidate in row.candidates]
-    by_name = {part.get("candidate"): part.get("score") for part in parts}
-    if set(by_name) != set(names) or None in by_name.values():
-        raise _damaged(folder / SCORES, f"the rows of item {number} are not of its candidates")
-    scores = np.array([by_name[name] for name in names])
-    fields = dict(row) | {"tied": tied_names(names, scores)}
-    return Ranking(**fields, scores=scores, parts=tuple(parts))
+def _with_scores(
+    folder: Path, rows: Iterable[Row], scores: Iterable[Mapping[Any, Any]]
+) -> list[Ranking]:
+    """Return rows with those of scores.csv, if these are of their candidates."""
+    by_item: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    for cells in scores:
+        part = {n: v for n, v in cells.items() if n not in OF_ITEM and v != "" and v == v}
+        by_item[cells["item"]].append(part)
+    rankings = []
+    for number, row in enumerate(rows, start=1):
+        parts = by_item[number]
+        names = [candidate.name for candidate in row.candidates]
+        by_name = {part.get("candidate"): part.get("score") for part in parts}
+        if set(by_name) != set(names) or None in by_name.values():
+            raise _damaged(folder / SCORES, f"the rows of item {number} are not of its candidates")
+        values = np.array([by_name[name] for name in names])
+        fields = dict(row) | {"tied": tied_names(names, values)}
+        rankings.append(Ranking(**fields, scores=values, parts=tuple(parts)))
+    return rankings
 
 
 def _checked(kind: type[Checked], text: str, where: object) -> Checked:
@@ -214,9 +211,8 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
     record = read_record(folder)
     if "fused" in record:
         raise UserError(f"{folder}: is fused. Tune the runs that it is made of.")
-    items = []
-    for number, row in enumerate(read_rows(folder), start=1):
-        items.append(with_gold(row.item, folder, number))
+    rows = enumerate(read_rows(folder), start=1)
+    items = [with_gold(row.item, folder, number) for number, row in rows]
     required = ("item", "candidate", "llm", "probability", "ranker")
     table = _numbers(folder, read_table(folder / SCORES, required))
     rankers = dict.fromkeys(table["ranker"])

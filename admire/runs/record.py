@@ -1,30 +1,16 @@
-"""The record of how a run is made, taken before it begins."""
+"""Parts of the record of a run: its source, the versions of packages, and the gold sense."""
 
 from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from admire.base.choices import TRACKS
 from admire.base.errors import DISTRIBUTION, UserError
 from admire.data.reader import data_files
-from admire.models.encoders import TextEncoder
-from admire.models.llm.openai import without_secrets
-from admire.prompts import Prompts
-from admire.rankers.settings import Settings
-from admire.senses.dictionaries import Dictionary
-from admire.senses.interpretation import sense_method
-from admire.senses.source import Source
-
-if TYPE_CHECKING:
-    from admire.models.projection import Projection
-    from admire.senses import Detector
 
 PACKAGES = (
     DISTRIBUTION,
@@ -47,73 +33,6 @@ PACKAGES = (
 
 VERSION = 1
 """Of the format of run folders; run.json names it, and another one is refused."""
-
-
-def take_record(
-    settings: Settings,
-    items: int,
-    *,
-    source: Mapping[str, str] | None,
-    llms: Sequence[Source],
-    encoders: Mapping[str, TextEncoder],
-    shown: Sequence[str],
-    detector: Detector | None,
-    head: Projection | None,
-    prompts: Prompts,
-    dictionaries: Iterable[Dictionary] = (),
-    senses: bool = True,
-) -> dict[str, Any]:
-    """Return how a run is made: settings, model identities, prompts' hashes and versions.
-
-    Args:
-        items: how many items there are.
-        source: see :func:`source_record`.
-        encoders: by track of the candidates that they compare.
-        shown: what of the candidates chat models see.
-        senses: whether there are any to decide.
-        detector, head: as opened, None where the run uses none.
-        prompts: as read; the hashes are of the templates that the run uses, whatever becomes of
-            their files meanwhile.
-    """
-    compared = tuple(encoders)
-    chosen = {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in asdict(settings).items()
-    }
-    chosen["track"] = "+".join(compared or shown) or None
-    chosen["llm_url"] = settings.llm_url and without_secrets(settings.llm_url)
-    return {
-        "version": VERSION,
-        "source": source,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "items": items,
-        "settings": chosen,
-        "saw": [track for track in TRACKS if track in {*compared, *shown}],
-        "models": {
-            "llms": [
-                {
-                    "name": llm.name,
-                    "identity": llm.identity,
-                    "sense": sense_method(settings.sense, llm, settings.rankers)
-                    if senses
-                    else "none",
-                }
-                for llm in llms
-            ],
-            "encoders": {
-                track: {"name": encoder.name, "identity": encoder.identity}
-                for track, encoder in encoders.items()
-            },
-            "detector": detector.identity if detector else None,
-            "head": head.identity if head else None,
-            "dictionaries": [
-                {"name": dictionary.name, "identity": dictionary.identity}
-                for dictionary in dictionaries
-            ],
-        },
-        "prompts": prompts.fingerprints(),
-        "versions": versions(),
-    }
 
 
 def used_gold_sense(record: Mapping[str, Any]) -> bool:

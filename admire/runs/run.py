@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -14,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from admire.base.choices import Ranker
-from admire.base.errors import UserError
+from admire.base.choices import TRACKS, Ranker
 from admire.base.progress import (
     SECONDS_BETWEEN_LINES,
     Progress,
@@ -25,9 +25,10 @@ from admire.base.progress import (
 )
 from admire.data.frames import Data, take_items
 from admire.data.items import Item
-from admire.data.overlap import Digests, Kind
+from admire.data.overlap import Kind
 from admire.models.encoders import TextEncoder
 from admire.models.llm.ledger import Ledger
+from admire.models.llm.openai import without_secrets
 from admire.prompts import Prompts
 from admire.rankers import (
     Comparison,
@@ -44,10 +45,9 @@ from admire.rankers import (
 from admire.rankers.scorer import Scores, comparable, ensemble, fuse_scores
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import Asking, Settings
-from admire.runs.model_arguments import Model, as_object, take_settings
+from admire.runs.model_arguments import Arguments, Model, take_arguments
 from admire.runs.ranking import Ranking, Run, blocks
-from admire.runs.record import source_record, take_record
-from admire.runs.sources import open_sources
+from admire.runs.record import VERSION, source_record, versions
 from admire.scores.leakage import find_seen, training_digests
 from admire.scores.metrics import confidence
 from admire.senses import Detector, open_detector
@@ -61,11 +61,10 @@ from admire.senses.interpretation import (
 )
 from admire.senses.meaning import Meaning
 from admire.senses.sense import given, mean_probability
-from admire.senses.source import ChatSource, Source, as_source, check_contexts
+from admire.senses.source import ChatSource, Source, check_contexts
 
 if TYPE_CHECKING:
     from admire.models.projection import Projection
-
 
 log = logging.getLogger("admire")
 
@@ -104,145 +103,196 @@ def rank(
         source = items
     with progress_as_wanted(progress):
         ranked = take_items(items)
-        opened = open_run(
-            summarise_set(ranked),
-            settings,
-            asking=asking,
-            llms=llms,
-            encoder=encoder,
-            caption_encoder=caption_encoder,
-            detector=detector,
-            source=source_record(source) if source else None,
-        )
-        return Run(tuple(chain.from_iterable(rank_blocks(ranked, opened))), opened.finished())
+        arguments = take_arguments(settings, asking, llms, encoder, caption_encoder, detector)
+        run = OpenRun(summarise_set(ranked), arguments, source_record(source) if source else None)
+        return Run(tuple(chain.from_iterable(run.rank_blocks(ranked))), run.finish())
 
 
-@dataclass(frozen=True)
-class Opened:
-    """What a run is made with, read and opened once for all of its items.
+class OpenRun:
+    """A run under way: a set is checked, what ranks it is open, and nothing has been asked yet.
 
     Attributes:
         settings: as they are for this set.
         models: the chat models and other sources; the ledger records what they are asked.
         encoders: by track.
-        record: see :func:`admire.runs.record.take_record`.
-        dictionaries: what knows compounds beside the models.
-        saw: what the head and the detector saw in training, as far as their cards list it.
-        timings: the seconds of each stage so far.
-    """
-
-    settings: Settings
-    prompts: Prompts
-    models: Sequence[Source]
-    ledger: Ledger
-    detector: Detector | None
-    encoders: dict[str, TextEncoder]
-    head: Projection | None
-    record: dict[str, Any]
-    dictionaries: Sequence[Dictionary] = ()
-    saw: Mapping[str, Digests] = field(default_factory=dict)
-    timings: dict[str, float] = field(default_factory=dict)
-
-    def finished(self) -> dict[str, Any]:
-        """Return the record of the run when it has come to its end."""
-        return self.record | {
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seconds": {stage: round(seconds, 3) for stage, seconds in self.timings.items()},
-            "asked": [entry.record() for entry in self.ledger.entries()],
-        }
-
-
-def open_run(
-    summary: SetSummary,
-    settings: Settings | None = None,
-    *,
-    asking: Asking | None = None,
-    llms: Sequence[Model] | None = None,
-    encoder: str | TextEncoder | None = None,
-    caption_encoder: str | TextEncoder | None = None,
-    detector: str | Path | Detector | None = None,
-    source: Mapping[str, str] | None = None,
-) -> Opened:
-    """Check a set of items and open what it takes to rank them; nothing is asked yet.
+        record: how the run is made, as run.json has it.
+        seconds: what each stage has taken.
+        done: how many items are ranked.
 
     Args:
         summary: of the set, by :func:`admire.rankers.set_summary.summarise_set`.
         source: see :func:`admire.runs.record.source_record`.
-        asking, llms, encoder, caption_encoder, detector: as for :func:`rank`.
 
     Raises:
         UserError: as for :func:`rank`.
     """
-    settings = take_settings(
-        settings,
-        asking=asking,
-        llms=llms,
-        encoder=encoder,
-        caption_encoder=caption_encoder,
-        detector=detector,
-    )
-    encoder, caption_encoder = as_object(encoder), as_object(caption_encoder)
-    detector = as_object(detector)
-    asking = asking or Asking()
-    check_items(summary, settings)
-    compares = "embeddings" in settings.rankers
-    if compares and not encoder and not caption_encoder:
-        settings = look_where_no_caption_is(summary, settings)
-    prompts = Prompts(settings.prompts)
-    # Before the encoders, which may have gigabytes to fetch.
-    models = chat_models(settings, llms, parallel=asking.parallel)
-    dictionaries = open_dictionaries(settings.dictionaries) if models else ()
-    ledger = Ledger(asking.budget)
-    watched = [ChatSource(ledger.watch(model.llm)) if model.llm else model for model in models]
-    tracks = check_candidates(summary, models, settings) if settings.looks else ()
-    check_senses(summary, models, settings)
-    if summary.words or not any(sense_method(settings.sense, llm) == "detector" for llm in models):
-        detector = None
-    elif detector is None:
-        detector = open_detector(settings.detector)
-    encoders = open_encoders(summary, settings, encoder, caption_encoder) if compares else {}
-    head = open_head(settings, encoders) if compares else None
-    record = take_record(
-        settings,
-        summary.items,
-        source=source,
-        llms=models,
-        encoders=encoders,
-        shown=tracks,
-        detector=detector,
-        head=head,
-        prompts=prompts,
-        dictionaries=dictionaries,
-        senses=not summary.words,
-    )
-    trained = {"head": head, "detector": detector}
-    saw = {name: training_digests(model) for name, model in trained.items() if model}
-    return Opened(
-        settings,
-        prompts,
-        watched,
-        ledger,
-        detector,
-        encoders,
-        head,
-        record,
-        dictionaries,
-        {who: listed for who, listed in saw.items() if listed is not None},
-    )
+
+    def __init__(
+        self,
+        summary: SetSummary,
+        arguments: Arguments,
+        source: Mapping[str, str] | None = None,
+    ):
+        settings = arguments.settings
+        check_items(summary, settings)
+        compares = "embeddings" in settings.rankers
+        if compares and not arguments.encoder and not arguments.caption_encoder:
+            settings = look_where_no_caption_is(summary, settings)
+        self.settings = settings
+        self.prompts = Prompts(settings.prompts)
+        # Before the encoders, which may have gigabytes to fetch.
+        models = arguments.open_sources()
+        self.dictionaries = open_dictionaries(settings.dictionaries) if models else ()
+        self.ledger = Ledger(arguments.asking.budget)
+        self.models: list[Source] = [
+            ChatSource(self.ledger.watch(model.llm)) if model.llm else model for model in models
+        ]
+        shown = check_candidates(summary, self.models, settings) if settings.looks else ()
+        check_senses(summary, self.models, settings)
+        detects = "detector" in [sense_method(settings.sense, model) for model in self.models]
+        self.detector: Detector | None = None
+        if detects and not summary.words:
+            self.detector = arguments.detector or open_detector(settings.detector)
+        self.encoders: dict[str, TextEncoder] = {}
+        self.head: Projection | None = None
+        if compares:
+            own = arguments.encoder, arguments.caption_encoder
+            self.encoders = open_encoders(summary, settings, *own)
+            self.head = open_head(settings, self.encoders)
+        trained = {"head": self.head, "detector": self.detector}
+        saw = {name: training_digests(model) for name, model in trained.items() if model}
+        self._saw = {name: digests for name, digests in saw.items() if digests is not None}
+        self.record = self._begin(summary, source, shown)
+        self.seconds: dict[str, float] = {}
+        self.done = 0
+
+    def _begin(
+        self, summary: SetSummary, source: Mapping[str, str] | None, shown: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return how the run is made: settings, model identities, prompts' hashes and versions.
+
+        Args:
+            shown: what of the candidates chat models see.
+        """
+        settings = {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in asdict(self.settings).items()
+        }
+        settings["track"] = "+".join(self.encoders or shown) or None
+        settings["llm_url"] = self.settings.llm_url and without_secrets(self.settings.llm_url)
+
+        def sense(model: Source) -> str:
+            chosen = self.settings.sense, model, self.settings.rankers
+            return "none" if summary.words else sense_method(*chosen)
+
+        return {
+            "version": VERSION,
+            "source": source,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "items": summary.items,
+            "settings": settings,
+            "saw": [track for track in TRACKS if track in {*self.encoders, *shown}],
+            "models": {
+                "llms": [_named(model) | {"sense": sense(model)} for model in self.models],
+                "encoders": {track: _named(encoder) for track, encoder in self.encoders.items()},
+                "detector": self.detector.identity if self.detector else None,
+                "head": self.head.identity if self.head else None,
+                "dictionaries": list(map(_named, self.dictionaries)),
+            },
+            "prompts": self.prompts.fingerprints(),
+            "versions": versions(),
+        }
+
+    def finish(self) -> dict[str, Any]:
+        """Return the record of the run when it has come to its end."""
+        return self.record | {
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
+            "asked": [entry.record() for entry in self.ledger.entries()],
+        }
+
+    def rank_blocks(self, items: Iterable[Item]) -> Iterator[list[Ranking]]:
+        """Rank items block by block, as many as there are; only one block is in memory.
+
+        Raises:
+            UserError: as for :func:`rank`.
+        """
+        for block in blocks(items):
+            with _show_progress(self.done, len(block), self.record["items"]):
+                rankings = self.rank_block(block, first=not self.done)
+            yield rankings
+            self.done += len(block)
+
+    def rank_block(self, items: Sequence[Item], *, first: bool) -> list[Ranking]:
+        """Rank some items of the set, or all of them.
+
+        Args:
+            first: see :func:`admire.rankers.judgement.check_answers`.
+
+        Raises:
+            UserError: as for :func:`rank`.
+        """
+        settings = self.settings
+        readings: list[list[Interpretation]] = []
+        judgements: list[list[tuple[Judgement, ...]]] = [[()] * len(items) for _ in self.models]
+        listed: dict[str, list[Judgement]] = {}
+        if self.models:
+            with self._timed("senses and meanings"):
+                for model in self.models:
+                    method = sense_method(settings.sense, model, settings.rankers)
+                    if model.llm and method == "listwise":
+                        listed[model.name] = judge_listwise(
+                            items, model.llm, self.prompts, settings
+                        )
+                        check_answers(items, listed[model.name], model.llm, first=first)
+                readings = interpret(
+                    items,
+                    self.models,
+                    self.prompts,
+                    reading_settings(settings),
+                    detector=self.detector,
+                    encoder=self.encoders.get("caption"),
+                    senses={
+                        name: [judgement.sense for judgement in of_model if judgement.sense]
+                        for name, of_model in listed.items()
+                    },
+                    dictionaries=self.dictionaries,
+                )
+        if settings.looks:
+            with self._timed("rankers"):
+                for k, model in enumerate(self.models):
+                    of_model = (readings[k], listed.get(model.name))
+                    judgements[k] = judge(
+                        items, model, self.prompts, settings, *of_model, first=first
+                    )
+                    readings[k] = list(map(_explained, readings[k], judgements[k]))
+        with self._timed("encoding and scores"):
+            compared: Sequence[Sequence[Comparison]] = [()] * len(items)
+            if "embeddings" in settings.rankers:
+                compared = compare(items, readings, settings, self.encoders, self.head)
+            seen = find_seen(items, self._saw, pictures="image" in self.encoders)
+            return [
+                _rank_item(
+                    item,
+                    compared[k],
+                    [of_model[k] for of_model in readings],
+                    [of_model[k] for of_model in judgements],
+                    seen[k],
+                    settings.abstain_below,
+                )
+                for k, item in enumerate(items)
+            ]
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        """Add the time that a block takes to a stage."""
+        started = time.perf_counter()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
 
 
-def rank_blocks(items: Iterable[Item], opened: Opened) -> Iterator[list[Ranking]]:
-    """Rank items block by block, as many as there are; only one block is in memory.
-
-    Raises:
-        UserError: as for :func:`rank`.
-    """
-    done = 0
-    for block in blocks(items):
-        with _show_progress(done, len(block), opened.record["items"]):
-            rankings = rank_block(block, opened, first=not done)
-        yield rankings
-        done += len(block)
+def _named(model: Source | TextEncoder | Dictionary) -> dict[str, str]:
+    return {"name": model.name, "identity": model.identity}
 
 
 def _show_progress(before: int, count: int, total: int) -> AbstractContextManager[None]:
@@ -261,51 +311,6 @@ def _show_progress(before: int, count: int, total: int) -> AbstractContextManage
     return progress_told_to(log_progress)
 
 
-def rank_block(items: Sequence[Item], opened: Opened, *, first: bool = True) -> list[Ranking]:
-    """Rank some items of a set, or all of them.
-
-    Args:
-        first: see :func:`admire.rankers.judgement.check_answers`.
-
-    Raises:
-        UserError: as for :func:`rank`.
-    """
-    settings, timings = opened.settings, opened.timings
-    readings, judgements = ask_models(
-        items,
-        opened.models,
-        opened.prompts,
-        settings,
-        detector=opened.detector,
-        encoder=opened.encoders.get("caption"),
-        timings=timings,
-        first=first,
-        dictionaries=opened.dictionaries,
-    )
-    started = time.perf_counter()
-    compared: Sequence[Sequence[Comparison]] = [()] * len(items)
-    if "embeddings" in settings.rankers:
-        compared = compare(items, readings, settings, opened.encoders, opened.head)
-    seen = find_seen(items, opened.saw, pictures="image" in opened.encoders)
-    rankings = [
-        _rank_item(
-            item,
-            compared[k],
-            [reading[k] for reading in readings],
-            [by_model[k] for by_model in judgements],
-            seen[k],
-            settings.abstain_below,
-        )
-        for k, item in enumerate(items)
-    ]
-    _add_time(timings, "encoding and scores", started)
-    return rankings
-
-
-def _add_time(timings: dict[str, float], stage: str, started: float) -> None:
-    timings[stage] = timings.get(stage, 0.0) + time.perf_counter() - started
-
-
 def check_senses(summary: SetSummary, sources: Sequence[Source], settings: Settings) -> None:
     """Refuse items of which nothing will tell the sense.
 
@@ -321,90 +326,6 @@ def check_senses(summary: SetSummary, sources: Sequence[Source], settings: Setti
         given(summary.lacking["sentence_type"][1])
     if {"vote", "detector"} & methods and "context" in summary.lacking:
         check_contexts([summary.lacking["context"][1]])
-
-
-def chat_models(
-    settings: Settings,
-    llms: Sequence[Model] | None = None,
-    *,
-    parallel: int | None = None,
-) -> Sequence[Source]:
-    """Open the chat models and other sources of a run: those given, or those in the settings.
-
-    Raises:
-        UserError: there is none, or one cannot be opened.
-    """
-    if settings.query != "meaning" and not settings.looks:
-        return ()
-    models: list[Source] = []
-    for model in llms or settings.llms:
-        if isinstance(model, str):
-            models += open_sources(
-                model, url=settings.llm_url, parallel=parallel, dictionaries=settings.dictionaries
-            )
-        else:
-            models.append(as_source(model))
-    if not models:
-        raise UserError("There is no chat model to ask for meanings.", "llms")
-    return models
-
-
-def ask_models(
-    items: Sequence[Item],
-    llms: Sequence[Source],
-    prompts: Prompts,
-    settings: Settings,
-    *,
-    detector: Detector | None,
-    encoder: TextEncoder | None = None,
-    timings: dict[str, float],
-    first: bool,
-    dictionaries: Sequence[Dictionary] = (),
-) -> tuple[list[list[Interpretation]], list[list[tuple[Judgement, ...]]]]:
-    """Ask chat models for senses and meanings, and then about the candidates.
-
-    Args:
-        encoder: of captions, see :func:`admire.senses.interpretation.interpret`.
-        timings: takes the seconds of each stage, which are added to those that are there.
-        first: see :func:`admire.rankers.judgement.check_answers`.
-
-    Returns:
-        For each model and item, how the model understands it and what its rankers make of it.
-
-    Raises:
-        UserError: a model cannot be asked.
-    """
-    judgements: list[list[tuple[Judgement, ...]]] = [[()] * len(items) for _ in llms]
-    if not llms:
-        return [], judgements
-    started = time.perf_counter()
-    listed = {}
-    for llm in llms:
-        if llm.llm and sense_method(settings.sense, llm, settings.rankers) == "listwise":
-            listed[llm.name] = judge_listwise(items, llm.llm, prompts, settings)
-            check_answers(items, listed[llm.name], llm.llm, first=first)
-    readings = interpret(
-        items,
-        llms,
-        prompts,
-        reading_settings(settings),
-        detector=detector,
-        encoder=encoder,
-        senses={
-            name: [judgement.sense for judgement in judgements_of_model if judgement.sense]
-            for name, judgements_of_model in listed.items()
-        },
-        dictionaries=dictionaries,
-    )
-    _add_time(timings, "senses and meanings", started)
-    if settings.looks:
-        started = time.perf_counter()
-        for k, llm in enumerate(llms):
-            of_llm = (readings[k], listed.get(llm.name))
-            judgements[k] = judge(items, llm, prompts, settings, *of_llm, first=first)
-            readings[k] = list(map(_explained, readings[k], judgements[k]))
-        _add_time(timings, "rankers", started)
-    return readings, judgements
 
 
 def reading_settings(settings: Settings) -> ReadingSettings:
@@ -440,54 +361,38 @@ def _rank_item(
 ) -> Ranking:
     """Rank an item by comparison, if there is any, and by each chat model's judgements."""
     names = [candidate.name for candidate in item.candidates]
-    by_ranker: dict[Ranker, list[Scores]] = {}
+    by_ranker: defaultdict[Ranker, list[Scores]] = defaultdict(list)
     parts: list[dict[str, Any]] = []
     for comparison in compared:
-        by_ranker.setdefault("embeddings", []).append(comparison.scores)
+        by_ranker["embeddings"].append(comparison.scores)
+        own = {"ranker": "embeddings"} | _columns(comparison.interpretation)
         for j, name in enumerate(names):
-            columns = {
+            cosines = {
                 f"{track}_{role}": values[q, j]
                 for track, values in comparison.cosines.items()
                 for q, role in enumerate(comparison.roles)
             }
-            parts.append(
-                {
-                    "candidate": name,
-                    "ranker": "embeddings",
-                    **_columns(comparison.interpretation),
-                    **columns,
-                    "llm_score": comparison.scores[j],
-                }
-            )
+            scores = {"llm_score": comparison.scores[j]}
+            parts.append({"candidate": name} | own | cosines | scores)
     for reading, of_model in zip(readings, judgements, strict=True):
         for judgement in of_model:
-            by_ranker.setdefault(judgement.ranker, []).append(
-                comparable(np.array(judgement.scores))
-            )
-            for name, points in zip(names, judgement.scores, strict=True):
-                parts.append(
-                    {
-                        "candidate": name,
-                        "ranker": judgement.ranker,
-                        **_columns(reading),
-                        "llm_score": points,
-                        "agreement": judgement.agreement,
-                        "unread": judgement.unread,
-                    }
-                )
+            by_ranker[judgement.ranker].append(comparable(np.array(judgement.scores)))
+            own = {"ranker": judgement.ranker} | _columns(reading)
+            answers = {"agreement": judgement.agreement, "unread": judgement.unread}
+            parts += [
+                {"candidate": name} | own | {"llm_score": points} | answers
+                for name, points in zip(names, judgement.scores, strict=True)
+            ]
     means = [ensemble(models) for models in by_ranker.values()]
-    mean = means[0] if len(means) == 1 else fuse_scores(means)
-    probability = mean_probability(reading.sense for reading in readings)
+    sure = confidence(mean_probability(reading.sense for reading in readings))
     return Ranking.of(
         item,
-        mean,
+        means[0] if len(means) == 1 else fuse_scores(means),
         parts,
         readings,
         judgements=tuple(judgement for of_model in judgements for judgement in of_model),
         seen=seen,
-        unsure=not item.word
-        and abstain_below is not None
-        and confidence(probability) < abstain_below,
+        unsure=not item.word and abstain_below is not None and sure < abstain_below,
     )
 
 

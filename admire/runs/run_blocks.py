@@ -25,9 +25,10 @@ from admire.rankers.judge import recorded_orders
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Asking, Settings
 from admire.runs import ranking
+from admire.runs.model_arguments import Arguments, take_arguments
 from admire.runs.ranking import Ranking
 from admire.runs.record import source_record
-from admire.runs.run import Opened, open_run, rank_block, rank_blocks
+from admire.runs.run import OpenRun
 from admire.runs.run_folder import submission_names, write_blocks
 from admire.senses.interpretation import sense_method
 from admire.senses.source import Source
@@ -68,63 +69,54 @@ def rank_file(
         UserError: the data cannot be read, have faults or were changed meanwhile, ``out`` cannot be
             written or holds something other than a run, or as for :func:`admire.rank`.
     """
-    out, asking = Path(out), asking or Asking()
+    out, arguments = Path(out), take_arguments(settings, asking)
     if workers:
-        _check_for_workers(settings or Settings(), asking)
+        _check_for_workers(arguments)
     check_folder(out, "run")
     source = source_record(data, images=images, gold=gold)
     read = partial(iter_items, data, language, images=images, gold=gold)
-    checked = check_set(read, SetSummary, partial(reads_pictures, settings=settings or Settings()))
+    checked = check_set(read, SetSummary, partial(reads_pictures, settings=arguments.settings))
     summary, faults, items = checked.collector, checked.faults, checked.items
     if not skip_bad:
         refuse_faults(data, faults)
     log_faults(faults, left_out=True)
     if not summary.items:
         raise UserError(f"{data}: no item is left.")
-    opened = open_run(summary, settings, asking=asking, source=source)
+    run = OpenRun(summary, arguments, source)
     if faults:
-        opened.record["left_out"] = [fault.what for fault in faults]
-    for llm in opened.models:
-        if llm.llm is None:
-            _check_recorded(items, llm, opened)
+        run.record["left_out"] = [fault.what for fault in faults]
+    for model in run.models:
+        if model.llm is None:
+            _check_recorded(items, model, run)
     if workers:
-        models = opened.record["models"]
-        open_worker = partial(_open_worker, summary, settings, asking, models, workers.count)
-        ranked = _rank_by_workers(items(), opened, workers, open_worker)
+        open_worker = partial(_open_worker, summary, arguments, run.record["models"], workers.count)
+        ranked = _rank_by_workers(items(), run, workers, open_worker)
     else:
-        ranked = rank_blocks(items(), opened)
-    done = 0
+        ranked = run.rank_blocks(items())
 
-    def counted() -> Iterator[list[Ranking]]:
-        nonlocal done
-        for rankings in ranked:
-            yield rankings
-            done += len(rankings)
+    def finish() -> dict[str, Any]:
         if source_record(data, images=images, gold=gold) != source:
             raise UserError(f"{data}: was changed while it was ranked. Rank it again.")
+        return run.finish()
 
     try:
-        names = submission_names(opened.record, summary.languages)
-        return write_blocks(counted(), out, names, opened.finished)
+        return write_blocks(ranked, out, submission_names(run.record, summary.languages), finish)
     except KeyboardInterrupt:
-        log.warning("%d of %d items are done.", done, summary.items)
+        log.warning("%d of %d items are done.", run.done, summary.items)
         raise
 
 
-def _check_for_workers(settings: Settings, asking: Asking) -> None:
-    """Refuse what several processes cannot keep.
-
-    Raises:
-        UserError: there is a budget, or an address with a password.
-    """
-    if asking.budget is not None:
+def _check_for_workers(arguments: Arguments) -> None:
+    """Refuse what several processes cannot keep: a budget, or an address with a password."""
+    if arguments.asking.budget is not None:
         raise UserError(
             "A budget is kept by one process. Ask without workers; parallel says how many "
             "questions a server gets at the same time.",
             "workers",
             "budget",
         )
-    if settings.llm_url and without_secrets(settings.llm_url) != settings.llm_url:
+    url = arguments.settings.llm_url
+    if url and without_secrets(url) != url:
         raise UserError(
             "The address holds a password, which Ray would keep. Set OPENAI_BASE_URL where the "
             "workers are, in place of the address.",
@@ -132,41 +124,38 @@ def _check_for_workers(settings: Settings, asking: Asking) -> None:
         )
 
 
-def _check_recorded(items: Callable[[], Iterator[Item]], source: Source, opened: Opened) -> None:
+def _check_recorded(items: Callable[[], Iterator[Item]], source: Source, run: OpenRun) -> None:
     """Refuse recorded replies that lack something, before anything is asked or encoded.
 
     Args:
         items: gives the items from the first on.
     """
-    settings = opened.settings
+    settings = run.settings
     source.check(items())
     if sense_method(settings.sense, source) == "vote":
-        source.senses(items(), opened.prompts, votes=settings.votes, seed=settings.seed)
+        source.senses(items(), run.prompts, votes=settings.votes, seed=settings.seed)
     if settings.looks:
         recorded_orders(items(), source)
 
 
 def _rank_by_workers(
-    items: Iterable[Item], opened: Opened, workers: Workers, open_worker: Callable[[], RankUnit]
+    items: Iterable[Item], run: OpenRun, workers: Workers, open_worker: Callable[[], RankUnit]
 ) -> Iterator[list[Ranking]]:
-    """Rank as :func:`admire.runs.run.rank_blocks` does, by several processes."""
+    """Rank as :meth:`admire.runs.run.OpenRun.rank_blocks` does, by several processes."""
     units = ((block, not number) for number, block in enumerate(ranking.blocks(items)))
-    count = ceil(opened.record["items"] / ranking.BLOCK)
+    count = ceil(run.record["items"] / ranking.BLOCK)
     with closing(over_workers(units, open_worker, workers)) as ranked:
         task = f"Ranking {count} blocks of items by {workers.count} workers"
         for rankings, seconds, account in show_progress(ranked, task, count):
             for stage, spent in seconds.items():
-                opened.timings[stage] = opened.timings.get(stage, 0.0) + spent
-            opened.ledger.take(account)
+                run.seconds[stage] = run.seconds.get(stage, 0.0) + spent
+            run.ledger.take(account)
             yield rankings
+            run.done += len(rankings)
 
 
 def _open_worker(
-    summary: SetSummary,
-    settings: Settings | None,
-    asking: Asking,
-    models: Mapping[str, Any],
-    count: int,
+    summary: SetSummary, arguments: Arguments, models: Mapping[str, Any], count: int
 ) -> RankUnit:
     """Return what ranks blocks in one of several processes.
 
@@ -174,16 +163,15 @@ def _open_worker(
         models: what the record of the run says of them.
         count: how many processes there are. They share what a server is asked at the same time.
     """
-    share = ceil((asking.parallel or PARALLEL) / count)
-    opened = open_run(summary, settings, asking=replace(asking, parallel=share))
+    share = ceil((arguments.asking.parallel or PARALLEL) / count)
+    run = OpenRun(summary, replace(arguments, asking=replace(arguments.asking, parallel=share)))
     for kind, expected in models.items():
-        check_same(kind, expected, opened.record["models"][kind])
+        check_same(kind, expected, run.record["models"][kind])
 
     def rank_unit(unit: tuple[Sequence[Item], bool]) -> tuple[list[Ranking], Seconds, list[Entry]]:
         block, first = unit
-        rankings = rank_block(block, opened, first=first)
-        seconds = dict(opened.timings)
-        opened.timings.clear()
-        return rankings, seconds, opened.ledger.hand_over()
+        rankings = run.rank_block(block, first=first)
+        seconds, run.seconds = run.seconds, {}
+        return rankings, seconds, run.ledger.hand_over()
 
     return rank_unit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from itertools import zip_longest
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args
@@ -18,8 +18,8 @@ from admire.data.frames import Data, take_items
 from admire.data.items import SenseLabel
 from admire.data.submission import Prediction, read_submission
 from admire.rankers.settings import Settings
-from admire.runs.past_runs import read_record, read_rows, read_run, with_gold
-from admire.runs.ranking import Run, blocks, run_figures
+from admire.runs.past_runs import first_rankings, read_record, read_rows, read_run, with_gold
+from admire.runs.ranking import Ranking, Row, Run, blocks, run_figures
 from admire.runs.record import used_gold_sense
 from admire.runs.run_folder import ITEMS, submission_names
 from admire.scores.figures import summarise
@@ -32,7 +32,9 @@ log = logging.getLogger("admire")
 UNSEEN: Seen = MappingProxyType({})
 """One for all items: with a dict each and texts as senses, 10⁵ items took 20 MiB more."""
 
-SENSE_TYPE = pd.CategoricalDtype([*get_args(SenseLabel)])
+SENSE_TYPES = dict.fromkeys(
+    ("sentence_type", "predicted_type"), pd.CategoricalDtype([*get_args(SenseLabel)])
+)
 """Of columns in which a word would take fifty bytes a row."""
 
 
@@ -182,49 +184,73 @@ def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
     return "caption" if "caption" in saw else None
 
 
-def score_run(folder: Path) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
-    """Return the figures of a run folder's items that have gold, and of those whose sense has.
+@dataclass(frozen=True)
+class RunSummary:
+    """What is said of a run when it has been written.
 
-    Returns:
-        As :func:`admire.scores.item_figures.score_items`, without the columns ``compound`` and
-        ``sentence``, and with ``seen`` (see :attr:`admire.runs.ranking.Ranking.seen`). And
-        ``sentence_type`` and ``sense_accuracy``, 1 or 0, of the items whose sense is known, if the
-        run predicts senses and was not given them. Each None where there are no such items.
+    Attributes:
+        first: its first rankings.
+        scored: the figures of the items that have gold, as
+            :func:`admire.scores.item_figures.score_items` without ``compound`` and ``sentence``,
+            and with ``seen`` (see :attr:`admire.runs.ranking.Row.seen`).
+        senses: ``sentence_type`` and ``sense_accuracy``, 1 or 0, of the items whose sense is known,
+            if the run predicts senses and was not given them.
+        unsure: how many items are marked as unsure.
+        tied: how many have candidates with equal scores.
+    """
+
+    first: list[Ranking]
+    scored: pd.DataFrame | None
+    senses: pd.DataFrame | None
+    unsure: int
+    tied: int
+
+
+def summarise_run(folder: Path, shown: int = 0) -> RunSummary:
+    """Read the rows of a run folder once, and return what is said of them.
+
+    Args:
+        shown: how many rankings are wanted.
 
     Raises:
-        UserError: the folder is not a run, or it is damaged.
+        UserError: the folder is not a run, holds no items, or is damaged.
     """
-    tables, gold, predicts = [], [], False
-    for block in blocks(read_rows(folder)):
-        scored, senses = [], []
-        for row in block:
-            item, prediction = row.item, row.prediction
-            predicts |= prediction.sentence_type is not None
-            if item.sentence_type:
-                right = prediction.sentence_type == item.sentence_type
-                senses.append((item.sentence_type, float(right)))
-            if item.best is None:
-                continue
-            scored.append(
-                {
-                    "sentence_type": item.sentence_type,
-                    **score_item(item, prediction, str(folder)),
-                    **sense_columns(prediction),
-                    "seen": row.seen or UNSEEN,
-                }
-            )
-        types = dict.fromkeys(("sentence_type", "predicted_type"), SENSE_TYPE)
-        if scored:
-            tables.append(pd.DataFrame(scored).astype(types))
-        if senses:
-            table = pd.DataFrame(senses, columns=["sentence_type", "sense_accuracy"])
-            gold.append(table.astype({"sentence_type": SENSE_TYPE}))
-    scored_items = pd.concat(tables, ignore_index=True) if tables else None
-    scores_senses = predicts and not used_gold_sense(read_record(folder))
-    return (
-        None if scored_items is None else drop_missing_senses(scored_items, predicts),
-        pd.concat(gold, ignore_index=True) if gold and scores_senses else None,
+    record, rows = read_record(folder), read_rows(folder)
+    first = list(islice(rows, shown))
+    tables = [
+        pd.DataFrame([_figures(row, folder) for row in block]).astype(SENSE_TYPES)
+        for block in blocks(chain(first, rows))
+    ]
+    if not tables:
+        raise UserError(f"{folder / ITEMS}: holds no items.")
+    items = pd.concat(tables, ignore_index=True)
+    labelled = items["sentence_type"].notna()
+    predicts = bool(items["predicted_type"].notna().any())
+    senses = items.loc[labelled, ["sentence_type", "right_sense"]]
+    scored = items[items["has_gold"]].drop(columns=["has_gold", "right_sense", "tied"])
+    return RunSummary(
+        first_rankings(folder, first),
+        None if scored.empty else drop_missing_senses(scored.reset_index(drop=True), predicts),
+        senses.rename(columns={"right_sense": "sense_accuracy"})
+        if len(senses) and predicts and not used_gold_sense(record)
+        else None,
+        int(items["unsure"].sum()),
+        int(items["tied"].sum()),
     )
+
+
+def _figures(row: Row, folder: Path) -> dict[str, Any]:
+    """Return what is kept of a row for the summary of its run, without its texts."""
+    item, prediction = row.item, row.prediction
+    return {
+        "sentence_type": item.sentence_type,
+        "has_gold": item.best is not None,
+        **(score_item(item, prediction, str(folder)) if item.best else {}),
+        **sense_columns(prediction),
+        "right_sense": float(prediction.sentence_type == item.sentence_type),
+        "seen": row.seen or UNSEEN,
+        "tied": bool(row.tied),
+    }
 
 
 def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
@@ -288,21 +314,3 @@ def abstained_below(folder: Path) -> float | None:
     """
     below: float | None = read_record(folder).get("settings", {}).get("abstain_below")
     return below
-
-
-def count_unsure(folder: Path) -> int:
-    """Count the items that a run marked as unsure.
-
-    Raises:
-        UserError: the folder is not a run, or it is damaged.
-    """
-    return sum(row.unsure for row in read_rows(folder))
-
-
-def count_tied(folder: Path) -> int:
-    """Count the items of a run in which candidates have equal scores.
-
-    Raises:
-        UserError: the folder is not a run, or it is damaged.
-    """
-    return sum(bool(row.tied) for row in read_rows(folder))
