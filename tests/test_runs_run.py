@@ -119,7 +119,7 @@ def test_no_gloss_ranks_by_the_compound_and_says_so(caplog):
         (
             None,
             (Candidate("1", Path("1.png")), Candidate("2", Path("2.png"))),
-            "'words' reads no images; there are no captions. Use the encoder sight, mclip:NAME",
+            "'words' reads no images. Without captions, use an encoder .*mclip:NAME",
         ),
         (
             "caption",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,8 +14,8 @@ import numpy as np
 
 from admire.base.errors import UserError
 from admire.data.items import Item
-from admire.models.encoders import ImageEncoder, Role, TextEncoder, Vectors, open_encoder
-from admire.rankers.scorer import Scores, Vector, query_weights, score, similarities
+from admire.models.encoders import ImageEncoder, Role, TextEncoder, open_encoder
+from admire.rankers.scorer import Scores, Vector, query_weights, score
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
 from admire.senses.interpretation import Interpretation
@@ -73,18 +75,12 @@ def compare(
     ]
     distinct = {encoder.identity: encoder for encoder in encoders.values()}
     asked_of = {name: _encode_texts(texts, encoder, "query") for name, encoder in distinct.items()}
-    vectors = {track: asked_of[encoder.identity] for track, encoder in encoders.items()}
-    documents = {
-        track: _encode_candidates(items, encoder, track) for track, encoder in encoders.items()
-    }
+    plain: dict[str, _Space] = {}
     for track, encoder in encoders.items():
-        _check_space(vectors[track], documents[track], encoder.name)
-    plain = headed = _Space(vectors, documents)
-    if head:
-        headed = _Space(
-            {track: _projected(by_text, head) for track, by_text in vectors.items()},
-            {track: _projected(by_text, head) for track, by_text in documents.items()},
-        )
+        vectors, documents = asked_of[encoder.identity], _encode_candidates(items, encoder, track)
+        _check_space((*vectors.values(), *documents.values()), encoder.name)
+        plain[track] = _Space(track, vectors, documents)
+    headed = {track: space.projected(head) for track, space in plain.items()} if head else plain
     roles = {role for of_item in queries for query in of_item for role in query.texts}
     spaces = {role: headed if head and head.projects(role) else plain for role in roles}
     return [
@@ -137,10 +133,7 @@ def open_encoders(
     Raises:
         UserError: what is wanted is not there, or no encoder reads it.
     """
-
-    def opened(name: str) -> TextEncoder:
-        return open_encoder(name, device=settings.device, precision=settings.precision)
-
+    opened = partial(open_encoder, device=settings.device, precision=settings.precision)
     tracks = settings.track.split("+") if settings.track else summary.tracks
     for track in tracks:
         if track not in summary.tracks:
@@ -153,28 +146,20 @@ def open_encoders(
     if "image" in tracks and encoder:
         if isinstance(encoder, ImageEncoder):
             encoders["image"] = encoder
-        elif settings.track:
+        elif settings.track or "caption" not in tracks:
+            cure = "Use the track 'caption', or" if settings.track else "Without captions, use"
             raise UserError(
-                f"The encoder '{encoder.name}' reads no images. Use the track 'caption', or an "
-                "encoder that reads them (sight, mclip:NAME, openclip:MODEL/TAG, "
-                "dual:REPOSITORY).",
-                "track",
-                "encoder",
-            )
-        elif "caption" not in tracks:
-            raise UserError(
-                f"The encoder '{encoder.name}' reads no images; there are no captions. "
-                "Use the encoder sight, mclip:NAME, openclip:MODEL/TAG or dual:REPOSITORY.",
+                f"The encoder '{encoder.name}' reads no images. {cure} an encoder that reads them "
+                "(sight, mclip:NAME, openclip:MODEL/TAG, dual:REPOSITORY).",
+                *(["track"] if settings.track else []),
                 "encoder",
             )
         else:
             log.warning("The encoder '%s' reads no images: captions alone decide.", encoder.name)
     if "caption" in tracks:
         encoders["caption"] = cast(TextEncoder, caption_encoder or encoder)
-    if (
-        len({encoder.identity for encoder in encoders.values()}) > 1
-        and not settings.scoring.standardise
-    ):
+    several = len({encoder.identity for encoder in encoders.values()}) > 1
+    if several and not settings.scoring.standardise:
         raise UserError(
             "Images and captions have encoders of their own, whose cosines are on different "
             "scales: their plain sum means nothing. Standardise them, or use one encoder.",
@@ -200,12 +185,6 @@ def open_head(settings: Settings, encoders: Mapping[str, TextEncoder]) -> Projec
     return head
 
 
-def _projected(vectors: Mapping[Any, Vector], head: Projection) -> dict[Any, Vector]:
-    if not vectors:  # of this track, these items have nothing
-        return {}
-    return dict(zip(vectors, head.project(np.array(list(vectors.values()))), strict=True))
-
-
 def _encode_texts(texts: Sequence[str], encoder: TextEncoder, role: Role) -> dict[str, Vector]:
     distinct = list(dict.fromkeys(texts))
     return dict(zip(distinct, encoder.encode_texts(distinct, role=role), strict=True))
@@ -224,10 +203,8 @@ def _encode_candidates(
     return dict(zip(images, vectors, strict=True))
 
 
-def _check_space(
-    queries: Mapping[str, Vector], documents: Mapping[Path | str, Vector], name: str
-) -> None:
-    widths = {len(vector) for vectors in (queries, documents) for vector in vectors.values()}
+def _check_space(vectors: Iterable[Vector], name: str) -> None:
+    widths = set(map(len, vectors))
     if len(widths) > 1:
         raise UserError(
             f"The encoder '{name}' gives vectors of {' and '.join(map(str, sorted(widths)))} "
@@ -237,32 +214,40 @@ def _check_space(
 
 @dataclass(frozen=True)
 class _Space:
-    """Vectors of the queries' texts, and of the candidates' images and captions, by track."""
+    """Unit vectors of the queries' texts, and of the candidates' images or captions."""
 
-    vectors: Mapping[str, Mapping[str, Vector]]
-    documents: Mapping[str, Mapping[Path | str, Vector]]
+    track: str
+    texts: Mapping[str, Vector]
+    documents: Mapping[Path | str, Vector]
 
-    def text(self, text: str) -> dict[str, Vectors]:
-        """Return a text's vector by track, each of shape (1, width)."""
-        return {track: vectors[text][None] for track, vectors in self.vectors.items()}
+    def projected(self, head: Projection) -> _Space:
+        """Return the same in a head's space."""
 
-    def sequence(self, item: Item) -> dict[str, Vectors]:
-        """Return the mean vector of an item's sequence by track, each of shape (1, width).
+        def project(vectors: Mapping[Any, Vector]) -> dict[Any, Vector]:
+            if not vectors:  # of this track, these items have nothing
+                return {}
+            return dict(zip(vectors, head.project(np.array(list(vectors.values()))), strict=True))
 
-        It is a unit vector, or zeros in a track that they have nothing of.
-        """
-        vectors = {}
-        for track, documents in self.documents.items():
-            things = [getattr(candidate, track) for candidate in item.sequence]
-            zeros = np.zeros_like(next(iter(documents.values()), np.zeros(0, np.float32)))
-            total = sum((documents[thing] for thing in things if thing), zeros)
-            vectors[track] = (total / (np.linalg.norm(total) or 1))[None]
-        if not any(vector.any() for vector in vectors.values()):
-            raise UserError(
-                f"'{item.compound}': its sequence has nothing of the track {'+'.join(vectors)}.",
-                "track",
-            )
-        return vectors
+        return _Space(self.track, project(self.texts), project(self.documents))
+
+    def sequence(self, item: Item) -> Vector:
+        """Return the mean vector of an item's sequence, of unit length; zeros without any."""
+        things = [getattr(candidate, self.track) for candidate in item.sequence]
+        zeros = np.zeros_like(next(iter(self.documents.values()), np.zeros(0, np.float32)))
+        total = sum((self.documents[thing] for thing in things if thing), zeros)
+        mean: Vector = total / (np.linalg.norm(total) or 1)
+        return mean
+
+    def cosines(self, query: Vector, item: Item) -> Scores:
+        """Return a query's cosine with each candidate, NaN for one that lacks what is compared."""
+        things = [getattr(candidate, self.track) for candidate in item.candidates]
+        vector = query[None].astype(float)
+        return np.array(
+            [
+                np.nan if thing is None else (vector @ self.documents[thing].astype(float))[0]
+                for thing in things
+            ]
+        )
 
 
 @dataclass(frozen=True)
@@ -296,17 +281,24 @@ def _queries(
 
 
 def _compared(
-    item: Item, query: _Query, spaces: Mapping[str, _Space], settings: Settings
+    item: Item, query: _Query, spaces: Mapping[str, Mapping[str, _Space]], settings: Settings
 ) -> Comparison:
-    compared = [
-        similarities(
-            spaces[role].sequence(item) if role == "sequence" else spaces[role].text(text),
-            item.candidates,
-            spaces[role].documents,
-        )
-        for role, text in query.texts.items()
-    ]
-    cosines = {track: np.concatenate([block[track] for block in compared]) for track in compared[0]}
+    cosines: dict[str, list[Scores]] = defaultdict(list)
+    for role, text in query.texts.items():
+        by_track = spaces[role].items()
+        if role == "sequence":
+            vectors = {track: space.sequence(item) for track, space in by_track}
+            if not any(vector.any() for vector in vectors.values()):
+                raise UserError(
+                    f"'{item.compound}': its sequence has nothing of the track "
+                    f"{'+'.join(vectors)}.",
+                    "track",
+                )
+        else:
+            vectors = {track: space.texts[text] for track, space in by_track}
+        for track, space in by_track:
+            cosines[track].append(space.cosines(vectors[track], item))
+    arrays = {track: np.array(rows) for track, rows in cosines.items()}
     weights = [query.weights.get(role, 0.0) for role in query.texts]
-    scores = score(cosines, weights, settings.scoring)
-    return Comparison(tuple(query.texts), cosines, scores, query.interpretation)
+    scores = score(arrays, weights, settings.scoring)
+    return Comparison(tuple(query.texts), arrays, scores, query.interpretation)

@@ -14,7 +14,7 @@ from admire.rankers.judgement import Answer, Judgement, check_answers
 from admire.rankers.listwise import check_letters, judge_listwise
 from admire.rankers.pairwise import judge_pairwise
 from admire.rankers.pointwise import judge_pointwise
-from admire.rankers.presentation import tracks_of
+from admire.rankers.presentation import tracks_shown
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Settings
 from admire.senses.interpretation import Interpretation
@@ -34,17 +34,17 @@ def check_candidates(
     """
     if "pairwise" in settings.rankers:
         check_extra("rankers", "The ranker pairwise", "choix")
-    tracks_shown: dict[str, None] = {}
+    shown: dict[str, None] = {}
     for llm in [source.llm for source in sources if source.llm]:
         if "listwise" in settings.rankers and summary.largest:
             check_letters(summary.largest)
-        tracks = tracks_of(summary, llm, settings.track)
+        tracks = tracks_shown(summary, llm, settings.track)
         if "image" in tracks:
             check_extra("rankers", "A chat model that sees", "PIL")
         elif settings.track is None and summary.images:
             log.warning("%s cannot see images: captions alone decide.", llm.name)
-        tracks_shown |= dict.fromkeys(tracks)
-    return tuple(tracks_shown)
+        shown |= dict.fromkeys(tracks)
+    return tuple(shown)
 
 
 def judge(
@@ -107,13 +107,8 @@ def recorded_orders(items: Iterable[Item], source: Source) -> list[tuple[str, ..
     Raises:
         UserError: there is none for some items, or one of other candidates.
     """
-    orders, lacking = [], []
-    for item in items:
-        order = source.order(item)
-        if order:
-            orders.append(order)
-        else:
-            lacking.append(item.compound)
+    orders = [(item.compound, source.order(item)) for item in items]
+    lacking = [compound for compound, order in orders if not order]
     if lacking:
         others = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise UserError(
@@ -122,4 +117,4 @@ def recorded_orders(items: Iterable[Item], source: Source) -> list[tuple[str, ..
             "llms",
             "rankers",
         )
-    return orders
+    return [order for _, order in orders if order]

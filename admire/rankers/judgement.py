@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import not_
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 import numpy as np
 from pydantic import (
@@ -24,7 +24,7 @@ from admire.base.choices import Ranker
 from admire.base.errors import UserError
 from admire.base.schema import STRICT
 from admire.data.items import Item, SenseLabel
-from admire.models.llm import ChatModel, Question
+from admire.models.llm import ChatModel, Question, ask_each
 from admire.prompts.quotations import data_of, json_objects, without_objects
 from admire.senses.sense import Sense
 
@@ -33,9 +33,11 @@ log = logging.getLogger("admire")
 SECOND_TEMPERATURE = 0.7
 """Of a question that is asked again: at 0, another seed would give the same reply."""
 
-
 UNLESS_EMPTY = Field(exclude_if=not_)
 """A key that is written only where there is something to say."""
+
+
+Turn = TypeVar("Turn", bound=tuple[Any, ...])
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,24 @@ class Judgement:
         return next(filter(None, meanings), None)
 
 
+def ask_by_item(
+    ask: Callable[[Turn], Answer],
+    turns: Sequence[Turn],
+    items: Sequence[Item],
+    llm: ChatModel,
+    task: str,
+) -> list[tuple[Answer, ...]]:
+    """Ask about each turn, which begins with the place of its item; return answers by item.
+
+    ``task`` is shown as progress. See :func:`admire.models.llm.ask_each`.
+    """
+    answers = ask_each(ask, turns, llm, task, name_of=lambda turn: items[turn[0]].compound)
+    by_item: list[list[Answer]] = [[] for _ in items]
+    for turn, answer in zip(turns, answers, strict=True):
+        by_item[turn[0]].append(answer)
+    return list(map(tuple, by_item))
+
+
 def ask_twice(
     llm: ChatModel,
     question: Question,
@@ -119,8 +139,7 @@ def ask_twice(
     see :func:`admire.prompts.quotations.without_objects`.
 
     Args:
-        shown: the names of the candidates that it shows, for an answer that cannot be read.
-        item: whose texts it shows.
+        candidates: the names of those that it shows.
         next_seed: what the second question adds to the seed.
     """
     data = data_of(item)

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, create_model
 
 from admire.base.errors import UserError
 from admire.data.items import Candidate, Item, SenseLabel
-from admire.models.llm import ChatModel, Question, ask_each
+from admire.models.llm import ChatModel, Question
 from admire.prompts import Prompts
 from admire.rankers.aggregate import aggregate, agreement, places
 from admire.rankers.judgement import (
@@ -24,10 +24,12 @@ from admire.rankers.judgement import (
     Judgement,
     Line,
     StructuredReply,
+    ask_by_item,
     ask_twice,
     reply_schema,
 )
 from admire.rankers.presentation import LETTERS, show, shuffled, tracks_shown
+from admire.rankers.set_summary import summarise_set
 from admire.rankers.settings import Settings
 from admire.senses.interpretation import Interpretation
 from admire.senses.votes import count_votes
@@ -62,23 +64,17 @@ def judge_listwise(
         UserError: the model cannot be asked, cannot see what it must, or an item has more
             candidates than there are letters.
     """
-    tracks = tracks_shown(items, llm, settings.track)
+    tracks = tracks_shown(summarise_set(items), llm, settings.track)
     for item in items:
         check_letters(item)
-    decided = {
-        item: reading.sense.label for item, reading in zip(items, readings or (), strict=False)
-    }
 
-    def ask(turn: tuple[Item, int, tuple[Candidate, ...]]) -> Answer:
-        item, number, candidates = turn
-        names = {
-            letter: candidate.name for letter, candidate in zip(LETTERS, candidates, strict=False)
-        }
-        sense = decided.get(item)
+    def ask(turn: tuple[int, int, tuple[Candidate, ...]]) -> Answer:
+        place, number, candidates = turn
+        item, sense = items[place], readings[place].sense.label if readings else None
+        names = dict(zip(LETTERS, [candidate.name for candidate in candidates], strict=False))
         parts = show(
             prompts, "listwise", item, candidates, tracks, settings.image_side, sense=sense
         )
-
         question = Question(
             parts,
             temperature=0.0,
@@ -93,18 +89,14 @@ def judge_listwise(
         )
 
     turns = [
-        (item, number, candidates)
-        for item in items
+        (place, number, candidates)
+        for place, item in enumerate(items)
         for number, candidates in enumerate(shuffled(item, settings.shuffles, settings.seed))
     ]
-    answers = ask_each(
-        ask, turns, llm, "Ordering candidates", name_of=lambda turn: turn[0].compound
-    )
-    count = settings.shuffles
-    of_items = [tuple(answers[k : k + count]) for k in range(0, len(answers), count)]
+    by_item = ask_by_item(ask, turns, items, llm, "Ordering candidates")
     return [
-        _judged(item, llm, replies, None if readings is None else readings[k])
-        for k, (item, replies) in enumerate(zip(items, of_items, strict=True))
+        _judged(item, llm, answers, readings[k] if readings else None)
+        for k, (item, answers) in enumerate(zip(items, by_item, strict=True))
     ]
 
 
@@ -161,11 +153,7 @@ class Reason(StructuredReply):
 
 @cache
 def order_reply(letters: tuple[str, ...], states_sense: bool) -> type[StructuredReply]:
-    """Return the model of a reply about candidates with these letters.
-
-    Args:
-        told: whether the question says which sense is meant, so that the reply does not.
-    """
+    """Return the model of a reply about candidates with these letters."""
     reason: Any = (Annotated[Reason, BeforeValidator(_object)], Reason())
     reasons: Any = create_model(
         "Reasons", __base__=StructuredReply, **dict.fromkeys(letters, reason)

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator
 
 from admire.base.errors import check_extra
 from admire.data.items import Candidate, Item
-from admire.models.llm import ChatModel, Question, ask_each
+from admire.models.llm import ChatModel, Question
 from admire.prompts import Prompts
 from admire.rankers.aggregate import bradley_terry
 from admire.rankers.judgement import (
@@ -20,11 +20,13 @@ from admire.rankers.judgement import (
     Judgement,
     Line,
     StructuredReply,
+    ask_by_item,
     ask_twice,
     on_one_line,
     reply_schema,
 )
 from admire.rankers.presentation import show, tracks_shown
+from admire.rankers.set_summary import summarise_set
 from admire.rankers.settings import Settings
 from admire.senses.interpretation import Interpretation
 
@@ -61,7 +63,7 @@ def judge_pairwise(
         UserError: the model cannot be asked, cannot see what it must, or choix is not installed.
     """
     check_extra("rankers", "The ranker pairwise", "choix")
-    tracks = tracks_shown(items, llm, settings.track)
+    tracks = tracks_shown(summarise_set(items), llm, settings.track)
 
     def ask(turn: tuple[int, tuple[Candidate, Candidate]]) -> Answer:
         number, pair = turn
@@ -77,7 +79,6 @@ def judge_pairwise(
             sense=reading.sense.label,
             meaning=reading.meant,
         )
-
         question = Question(
             parts,
             temperature=0.0,
@@ -93,12 +94,8 @@ def judge_pairwise(
         for number, item in enumerate(items)
         for pair in permutations(sorted(item.candidates, key=lambda candidate: candidate.name), 2)
     ]
-    answers = ask_each(
-        ask, turns, llm, "Comparing candidates in pairs", name_of=lambda t: items[t[0]].compound
-    )
-    rest = iter(answers)
-    of_items = [tuple(next(rest) for _ in permutations(item.candidates, 2)) for item in items]
-    return [_judged(item, llm, answers) for item, answers in zip(items, of_items, strict=True)]
+    by_item = ask_by_item(ask, turns, items, llm, "Comparing candidates in pairs")
+    return [_judged(item, llm, answers) for item, answers in zip(items, by_item, strict=True)]
 
 
 def _judged(item: Item, llm: ChatModel, answers: tuple[Answer, ...]) -> Judgement:

@@ -16,16 +16,18 @@ import numpy as np
 from pydantic import Field, WithJsonSchema
 
 from admire.data.items import Candidate, Item
-from admire.models.llm import ChatModel, Question, Reply, ask_each
+from admire.models.llm import ChatModel, Question, Reply
 from admire.prompts import Prompts
 from admire.rankers.judgement import (
     Answer,
     Judgement,
     StructuredReply,
+    ask_by_item,
     ask_twice,
     reply_schema,
 )
 from admire.rankers.presentation import LETTERS, show, tracks_shown
+from admire.rankers.set_summary import summarise_set
 from admire.rankers.settings import Settings
 from admire.senses.interpretation import Interpretation
 
@@ -76,7 +78,7 @@ def judge_pointwise(
     Raises:
         UserError: the model cannot be asked, or cannot see what it must.
     """
-    tracks = tracks_shown(items, llm, settings.track)
+    tracks = tracks_shown(summarise_set(items), llm, settings.track)
     turns = [(k, candidate) for k, item in enumerate(items) for candidate in item.candidates]
 
     def question(turn: tuple[int, Candidate], letters: bool) -> Question:
@@ -105,9 +107,6 @@ def judge_pointwise(
 
     silent = threading.Event()  # set once a reply comes without probabilities
 
-    def called(turn: tuple[int, Candidate]) -> str:
-        return items[turn[0]].compound
-
     def ask(turn: tuple[int, Candidate]) -> Answer:
         name = turn[1].name
         if not silent.is_set():
@@ -124,12 +123,10 @@ def judge_pointwise(
 
         return ask_twice(llm, question(turn, letters=False), read, (name,), items[turn[0]])
 
-    answers = ask_each(ask, turns, llm, "Grading candidates", name_of=called)
-    rest = iter(answers)
-    of_items = [tuple(next(rest) for _ in item.candidates) for item in items]
+    by_item = ask_by_item(ask, turns, items, llm, "Grading candidates")
     return [
         Judgement("pointwise", llm.name, _scores(answers, reading, settings), answers)
-        for answers, reading in zip(of_items, readings, strict=True)
+        for answers, reading in zip(by_item, readings, strict=True)
     ]
 
 
@@ -140,17 +137,13 @@ def _scores(
     p = reading.sense.probability
     if settings.scoring.gate == "hard" and reading.sense.label:
         p = float(reading.sense.label == "idiomatic")
-    scores = np.array(
-        [
-            p * answer.grades["idiomatic"] + (1 - p) * answer.grades["literal"]
-            if answer.grades
-            else np.nan
-            for answer in answers
-        ]
-    )
-    graded = ~np.isnan(scores)
-    graded_mean = scores[graded].mean() if graded.any() else 0.0
-    return tuple(np.where(graded, scores, graded_mean).tolist())
+    scores = [
+        p * answer.grades["idiomatic"] + (1 - p) * answer.grades["literal"]
+        for answer in answers
+        if answer.grades
+    ]
+    mean, graded = float(np.mean(scores)) if scores else 0.0, iter(scores)
+    return tuple(next(graded) if answer.grades else mean for answer in answers)
 
 
 def read_letters(reply: Reply) -> dict[str, float] | None:

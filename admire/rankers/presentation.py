@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,12 @@ from admire.data.items import Candidate, Item
 from admire.models.llm import ChatModel, Image
 from admire.models.llm.openai import SEEING
 from admire.prompts import Prompts
-from admire.rankers.set_summary import SetSummary, summarise_set
+from admire.rankers.set_summary import SetSummary
 
 LETTERS = string.ascii_uppercase
 
 
-def tracks_shown(items: Iterable[Item], llm: ChatModel, track: Track | None) -> tuple[str, ...]:
-    """Return what a chat model sees of these items; see :func:`tracks_of`."""
-    return tracks_of(summarise_set(items), llm, track)
-
-
-def tracks_of(summary: SetSummary, llm: ChatModel, track: Track | None) -> tuple[str, ...]:
+def tracks_shown(summary: SetSummary, llm: ChatModel, track: Track | None) -> tuple[str, ...]:
     """Return what a chat model sees of the candidates: images, captions or both.
 
     Args:
@@ -106,19 +101,15 @@ def show(
             images.append(Image(thing.image, side))
         return {"letter": letter, "caption": caption, "picture": picture}
 
-    sequence = [
-        part if part["picture"] or part["caption"] else part | {"caption": thing.caption}
-        for thing in item.sequence
-        for part in [described(thing)]
-    ]
+    sequence = [described(thing) for thing in item.sequence]
+    for part, thing in zip(sequence, item.sequence, strict=True):
+        if not part["picture"]:
+            part["caption"] = thing.caption
     lettered = [
         described(candidate, letter) for letter, candidate in zip(LETTERS, candidates, strict=False)
     ]
     text: str = prompts.about(item, prompt, candidates=lettered, sequence=sequence, **values)
     if not images:
         return text
-    pieces = [piece.strip() for piece in re.split("\0(\\d+)\0", text)]
-    parts = [
-        images[int(piece)] if place % 2 else piece for place, piece in enumerate(pieces) if piece
-    ]
-    return tuple(parts)
+    pieces = enumerate(piece.strip() for piece in re.split("\0(\\d+)\0", text))
+    return tuple(images[int(piece)] if place % 2 else piece for place, piece in pieces if piece)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from admire.base.choices import Fusion
-from admire.data.items import Candidate
-from admire.models.encoders import Vectors
 from admire.rankers.settings import Scoring
 from admire.senses.meaning import IDIOMATIC, LITERAL
 from admire.senses.sense import NO_SENSE, Sense
@@ -42,30 +39,6 @@ def query_weights(scoring: Scoring, sense: Sense, roles: Collection[str]) -> dic
         weights[role] -= scoring.contrast * p / len(literal)
     weights["compound"] += 1 - p
     return weights
-
-
-def similarities(
-    queries: Mapping[str, Vectors],
-    candidates: Sequence[Candidate],
-    vectors: Mapping[str, Mapping[Path | str, Vector]],
-) -> dict[str, Scores]:
-    """Return the cosines of queries and candidates by track, shape (queries, candidates).
-
-    ``vectors`` holds a unit vector for each caption under ``caption`` and for each image file under
-    ``image``, or one of the two; ``queries`` the queries for each of these, shape (queries, width),
-    as the encoder of that track sees them. A candidate that lacks its caption or image has NaN
-    there.
-    """
-    by_track: dict[str, Scores] = {}
-    for track, documents in vectors.items():
-        query = queries[track].astype(float)
-        cosines = np.full((len(query), len(candidates)), np.nan)
-        for column, candidate in enumerate(candidates):
-            thing = candidate.image if track == "image" else candidate.caption
-            if thing is not None:
-                cosines[:, column] = query @ documents[thing].astype(float)
-        by_track[track] = cosines
-    return by_track
 
 
 def score(cosines: Mapping[str, Scores], weights: Sequence[float], scoring: Scoring) -> Scores:
@@ -156,9 +129,7 @@ def rank_names(names: Sequence[str], scores: Scores) -> tuple[str, ...]:
     Scores that differ by rounding alone count as equal, so that an order does not depend on the
     machine that computed it.
     """
-    keyed = sorted(
-        zip(np.round(scores, 9), names, strict=True), key=lambda pair: (-pair[0], pair[1])
-    )
+    keyed = sorted(zip(-np.round(scores, 9), names, strict=True))
     return tuple(name for _, name in keyed)
 
 

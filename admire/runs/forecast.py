@@ -36,11 +36,12 @@ class CacheOnly:
         note: called with each question and its reply.
     """
 
+    parallel = 1
+
     def __init__(self, llm: ChatModel, note: Callable[[Question, Reply | None], None]):
         self._llm, self._note = llm, note
         self.missing = 0
-        self.name, self.identity = llm.name, llm.identity
-        self.parallel, self.sees = 1, llm.sees
+        self.name, self.identity, self.sees = llm.name, llm.identity, llm.sees
 
     def ask(self, question: Question) -> Reply:
         """See :class:`admire.models.llm.ChatModel`.
@@ -97,7 +98,10 @@ def put_questions(
             missing = llm.missing
             senses: dict[str, list[Sense]] = {}
             if method == "listwise":
-                senses[llm.name] = [_listed_sense(item, llm, prompts, settings)]
+                senses[llm.name] = [UNDECIDED]
+                with suppress(Unanswered):
+                    (judgement,) = judge_listwise([item], llm, prompts, settings)
+                    senses[llm.name] = [judgement.sense or UNDECIDED]
             elif method == "detector" and not detector and not item.word:
                 senses[llm.name] = [UNDECIDED]
             (readings,) = interpret(
@@ -117,20 +121,12 @@ def put_questions(
     return all_known
 
 
-def _listed_sense(item: Item, llm: CacheOnly, prompts: Prompts, settings: Settings) -> Sense:
-    """Return the sense that the model's orders of the candidates tell."""
-    with suppress(Unanswered):
-        return judge_listwise([item], llm, prompts, settings)[0].sense or UNDECIDED
-    return UNDECIDED
-
-
 @dataclass
 class Forecast:
     """What one stage would ask one model.
 
     Attributes:
-        questions: how many.
-        kept: how many of them the cache answers.
+        kept: how many of the questions the cache answers.
         at_most: whether there may be fewer, because they depend on replies that are not there yet.
         prompt, completion: the tokens that the others are expected to take together, as
             :func:`admire.models.llm.prices.estimate` has it; where the cache has replies of the

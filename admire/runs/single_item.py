@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Picture = str | Path | bytes | Image
 
-PNG_MODES = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")
-
 
 def rank_one(
     compound: str,
@@ -39,7 +37,7 @@ def rank_one(
     """Rank pictures, captions, or pictures with captions, for one sentence.
 
     A candidate is called as its picture's file is, or ``image1``, ``image2``, …, or ``candidate1``,
-    ``candidate2``, … where there is none.
+    ``candidate2``, … where there is none; later ones of a name get a number.
 
     Args:
         images: paths, the bytes of image files, or PIL's images; None for a candidate without.
@@ -57,8 +55,7 @@ def rank_one(
     pictures, texts = _listed("images", images), _listed("captions", captions)
     if pictures and texts and len(pictures) != len(texts):
         raise UserError(
-            f"There are {len(pictures)} images and {len(texts)} captions. Give as many; None where "
-            "there is none.",
+            f"There are {len(pictures)} images and {len(texts)} captions; use None for a gap.",
             "images",
             "captions",
         )
@@ -67,12 +64,20 @@ def rank_one(
         raise UserError("A ranking needs two images or captions, or more.", "images", "captions")
     files = [_file(picture, k) for k, picture in enumerate(pictures, start=1)] or [None] * count
     written = [_caption(text, k) for k, text in enumerate(texts, start=1)] or [None] * count
+    seen: Counter[str] = Counter()
+    candidates = []
     for k, (file, caption) in enumerate(zip(files, written, strict=True), start=1):
         if not file and not caption:
             raise UserError(
                 f"Candidate {k} has neither an image nor a caption.", "images", "captions"
             )
-    candidates = map(Candidate, _names(pictures or [None] * count, files), files, written)
+        name = f"image{k}" if file else f"candidate{k}"
+        if file and isinstance(pictures[k - 1], str | Path):
+            name = file.name
+        seen[name] += 1
+        if seen[name] > 1:
+            name = f"{name} ({seen[name]})"
+        candidates.append(Candidate(name, file, caption))
     item = Item(compound, sentence, check_language(language), tuple(candidates))
     return rank([item], settings, **options)
 
@@ -113,7 +118,7 @@ def _file(picture: Any, k: int) -> Path | None:
         )
     written = io.BytesIO()
     upright = exif_transpose(picture)
-    if upright.mode not in PNG_MODES:
+    if upright.mode not in ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"):  # PNG's
         upright = upright.convert("RGB")
     upright.save(written, "PNG")
     return _kept(written.getvalue())
@@ -125,16 +130,3 @@ def _kept(content: bytes) -> Path:
         with write_whole(path, "wb") as file:
             file.write(content)
     return path
-
-
-def _names(pictures: Sequence[Any], files: Sequence[Path | None]) -> list[str]:
-    """Return candidates' names; of several with one name, those after the first by number."""
-    seen: Counter[str] = Counter()
-    names = []
-    for k, (picture, file) in enumerate(zip(pictures, files, strict=True), start=1):
-        name = f"image{k}" if file else f"candidate{k}"
-        if file and isinstance(picture, str | Path):
-            name = file.name
-        seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return names

@@ -18,7 +18,6 @@ FORMS = {name: family.written for name, family in FAMILIES.items()} | {
     "run": "run:FOLDER",
     "dictionary": "dictionary",
 }
-"""How sources are named."""
 
 
 def open_source(

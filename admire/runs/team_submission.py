@@ -20,9 +20,6 @@ from admire.runs.ranking import Row
 
 log = logging.getLogger("admire")
 
-IMAGES = 5
-"""How many names an order of Subtask A has."""
-
 
 def hand_in(
     run: str | Path, out: str | Path, *, data: str | Path | None = None, sense: bool = True
@@ -75,11 +72,7 @@ def hand_in(
 
 
 def _checked_rows(run: Path, source: Path) -> list[Row]:
-    """Return the run's rows, if they are those of the blind files.
-
-    Raises:
-        UserError: they are not; the message names the first that differs.
-    """
+    """Return the run's rows, if they are those of the blind files; else name the first other."""
     rows = list(read_rows(run))
     try:
         items = list(iter_items(source, warn=False, whole=False))
@@ -87,18 +80,17 @@ def _checked_rows(run: Path, source: Path) -> list[Row]:
         raise UserError(f"{error} Say where the blind files are.", "data") from None
     for number, (row, item) in enumerate(zip_longest(rows, items), start=1):
         if row is None or item is None or _parts(row.item) != _parts(item):
-            there = f"'{item.compound}'" if item else "no item"
-            compound = f"'{row.compound}'" if row else "no item"
+            here, there = (f"'{thing.compound}'" if thing else "missing" for thing in (row, item))
             raise UserError(
-                f"{run}: does not have the rows of {source}. Item {number} is {compound} here and "
+                f"{run}: does not have the rows of {source}. Item {number} is {here} here and "
                 f"{there} there; compound, sentence and candidates must be the same. Rank the "
                 "blind files again.",
                 "data",
             )
-        if not row.sequence and len(row.order) != IMAGES:
+        if not row.sequence and len(row.order) != 5:
             raise UserError(
                 f"{run}: item {number} ('{row.compound}') has {len(row.order)} candidates, and "
-                f"the task wants an order of {IMAGES}."
+                "the task wants an order of 5."
             )
     return rows
 
@@ -110,11 +102,7 @@ def _parts(item: Item) -> tuple[object, ...]:
 
 
 def _by_code(run: Path, rows: Sequence[Row]) -> dict[str, list[Prediction]]:
-    """Return the predictions of each language, by the code of the task.
-
-    Raises:
-        UserError: the languages are not those of one task, or two have the same code.
-    """
+    """Return the predictions of each language, by the code of the task."""
     predictions: dict[str, list[Prediction]] = {}
     tags: dict[str, str] = {}
     for row in rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb, gcd
@@ -15,14 +15,7 @@ import pandas as pd
 from admire.base.choices import TEXTS, TRACKS, Fusion, Gate, TextRole
 from admire.base.errors import UserError
 from admire.data.items import Item
-from admire.rankers.scorer import (
-    Scores,
-    comparable,
-    ensemble,
-    query_weights,
-    rank_names,
-    score,
-)
+from admire.rankers.scorer import Scores, comparable, ensemble, query_weights, rank_names, score
 from admire.rankers.settings import Scoring
 from admire.runs.fusion import read_same
 from admire.runs.past_runs import read_cosines, read_rows
@@ -32,7 +25,7 @@ from admire.senses.sense import Sense
 GLOSS: tuple[TextRole, ...] = ("gloss", "compound")
 GATES: tuple[Gate, ...] = ("hard", "soft")
 WEIGHTS = ((1.0, 1.0), (1.0, 0.0), (1.0, 0.5), (0.5, 1.0), (0.0, 1.0))
-"""Weights of images and captions that are tried where both are there."""
+"""Weights of images and captions to try where both are there."""
 
 
 def tune(folder: Path, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame, Scoring]:
@@ -87,22 +80,15 @@ def tune_weights(
 
 def _figures(items: Sequence[Item], orders: Sequence[tuple[str, ...]]) -> pd.DataFrame:
     """Return the figures of one order for each item, as :func:`cross_validate` has them."""
-    figures = [
-        metrics.figures(item.expected_order or (), order)
-        for item, order in zip(items, orders, strict=True)
-    ]
-    return _table(items, pd.DataFrame(figures).to_dict("list"))
-
-
-def _table(items: Sequence[Item], figures: Mapping[Any, Any]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "compound": [item.compound for item in items],
-            "sentence": [item.sentence for item in items],
-            "sentence_type": [item.sentence_type for item in items],
-            **figures,
-        }
+    pairs = zip(items, orders, strict=True)
+    return _table(
+        items, [metrics.figures(item.expected_order or (), order) for item, order in pairs]
     )
+
+
+def _table(items: Sequence[Item], figures: Any) -> pd.DataFrame:
+    texts = ["compound", "sentence", "sentence_type"]
+    return pd.DataFrame(items)[texts].join(pd.DataFrame(figures))
 
 
 def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
@@ -115,12 +101,12 @@ def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
     for cuts in combinations(range(1, steps + runs), runs - 1):
         weights = [b - a - 1 for a, b in pairwise((0, *cuts, steps + runs))]
         tried.add(tuple(weight // gcd(*weights) for weight in weights))
-    return tuple(sorted(tried, key=lambda weights: (_unevenness(weights), weights)))
 
+    def unevenness(weights: Sequence[int]) -> float:
+        # Rounded, so that the order of the weights does not matter.
+        return round(sum((weight / sum(weights) - 1 / runs) ** 2 for weight in weights), 9)
 
-def _unevenness(weights: Sequence[int]) -> float:
-    """Return the distance from equal weights; rounded, so that their order does not matter."""
-    return round(sum((weight / sum(weights) - 1 / len(weights)) ** 2 for weight in weights), 9)
+    return tuple(sorted(tried, key=lambda weights: (unevenness(weights), weights)))
 
 
 def gates(parts: Sequence[pd.DataFrame]) -> tuple[Gate, ...]:
@@ -209,10 +195,9 @@ def _recorded(part: pd.DataFrame) -> list[_Recorded]:
 def _order(models: Sequence[_Recorded], scoring: Scoring) -> tuple[str, ...]:
     scores = []
     for model in models:
-        weights = query_weights(scoring, model.sense, model.roles)
-        scores.append(
-            score(model.cosines, [weights.get(role, 0.0) for role in model.roles], scoring)
-        )
+        by_role = query_weights(scoring, model.sense, model.roles)
+        weights = [by_role.get(role, 0.0) for role in model.roles]
+        scores.append(score(model.cosines, weights, scoring))
     return rank_names(models[-1].names, ensemble(scores))
 
 
