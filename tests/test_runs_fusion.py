@@ -214,7 +214,7 @@ def test_runs_of_other_items_are_told_the_first_difference(runs, tmp_path, items
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1], "3 runs need 3 weights, not 1"),
+        ([1], "3 runs need as many weights"),
         ([0, 0, 0], "All weights are 0"),
         ([1, -1, 1], "weight cannot be -1: it should be greater than or equal to 0"),
     ],

@@ -13,14 +13,14 @@ import numpy as np
 from admire.base.choices import Fusion
 from admire.base.errors import UserError
 from admire.base.schema import Weight, check_setting
-from admire.data.items import Item, SenseLabel
+from admire.data.items import SenseLabel
 from admire.rankers.scorer import fuse_scores
 from admire.runs.past_runs import read_record, read_run
 from admire.runs.ranking import FusedRun, Ranking, Run
 from admire.runs.record import VERSION, source_record, versions
 from admire.scores.leakage import merge_seen
 from admire.senses.interpretation import Interpretation
-from admire.senses.meaning import NO_MEANING, Meaning
+from admire.senses.meaning import NO_MEANING
 from admire.senses.sense import NO_SENSE, Sense
 
 
@@ -50,7 +50,12 @@ def fuse(
     weights = [1.0] * len(paths) if weights is None else weights
     check_setting("method", method, Fusion)
     runs = read_same(paths)
-    _check_weights(weights, len(paths))
+    for weight in weights:
+        check_setting("weight", weight, Weight)
+    if len(weights) != len(paths):
+        raise UserError(f"{len(paths)} runs need as many weights, not {len(weights)}.", "weight")
+    if not any(weights):
+        raise UserError("All weights are 0. One run at least has to count.", "weight")
     fused = [_fuse_item(rankings, paths, weights, method) for rankings in zip(*runs, strict=True)]
     records = [read_record(path) for path in paths]
     record = {
@@ -95,7 +100,13 @@ def read_same(folders: Sequence[Path]) -> list[list[Ranking]]:
                 f"{folder}: has {len(rankings)} items, {folders[0]} has {len(first)}. Only runs "
                 "of the same items can be fused."
             )
-    items = [_with_gold(rankings) for rankings in zip(*same, strict=True)]
+    items = []
+    for rankings in zip(*same, strict=True):
+        gold = {
+            name: next(filter(None, (getattr(ranking, name) for ranking in rankings)), None)
+            for name in ("sentence_type", "expected_order")
+        }
+        items.append(replace(rankings[0].item, **gold))
     return [
         [ranking.with_item(item) for ranking, item in zip(run, items, strict=True)] for run in same
     ]
@@ -123,36 +134,14 @@ def _paired(ranking: Ranking, other: Ranking, first: Path, second: Path, number:
     return other.model_copy(update={"candidates": item.candidates, "scores": aligned})
 
 
-def _with_gold(rankings: Sequence[Ranking]) -> Item:
-    """Return the first run's item, with the gold of the first run that knows it."""
-    item = rankings[0].item
-    types = (ranking.item.sentence_type for ranking in rankings)
-    orders = (ranking.item.expected_order for ranking in rankings)
-    return replace(
-        item,
-        sentence_type=next(filter(None, types), None),
-        expected_order=next(filter(None, orders), None),
-    )
-
-
-def _check_weights(weights: Sequence[float], runs: int) -> None:
-    for weight in weights:
-        check_setting("weight", weight, Weight)
-    if len(weights) != runs:
-        raise UserError(f"{runs} runs need {runs} weights, not {len(weights)}.", "weight")
-    if not any(weights):
-        raise UserError("All weights are 0. One run at least has to count.", "weight")
-
-
 def _fuse_item(
     rankings: Sequence[Ranking], folders: Sequence[Path], weights: Sequence[float], method: Fusion
 ) -> Ranking:
     item = rankings[0].item
-    names = [candidate.name for candidate in item.candidates]
     scores = fuse_scores([ranking.scores for ranking in rankings], weights, method)
     interpretations = _fuse_senses(rankings, weights)
     parts = []
-    for j, name in enumerate(names):
+    for j, name in enumerate(candidate.name for candidate in item.candidates):
         row: dict[str, object] = {"candidate": name}
         if interpretations:
             row["predicted_type"] = interpretations[0].sense.label or ""
@@ -193,15 +182,6 @@ def _fuse_senses(
     votes = [labels.count(label) for label in ("idiomatic", "literal", None)]
     none = all(reading.sense == NO_SENSE for reading in readings)
     sense = NO_SENSE if none else Sense(chosen, share, *votes)
-    return (
-        Interpretation(
-            "fused",
-            sense,
-            _first([reading.idiomatic for reading in readings]),
-            _first([reading.literal for reading in readings]),
-        ),
-    )
-
-
-def _first(meanings: Sequence[Meaning]) -> Meaning:
-    return next(filter(None, meanings), NO_MEANING)
+    idiomatic_meaning = next(filter(None, (r.idiomatic for r in readings)), NO_MEANING)
+    literal_meaning = next(filter(None, (r.literal for r in readings)), NO_MEANING)
+    return (Interpretation("fused", sense, idiomatic_meaning, literal_meaning),)

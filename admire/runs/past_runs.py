@@ -153,11 +153,7 @@ WORDS = ("compound", "language", "candidate", "ranker", "llm", "predicted_type",
 
 
 def _numbers(folder: Path, table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of scores.csv with its numbers; NaN where a cell is empty.
-
-    Raises:
-        UserError: a number is none, or not finite.
-    """
+    """Return a table of scores.csv with its numbers; NaN where a cell is empty."""
     numbers = [str(name) for name in table if name not in WORDS]
     try:
         table = table.assign(**{name: pd.to_numeric(table[name]) for name in numbers})
@@ -224,18 +220,15 @@ def read_cosines(folder: Path) -> tuple[list[Item], list[pd.DataFrame], int]:
             "rankers",
         )
     parts = dict(iter(table.groupby("item")))
-    if set(parts) != set(range(1, len(items) + 1)):
+    numbers = range(1, len(items) + 1)
+    if set(parts) != set(numbers):
         raise _damaged(folder / SCORES, "its items are not those of items.jsonl")
     encoders = {encoder["identity"] for encoder in record["models"]["encoders"].values()}
-    return items, [parts[number] for number in range(1, len(items) + 1)], len(encoders)
+    return items, [parts[number] for number in numbers], len(encoders)
 
 
 def with_gold(item: Item, folder: Path, number: int) -> Item:
-    """Return the item, if its gold is known.
-
-    Raises:
-        UserError: it is not.
-    """
+    """Return the item, if its gold is known; else raise a UserError."""
     if item.best is None:
         raise UserError(f"{folder}: item {number} ('{item.compound}') has no gold order.")
     return item

@@ -62,7 +62,6 @@ class FusedRun:
 
 
 def _name_and_caption(candidate: Candidate) -> dict[str, str]:
-    """Return a candidate as a row has it, without its image."""
     caption = {"caption": candidate.caption} if candidate.caption else {}
     return {"name": candidate.name} | caption
 
@@ -241,7 +240,7 @@ class Run:
         for number, ranking in enumerate(self.rankings, start=1):
             item = ranking.item
             gold = [item.expected_item] if item.expected_item else item.expected_order or ()
-            by_name = dict(zip((c.name for c in item.candidates), item.candidates, strict=True))
+            by_name = {candidate.name: candidate for candidate in item.candidates}
             scores = dict(zip(by_name, ranking.scores, strict=True))
             for rank, name in enumerate(ranking.order, start=1):
                 row = {
@@ -323,7 +322,6 @@ TO_FRAME = (
     *("item", "compound", "language", "candidate", "rank", "score"),
     *("gold_rank", "caption", "image"),
 )
-"""The columns of :meth:`Run.to_frame`."""
 
 OF_ITEM = (
     *("compound", "sentence", "sentence_type", "language"),
@@ -331,14 +329,11 @@ OF_ITEM = (
 )
 """The columns of :func:`score_rankings` that are no figures."""
 
-WIDE = 100
-"""The longest line of a run's ``repr``."""
-
 
 def _line(ranking: Ranking) -> str:
     sense = ranking.predicted_type or "no sense"
     text = f"  {ranking.item.compound} ({sense}): {', '.join(ranking.order)}"
-    return text if len(text) <= WIDE else text[: WIDE - 1] + "…"
+    return text if len(text) <= 100 else text[:99] + "…"
 
 
 def run_figures(scored: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
@@ -355,13 +350,13 @@ def score_rankings(run: Run) -> pd.DataFrame:
     """
     import pandas as pd
 
-    labelled = [k for k, ranking in enumerate(run.rankings) if ranking.item.best]
+    labelled = {k: ranking for k, ranking in enumerate(run.rankings) if ranking.item.best}
     if not labelled:
         return pd.DataFrame()
-    items = [run.rankings[k].item for k in labelled]
-    predictions = run.predictions()
-    scored = score_items(items, [predictions[k] for k in labelled], "the run")
-    predicted = [run.rankings[k].predicted_type for k in labelled]
+    rankings = labelled.values()
+    items = [ranking.item for ranking in rankings]
+    scored = score_items(items, [ranking.prediction for ranking in rankings], "the run")
+    predicted = [ranking.predicted_type for ranking in rankings]
     predicts = any(predicted) and not used_gold_sense(run.record)
     if predicts and scored["sentence_type"].notna().all():
         scored["sense_accuracy"] = (scored["sentence_type"] == predicted).astype(float)

@@ -75,7 +75,12 @@ def write_blocks(
             names = (SCORES, ITEMS, *submissions.values())
             files = {name: stack.enter_context(_create(part / name)) for name in names}
             for block in rankings:
-                table = pd.DataFrame(_score_rows(block, count))
+                rows = [
+                    {"item": k, "compound": r.compound, "language": r.language, **part}
+                    for k, r in enumerate(block, start=count + 1)
+                    for part in r.parts
+                ]
+                table = pd.DataFrame(rows)
                 count += len(block)
                 columns += [str(name) for name in table if name not in columns]
                 add_table(files[SCORES], table.reindex(columns=columns), header=not widths)
@@ -99,15 +104,6 @@ def write_blocks(
 
 def _create(path: Path) -> IO[str]:
     return path.open("w", encoding="utf-8", newline="")
-
-
-def _score_rows(rankings: Iterable[Ranking], before: int) -> list[dict[str, Any]]:
-    """Return the rows of scores.csv, of items that come after so many others."""
-    return [
-        {"item": number, "compound": r.item.compound, "language": r.item.language, **part}
-        for number, r in enumerate(rankings, start=before + 1)
-        for part in r.parts
-    ]
 
 
 def _widen(path: Path, columns: Sequence[str]) -> None:

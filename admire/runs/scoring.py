@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice, zip_longest
@@ -70,10 +71,9 @@ def score(
     if items is not None:
         return run_figures(score_items(items, run.predictions(), "the run"), run.record)
     if judgements:
-        own = correct_gold(
-            [ranking.item for ranking in run.rankings], Path(judgements), "the run"
-        ).items
-        pairs = zip(run.rankings, own, strict=True)
+        own = [ranking.item for ranking in run.rankings]
+        corrected = correct_gold(own, Path(judgements), "the run").items
+        pairs = zip(run.rankings, corrected, strict=True)
         run = replace(run, rankings=tuple(ranking.with_item(item) for ranking, item in pairs))
     return run.figures()
 
@@ -105,16 +105,14 @@ def compare_runs(folders: Sequence[str | Path]) -> pd.DataFrame:
     tables = []
     for folder in map(Path, folders):
         record = read_record(folder)
-        items, orders = [], []
+        by_language = defaultdict(list)
         for number, row in enumerate(read_rows(folder), start=1):
-            items.append(with_gold(row.item, folder, number))
-            orders.append(row.prediction)
+            pair = with_gold(row.item, folder, number), row.prediction
+            by_language[row.language].append(pair)
         models, flat = _fused(record) if "fused" in record else _ranked(record)
-        for language in dict.fromkeys(item.language for item in items):
-            chosen = [k for k, item in enumerate(items) if item.language == language]
-            scored = score_items(
-                [items[k] for k in chosen], [orders[k] for k in chosen], str(folder)
-            )
+        for language, pairs in by_language.items():
+            items, predictions = zip(*pairs, strict=True)
+            scored = score_items(items, predictions, str(folder))
             names = {"run": str(folder), "language": language, **models}
             tables.append(summarise(scored).assign(**flat | names))
     table = pd.concat(tables, ignore_index=True)
@@ -155,15 +153,12 @@ def _fused(record: dict[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
 def _method(settings: dict[str, Any]) -> str:
     names = list(settings["rankers"])
     if "embeddings" in names:
-        names[names.index("embeddings")] = _compared(settings)
+        compared = settings["query"]
+        if compared == "meaning":
+            compared = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]
+            compared += "-F" * bool(settings["head"])
+        names[names.index("embeddings")] = compared
     return " + ".join(names)
-
-
-def _compared(settings: dict[str, Any]) -> str:
-    if settings["query"] != "meaning":
-        return str(settings["query"])
-    name = {"image": "CI", "caption": "CC", "image+caption": "CIC"}[settings["track"]]
-    return name + "-F" * bool(settings["head"])
 
 
 def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
@@ -173,9 +168,7 @@ def judged_track(record: Mapping[str, Any]) -> BoardTrack | None:
     """
     if "fused" in record:
         tracks = {judged_track(fused["record"]) for fused in record["fused"]}
-        return next(
-            (track for track in ("image+caption", None, "caption") if track in tracks), None
-        )
+        return next((name for name in ("image+caption", None, "caption") if name in tracks), None)
     settings = record["settings"]
     several = len(settings.get("rankers", ())) > 1
     saw = record.get("saw", () if several else (settings["track"] or "").split("+"))
@@ -278,7 +271,8 @@ def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
             rows = list(read_rows(folder))
             names = submission_names(read_record(folder), [row.language for row in rows])
             of_run = [row.prediction for row in rows if names[row.language] == path.name]
-            other = _first_other(submitted, of_run)
+            pairs = enumerate(zip_longest(submitted, of_run), start=1)
+            other = next((number for number, pair in pairs if not _same_row(*pair)), None)
             if other is None:
                 return of_run, folder
             why = f"its row {other} is not the run's"
@@ -288,17 +282,10 @@ def read_predictions(path: Path) -> tuple[list[Prediction], Path | None]:
     return submitted, None
 
 
-def _first_other(submitted: Sequence[Prediction], of_run: Sequence[Prediction]) -> int | None:
-    """Return the first row, from 1, in which a submission is not a run's; None without one."""
-    pairs = zip_longest(submitted, of_run)
-    for number, (order, other) in enumerate(pairs, start=1):
-        if order is None or other is None or not _same_row(order, other):
-            return number
-    return None
-
-
-def _same_row(submitted: Prediction, of_run: Prediction) -> bool:
+def _same_row(submitted: Prediction | None, of_run: Prediction | None) -> bool:
     """Return whether a row of a submission says what the run says."""
+    if submitted is None or of_run is None:
+        return False
     row = replace(of_run, probability=None, unsure=False, language=None)
     row = replace(row, sentence=row.sentence or "")
     if submitted.expected_item:  # its rows have no orders and no sentences
@@ -307,10 +294,6 @@ def _same_row(submitted: Prediction, of_run: Prediction) -> bool:
 
 
 def abstained_below(folder: Path) -> float | None:
-    """Return the confidence below which a run marked items as unsure; None if it marked none.
-
-    Raises:
-        UserError: the folder is not a run, or it is damaged.
-    """
+    """Return the confidence below which a run marked items as unsure; None if it marked none."""
     below: float | None = read_record(folder).get("settings", {}).get("abstain_below")
     return below
