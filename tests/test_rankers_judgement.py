@@ -30,11 +30,7 @@ ORDER = {
     "candidates": strict(A=REASON, B=REASON),
     "order": {"type": "array", "items": words("A", "B"), "minItems": 2, "maxItems": 2},
 }
-SENSES = {
-    "literal_use": TEXT,
-    "idiomatic_use": TEXT,
-    "sense": words("idiomatic", "literal"),
-}
+SENSES = {"literal_use": TEXT, "idiomatic_use": TEXT, "sense": words("idiomatic", "literal")}
 SHARE = {"type": "integer", "minimum": 0, "maximum": 100}
 
 

@@ -27,9 +27,8 @@ def test_pointwise_weighs_the_grades_by_the_sense(gate, first):
 
     judge = Judge(dict.fromkeys(grades, 0.5), logprobs=False, spoil=answer)
     scoring = Scoring.paper(gate=gate)
-    run = rank(
-        [item_of(list(grades))], settings("pointwise", votes=5, scoring=scoring), llms=[judge]
-    )
+    weighed = settings("pointwise", votes=5, scoring=scoring)
+    run = rank([item_of(list(grades))], weighed, llms=[judge])
     assert run.rankings[0].order[0] == first
     scores = {"hard": [0.6, 0.5, 0.0], "soft": [0.36, 0.5, 0.4]}[gate]
     assert run.rankings[0].judgements[0].scores == pytest.approx(scores)

@@ -12,9 +12,6 @@ from admire.rankers.scorer import query_weights, rank_names, score
 from admire.senses.meaning import TEXTS
 from admire.senses.sense import Sense
 
-PAPER = Scoring.paper()
-
-
 ALL = Scoring.paper(contrast=0.5, texts=TEXTS)
 SOFT = Scoring.paper(gate="soft", contrast=0.5, texts=TEXTS)
 
@@ -108,10 +105,7 @@ def test_of_two_candidates_how_far_the_queries_see_them_apart_decides():
 
 @pytest.mark.parametrize("standardise", [False, True])
 def test_a_candidate_without_an_image_is_neither_favoured_nor_punished(standardise):
-    cosines = {
-        "image": np.array([[0.1, np.nan, 0.5]]),
-        "caption": np.array([[0.3, 0.3, 0.3]]),
-    }
+    cosines = {"image": np.array([[0.1, np.nan, 0.5]]), "caption": np.array([[0.3, 0.3, 0.3]])}
     low, missing, high = score(cosines, [1.0], Scoring.paper(standardise=standardise))
     assert low < missing < high
     assert missing == pytest.approx((low + high) / 2)

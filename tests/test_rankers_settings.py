@@ -17,25 +17,16 @@ from admire.models.catalogue import find_model
             "query cannot be 'compund'. Did you mean 'compound'? "
             "There are: meaning, compound, sentence, sequence.",
         ),
-        (
-            lambda: Settings(abstain_below=0.5),
-            ("--abstain-below", "0.5"),
-            "abstain_below cannot be 0.5: it should be greater than 0.5.",
-        ),
-        (
-            lambda: Scoring(texts=("gloss", "sceen")),
-            ("--texts", "gloss,sceen"),
-            "texts cannot be 'sceen'. Did you mean 'scene'? "
-            "There are: gloss, gloss2, scene, literal, literal2, literal_scene, compound.",
-        ),
+        (lambda: Settings(abstain_below=0.5), ("--abstain-below", "0.5"), "greater than 0.5"),
+        (lambda: Scoring(texts=("gloss", "sceen")), ("--texts", "gloss,sceen"), "'scene'?"),
     ],
 )
 def test_python_and_the_command_line_say_the_same(capsys, tmp_path, make, option, says):
     with pytest.raises(UserError) as error:
         make()
-    assert str(error.value) == says
+    assert says in str(error.value)
     code, out, err = run(capsys, "rank", admire.SAMPLES, "--out", tmp_path / "run", *option)
-    assert (code, out, err) == (2, "", f"admire: {says} ({option[0]})\n")
+    assert (code, out, err) == (2, "", f"admire: {error.value} ({option[0]})\n")
     assert not (tmp_path / "run").exists()
 
 
@@ -59,27 +50,6 @@ def test_the_front_door_completes_in_a_notebook():
 
 def test_embedded_is_what_settings_are_where_nothing_is_said():
     assert PROFILES["embedded"] == Settings()
-
-
-def test_paper_is_the_papers_stack():
-    assert PROFILES["paper"] == Settings(
-        llms=("openai:gpt-3.5-turbo", "openai:gpt-4", "openai:gpt-4o"),
-        encoder="mclip:XLM-Roberta-Large-Vit-B-32",
-        caption_encoder=None,
-        query="meaning",
-        votes=5,
-        meanings="gloss",
-        dictionaries=("none",),
-        track="image",
-        scoring=Scoring(
-            image_weight=1.0,
-            caption_weight=1.0,
-            gate="hard",
-            contrast=0.0,
-            standardise=False,
-            texts=("gloss", "compound"),
-        ),
-    )
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -21,12 +21,7 @@ from admire.models.llm.openai import OpenAIChat
 from admire.runs.batch import batch
 
 ITEMS = [
-    Item(
-        compound,
-        f"A {compound} again.",
-        candidates=OWL.candidates,
-        sentence_type="idiomatic",
-    )
+    Item(compound, f"A {compound} again.", candidates=OWL.candidates, sentence_type="idiomatic")
     for compound in ("night owl", "cold feet", "pipe dream")
 ]
 CALLS = 7 * len(ITEMS)
@@ -206,7 +201,7 @@ def test_a_budget_that_is_too_small_submits_nothing(server: BatchServer):
 def test_servers_and_models_without_batches(server: BatchServer, caplog):
     caplog.set_level("INFO", "admire")
     assert batch([OWL], llms=[explains("Idiomatic")]) == []
-    assert "has no Batch API: admire rank asks it" in caplog.text
+    assert "explains Idiomatic has no Batch API" in caplog.text
     batch(ITEMS, ONE)
     server.batches.clear()
     with pytest.raises(UserError, match=r"does not know batch batch_1.* another account"):

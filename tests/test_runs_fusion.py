@@ -16,15 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from toys import OWL, PAPER, WordEncoder, explains, says
 
-from admire import (
-    Run,
-    Settings,
-    UserError,
-    compare_runs,
-    rank,
-    read_submission,
-    write_run,
-)
+from admire import Run, Settings, UserError, compare_runs, rank, read_submission, write_run
 from admire.base.choices import Fusion
 from admire.rankers.scorer import fuse_scores, rank_names
 from admire.runs.fusion import fuse
@@ -127,11 +119,9 @@ def test_a_fused_run_is_a_run_like_any_other(runs, tmp_path):
     row = scores[(scores["item"] == 1) & (scores["candidate"] == "bird.png")].iloc[0]
     parts = [read_run(run).rankings[0] for run in runs]
     assert [row[f"score{k}"] for k in (1, 2, 3)] == [part.scores[0] for part in parts]
-    assert [row[f"rank{k}"] for k in (1, 2, 3)] == [
-        1 + part.order.index("bird.png") for part in parts
-    ]
-    points = np.array([3 - row[f"rank{k}"] for k in (1, 2, 3)])
-    assert row["score"] == pytest.approx(np.average(points, weights=[1, 2, 0.5]))
+    ranks = [row[f"rank{k}"] for k in (1, 2, 3)]
+    assert ranks == [1 + part.order.index("bird.png") for part in parts]
+    assert row["score"] == pytest.approx(3 - np.average(ranks, weights=[1, 2, 0.5]))
 
     item = json.loads((tmp_path / "fused" / "items.jsonl").read_text().splitlines()[0])
     assert item["order"] == list(orders[0])
@@ -147,12 +137,8 @@ def test_a_fused_run_is_a_run_like_any_other(runs, tmp_path):
 
     table = compare_runs([runs[0], tmp_path / "fused"])
     kept = table[table["run"] == str(tmp_path / "fused")].iloc[0]
-    assert kept[["method", "llm", "fusion", "weights"]].tolist() == [
-        "compound & CC",
-        "– &  & embedded",
-        "borda",
-        "1,2,0.5",
-    ]
+    expected = ["compound & CC", "– &  & embedded", "borda", "1,2,0.5"]
+    assert kept[["method", "llm", "fusion", "weights"]].tolist() == expected
     again = fuse([tmp_path / "fused", runs[0]])
     assert [ranking.predicted_type for ranking in again.rankings] == ["idiomatic"] * 2
     write_run(again, tmp_path / "again")
@@ -195,12 +181,11 @@ def test_candidates_may_stand_in_another_order_and_one_run_may_lack_the_gold(tmp
         (ITEMS[:1], "other: has 1 items, .*baseline has 2"),
         (
             ITEMS[::-1],
-            r"Item 1 is 'night owl' in “My sister is a night owl\.” in .*baseline, and 'night owl' "
-            r"in “A night owl hooted\.” in .*other\. Only runs of the same items",
+            r"Item 1 .*“My sister is a night owl\.” in .*baseline.*“A night owl hooted\.”",
         ),
         (
             [ITEMS[0], replace(ITEMS[1], candidates=OWL.candidates[:2])],
-            r"Item 2 \('night owl'\) has the candidate 'bike\.png' in .*baseline, but not in",
+            r"Item 2 \('night owl'\) .*'bike\.png' in .*baseline",
         ),
     ],
 )

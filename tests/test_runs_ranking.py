@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -74,7 +75,7 @@ def test_figures_with_the_gold_sense_are_marked(run, tmp_path):
 def test_figures_without_gold_say_so(run):
     blind = replace(run, rankings=run.rankings[1:2])
     assert "top1" not in blind.items_frame()
-    with pytest.raises(UserError, match="No item of this run has"):
+    with pytest.raises(UserError, match="expected_order"):
         blind.figures()
 
 
@@ -93,11 +94,9 @@ def test_a_run_is_told_in_five_lines_at_most(run):
 def test_cards_in_a_notebook_have_no_script_and_end_after_twenty_items(run):
     html = replace(run, rankings=run.rankings * 40)._repr_html_()
     assert html.count("<article") == 20
-    assert "and 100 more items" in html
+    for text in ("and 100 more items", "&lt;script&gt;hurt()", "<mark>night owl</mark>"):
+        assert text in html
     assert "<script" not in html
-    assert "&lt;script&gt;hurt()" in html
-    assert "<mark>night owl</mark>" in html
     style = html.partition("<style>")[2].partition("</style>")[0]
     assert style.startswith(".admire {")
-    assert ":root" not in style
-    assert "body" not in style
+    assert not re.search(":root|body", style)

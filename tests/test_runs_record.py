@@ -5,9 +5,7 @@ from dataclasses import replace
 
 from toys import OWL, PAPER, ScriptedChat, WordEncoder
 
-from admire import (
-    rank,
-)
+from admire import rank
 
 
 def test_the_record_is_of_what_the_run_began_with(tmp_path):

@@ -10,14 +10,7 @@ import pandas as pd
 import pytest
 from toys import OWL, PAPER, PictureEncoder, ScriptedChat, WordEncoder, explains, says
 
-from admire import (
-    Candidate,
-    Item,
-    Scoring,
-    Settings,
-    UserError,
-    rank,
-)
+from admire import Candidate, Item, Scoring, Settings, UserError, rank
 from admire.models.encoders import Role, TextEncoder, Vectors
 from admire.runs.ranking import Ranking
 from admire.senses import Sense
@@ -94,44 +87,31 @@ def test_pictures_of_a_sequence_are_compared_with_those_of_the_candidates(tmp_pa
     assert run.rankings[0].order == ("b.png", "a.png")
 
 
-def test_no_readable_vote_ranks_by_the_compound_and_says_so(caplog):
-    run = rank([OWL], PAPER, llms=[says("Hard to say.")], encoder=WordEncoder())
-    assert run.rankings[0].order[0] == "bird.png"
-    assert run.rankings[0].predicted_type is None
-    assert "no vote on 'night owl' could be read" in caplog.text
-
-
-def test_no_gloss_ranks_by_the_compound_and_says_so(caplog):
-    run = rank([OWL], PAPER, llms=[says("Idiomatic", gloss="")], encoder=WordEncoder())
-    assert run.rankings[0].order[0] == "bird.png"
-    assert "no meaning of 'night owl'" in caplog.text
+@pytest.mark.parametrize(
+    ("chat", "sense", "message"),
+    [
+        (says("Hard to say."), None, "no vote on 'night owl' could be read"),
+        (says("Idiomatic", gloss=""), "idiomatic", "no meaning of 'night owl'"),
+    ],
+)
+def test_without_a_vote_or_a_gloss_the_compound_ranks(caplog, chat, sense, message):
+    (ranking,) = rank([OWL], PAPER, llms=[chat], encoder=WordEncoder()).rankings
+    assert (ranking.order[0], ranking.predicted_type) == ("bird.png", sense)
+    assert message in caplog.text
 
 
 @pytest.mark.parametrize(
     ("track", "candidates", "message"),
     [
-        ("image", OWL.candidates, "No candidate has images"),
-        (
-            "image",
-            (Candidate("1", Path("1.png"), "a"), Candidate("2", Path("2.png"))),
-            "'words' reads no images. Use the track 'caption'",
-        ),
-        (
-            None,
-            (Candidate("1", Path("1.png")), Candidate("2", Path("2.png"))),
-            "'words' reads no images. Without captions, use an encoder .*mclip:NAME",
-        ),
-        (
-            "caption",
-            (Candidate("1", Path("1.png")), Candidate("2", Path("2.png"))),
-            "No candidate has captions. Use another track",
-        ),
+        ("image", ["-A", "-B"], "No candidate has images"),
+        ("image", ["aA", "b-"], "'words' reads no images. Use the track 'caption'"),
+        (None, ["a-", "b-"], "'words' reads no images. Without captions, use .*mclip:NAME"),
+        ("caption", ["a-", "b-"], "No candidate has captions"),
     ],
 )
 def test_a_track_that_cannot_be_ranked_by_is_refused(track, candidates, message):
-    item = Item("night owl", "A night owl.", candidates=candidates)
     with pytest.raises(UserError, match=message):
-        rank([item], Settings(query="compound", track=track), encoder=WordEncoder())
+        rank([item(*candidates)], replace(BASELINE, track=track), encoder=WordEncoder())
 
 
 def test_a_model_that_fails_names_the_item_and_keeps_what_was_answered():
@@ -233,12 +213,12 @@ BASELINE = Settings(query="compound")
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
-    """Name, device and precision of each encoder that a run opens: eyes, reader, words or both."""
+    """Name, device and precision of each encoder that a run opens."""
     opened: list[tuple[str, str, str]] = []
 
     def open_encoder(name: str, *, device: str, precision: str) -> TextEncoder:
         opened.append((name, device, precision))
-        return {"eyes": eyes, "reader": reader, "words": WordEncoder, "both": one_space}[name]()
+        return {"eyes": eyes, "reader": reader, "sight": one_space}[name]()
 
     monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
     return opened
@@ -326,37 +306,23 @@ def test_an_encoder_without_images_is_warned_of_once(caplog):
     assert "image_compound" not in run.rankings[0].parts[0]
 
 
-@pytest.fixture
-def embedded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names that the embedded profile opens: e5 reads, sight reads the same and sees."""
-    opened: list[str] = []
-
-    def open_encoder(name: str, **_: str) -> TextEncoder:
-        opened.append(name)
-        known = one_space().vectors
-        return Seer(name, known) if name == "sight" else Reader(name, known)
-
-    monkeypatch.setattr("admire.rankers.embeddings.open_encoder", open_encoder)
-    return opened
-
-
-def test_pictures_without_any_caption_are_looked_at(embedded, caplog):
+def test_pictures_without_any_caption_are_looked_at(opened, caplog):
     run = rank([item("a-", "b-", "c-")], BASELINE)
     assert run.rankings[0].order == ("a-", "c-", "b-")
-    assert embedded == ["sight"]
+    assert [name for name, *_ in opened] == ["sight"]
     assert run.record["settings"]["encoder"] == "sight"
     assert run.record["settings"]["scoring"]["image_weight"] == 1
     (line,) = [one.getMessage() for one in caplog.records]
     assert line == "3 of 3 candidates have no caption: the encoder sight looks at the pictures."
 
 
-def test_where_some_captions_are_missing_pictures_count_half(embedded, caplog):
+def test_where_some_captions_are_missing_pictures_count_half(opened, caplog):
     # The compound's cosines: images 0.8, 0 and 0.4; captions B and C 0.6, A 0.
     mixed = item("a-", "bB", "cA")
     run = rank([mixed], BASELINE)
     half = sqrt(1.5) / 2
     assert run.rankings[0].scores == pytest.approx([half, 1 - half, -1], abs=1e-5)
-    assert embedded == ["sight"]
+    assert [name for name, *_ in opened] == ["sight"]
     kept = run.record["settings"]
     assert (kept["track"], kept["scoring"]["image_weight"]) == ("image+caption", 0.5)
     assert "1 of 3 candidates have no caption" in caplog.text

@@ -14,13 +14,7 @@ from conftest import manifest_row
 from strict_server import Body, StrictServer, prompt_of
 from toys import WordEncoder
 
-from admire import (
-    Settings,
-    UserError,
-    rank,
-    read_items,
-    write_run,
-)
+from admire import Settings, UserError, rank, read_items, write_run
 from admire.base.storage import cache_dir
 from admire.runs.past_runs import read_run
 from admire.runs.run import OpenRun

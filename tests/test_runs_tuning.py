@@ -26,7 +26,6 @@ from admire.runs.tuning import (
     tune_weights,
     weightings,
 )
-from admire.scores.item_figures import score_items
 from admire.senses.meaning import TEXTS
 
 
@@ -83,11 +82,9 @@ def test_a_run_without_gold_or_of_few_compounds_cannot_be_tuned(folder):
 
 
 def test_a_baseline_run_has_no_models_to_tune(tmp_path):
-    run = rank([owl(0)], Settings(query="compound"), encoder=WordEncoder())
-    write_run(run, tmp_path)
+    write_run(rank([owl(0)], Settings(query="compound"), encoder=WordEncoder()), tmp_path)
     with pytest.raises(UserError, match=r"scores\.csv: the column 'llm' is missing"):
         read_cosines(tmp_path)
-    assert np.isfinite(run.rankings[0].scores).all()
 
 
 # --------------------------------------------------------------------- tracks and encoders
@@ -155,31 +152,6 @@ def pictured_run(folder: Path, track: Track | None, scoring: Scoring, encoders: 
     )
 
 
-# Of a hard gate's run the glosses of literal items are not known, so the soft one is recorded.
-RECORDED = Scoring.paper(gate="soft", standardise=True)
-
-
-@pytest.mark.parametrize(
-    ("track", "encoders", "tried"),
-    [
-        ("image+caption", 1, scorings(2)[::7]),
-        (None, 2, scorings(2, 2)[::7]),
-    ],
-    ids=["both", "two encoders"],
-)
-def test_rescoring_gives_what_a_run_with_that_scoring_gives(tmp_path, track, encoders, tried):
-    write_run(pictured_run(tmp_path, track, RECORDED, encoders), tmp_path / "run")
-    _, parts, known = read_cosines(tmp_path / "run")
-    assert known == encoders
-    orders = set()
-    for scoring in tried:
-        run = pictured_run(tmp_path, track, scoring, encoders)
-        orders_here = rescored(parts, scoring)
-        assert orders_here == [ranking.order for ranking in run.rankings]
-        orders.add(tuple(orders_here))
-    assert len(orders) > 3  # else nothing would have been compared
-
-
 def described_run(folder: Path, scoring: Scoring) -> Run:
     """Two models describe both senses; one of them says nothing of the idiomatic sense of owl1."""
 
@@ -198,24 +170,47 @@ def described_run(folder: Path, scoring: Scoring) -> Run:
     )
 
 
+# Of a hard gate's run the glosses of literal items are not known, so the soft one is recorded.
+RECORDED = Scoring.paper(gate="soft", standardise=True)
+DESCRIBED = scorings(2, 1, ("hard", "soft"), (("gloss", "compound"), TEXTS))
+SOME = Scoring.paper(contrast=1, texts=("scene", "literal2", "literal_scene"))
+
+
+@pytest.mark.parametrize(
+    ("ranked", "recorded", "encoders", "tried"),
+    [
+        (
+            lambda f, scoring: pictured_run(f, "image+caption", scoring),
+            RECORDED,
+            1,
+            scorings(2)[::7],
+        ),
+        (lambda f, scoring: pictured_run(f, None, scoring, 2), RECORDED, 2, scorings(2, 2)[::7]),
+        (described_run, Scoring.paper(), 1, [*DESCRIBED[::17], SOME]),
+    ],
+    ids=["both", "two encoders", "both senses described"],
+)
+def test_rescoring_gives_what_a_run_with_that_scoring_gives(
+    tmp_path, ranked, recorded, encoders, tried
+):
+    write_run(ranked(tmp_path, recorded), tmp_path / "run")
+    _, parts, known = read_cosines(tmp_path / "run")
+    assert known == encoders
+    orders = set()
+    for scoring in tried:
+        order = rescored(parts, scoring)
+        assert order == [ranking.order for ranking in ranked(tmp_path, scoring).rankings]
+        orders.add(tuple(order))
+    assert len(orders) > 3  # else nothing would have been compared
+
+
 def test_a_run_that_describes_both_senses_can_be_rescored_by_all_of_its_queries(tmp_path):
     write_run(described_run(tmp_path, Scoring.paper()), tmp_path / "run")
     _, parts, _ = read_cosines(tmp_path / "run")
-    assert sides(parts) == (("gloss", "compound"), TEXTS)
-    assert gates(parts) == ("hard", "soft")
     tried = scorings(2, 1, gates(parts), sides(parts))
+    assert tried == DESCRIBED
     assert len(tried) == len(set(tried)) == 120
     assert set(scorings(2)) < set(tried)
-    orders = set()
-    for scoring in [
-        *tried[::17],
-        Scoring.paper(contrast=1, texts=("scene", "literal2", "literal_scene")),
-    ]:
-        run = described_run(tmp_path, scoring)
-        orders_here = rescored(parts, scoring)
-        assert orders_here == [ranking.order for ranking in run.rankings]
-        orders.add(tuple(orders_here))
-    assert len(orders) > 3
 
 
 @pytest.fixture
@@ -253,11 +248,6 @@ def read_options(
     return read_options
 
 
-def mean_dcg(run: Run) -> float:
-    items = [ranking.item for ranking in run.rankings]
-    return score_items(items, run.predictions(), "run")["dcg"].mean()
-
-
 @pytest.mark.parametrize(("track", "encoders"), [(None, 2), ("image", 1)])
 def test_tune_prints_options_that_give_what_it_promises(
     tmp_path, tune, read_options, track, encoders
@@ -276,7 +266,7 @@ def test_tune_prints_options_that_give_what_it_promises(
     run = pictured_run(tmp_path, track, best, encoders)
     assert rescored(parts, best) == [r.order for r in run.rankings]
     paper = pictured_run(tmp_path, track, tried[0], encoders)
-    assert mean_dcg(run) > mean_dcg(paper)
+    assert run.items_frame()["dcg"].mean() > paper.items_frame()["dcg"].mean()
 
 
 def test_tune_keeps_a_default_that_other_compounds_would_make_worse(capsys, tmp_path):
@@ -356,14 +346,11 @@ def test_runs_are_weighed_as_other_compounds_choose(two_runs):
         half, right = weights
         assert half < right
         fused = fuse(two_runs, weights=weights, method=method)
-        items = [ranking.item for ranking in fused.rankings]
-        assert score_items(items, fused.predictions(), "fused")["top1"].tolist() == [1] * 5
+        assert fused.items_frame()["top1"].tolist() == [1] * 5
         assert scored["compound"].tolist() == [f"owl{k}" for k in range(5)]
-        equal = fuse(two_runs, method=method)
-        assert score_items(items, equal.predictions(), "equal")["top1"].mean() < 1
-        assert (
-            before["top1"].tolist() == score_items(items, equal.predictions(), "e")["top1"].tolist()
-        )
+        equal = fuse(two_runs, method=method).items_frame()["top1"]
+        assert equal.mean() < 1
+        assert before["top1"].tolist() == equal.tolist()
 
 
 def test_weights_prints_the_command_that_fuses_with_the_weights(two_runs, capsys, tmp_path):

@@ -21,13 +21,8 @@ from admire.runs.run_blocks import rank_file
 from admire.runs.run_folder import write_run
 from admire.runs.tuning import tune
 
-SEEN = [
-    "money notes",
-    "a river",
-    "land and a river",
-    "erosion",
-    *(f"bicycle {k}" for k in range(6)),
-]
+SEEN = ["money notes", "a river", "land and a river", "erosion"]
+SEEN += [f"bicycle {k}" for k in range(6)]
 NAMES = [f"image.{k}.png" for k in range(10)]
 RIVER = '{"definitions": ["land beside a river"], "scene": "land and a river"}'
 HERE = ("bank", "bank erosion"), ("bank", "bank robbery")

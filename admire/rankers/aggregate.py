@@ -18,10 +18,7 @@ Places = npt.NDArray[np.int64]
 KEMENY_MOST = 8
 """Candidates up to which all orders are gone through: 40,320 of them."""
 PRIOR = 0.1
-"""How much Bradley-Terry holds strengths near 0: the weight of the sum of their squares. It is a
-normal prior with a deviation of 2.2."""
-DECIMALS = 6
-"""To which strengths are rounded: the search for them ends a little beside the best."""
+"""Weight of the sum of squared strengths in Bradley-Terry: a normal prior of deviation 2.2."""
 
 
 def places(orders: Sequence[Sequence[str]], names: Sequence[str]) -> Places:
@@ -86,7 +83,7 @@ def bradley_terry(wins: Scores) -> Scores:
     # choix takes whole wins: each counts twice, and so does the prior.
     won = np.repeat(np.argwhere(wins > 0), np.rint(2 * wins[wins > 0]).astype(int), axis=0)
     fitted = choix.opt_pairwise(len(wins), won.tolist(), alpha=2 * PRIOR, tol=1e-10)
-    strengths: Scores = np.round(fitted - fitted.mean(), DECIMALS)
+    strengths: Scores = np.round(fitted - fitted.mean(), 6)  # the search ends beside the best
     return strengths
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("admire")
 
 PICTURES_BESIDE_CAPTIONS = 0.5
-"""What the pictures that ``sight`` sees weigh where candidates have captions too."""
+"""Weight of the pictures that ``sight`` sees where candidates have captions too."""
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,6 @@ from admire.senses.sense import Sense
 
 log = logging.getLogger("admire")
 
-SECOND_TEMPERATURE = 0.7
-"""Of a question that is asked again: at 0, another seed would give the same reply."""
-
 UNLESS_EMPTY = Field(exclude_if=not_)
 """A key that is written only where there is something to say."""
 
@@ -67,8 +64,7 @@ class Answer:
 
 
 def _rounded(scores: tuple[float, ...]) -> list[float]:
-    rounded: list[float] = np.round(scores, 9).tolist()
-    return rounded
+    return [float(score) for score in np.round(scores, 9)]
 
 
 @dataclass(frozen=True)
@@ -112,10 +108,7 @@ def ask_by_item(
     llm: ChatModel,
     task: str,
 ) -> list[tuple[Answer, ...]]:
-    """Ask about each turn, which begins with the place of its item; return answers by item.
-
-    ``task`` is shown as progress. See :func:`admire.models.llm.ask_each`.
-    """
+    """Ask about each turn, which begins with the place of its item; return answers by item."""
     answers = ask_each(ask, turns, llm, task, name_of=lambda turn: items[turn[0]].compound)
     by_item: list[list[Answer]] = [[] for _ in items]
     for turn, answer in zip(turns, answers, strict=True):
@@ -146,13 +139,9 @@ def ask_twice(
     reply = llm.ask(question)
     answer = read(without_objects(reply.text, data))
     if answer is None:
-        second = replace(
-            question,
-            temperature=SECOND_TEMPERATURE,
-            max_tokens=question.max_tokens * (2 if reply.cut else 1),
-            seed=question.seed + next_seed,
-        )
-        reply = llm.ask(second)
+        tokens, seed = question.max_tokens * (2 if reply.cut else 1), question.seed + next_seed
+        # At a temperature of 0, another seed would give the same reply.
+        reply = llm.ask(replace(question, temperature=0.7, max_tokens=tokens, seed=seed))
         answer = read(without_objects(reply.text, data))
     return answer or Answer(candidates, unread=reply.text, cut=reply.cut)
 
@@ -171,17 +160,18 @@ def check_answers(
     answers = [judgement.answers for judgement in judgements]
     lost = [all(answer.unread is not None for answer in of_item) for of_item in answers]
     if items and all(lost) and first:
+        count = sum(map(len, answers))
         if all(answer.cut for of_item in answers for answer in of_item):
             raise UserError(
-                f"{llm.name}: all of its {sum(map(len, answers))} answers were cut off, with twice "
-                "the tokens too. Does it think first? Turn that off (llama-server "
-                "--reasoning-budget 0), or take another model.",
+                f"{llm.name}: all of its {count} answers were cut off, with twice the tokens too. "
+                "Does it think first? Turn that off (llama-server --reasoning-budget 0), or take "
+                "another model.",
                 "llms",
             )
-        example = " ".join((answers[0][0].unread or "").split())[:80]
+        example = on_one_line(answers[0][0].unread)[:80]
         raise UserError(
-            f"{llm.name}: none of its {sum(map(len, answers))} answers could be read (the first "
-            f"is “{example}”). Does its server honour response_format with a JSON schema? A "
+            f"{llm.name}: none of its {count} answers could be read (the first is “{example}”). "
+            "Does its server honour response_format with a JSON schema? A "
             "small model does better one candidate at a time, with the ranker pointwise.",
             "rankers",
             "llms",
@@ -189,11 +179,8 @@ def check_answers(
         )
     for item, nothing in zip(items, lost, strict=True):
         if nothing:
-            log.warning(
-                "%s: no answer on '%s' could be read: its candidates count as equal.",
-                llm.name,
-                item.compound,
-            )
+            text = "%s: no answer on '%s' could be read: its candidates count as equal."
+            log.warning(text, llm.name, item.compound)
 
 
 def on_one_line(value: object) -> str:
@@ -252,10 +239,9 @@ def reply_schema(reply: type[StructuredReply]) -> dict[str, Any]:
         if "items" in kept:
             kept["items"] = strict(kept["items"])
         if "properties" in kept:
-            kept["properties"] = {
-                name: strict(schema) for name, schema in kept["properties"].items()
-            }
-            kept |= {"required": list(kept["properties"]), "additionalProperties": False}
+            properties = {name: strict(schema) for name, schema in kept["properties"].items()}
+            kept["properties"] = properties
+            kept |= {"required": list(properties), "additionalProperties": False}
         return kept
 
     return strict(whole)

@@ -38,8 +38,6 @@ SENSES: tuple[SenseLabel, ...] = ("idiomatic", "literal")
 ROLES = ("meant", "related", "other", "other_related", "unrelated")
 """What a candidate can be: it shows the meant sense, something related to it, the other sense,
 something related to that, or nothing of these."""
-TOKENS, TOKENS_EACH = 300, 100
-"""Of a reply: for the senses and the order, and for each candidate."""
 
 
 def judge_listwise(
@@ -78,7 +76,7 @@ def judge_listwise(
         question = Question(
             parts,
             temperature=0.0,
-            max_tokens=TOKENS + TOKENS_EACH * len(candidates),
+            max_tokens=300 + 100 * len(candidates),
             seed=settings.seed + number,
             schema=schema(names, sense),
             purpose="ranking",
@@ -114,19 +112,13 @@ def _judged(
     item: Item, llm: ChatModel, answers: tuple[Answer, ...], reading: Interpretation | None
 ) -> Judgement:
     names = [candidate.name for candidate in item.candidates]
-    read = [answer for answer in answers if answer.unread is None]
-    stood = places([answer.order for answer in read], names)
+    orders = [answer.order for answer in answers if answer.unread is None]
+    stood = places(orders, names)
+    scores = tuple(aggregate(stood).tolist()) if orders else (0.0,) * len(names)
     sense = reading.sense if reading else None
     if not (sense and sense.label):
         sense = count_votes([answer.sense for answer in answers])
-    return Judgement(
-        "listwise",
-        llm.name,
-        tuple(aggregate(stood).tolist()) if read else (0.0,) * len(names),
-        answers,
-        agreement(stood),
-        sense,
-    )
+    return Judgement("listwise", llm.name, scores, answers, agreement(stood), sense)
 
 
 def _object(value: object) -> object:

@@ -30,8 +30,6 @@ from admire.rankers.set_summary import summarise_set
 from admire.rankers.settings import Settings
 from admire.senses.interpretation import Interpretation
 
-TOKENS = 150
-
 
 class Comparison(StructuredReply):
     """What a chat model replies about two candidates."""
@@ -82,7 +80,7 @@ def judge_pairwise(
         question = Question(
             parts,
             temperature=0.0,
-            max_tokens=TOKENS,
+            max_tokens=150,
             seed=settings.seed,
             schema=SCHEMA,
             purpose="ranking",
@@ -110,13 +108,8 @@ def _judged(item: Item, llm: ChatModel, answers: tuple[Answer, ...]) -> Judgemen
         wins[at[second], at[first]] += 0 if answer.order else 0.5
         winners.setdefault(frozenset(answer.shown), []).append(answer.order)
     both = [pair[0] == pair[1] for pair in winners.values() if len(pair) == 2]
-    return Judgement(
-        "pairwise",
-        llm.name,
-        tuple(bradley_terry(wins).tolist()),
-        answers,
-        float(np.mean(both)) if both else None,
-    )
+    scores = tuple(bradley_terry(wins).tolist())
+    return Judgement("pairwise", llm.name, scores, answers, float(np.mean(both)) if both else None)
 
 
 def read_better(reply: str, names: tuple[str, str]) -> Answer | None:
@@ -126,8 +119,6 @@ def read_better(reply: str, names: tuple[str, str]) -> Answer | None:
         return None
     orders: dict[str, tuple[str, ...]] = {"A": names, "B": names[::-1], "equal": ()}
     order = orders[comparison.better]
-    return Answer(
-        names,
-        order,
-        reasons={order[0]: {"reason": comparison.reason}} if order and comparison.reason else {},
-    )
+    explained = order and comparison.reason
+    reasons = {order[0]: {"reason": comparison.reason}} if explained else {}
+    return Answer(names, order, reasons=reasons)

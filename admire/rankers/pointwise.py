@@ -32,11 +32,7 @@ from admire.rankers.settings import Settings
 from admire.senses.interpretation import Interpretation
 
 GRADES = ("idiomatic", "literal", "neither")
-LIKELIEST = 10
-"""How many of the likeliest tokens are asked for."""
 OPENINGS = {"the", "best", "correct", "answer", "letter", "option", "choice", "is"}
-LETTER_TOKENS = 4
-NUMBER_TOKENS = 60
 Percentage = Annotated[
     float,
     Field(ge=0, le=100),
@@ -98,10 +94,10 @@ def judge_pointwise(
         return Question(
             parts,
             temperature=0.0,
-            max_tokens=LETTER_TOKENS if letters else NUMBER_TOKENS,
+            max_tokens=4 if letters else 60,
             seed=settings.seed,
             schema=None if letters else NUMBERS,
-            logprobs=LIKELIEST if letters else 0,
+            logprobs=10 if letters else 0,
             purpose="ranking",
         )
 

@@ -87,35 +87,22 @@ def summarise_set(items: Iterable[Item]) -> SetSummary:
 
 
 def check_items(summary: SetSummary, settings: Settings) -> None:
-    """Refuse items that cannot be ranked.
-
-    Raises:
-        UserError: an item has no candidates, some items have sequences and others none, there is
-            nothing of the query that is wanted, or chat models would look at candidates for a word
-            in a phrase.
-    """
+    """Refuse items that cannot be ranked with these settings; the message names the first."""
     if summary.words and settings.looks:
         raise UserError(
             "For V-WSD only embeddings rank: the other rankers ask about idioms.", "rankers"
         )
-    needs: list[tuple[Lack, str, tuple[str, ...]]] = [
-        (
-            "candidates",
-            "has no candidates to rank. "
-            "For items without candidates, admire sense decides the sense.",
-            (),
-        )
-    ]
+    needs: dict[Lack, tuple[str, ...]] = {
+        "candidates": ("has no candidates to rank. admire sense decides the sense without them.",)
+    }
     if summary.sequences:
-        needs.append(("sequence", "has no sequence, but others do. Rank the two kinds apart.", ()))
+        needs["sequence"] = ("has no sequence, but others do. Rank the two kinds apart.",)
     if settings.query == "sentence" or settings.query == "sequence":
         text = f"has no {settings.query} to compare candidates with."
-        needs.append((settings.query, text, ("query",)))
+        needs.setdefault(settings.query, (text, "query"))
     lacks = [
-        (*summary.lacking[name], text, places)
-        for name, text, places in needs
-        if name in summary.lacking
+        (*summary.lacking[name], need) for name, need in needs.items() if name in summary.lacking
     ]
     if lacks:
-        number, item, text, places = min(lacks, key=lambda lack: lack[0])
+        number, item, (text, *places) = min(lacks, key=lambda lack: lack[0])
         raise UserError(f"row {number} ('{item.compound}') {text}", *places)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ PACKAGES = (
     "transformers",
     "xllamacpp",
 )
-"""Packages whose versions a run records, if they are installed."""
+"""Packages whose versions a run records."""
 
 VERSION = 1
 """Of the format of run folders; run.json names it, and another one is refused."""
@@ -64,11 +65,9 @@ def source_record(path: str | Path, **apart: str | Path | None) -> dict[str, str
 
 def versions() -> dict[str, str | None]:
     """Return the versions of Python and of :data:`PACKAGES`, None for one not installed."""
-    return {"python": platform.python_version()} | {p: _version(p) for p in PACKAGES}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    installed: dict[str, str | None] = {"python": platform.python_version()}
+    for package in PACKAGES:
+        installed[package] = None
+        with suppress(metadata.PackageNotFoundError):
+            installed[package] = metadata.version(package)
+    return installed

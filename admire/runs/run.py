@@ -312,11 +312,7 @@ def _show_progress(before: int, count: int, total: int) -> AbstractContextManage
 
 
 def check_senses(summary: SetSummary, sources: Sequence[Source], settings: Settings) -> None:
-    """Refuse items of which nothing will tell the sense.
-
-    Raises:
-        UserError: there is one.
-    """
+    """Refuse items of which nothing will tell the sense."""
     methods = {
         sense_method(settings.sense, source, settings.rankers)
         for source in sources

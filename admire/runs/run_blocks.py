@@ -62,8 +62,7 @@ def rank_file(
         data, language, images, gold: see :func:`admire.data.reader.iter_items`.
         settings, asking: as for :func:`admire.rank`.
         workers: processes that rank the blocks; None is this one.
-        skip_bad: whether to go on without what has faults, see
-            :func:`admire.data.reader.iter_items`. ``left_out`` in run.json says what that is.
+        skip_bad: whether to go on without what has faults; ``left_out`` in run.json says what.
 
     Raises:
         UserError: the data cannot be read, have faults or were changed meanwhile, ``out`` cannot be
@@ -125,11 +124,7 @@ def _check_for_workers(arguments: Arguments) -> None:
 
 
 def _check_recorded(items: Callable[[], Iterator[Item]], source: Source, run: OpenRun) -> None:
-    """Refuse recorded replies that lack something, before anything is asked or encoded.
-
-    Args:
-        items: gives the items from the first on.
-    """
+    """Refuse recorded replies that lack something, before anything is asked or encoded."""
     settings = run.settings
     source.check(items())
     if sense_method(settings.sense, source) == "vote":

@@ -54,7 +54,6 @@ def open_sources(
     Args:
         url: the address of a server, for ``openai:`` models.
         parallel: how many questions to ask a server at the same time; None is 8.
-        dictionaries: those that ``dictionary`` is.
 
     Raises:
         UserError: nothing has that name, or a file or key is missing.
