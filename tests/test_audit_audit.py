@@ -224,7 +224,7 @@ def test_a_runs_settings_rank_again_by_its_own_replies(tmp_path, monkeypatch):
     two = [OWL, replace(OWL, compound="owl", sentence="An owl.")]
     run = rank(two, RUN, llms=[explains("Idiomatic")], encoder=WordEncoder())
     write_run(run, tmp_path / "run")
-    monkeypatch.setattr("admire.runs.model_arguments.open_sources", None)  # nothing may be asked
+    monkeypatch.setattr("admire.runs.sources.open_sources", None)  # nothing may be asked
     found = check_order(two, tmp_path / "run", encoder=WordEncoder())
     assert (found.items, found.differ, found.unchecked) == (2, (), None)
     assert found.by == f"the settings of {tmp_path / 'run'}"

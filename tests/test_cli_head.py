@@ -57,7 +57,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(
         "admire.training.triplets.open_source", lambda *a, **k: open_llms(*a, **k)[0]
     )
-    monkeypatch.setattr("admire.runs.model_arguments.open_sources", open_llms)
+    monkeypatch.setattr("admire.runs.sources.open_sources", open_llms)
     return opened
 
 

@@ -47,9 +47,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("training.triplets", "rankers.embeddings"):
         monkeypatch.setattr(f"admire.{module}.open_encoder", lambda *_, **__: WordEncoder())
     monkeypatch.setattr("admire.training.triplets.open_source", lambda *_, **__: llm)
-    monkeypatch.setattr(
-        "admire.runs.model_arguments.open_sources", lambda *_, **__: [ChatSource(llm)]
-    )
+    monkeypatch.setattr("admire.runs.sources.open_sources", lambda *_, **__: [ChatSource(llm)])
     monkeypatch.setattr("admire.runs.sources.open_source", lambda *_, **__: llm)
     monkeypatch.setattr("admire.training.sweep.cores", lambda: 1)
 

@@ -16,7 +16,7 @@ from admire.models.llm.prices import Price, estimate, price
 from admire.prompts import Prompts
 from admire.rankers.settings import Settings
 from admire.runs.forecast import CacheOnly, check_questions, put_questions
-from admire.runs.model_arguments import take_arguments
+from admire.runs.sources import take_arguments
 from admire.senses import open_detector
 from admire.senses.dictionaries import open_dictionaries
 from admire.senses.interpretation import sense_method

@@ -17,8 +17,8 @@ from admire.rankers import check_candidates, judge_listwise
 from admire.rankers.judge import JUDGES
 from admire.rankers.set_summary import check_items, summarise_set
 from admire.rankers.settings import Settings
-from admire.runs.model_arguments import Model, take_arguments
 from admire.runs.run import reading_settings
+from admire.runs.sources import Model, take_arguments
 from admire.senses import Detector
 from admire.senses.dictionaries import Dictionary, open_dictionaries
 from admire.senses.interpretation import interpret, meanings_method, sense_method

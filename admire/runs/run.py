@@ -45,9 +45,9 @@ from admire.rankers import (
 from admire.rankers.scorer import Scores, comparable, ensemble, fuse_scores
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import Asking, Settings
-from admire.runs.model_arguments import Arguments, Model, take_arguments
 from admire.runs.ranking import Ranking, Run, blocks
 from admire.runs.record import VERSION, source_record, versions
+from admire.runs.sources import Arguments, Model, take_arguments
 from admire.scores.leakage import find_seen, training_digests
 from admire.scores.metrics import confidence
 from admire.senses import Detector, open_detector

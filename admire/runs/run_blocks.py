@@ -25,11 +25,11 @@ from admire.rankers.judge import recorded_orders
 from admire.rankers.set_summary import SetSummary
 from admire.rankers.settings import Asking, Settings
 from admire.runs import ranking
-from admire.runs.model_arguments import Arguments, take_arguments
 from admire.runs.ranking import Ranking
 from admire.runs.record import source_record
 from admire.runs.run import OpenRun
 from admire.runs.run_folder import submission_names, write_blocks
+from admire.runs.sources import Arguments, take_arguments
 from admire.senses.interpretation import sense_method
 from admire.senses.source import Source
 

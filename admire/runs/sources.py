@@ -1,17 +1,24 @@
-"""Opening whatever a user may name as a chat model: one that is asked, a recording or a run."""
+"""What a user may name or give as a model: chat models, recordings and runs; and their checks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from admire.base.errors import UserError
+from admire.data.frames import describe_type
+from admire.models.encoders import TextEncoder
+from admire.models.llm import ChatModel
 from admire.models.llm.families import FAMILIES, misnamed, open_llm
+from admire.rankers.settings import Asking, Settings
 from admire.runs.past_runs import open_run_replies
+from admire.senses import Detector
 from admire.senses.dictionaries import open_dictionaries
 from admire.senses.dictionary_source import DictionarySource
 from admire.senses.recorded import open_replies
-from admire.senses.source import ChatSource, Source
+from admire.senses.source import ChatSource, Source, as_source
 
 FORMS = {name: family.written for name, family in FAMILIES.items()} | {
     "recorded": "recorded:FILE",
@@ -68,3 +75,103 @@ def open_sources(
     if family == "run":
         return [*open_run_replies(Path(source).expanduser())]
     return [ChatSource(open_llm(name, url=url, parallel=parallel))]
+
+
+Model = str | ChatModel | Source
+"""A chat model, or another source of senses and meanings."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a run is to be made with; the settings name the models that are not given as objects."""
+
+    settings: Settings
+    asking: Asking
+    llms: Sequence[Model]
+    encoder: TextEncoder | None
+    caption_encoder: TextEncoder | None
+    detector: Detector | None
+
+    def open_sources(self) -> list[Source]:
+        """Open the chat models and other sources; none where the settings are a baseline's.
+
+        Raises:
+            UserError: there is none, or one cannot be opened.
+        """
+        settings = self.settings
+        if settings.query != "meaning" and not settings.looks:
+            return []
+        sources: list[Source] = []
+        for llm in self.llms:
+            if isinstance(llm, str):
+                sources += open_sources(
+                    llm,
+                    url=settings.llm_url,
+                    parallel=self.asking.parallel,
+                    dictionaries=settings.dictionaries,
+                )
+            else:
+                sources.append(as_source(llm))
+        if not sources:
+            raise UserError("There is no chat model to ask for meanings.", "llms")
+        return sources
+
+
+def take_arguments(
+    settings: Settings | None = None,
+    asking: Asking | None = None,
+    llms: Sequence[Model] | None = None,
+    encoder: str | TextEncoder | None = None,
+    caption_encoder: str | TextEncoder | None = None,
+    detector: str | Path | Detector | None = None,
+) -> Arguments:
+    """Check the arguments of :func:`admire.rank`, and move models given by name to the settings.
+
+    Raises:
+        UserError: an argument is not taken; the message names it.
+    """
+    for name, value, kind in (("settings", settings, Settings), ("asking", asking, Asking)):
+        if not isinstance(value, kind | None):
+            raise UserError(
+                f"{name} is admire.{kind.__name__}(…), not {describe_type(value)}.", name
+            )
+    if isinstance(llms, str) or not isinstance(llms, Sequence | None):
+        raise UserError(
+            f"llms is a list of names and chat models, not {describe_type(llms)}.", "llms"
+        )
+    for llm in llms or ():
+        if not isinstance(llm, str | Source):
+            _check("llms", llm, "ask", "admire.models.llm.ChatModel", "name", "parallel", "sees")
+    names: dict[str, Any] = {}
+    if llms and any(isinstance(llm, str) for llm in llms):
+        names["llms"] = tuple(llm if isinstance(llm, str) else llm.name for llm in llms)
+    objects: dict[str, Any] = {}
+    base = "admire.models.encoders.TextEncoder"
+    for name, model, kinds, needed in (
+        ("encoder", encoder, str, ("encode_texts", base, "name", "batch")),
+        ("caption_encoder", caption_encoder, str, ("encode_texts", base, "name", "batch")),
+        ("detector", detector, str | Path, ("classify", "admire.senses.Detector")),
+    ):
+        objects[name] = None
+        if isinstance(model, kinds):
+            names[name] = model
+        elif model is not None:
+            _check(name, model, *needed)
+            objects[name] = model
+    settings = replace(settings or Settings(), **names)
+    return Arguments(settings, asking or Asking(), llms or settings.llms, **objects)
+
+
+def _check(argument: str, thing: Any, method: str, base: str, *attributes: str) -> None:
+    """Refuse an object that lacks what its protocol has.
+
+    Raises:
+        UserError: it does.
+    """
+    missing = [name for name in (method, *attributes, "identity") if not hasattr(thing, name)]
+    if missing:
+        raise UserError(
+            f"{argument} takes names, or objects with {' and '.join(missing)}; "
+            f"{describe_type(thing)} has none. Derive yours from {base}.",
+            argument,
+        )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb, gcd
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -80,15 +79,12 @@ def tune_weights(
 
 def _figures(items: Sequence[Item], orders: Sequence[tuple[str, ...]]) -> pd.DataFrame:
     """Return the figures of one order for each item, as :func:`cross_validate` has them."""
-    pairs = zip(items, orders, strict=True)
-    return _table(
-        items, [metrics.figures(item.expected_order or (), order) for item, order in pairs]
-    )
-
-
-def _table(items: Sequence[Item], figures: Any) -> pd.DataFrame:
-    texts = ["compound", "sentence", "sentence_type"]
-    return pd.DataFrame(items)[texts].join(pd.DataFrame(figures))
+    rows = [
+        {"compound": item.compound, "sentence": item.sentence, "sentence_type": item.sentence_type}
+        | metrics.figures(item.expected_order or (), order)
+        for item, order in zip(items, orders, strict=True)
+    ]
+    return pd.DataFrame(rows)
 
 
 def weightings(runs: int) -> tuple[tuple[int, ...], ...]:
@@ -228,21 +224,15 @@ def cross_validate(
     names, compound = np.unique([item.compound.casefold() for item in items], return_inverse=True)
     if len(names) < folds:
         raise UserError(f"{folds} folds need at least {folds} compounds; there are {len(names)}.")
-    tried = [
-        [metrics.figures(item.expected_order or (), order) for order in ways]
-        for item, ways in zip(items, orders, strict=True)
-    ]
-    figures = {
-        metric: np.array([[trial[metric] for trial in row] for row in tried])
-        for metric in metrics.METRICS
-    }
-    means = {metric: np.zeros(len(items)) for metric in metrics.METRICS}
+    figures = [_figures(items, way) for way in zip(*orders, strict=True)]
+    values = np.array([table[list(metrics.METRICS)] for table in figures])  # ways, items, metrics
+    dcg = np.array([table["dcg"] for table in figures]).T.copy()
+    means = np.zeros(values.shape[1:])
     rng = np.random.default_rng(seed)
     for _ in range(repeats):
         fold = (rng.permutation(len(names)) % folds)[compound]
         for left_out in range(folds):
             held = fold == left_out
-            chosen = figures["dcg"][~held].mean(axis=0).argmax()
-            for metric in metrics.METRICS:
-                means[metric][held] += figures[metric][held, chosen] / repeats
-    return _table(items, means), int(figures["dcg"].mean(axis=0).argmax())
+            means[held] += values[dcg[~held].mean(axis=0).argmax(), held] / repeats
+    table = figures[0].assign(**dict(zip(metrics.METRICS, means.T, strict=True)))
+    return table, int(dcg.mean(axis=0).argmax())
