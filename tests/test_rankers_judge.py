@@ -51,9 +51,6 @@ def test_the_order_in_which_the_data_list_candidates_does_not_matter(ranker, noi
     assert [s for _, s in found[0][1]] == pytest.approx([s for _, s in found[1][1]], abs=1e-5)
 
 
-# ------------------------------------------------------------------------------ recorded orders
-
-
 def test_recorded_orders_stand_for_any_ranker(tmp_path):
     file = tmp_path / "orders.jsonl"
     row = {"compound": ITEM.compound, "sentence": ITEM.sentence, "sense": "literal"}

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from toys import OWL, PAPER, WordEncoder, explains, says
+from toys import OWL, PAPER, ScriptedChat, WordEncoder, explains, says
 
-from admire import Run, Settings, UserError, compare_runs, rank, read_submission, write_run
+from admire import Settings, UserError, compare_runs, rank, read_submission, write_run
 from admire.base.choices import Fusion
 from admire.rankers.scorer import fuse_scores, rank_names
 from admire.runs.fusion import fuse
@@ -25,8 +25,6 @@ from admire.scores.item_figures import score_items
 
 METHODS = get_args(Fusion)
 A, B = np.array([0.9, 0.5, 0.1]), np.array([2.0, 4.0, 3.0])
-
-# ------------------------------------------------------------------------------------ golden values
 
 
 @pytest.mark.parametrize(
@@ -46,8 +44,6 @@ def test_fused_scores_are_those_worked_out_by_hand(method, weights, expected):
     assert fuse_scores([A, B], weights, method) == pytest.approx(expected, abs=1e-12)
 
 
-# -------------------------------------------------------------------------------------- properties
-
 SCORES = arrays(float, 5, elements=st.integers(-50, 50).map(lambda k: k / 10))
 NAMES = "abcde"
 ANY = st.sampled_from(METHODS)
@@ -55,9 +51,8 @@ ANY = st.sampled_from(METHODS)
 
 @given(SCORES, ANY)
 def test_a_ranker_fused_with_itself_gives_its_order(scores, method):
-    assert rank_names(NAMES, fuse_scores([scores] * 3, [1, 2, 0.5], method)) == rank_names(
-        NAMES, scores
-    )
+    fused = fuse_scores([scores] * 3, [1, 2, 0.5], method)
+    assert rank_names(NAMES, fused) == rank_names(NAMES, scores)
 
 
 @given(SCORES, SCORES, ANY)
@@ -81,8 +76,6 @@ def test_what_both_rankers_prefer_is_preferred(one, other, method):
     assert (fused[:, None] > fused)[both].all()
 
 
-# -------------------------------------------------------------------------------------------- runs
-
 ITEMS = [
     replace(OWL, sentence_type="idiomatic"),
     replace(OWL, sentence="A night owl hooted.", sentence_type="literal"),
@@ -92,18 +85,13 @@ ITEMS = [
 @pytest.fixture
 def runs(tmp_path: Path) -> list[Path]:
     """A baseline, a run that takes all as idiomatic, and one that takes all as literal."""
-    made: dict[str, Run] = {
-        "baseline": rank(ITEMS, Settings(query="compound"), encoder=WordEncoder()),
-        "idiomatic": rank(ITEMS, PAPER, llms=[says("Idiomatic")], encoder=WordEncoder()),
-        "literal": rank(
-            ITEMS,
-            Settings(sense="vote"),
-            llms=[explains("Literal"), explains("Literal")],
-            encoder=WordEncoder(),
-        ),
+    made: dict[str, tuple[Settings, list[ScriptedChat] | None]] = {
+        "baseline": (Settings(query="compound"), None),
+        "idiomatic": (PAPER, [says("Idiomatic")]),
+        "literal": (Settings(sense="vote"), [explains("Literal"), explains("Literal")]),
     }
-    for name, run in made.items():
-        write_run(run, tmp_path / name)
+    for name, (settings, llms) in made.items():
+        write_run(rank(ITEMS, settings, llms=llms, encoder=WordEncoder()), tmp_path / name)
     return [tmp_path / name for name in made]
 
 
@@ -170,9 +158,6 @@ def test_candidates_may_stand_in_another_order_and_one_run_may_lack_the_gold(tmp
     (fused,) = fuse(folders).rankings
     assert fused.order == read_run(folders[0]).rankings[0].order
     assert fused.item.expected_order == OWL.expected_order
-
-
-# -------------------------------------------------------------------------------------- bad input
 
 
 @pytest.mark.parametrize(

@@ -184,8 +184,6 @@ def test_each_row_of_admire_2_is_ordered_in_its_place(shared, tmp_path):
     assert score_items(gold, predictions, "mine")["top1"].mean() == 1.0
 
 
-# ------------------------------------------------------------------------------ many run folders
-
 CORUJA = Item(
     "coruja",
     "Ela é uma coruja.",

@@ -28,18 +28,17 @@ def test_through_faults_each_question_is_asked_once_and_after_a_restart_none(
 ):
     served.faults = FAULTS
     data = write_table(*(admire_row(compound) for compound in COMPOUNDS))
-    for name in ("one", "two"):
-        command = ["rank", data, "--out", tmp_path / name, "--llm", "openai:gpt-4o"]
-        code, _, err = run(capsys, *command)
+    for priced in (2, 0):  # senses and meanings; then nothing is asked
+        command = ["rank", data, "--out", tmp_path / "run", "--llm", "openai:gpt-4o"]
+        code, out, err = run(capsys, *command)
         assert code == 0, err
         assert len(served.requests) == CALLS
+        lines = [line for line in err.splitlines() if "openai:gpt-4o" in line and "$" in line]
+        assert (len(lines), "$" in out) == (priced, False)
     assert served.problems == []
     assert set(served.answers.values()) == {1}
     again = [fault for k in range(CALLS) for fault in FAULTS[k % len(FAULTS)] if fault != SLOW]
     assert len(served.headers) == CALLS + len(again)
-
-
-# ---------------------------------------------------------------------------------- accounts
 
 
 def test_a_run_tells_calls_tokens_and_prices_by_stage_and_model(served: StrictServer):
@@ -71,20 +70,6 @@ def test_without_the_extra_prices_are_unknown(monkeypatch, served: StrictServer)
     assert caught.value.settings == ("budget",)
 
 
-def test_rank_ends_with_what_it_cost(capsys, tmp_path: Path, served: StrictServer, write_table):
-    command = ["rank", write_table(admire_row()), "--out", tmp_path / "run"]
-    code, out, err = run(capsys, *command, "--llm", "openai:gpt-4o")
-    assert code == 0, err
-    told = [line for line in err.splitlines() if "openai:gpt-4o" in line and "$" in line]
-    assert len(told) == 2  # senses and meanings
-    assert "$" not in out
-    code, out, err = run(capsys, *command, "--llm", "openai:gpt-4o")
-    assert "$" not in err  # nothing was asked
-
-
-# ------------------------------------------------------------------------------------- budget
-
-
 def test_a_budget_is_not_exceeded_and_what_was_answered_is_kept(served):
     whole = sum(sums(ranked(), "price_usd"))
     (cache_dir() / "replies.sqlite").unlink()
@@ -103,19 +88,11 @@ def test_a_budget_is_not_exceeded_and_what_was_answered_is_kept(served):
     assert budget / 2 < spent <= budget
 
 
-# ----------------------------------------------------------------------------------- parallel
-
-
 def test_as_many_questions_as_wanted_are_under_way_at_once(served: StrictServer):
-    together = threading.Barrier(3, timeout=20)
-    first = threading.Lock()
-    met = [0]
+    together, first = threading.Barrier(3, timeout=20), iter(range(3))
 
     def meeting(body: Body) -> str:
-        with first:
-            met[0] += 1
-            meets = met[0] <= 3
-        if meets:
+        if next(first, None) is not None:
             together.wait()
         return answer(body)
 
@@ -124,8 +101,6 @@ def test_as_many_questions_as_wanted_are_under_way_at_once(served: StrictServer)
     assert len(served.requests) == CALLS
     assert parallel["settings"] == ranked(parallel=1)["settings"]
 
-
-# ------------------------------------------------------------------------------------- rankers
 
 WORTH = {"of best.png": 3, "of good.png": 2, "of dull.png": 1}
 

@@ -97,7 +97,4 @@ def agreement(places: Places) -> float | None:
     signs = np.sign(places[:, :, None] - places[:, None, :])
     first, second = np.triu_indices(places.shape[1], 1)
     pairs = signs[:, first, second]
-    same = [
-        (pairs[left] == pairs[other]).mean() for left, other in combinations(range(len(pairs)), 2)
-    ]
-    return float(np.mean(same))
+    return float(np.mean([(left == other).mean() for left, other in combinations(pairs, 2)]))

@@ -101,12 +101,11 @@ def read_same(folders: Sequence[Path]) -> list[list[Ranking]]:
                 "of the same items can be fused."
             )
     items = []
-    for rankings in zip(*same, strict=True):
-        gold = {
-            name: next(filter(None, (getattr(ranking, name) for ranking in rankings)), None)
-            for name in ("sentence_type", "expected_order")
-        }
-        items.append(replace(rankings[0].item, **gold))
+    for first_ranking, *rest in zip(*same, strict=True):
+        types = (ranking.sentence_type for ranking in (first_ranking, *rest))
+        orders = (ranking.expected_order for ranking in (first_ranking, *rest))
+        gold = next(filter(None, types), None), next(filter(None, orders), None)
+        items.append(replace(first_ranking.item, sentence_type=gold[0], expected_order=gold[1]))
     return [
         [ranking.with_item(item) for ranking, item in zip(run, items, strict=True)] for run in same
     ]
