@@ -34,7 +34,7 @@ def check_candidates(
     """
     if "pairwise" in settings.rankers:
         check_extra("rankers", "The ranker pairwise", "choix")
-    shown: dict[str, None] = {}
+    seen_tracks: dict[str, None] = {}
     for llm in [source.llm for source in sources if source.llm]:
         if "listwise" in settings.rankers and summary.largest:
             check_letters(summary.largest)
@@ -43,8 +43,8 @@ def check_candidates(
             check_extra("rankers", "A chat model that sees", "PIL")
         elif settings.track is None and summary.images:
             log.warning("%s cannot see images: captions alone decide.", llm.name)
-        shown |= dict.fromkeys(tracks)
-    return tuple(shown)
+        seen_tracks |= dict.fromkeys(tracks)
+    return tuple(seen_tracks)
 
 
 def judge(

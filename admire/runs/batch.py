@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from admire.base.errors import UserError
 from admire.base.storage import cache_dir, only_writer
@@ -64,23 +64,9 @@ def batch(
                 missing.append((batches, _missing(items, llm, prompts, settings)))
             else:
                 log.info("%s has no Batch API: admire rank asks it.", llm.name)
-        unsent = []
-        for batches, questions in missing:
-            handled = {key for batch in batches.open for key in batch.keys} | batches.failed.keys()
-            unsent.append({key: questions[key] for key in questions if key not in handled})
+        unsent = [_unsent(batches, questions) for batches, questions in missing]
         if budget is not None:
-            costs = [
-                price(batches.llm, estimate(question, batches.llm), batched=True)
-                for (batches, _), new in zip(missing, unsent, strict=True)
-                for question in new.values()
-            ]
-            total = sum((cost for cost in costs if cost), Price(0.0))
-            if total.dollars > budget:
-                raise UserError(
-                    f"The questions that are missing may cost {total}, and the budget is "
-                    f"${budget:g}: nothing was submitted.",
-                    "budget",
-                )
+            _check_budget([batches for batches, _ in missing], unsent, budget)
         lines = []
         for (batches, questions), new in zip(missing, unsent, strict=True):
             batches.submit(new)
@@ -115,3 +101,27 @@ def _missing(
     model = CacheOnly(llm, note)
     put_questions(items, model, prompts, settings, detector, dictionaries=dictionaries)
     return questions
+
+
+def _unsent(batches: Batches, questions: Mapping[str, Question]) -> dict[str, Question]:
+    """Return the questions that are neither under way nor given up."""
+    handled = {key for batch in batches.open for key in batch.keys} | batches.failed.keys()
+    return {key: question for key, question in questions.items() if key not in handled}
+
+
+def _check_budget(
+    batches: Sequence[Batches], questions: Sequence[Mapping[str, Question]], budget: float
+) -> None:
+    """Refuse to submit questions that may cost more than the budget."""
+    costs = [
+        price(model.llm, estimate(question, model.llm), batched=True)
+        for model, unsent in zip(batches, questions, strict=True)
+        for question in unsent.values()
+    ]
+    total = sum((cost for cost in costs if cost), Price(0.0))
+    if total.dollars > budget:
+        raise UserError(
+            f"The questions that are missing may cost {total}, and the budget is ${budget:g}: "
+            "nothing was submitted.",
+            "budget",
+        )

@@ -147,7 +147,7 @@ class OpenRun:
         self.models: list[Source] = [
             ChatSource(self.ledger.watch(model.llm)) if model.llm else model for model in models
         ]
-        shown = check_candidates(summary, self.models, settings) if settings.looks else ()
+        tracks_seen = check_candidates(summary, self.models, settings) if settings.looks else ()
         check_senses(summary, self.models, settings)
         detects = "detector" in [sense_method(settings.sense, model) for model in self.models]
         self.detector: Detector | None = None
@@ -162,23 +162,23 @@ class OpenRun:
         trained = {"head": self.head, "detector": self.detector}
         saw = {name: training_digests(model) for name, model in trained.items() if model}
         self._saw = {name: digests for name, digests in saw.items() if digests is not None}
-        self.record = self._begin(summary, source, shown)
+        self.record = self._begin(summary, source, tracks_seen)
         self.seconds: dict[str, float] = {}
         self.done = 0
 
     def _begin(
-        self, summary: SetSummary, source: Mapping[str, str] | None, shown: Sequence[str]
+        self, summary: SetSummary, source: Mapping[str, str] | None, tracks_seen: Sequence[str]
     ) -> dict[str, Any]:
         """Return how the run is made: settings, model identities, prompts' hashes and versions.
 
         Args:
-            shown: what of the candidates chat models see.
+            tracks_seen: what of the candidates chat models see.
         """
         settings = {
             name: str(value) if isinstance(value, Path) else value
             for name, value in asdict(self.settings).items()
         }
-        settings["track"] = "+".join(self.encoders or shown) or None
+        settings["track"] = "+".join(self.encoders or tracks_seen) or None
         settings["llm_url"] = self.settings.llm_url and without_secrets(self.settings.llm_url)
 
         def sense(model: Source) -> str:
@@ -191,7 +191,7 @@ class OpenRun:
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "items": summary.items,
             "settings": settings,
-            "saw": [track for track in TRACKS if track in {*self.encoders, *shown}],
+            "saw": [track for track in TRACKS if track in {*self.encoders, *tracks_seen}],
             "models": {
                 "llms": [_named(model) | {"sense": sense(model)} for model in self.models],
                 "encoders": {track: _named(encoder) for track, encoder in self.encoders.items()},

@@ -199,17 +199,17 @@ class RunSummary:
     tied: int
 
 
-def summarise_run(folder: Path, shown: int = 0) -> RunSummary:
+def summarise_run(folder: Path, count: int = 0) -> RunSummary:
     """Read the rows of a run folder once, and return what is said of them.
 
     Args:
-        shown: how many rankings are wanted.
+        count: how many rankings are wanted.
 
     Raises:
         UserError: the folder is not a run, holds no items, or is damaged.
     """
     record, rows = read_record(folder), read_rows(folder)
-    first = list(islice(rows, shown))
+    first = list(islice(rows, count))
     tables = [
         pd.DataFrame([_figures(row, folder) for row in block]).astype(SENSE_TYPES)
         for block in blocks(chain(first, rows))

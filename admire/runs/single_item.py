@@ -59,25 +59,26 @@ def rank_one(
             "images",
             "captions",
         )
-    count = len(pictures) or len(texts)
+    count = max(len(pictures), len(texts))
     if count < 2:
         raise UserError("A ranking needs two images or captions, or more.", "images", "captions")
-    files = [_file(picture, k) for k, picture in enumerate(pictures, start=1)] or [None] * count
-    written = [_caption(text, k) for k, text in enumerate(texts, start=1)] or [None] * count
+    nothing = [None] * count
     seen: Counter[str] = Counter()
     candidates = []
-    for k, (file, caption) in enumerate(zip(files, written, strict=True), start=1):
-        if not file and not caption:
+    for k, (picture, text) in enumerate(
+        zip(pictures or nothing, texts or nothing, strict=True), start=1
+    ):
+        file, caption = _file(picture, k), _caption(text, k)
+        if not (file or caption):
             raise UserError(
                 f"Candidate {k} has neither an image nor a caption.", "images", "captions"
             )
         name = f"image{k}" if file else f"candidate{k}"
-        if file and isinstance(pictures[k - 1], str | Path):
+        if file and isinstance(picture, str | Path):
             name = file.name
         seen[name] += 1
-        if seen[name] > 1:
-            name = f"{name} ({seen[name]})"
-        candidates.append(Candidate(name, file, caption))
+        number = f" ({seen[name]})" * (seen[name] > 1)
+        candidates.append(Candidate(name + number, file, caption))
     item = Item(compound, sentence, check_language(language), tuple(candidates))
     return rank([item], settings, **options)
 
