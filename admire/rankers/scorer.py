@@ -80,12 +80,6 @@ def contributions(
     return terms
 
 
-def ensemble(scores: Sequence[Scores]) -> Scores:
-    """Return the mean of the models' scores with equal weights (section 2.3 of the paper)."""
-    mean: Scores = np.mean(scores, axis=0)
-    return mean
-
-
 def fuse_scores(
     scores: Sequence[Scores], weights: Sequence[float] | None = None, method: Fusion = "scores"
 ) -> Scores:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from admire.base.errors import UserError
 from admire.base.files import open_text, read_table, read_text, table_parts
@@ -28,12 +28,6 @@ from admire.senses.recorded import Recorded, RecordedReply, key_of
 Checked = TypeVar("Checked")
 
 
-class Lenient(BaseModel):
-    """Only what admire itself reads of a record is checked."""
-
-    model_config = ConfigDict(strict=True)
-
-
 def read_rows(folder: Path) -> Iterator[Row]:
     """Read the rows of a run folder's items.jsonl.
 
@@ -46,8 +40,8 @@ def read_rows(folder: Path) -> Iterator[Row]:
             yield _checked(Row, line, f"{path}, row {number}")
 
 
-class Made(Lenient):
-    """What run.json says of a run that is not fused."""
+class Made(BaseModel, strict=True):
+    """What admire itself reads of the run.json of a run that is not fused."""
 
     items: int
     source: dict[str, str] | None
@@ -55,18 +49,18 @@ class Made(Lenient):
     models: Models
 
 
-class Models(Lenient):
+class Models(BaseModel, strict=True):
     llms: list[Named]
     encoders: dict[str, Named]
 
 
-class Named(Lenient):
+class Named(BaseModel, strict=True):
     name: str
     identity: str
 
 
-class Fused(Lenient):
-    """What run.json says of a run that is fused."""
+class Fused(BaseModel, strict=True):
+    """What it reads of that of a fused run."""
 
     items: int
     source: dict[str, str] | None
@@ -74,12 +68,12 @@ class Fused(Lenient):
     fused: list[Part]
 
 
-class Part(Lenient):
+class Part(BaseModel, strict=True):
     weight: float
     record: Made | Fused
 
 
-class Versioned(Lenient):
+class Versioned(BaseModel, strict=True):
     version: int
     fused: object = None
 

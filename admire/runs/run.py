@@ -42,7 +42,7 @@ from admire.rankers import (
     open_encoders,
     open_head,
 )
-from admire.rankers.scorer import Scores, comparable, ensemble, fuse_scores
+from admire.rankers.scorer import Scores, comparable, fuse_scores
 from admire.rankers.set_summary import SetSummary, check_items, summarise_set
 from admire.rankers.settings import Asking, Settings
 from admire.runs.ranking import Ranking, Run, blocks
@@ -379,7 +379,8 @@ def _rank_item(
                 {"candidate": name} | own | {"llm_score": points} | answers
                 for name, points in zip(names, judgement.scores, strict=True)
             ]
-    means = [ensemble(models) for models in by_ranker.values()]
+    # Models have equal weights (section 2.3 of the paper).
+    means: list[Scores] = [np.mean(models, axis=0) for models in by_ranker.values()]
     sure = confidence(mean_probability(reading.sense for reading in readings))
     return Ranking.of(
         item,

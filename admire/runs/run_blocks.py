@@ -35,9 +35,10 @@ from admire.senses.source import Source
 
 log = logging.getLogger("admire")
 
-Seconds = dict[str, float]
-RankUnit = Callable[[tuple[Sequence[Item], bool]], tuple[list[Ranking], Seconds, list[Entry]]]
-"""Ranks a block in a worker, given whether it is the run's first; with what the block took."""
+Ranked = tuple[list[Ranking], dict[str, float], list[Entry]]
+"""The rankings of a block, the seconds of each stage, and what was asked."""
+RankUnit = Callable[[tuple[Sequence[Item], bool]], Ranked]
+"""Ranks a block in a worker, given whether it is the run's first."""
 
 
 def rank_file(
@@ -163,7 +164,7 @@ def _open_worker(
     for kind, expected in models.items():
         check_same(kind, expected, run.record["models"][kind])
 
-    def rank_unit(unit: tuple[Sequence[Item], bool]) -> tuple[list[Ranking], Seconds, list[Entry]]:
+    def rank_unit(unit: tuple[Sequence[Item], bool]) -> Ranked:
         block, first = unit
         rankings = run.rank_block(block, first=first)
         seconds, run.seconds = run.seconds, {}

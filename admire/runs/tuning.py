@@ -14,7 +14,7 @@ import pandas as pd
 from admire.base.choices import TEXTS, TRACKS, Fusion, Gate, TextRole
 from admire.base.errors import UserError
 from admire.data.items import Item
-from admire.rankers.scorer import Scores, comparable, ensemble, query_weights, rank_names, score
+from admire.rankers.scorer import Scores, comparable, query_weights, rank_names, score
 from admire.rankers.settings import Scoring
 from admire.runs.fusion import read_same
 from admire.runs.past_runs import read_cosines, read_rows
@@ -194,7 +194,7 @@ def _order(models: Sequence[_Recorded], scoring: Scoring) -> tuple[str, ...]:
         by_role = query_weights(scoring, model.sense, model.roles)
         weights = [by_role.get(role, 0.0) for role in model.roles]
         scores.append(score(model.cosines, weights, scoring))
-    return rank_names(models[-1].names, ensemble(scores))
+    return rank_names(models[-1].names, np.mean(scores, axis=0))
 
 
 def cross_validate(
