@@ -154,14 +154,12 @@ def test_search_sorts_by_the_sum_of_standardised_cosines(size: int, k: int, seed
 @pytest.mark.parametrize("engine", ["exact", "lance"])
 def test_an_index_answers_as_its_texts_in_memory_do(monkeypatch, tmp_path, texts, engine):
     monkeypatch.setattr(lance_table, "BLOCK", 3)
-    in_memory = index_texts(TEXTS, WordEncoder())
+    expected = search_all(index_texts(TEXTS, WordEncoder()))
     changed = write_index(texts, WordEncoder(), tmp_path / "index", engine=engine)
     assert changed == Changes(4, 4, 0, 0)
-    for (text, score), (expected, peer) in zip(
-        search_all(tmp_path / "index"), search_all(in_memory), strict=True
-    ):
-        assert text == expected
-        assert score == pytest.approx(peer)
+    results = search_all(tmp_path / "index")
+    assert [text for text, _ in results] == [text for text, _ in expected]
+    assert dict(results) == pytest.approx(dict(expected))
 
 
 def stop() -> None:
@@ -230,15 +228,14 @@ def test_damaged_pictures_are_left_out_with_one_warning(monkeypatch, tmp_path: P
         Image.new("RGB", (8, 8), (k, 0, 0)).save(folder / f"{k}.png")
     cut(folder / "1.png")
     (folder / "2.png").write_bytes(b"")
-    changed = write_index(folder, Looks(), tmp_path / "index")
-    assert changed == Changes(2, 2, 0, 2)
+    assert write_index(folder, Looks(), tmp_path / "index") == Changes(2, 2, 0, 2)
     assert [entry.name for entry, _ in search_all(tmp_path / "index")] == ["0.png", "3.png"]
     (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert f"2 left out. The first is '1.png'. {folder / '1.png'}: " in warning.getMessage()
     assert add_to_index(folder, Counting("png", stop), tmp_path / "index").left_out == 2
     for k in range(4):
         (folder / f"{k}.png").write_bytes(b"")
-    with pytest.raises(UserError, match=r"nothing of it can be indexed.*is empty"):
+    with pytest.raises(UserError, match=r"0\.png: "):
         write_index(folder, Looks(), tmp_path / "index")
 
 
@@ -246,7 +243,7 @@ def test_pictures_without_captions_need_an_encoder_that_sees(tmp_path: Path, pic
     assert write_index(pictures, WordEncoder(), tmp_path / "index").left_out == 3
     (pictures / "red.txt").unlink()
     (pictures / "owls/night.txt").unlink()
-    with pytest.raises(UserError, match=r"the encoder 'words' reads no pictures"):
+    with pytest.raises(UserError, match="has no caption"):
         write_index(pictures, WordEncoder(), tmp_path / "index")
     assert not (tmp_path / "index.unfinished").exists()
 
@@ -257,15 +254,10 @@ def test_pictures_without_captions_need_an_encoder_that_sees(tmp_path: Path, pic
 def test_adding_encodes_only_what_is_new_by_content(monkeypatch, tmp_path: Path, pictures):
     monkeypatch.setattr(changes, "BATCH", 2)
     write_index(pictures, PictureEncoder(), tmp_path / "index")
-    put(
-        pictures,
-        {"red.png": "a blue bicycle", "new.png": "an owl", "owls/night.png": "an owl at night"},
-    )
-    os.utime(pictures / "owls/barn.png")
+    put(pictures, PICTURES | {"red.png": "a blue bicycle", "new.png": "an owl"})
     encoder = Counting()
-    changed = add_to_index(pictures, encoder, tmp_path / "index")
+    assert add_to_index(pictures, encoder, tmp_path / "index") == Changes(6, 2, 1, 0)
     assert encoder.encoded == ["an owl", "a blue bicycle"]
-    assert changed == Changes(6, 2, 1, 0)
     write_index(pictures, PictureEncoder(), tmp_path / "peer")
     entries, peer = (dict(search_all(tmp_path / name)) for name in ("index", "peer"))
     assert entries == pytest.approx(peer)
@@ -283,13 +275,11 @@ def test_adding_that_was_stopped_goes_on_and_shows_nothing_before(
     assert search_all(tmp_path / "index") == before
     shutil.copytree(tmp_path / "index", tmp_path / "removed")
     assert remove_from_index(["red.png"], tmp_path / "removed") == Changes(4, 0, 1, 0)
-    assert {entry.name for entry, _ in search_all(tmp_path / "removed")} == PICTURES.keys() - {
-        "red.png"
-    }
+    left = {entry.name for entry, _ in search_all(tmp_path / "removed")}
+    assert left == PICTURES.keys() - {"red.png"}
     encoder = Counting()
-    changed = add_to_index(pictures, encoder, tmp_path / "index")
+    assert add_to_index(pictures, encoder, tmp_path / "index") == Changes(7, 3, 1, 0)
     assert encoder.encoded == ["a cat"]
-    assert changed == Changes(7, 3, 1, 0)
 
 
 def test_a_second_source_is_added_but_not_under_names_that_are_taken(tmp_path: Path, pictures):
@@ -297,7 +287,7 @@ def test_a_second_source_is_added_but_not_under_names_that_are_taken(tmp_path: P
     other = put(tmp_path / "other", {"cat.png": "a cat", "red.png": "a red bicycle"})
     assert add_to_index(other, PictureEncoder(), tmp_path / "index").new == 1  # the cat
     (other / "red.png").write_text("a red car")
-    with pytest.raises(UserError, match=rf"'red\.png' is in the index already, from {pictures}"):
+    with pytest.raises(UserError, match=rf"'red\.png'.*{pictures}"):
         add_to_index(other, PictureEncoder(), tmp_path / "index")
     assert len(search_all(tmp_path / "index")) == 6
 
@@ -306,14 +296,12 @@ def test_things_are_removed_by_name_and_pattern(monkeypatch, tmp_path: Path, pic
     monkeypatch.setattr(changes, "BATCH", 3)
     write_index(pictures, PictureEncoder(), tmp_path / "index")
     before = contents(tmp_path / "index")
-    for names, message in ((["owls/*", "cats"], "holds nothing called 'cats'"), (["*"], "left")):
+    for names, message in ((["owls/*", "cats"], "'cats'"), (["*"], "left")):
         with pytest.raises(UserError, match=message):
             remove_from_index(names, tmp_path / "index")
     assert contents(tmp_path / "index") == before
-    changed = remove_from_index(["owls/*", "red.png"], tmp_path / "index")
-    assert changed == Changes(2, 0, 3, 0)
-    put(pictures)
-    for name in (*(n for n in PICTURES if "owl" in n), "red.png"):
+    assert remove_from_index(["owls/*", "red.png"], tmp_path / "index") == Changes(2, 0, 3, 0)
+    for name in ("owls/barn.png", "owls/night.png", "red.png"):
         (pictures / name).unlink()
     write_index(pictures, PictureEncoder(), tmp_path / "peer")
     entries, peer = (dict(search_all(tmp_path / name)) for name in ("index", "peer"))
@@ -334,21 +322,17 @@ def test_an_open_index_is_searched_as_it_was_whatever_becomes_of_the_folder(tmp_
 
 def test_nothing_foreign_is_lost_to_an_index(tmp_path: Path, texts):
     """Once, a folder with thesis.txt in it came back without it."""
-    folder = tmp_path / "work"
+    folder, index = tmp_path / "work", tmp_path / "index"
     folder.mkdir()
-    (folder / "thesis.txt").write_text("years of work")
-    with pytest.raises(UserError, match=r"thesis\.txt"):
-        write_index(texts, WordEncoder(), folder)
-    write_index(texts, WordEncoder(), tmp_path / "index")
-    (tmp_path / "index/thesis.txt").write_text("years of work")
-    for change in (
-        lambda: write_index(texts, WordEncoder(), tmp_path / "index"),
-        lambda: remove_from_index(["a"], tmp_path / "index"),
-    ):
+    write_index(texts, WordEncoder(), index)
+    for place in (folder, index):
+        (place / "thesis.txt").write_text("years of work")
         with pytest.raises(UserError, match=r"thesis\.txt"):
-            change()
+            write_index(texts, WordEncoder(), place)
+    with pytest.raises(UserError, match=r"thesis\.txt"):
+        remove_from_index(["a"], index)
     assert (folder / "thesis.txt").exists()
-    assert (tmp_path / "index/thesis.txt").exists()
+    assert (index / "thesis.txt").exists()
 
 
 def test_a_full_disk_ends_with_one_message_and_loses_nothing(monkeypatch, tmp_path, pictures):
@@ -382,12 +366,12 @@ def put_text(text: str) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("name", "harm", "words"),
     [
-        ("index.json", cut, r"index: is no index, or damaged"),
-        ("index.json", Path.unlink, r"index: is no index, or damaged \(No such file"),
-        ("index.json", put_text('{"format": 3}'), r"another version.*format 3"),
-        ("index.json", put_text('{"format": 4}'), r"index.json, encoder: is mi"),
-        ("table/*/_versions/*", cut, r"index: is no index, or damaged"),
-        ("table/*/data/*", cut, r"index: is no index, or damaged"),
+        ("index.json", cut, "index: is no index, or damaged"),
+        ("index.json", Path.unlink, "index: .*No such file"),
+        ("index.json", put_text('{"format": 3}'), "index: .*format 3"),
+        ("index.json", put_text('{"format": 4}'), r"index\.json, encoder: "),
+        ("table/*/_versions/*", cut, "index: "),
+        ("table/*/data/*", cut, "index: "),
     ],
 )
 def test_a_damaged_index_is_refused(tmp_path: Path, texts, name: str, harm: Any, words: str):
@@ -413,7 +397,7 @@ def test_an_index_of_lance_is_searched_like_the_exact_one(monkeypatch, tmp_path:
     assert open_index(tmp_path / "lance").table
     lance, exact = (search_all(tmp_path / name) for name in ("lance", "exact"))
     assert [entry for entry, _ in lance] == [entry for entry, _ in exact]
-    assert [score for _, score in lance] == pytest.approx([score for _, score in exact])
+    assert dict(lance) == pytest.approx(dict(exact))
     assert {entry.name for entry, _ in search_all(opened)} == PICTURES.keys()
 
 
@@ -428,8 +412,8 @@ class Pairs(PictureEncoder):
 
 
 def test_lance_finds_nearly_what_exact_search_finds(tmp_path: Path):
+    (tmp_path / "pictures").mkdir()
     for k in range(2600):
-        (tmp_path / "pictures").mkdir(exist_ok=True)
         (tmp_path / f"pictures/{k}.png").write_text(str(k))
         if k % 3:
             (tmp_path / f"pictures/{k}.txt").write_text(f"caption {(7 * k) % 6000}")

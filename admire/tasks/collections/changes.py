@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from admire.base.choices import EngineName
 from admire.base.errors import UserError
@@ -21,7 +22,6 @@ from admire.base.storage import (
     mark_folder,
     only_writer,
     replace_folder,
-    temporary_folder,
     unwritable,
 )
 from admire.models.encoders import TextEncoder
@@ -41,8 +41,7 @@ log = logging.getLogger("admire")
 BATCH = 2048
 """How many entries are encoded and added at once."""
 
-Errors = tuple[type[Exception], ...]
-DISK_ERRORS: Errors = (OSError, RuntimeError, ValueError, sqlite3.Error)
+DISK_ERRORS = (OSError, RuntimeError, ValueError, sqlite3.Error)
 """What a full or damaged disk raises; LanceDB has no errors of its own."""
 
 UNFINISHED = "unfinished index"
@@ -132,7 +131,7 @@ def remove_from_index(names: Sequence[str], index: Path) -> Changes:
     with only_writer(index):
         record = read_record(index)
         check_folder(index, "index")
-        plain, matched, rows = set(names), set(), list[int]()
+        matched: dict[str, set[int]] = {name: set() for name in names}
         patterns = [name for name in names if any(sign in name for sign in "*?[")]
         with _writing(index):
             table = Table(index)
@@ -140,21 +139,20 @@ def remove_from_index(names: Sequence[str], index: Path) -> Changes:
             before = table.size
             for batch in table.batches(["id"]):
                 for row, name in batch.select(["_rowid", "id"]).to_pandas().itertuples(index=False):
-                    fitting = {pattern for pattern in patterns if fnmatchcase(name, pattern)}
-                    fitting |= {name} & plain
-                    if fitting:
-                        matched |= fitting
-                        rows.append(row)
-            for name in names:
-                if name not in matched:
+                    for pattern in {name, *patterns} & matched.keys():
+                        if pattern == name or fnmatchcase(name, pattern):
+                            matched[pattern].add(row)
+            for name, rows in matched.items():
+                if not rows:
                     raise UserError(f"{index}: holds nothing called '{name}'.", "remove")
-            if len(rows) == before:
+            gone = sorted(set().union(*matched.values()))
+            if len(gone) == before:
                 raise UserError(
                     f"{index}: nothing would be left. Remove the folder itself.", "remove"
                 )
-            table.delete(rows)
+            table.delete(gone)
             _complete(index, record, table)
-        return Changes(before - len(rows), 0, len(rows), 0)
+        return Changes(before - len(gone), 0, len(gone), 0)
 
 
 def default_encoder(source: Path) -> str:
@@ -165,11 +163,8 @@ def default_encoder(source: Path) -> str:
     """
     if source.is_dir() and not any(source.glob("*.parquet")):
         return "sight"
-    unpacked = temporary_folder()
-    try:
-        first = next(read_entries(source, unpacked))
-    finally:
-        shutil.rmtree(unpacked, ignore_errors=True)
+    with TemporaryDirectory(prefix="admire-", ignore_cleanup_errors=True) as unpacked:
+        first = next(read_entries(source, Path(unpacked)))
     return "sight" if first.image else "e5"
 
 
@@ -216,11 +211,7 @@ class _Contents:
         self._db.execute("CREATE INDEX ids ON contents (id)")
 
     def new(self, entries: Iterable[Entry], source: str) -> Iterator[Entry]:
-        """Yield the entries that are not in the index, and note all of them as seen.
-
-        Raises:
-            UserError: a name stands twice, or is that of an entry of another source.
-        """
+        """Yield the entries that are not in the index, and note all of them as seen."""
         for entry in entries:
             rows = self._db.execute(
                 "SELECT source, complete AND problem IS NULL, seen FROM contents WHERE id = ?",
@@ -229,7 +220,7 @@ class _Contents:
             check_new(entry, any(seen for *_, seen in rows))
             update = "UPDATE contents SET seen = 1 WHERE id = ? AND digest = ?"
             if rows and self._db.execute(update, (entry.name, _digest(entry))).rowcount:
-                _remove_copies([entry])
+                _remove_copy(entry)
                 continue
             for origin, counts, _ in rows:
                 if counts and origin != source:
@@ -242,8 +233,8 @@ class _Contents:
 
     def leave_out(self, name: str, problem: str) -> None:
         """Note why a new entry is left out."""
-        condition = "WHERE id = ? AND seen"
-        self._db.execute(f"UPDATE contents SET problem = ? {condition}", (problem, name))
+        update = "UPDATE contents SET problem = ? WHERE id = ? AND seen"
+        self._db.execute(update, (problem, name))
 
     def left_out(self) -> tuple[int, str, str]:
         """Return how many entries of the source are left out; the name of the first, and why."""
@@ -274,11 +265,10 @@ def _digest(entry: Entry) -> str:
         return ""
 
 
-def _remove_copies(entries: Iterable[Entry]) -> None:
-    """Remove the copies of pictures that are inside other files."""
-    for entry in entries:
-        if entry.unpacked:
-            entry.unpacked.unlink(missing_ok=True)
+def _remove_copy(entry: Entry) -> None:
+    """Remove the copy of a picture that is inside another file."""
+    if entry.unpacked:
+        entry.unpacked.unlink(missing_ok=True)
 
 
 def _add_new(
@@ -298,21 +288,20 @@ def _add_new(
         try:
             with _writing(folder, (sqlite3.Error,)):
                 new = contents.new(read_entries(source, unpacked), origin)
-                for batch in encode(_batches(new), encoder):
+                batches = iter(lambda: tuple(islice(new, BATCH)), ())
+                for batch in encode(batches, encoder):
                     with _writing(folder):
                         table.add(batch, origin, record.version, tracks_of(encoder))
-                    _remove_copies(batch.entries)
+                    for entry in batch.entries:
+                        _remove_copy(entry)
                     for entry, _, problem in batch.left_out:
                         contents.leave_out(entry.name, problem)
-                        _remove_copies([entry])
+                        _remove_copy(entry)
                     log.info("%d entries in the index.", table.size)
         finally:
             shutil.rmtree(unpacked, ignore_errors=True)
         if not source.exists():
-            raise UserError(
-                f"{source}: has gone while it was indexed. When it is back, the same command goes "
-                "on."
-            )
+            raise UserError(f"{source}: has gone. When it is back, the same command goes on.")
         left_out, name, problem = contents.left_out()
         obsolete = contents.obsolete()
     entries = table.size - sum(encoded for _, encoded, _ in obsolete)
@@ -325,12 +314,6 @@ def _add_new(
         _complete(folder, record, table)
     gone = sum(encoded and complete for _, encoded, complete in obsolete)
     return Changes(entries, entries - before + gone, gone, left_out)
-
-
-def _batches(entries: Iterator[Entry]) -> Iterator[tuple[Entry, ...]]:
-    """Yield entries in batches."""
-    while batch := tuple(islice(entries, BATCH)):
-        yield batch
 
 
 def _complete(folder: Path, record: Record, table: Table) -> None:
@@ -348,7 +331,7 @@ def _complete(folder: Path, record: Record, table: Table) -> None:
 
 
 @contextmanager
-def _writing(folder: Path, errors: Errors = DISK_ERRORS) -> Iterator[None]:
+def _writing(folder: Path, errors: tuple[type[Exception], ...] = DISK_ERRORS) -> Iterator[None]:
     """Turn errors of the disk into a user's."""
     try:
         yield

@@ -17,11 +17,14 @@ from admire.base.choices import TRACKS, Device
 from admire.base.errors import UserError
 from admire.base.machine import cores
 from admire.base.workers import Workers, check_same, over_workers
+from admire.data.image_files import read_bytes, read_image
 from admire.data.items import Candidate
 from admire.models.encoders import ImageEncoder, TextEncoder, Vectors, open_encoder
 from admire.tasks.collections.entries import Entry
 
 Mask = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
+"""Numbers of entries: places in memory, or LanceDB's numbers of rows."""
 
 
 class EncoderRecord(BaseModel):
@@ -32,7 +35,7 @@ class EncoderRecord(BaseModel):
 
     @classmethod
     def of(cls, encoder: TextEncoder) -> EncoderRecord:
-        """Record an open encoder."""
+        """Return the record of an open encoder."""
         return cls(name=encoder.name, identity=encoder.identity)
 
 
@@ -84,9 +87,8 @@ def encode_over(workers: Workers, device: Device = "auto") -> EncodeBatches:
     """
 
     def encode_shared(batches: Iterable[Sequence[Entry]], encoder: TextEncoder) -> Iterator[Batch]:
-        return over_workers(
-            batches, partial(_open_worker, EncoderRecord.of(encoder), device), workers
-        )
+        open_worker = partial(_open_worker, EncoderRecord.of(encoder), device)
+        return over_workers(batches, open_worker, workers)
 
     return encode_shared
 
@@ -99,19 +101,12 @@ def _open_worker(record: EncoderRecord, device: Device) -> Callable[[Sequence[En
 
 
 def encode_batch(entries: Sequence[Entry], encoder: TextEncoder) -> Batch:
-    """Encode entries, and leave out those whose picture is damaged or that lack what is encoded.
-
-    Raises:
-        UserError: the encoder fails otherwise.
-    """
+    """Encode entries, and leave out those whose picture is damaged or that lack what is encoded."""
     digests = _try_each(digest, entries)
     problems = {k: str(value) for k, value in enumerate(digests) if isinstance(value, UserError)}
     for k, entry in enumerate(entries):
         if not any(getattr(entry, track) for track in tracks_of(encoder)):
-            problems[k] = (
-                f"{entry.image}: has no caption, and the encoder '{encoder.name}' reads no "
-                "pictures."
-            )
+            problems[k] = f"{entry.image}: has no caption, and '{encoder.name}' reads no pictures."
     encoded = None
     while encoded is None:
         kept = [k for k in range(len(entries)) if k not in problems]
@@ -125,18 +120,13 @@ def encode_batch(entries: Sequence[Entry], encoder: TextEncoder) -> Batch:
             problems |= damaged
     left_out = []
     for k, problem in sorted(problems.items()):
-        content = "" if isinstance(digests[k], UserError) else digests[k]
-        entry = entries[k]
+        entry, content = entries[k], "" if isinstance(digests[k], UserError) else digests[k]
         left_out.append((entry, content, problem.replace(str(entry.file), str(entry.image))))
     return Batch([entries[k] for k in kept], [digests[k] for k in kept], encoded, left_out)
 
 
 def encode(entries: Sequence[Entry] | Sequence[Candidate], encoder: TextEncoder) -> Encoded:
-    """Return the vectors of entries, in the tracks that they have and the encoder reads.
-
-    Raises:
-        UserError: a picture cannot be read, or the encoder fails.
-    """
+    """Return the vectors of entries, in the tracks that they have and the encoder reads."""
     vectors: dict[str, Vectors] = {}
     present: dict[str, Mask] = {}
     for track in tracks_of(encoder):
@@ -156,18 +146,9 @@ def encode(entries: Sequence[Entry] | Sequence[Candidate], encoder: TextEncoder)
 
 
 def digest(entry: Entry) -> str:
-    """Return 128 bits, as hexadecimal digits, of the digest of an entry's picture and caption.
-
-    Raises:
-        UserError: the picture cannot be read.
-    """
-    from admire.data.image_files import read_bytes
-
-    content = hashlib.sha256()
-    if entry.file:
-        content.update(hashlib.sha256(read_bytes(entry.file)).digest())
-    content.update((entry.caption or "").encode())
-    return content.hexdigest()[:32]
+    """Return 128 bits, as hexadecimal digits, of the digest of an entry's picture and caption."""
+    picture = hashlib.sha256(read_bytes(entry.file)).digest() if entry.file else b""
+    return hashlib.sha256(picture + (entry.caption or "").encode()).hexdigest()[:32]
 
 
 def tracks_of(encoder: TextEncoder) -> tuple[str, ...]:
@@ -177,8 +158,6 @@ def tracks_of(encoder: TextEncoder) -> tuple[str, ...]:
 
 def _decode(entry: Entry) -> None:
     """Decode an entry's picture, to see whether it is damaged."""
-    from admire.data.image_files import read_image
-
     if entry.file:
         read_image(entry.file)
 

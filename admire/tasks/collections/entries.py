@@ -6,16 +6,14 @@ import logging
 import os
 import tarfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-import pandas as pd
-
 from admire.base.errors import UserError, needs_extra
-from admire.base.files import check_columns, json_rows, open_text, read_text, table_parts
+from admire.base.files import json_rows, open_text, read_text, table_parts
 from admire.data.items import Candidate
 
 log = logging.getLogger("admire")
@@ -94,11 +92,7 @@ def read_texts(path: Path) -> list[Candidate]:
 
 
 def check_new(entry: Entry, exists: bool) -> None:
-    """Refuse a second entry of the same name.
-
-    Raises:
-        UserError: the name is ``taken``.
-    """
+    """Refuse a second entry of the same name."""
     if exists:
         raise UserError(f"{entry.where}, id: '{entry.name}' stands in two rows.")
 
@@ -132,23 +126,17 @@ def read_picture(image: Path) -> bytes:
 
 def _read(source: Path, unpacked: Path) -> Iterator[Entry]:
     """Yield the entries of a file or folder; nothing where there are none."""
-    if source.is_dir():
-        for suffix in (".tar", ".parquet"):
-            shards = sorted(source.glob(f"*{suffix}"))
-            for shard in shards:
-                yield from READERS[suffix](shard, unpacked)
-            if shards:
-                return
-        yield from _read_folder(source)
-        return
     if not source.exists():
         raise UserError(f"{source}: cannot be read (No such file or folder).")
-    if source.suffix not in READERS:
-        *some, last = READERS
-        raise UserError(
-            f"{source}: expected a {', '.join(some)} or {last} file, or a folder of pictures."
-        )
-    yield from READERS[source.suffix](source, unpacked)
+    files = [source]
+    if source.is_dir():
+        files = sorted(source.glob("*.tar")) or sorted(source.glob("*.parquet"))
+        if not files:
+            yield from _read_folder(source)
+    for file in files:
+        if file.suffix not in READERS:
+            raise UserError(f"{file}: is not {', '.join(READERS)} or a folder of pictures.")
+        yield from READERS[file.suffix](file, unpacked)
 
 
 def _read_folder(folder: Path) -> Iterator[Entry]:
@@ -196,48 +184,39 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line
 
 
-def _read_texts(path: Path, unpacked: Path) -> Iterator[Entry]:
-    for number, line in _lines(path):
-        yield Entry(str(number), None, line, f"{path}, row {number}")
-
-
-def _read_list(path: Path, unpacked: Path) -> Iterator[Entry]:
-    for number, line in _lines(path):
-        yield _row_entry({"image": line.strip()}, number, path)
-
-
 # --------------------------------------------------------------------------------------- tables
 
 
-def _read_json(path: Path, unpacked: Path) -> Iterator[Entry]:
-    for number, row in json_rows(path):
+def _read_rows(path: Path, unpacked: Path) -> Iterator[Entry]:
+    """Yield the entries of a text file, a list, JSON lines or a table."""
+    for number, row in _rows(path):
         yield _row_entry(row, number, path)
 
 
-def _read_table(path: Path, unpacked: Path) -> Iterator[Entry]:
-    number = 0
-    for table in table_parts(path, ()):
-        _check_kind(path, table)
-        for row in cast(list[dict[str, Any]], table.to_dict("records")):
-            number += 1
-            yield _row_entry(row, number, path)
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    match path.suffix:
+        case ".txt":
+            yield from ((number, {"text": line}) for number, line in _lines(path))
+        case ".lst":
+            yield from ((number, {"image": line.strip()}) for number, line in _lines(path))
+        case ".jsonl":
+            yield from json_rows(path)
+        case _:
+            for table in table_parts(path, ()):
+                _check_kind(path, table.columns)
+                yield from zip(table.index + 1, table.to_dict("records"), strict=True)
 
 
-def _check_kind(path: Path, table: pd.DataFrame) -> None:
+def _check_kind(path: Path, columns: Iterable[str]) -> None:
     """Refuse a table that has neither pictures nor texts."""
-    if "image" in table.columns:
-        return
-    try:
-        check_columns(path, table, ("text",))
-    except UserError as error:
-        raise UserError(f"{error} A collection of pictures has 'image'.") from None
+    if not {"image", "text"} & set(columns):
+        raise UserError(
+            f"{path}: the column 'text' or 'image' is missing. The file has: {', '.join(columns)}."
+        )
 
 
 def _row_entry(row: Mapping[str, Any], number: int, path: Path, name: str | None = None) -> Entry:
-    """Make an entry of a row, called ``name`` if the row has no id.
-
-    A picture's path starts at the file's folder.
-    """
+    """Make an entry of a row, called ``name`` if it has no id; paths start at the file's folder."""
     where = f"{path}, row {number}"
     image, key = row.get("image"), "caption" if row.get("caption") else "text"
     caption = row.get(key)
@@ -247,10 +226,10 @@ def _row_entry(row: Mapping[str, Any], number: int, path: Path, name: str | None
                 raise UserError(f"{where}, {column}: is not a text.")
         if not (image or "").strip() and not (caption or "").strip():
             raise UserError(f"{where}, image: is missing or empty.")
-    elif not isinstance(row.get("text"), str) or not row["text"].strip():
-        raise UserError(f"{where}, text: is missing or empty.")
     else:
-        caption = row["text"]
+        caption = row.get("text")
+        if not isinstance(caption, str) or not caption.strip():
+            raise UserError(f"{where}, text: is missing or empty.")
     if row.get("id") not in (None, ""):
         name = str(row["id"])
     file = Path(os.path.abspath(path.parent / image)) if image else None
@@ -268,17 +247,13 @@ def _read_parquet(path: Path, unpacked: Path) -> Iterator[Entry]:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            _check_kind(path, pd.DataFrame(columns=names))
+            _check_kind(path, names)
             columns = [name for name in ("image", "caption", "text", "id") if name in names]
             for batch in file.iter_batches(PACKED, columns=columns):
                 for row in batch.to_pylist():
                     number += 1
                     yield _parquet_entry(row, number, path, unpacked)
-    except UnicodeDecodeError:
-        raise UserError(
-            f"{path}: is no Parquet file, or damaged (a text in it is not UTF-8)."
-        ) from None
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path}: is no Parquet file, or damaged ({reason}).") from None
 
@@ -337,9 +312,7 @@ def _read_tar(path: Path, unpacked: Path) -> Iterator[Entry]:
     except UnicodeDecodeError:
         raise UserError(f"{path}, {key}.txt: is not UTF-8 text.") from None
     except (tarfile.TarError, EOFError) as error:
-        raise UserError(
-            f"{path}: is no tar file, or damaged ({error}). Copy or download it again."
-        ) from None
+        raise UserError(f"{path}: is no tar file, or damaged ({error}). Copy it again.") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read or unpacked ({error.strerror}).") from None
 
@@ -364,18 +337,12 @@ def _copy(content: bytes, file: Path) -> Path:
     try:
         file.write_bytes(content)
     except OSError as error:
-        raise UserError(
-            f"{file}: a picture cannot be unpacked ({error.strerror}). Free space on the disk."
-        ) from None
+        raise UserError(f"{file}: cannot be unpacked ({error.strerror}). Free space.") from None
     return file
 
 
 READERS: dict[str, Callable[[Path, Path], Iterator[Entry]]] = {
-    ".txt": _read_texts,
-    ".lst": _read_list,
-    ".jsonl": _read_json,
-    ".csv": _read_table,
-    ".tsv": _read_table,
+    **dict.fromkeys((".txt", ".lst", ".jsonl", ".csv", ".tsv"), _read_rows),
     ".parquet": _read_parquet,
     ".tar": _read_tar,
 }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from admire.base.errors import UserError, check_extra, needs_extra
-from admire.base.storage import partial_of, unwritable
+from admire.base.errors import UserError, check_extra
+from admire.base.storage import unwritable, write_whole
 from admire.tasks.collections.index import open_index
 
 if TYPE_CHECKING:
@@ -15,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_export(out: Path) -> None:
-    """Refuse an export that cannot be made, before anything else is done.
-
-    Raises:
-        UserError: the name is not that of a Parquet file, or the extra ``lance`` is missing.
-    """
+    """Refuse an export that cannot be made, before anything else is done."""
     if out.suffix != ".parquet":
         raise UserError(f"{out}: is not called .parquet, which is what is written.", "export")
     check_extra("lance", "Writing Parquet", "pyarrow")
@@ -36,19 +31,14 @@ def export_index(index: Path, out: Path) -> None:
         UserError: the folder is no index, or the file cannot be written.
     """
     check_export(out)
-    with needs_extra("lance", "Writing Parquet"):
-        import pyarrow.parquet
+    from pyarrow.parquet import ParquetWriter
+
     opened = open_index(index)
     table = cast("Table", opened.entries)
     columns = ["id", "image", "caption", *(f"{track}_vector" for track in opened.tracks)]
-    part = partial_of(out)
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with pyarrow.parquet.ParquetWriter(part, table.schema(columns)) as file:
+        with write_whole(out, "wb") as file, ParquetWriter(file, table.schema(columns)) as writer:
             for batch in table.batches(columns):
-                file.write_batch(batch.select(columns))
-        os.replace(part, out)
-    except (OSError, RuntimeError) as error:  # the last is LanceDB's
+                writer.write_batch(batch.select(columns))
+    except RuntimeError as error:  # LanceDB's
         raise unwritable(out, error) from error
-    finally:
-        part.unlink(missing_ok=True)

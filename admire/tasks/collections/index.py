@@ -18,7 +18,7 @@ from admire.base.schema import read_as
 from admire.base.storage import write_whole
 from admire.data.items import Candidate
 from admire.models.encoders import TextEncoder, Vectors
-from admire.tasks.collections.encoding import Encoded, EncoderRecord, encode
+from admire.tasks.collections.encoding import Encoded, EncoderRecord, Rows, encode
 
 if TYPE_CHECKING:
     from admire.tasks.collections.lance_table import Table
@@ -27,8 +27,6 @@ FORMAT = 4
 """The version of the layout of index folders."""
 
 Numbers = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
-"""Numbers of entries: places in memory, or LanceDB's numbers of rows."""
 
 
 class Record(BaseModel):
@@ -50,19 +48,15 @@ class Record(BaseModel):
 
 
 def read_record(folder: Path) -> Record:
-    """Read ``index.json``.
-
-    Raises:
-        UserError: the folder is no index, an index of another format, or damaged.
-    """
+    """Read ``index.json``."""
     try:
         content: Any = json.loads((folder / "index.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _damaged(folder, error) from None
     if isinstance(content, dict) and content.get("format") != FORMAT:
         raise UserError(
-            f"{folder}: is an index of another version of admire (format {content.get('format')}, "
-            f"here {FORMAT}). Index again: admire index SOURCE --out INDEX",
+            f"{folder}: is an index of another version of admire (format {content.get('format')}). "
+            "Index again: admire index SOURCE --out INDEX",
             "index",
         )
     return read_as(Record, content, folder / "index.json")
@@ -74,16 +68,12 @@ def write_record(folder: Path, record: Record) -> None:
         file.write(record.model_dump_json(indent=1))
 
 
-def check_encoder(index: Path | None, record: EncoderRecord, encoder: TextEncoder) -> None:
-    """Refuse an encoder that did not make an index's vectors.
-
-    Raises:
-        UserError: it is another one.
-    """
+def check_encoder(index: Path | str, record: EncoderRecord, encoder: TextEncoder) -> None:
+    """Refuse an encoder that did not make an index's vectors."""
     if record.identity != encoder.identity:
         raise UserError(
-            f"{index or 'The index'}: was made with the encoder '{record.name}' "
-            f"({record.identity}), not with '{encoder.name}' ({encoder.identity}).",
+            f"{index}: was made with the encoder '{record.name}' ({record.identity}), not with "
+            f"'{encoder.name}' ({encoder.identity}).",
             "encoder",
         )
 
@@ -157,22 +147,19 @@ class Index:
         except (OSError, ValueError, RuntimeError) as error:  # the last is LanceDB's
             reason = str(error).partition("\n")[0]
             raise UserError(
-                f"The index cannot be read any more ({reason}). If somebody has changed it, search "
-                "again; else index again.",
+                f"The index cannot be read any more ({reason}). Search again, or index again.",
                 "index",
             ) from error
         return list(zip(candidates, scores[order].tolist(), strict=True))
 
     def _compare_all(self, matrix: Vectors, weights: Mapping[str, Numbers]) -> tuple[Rows, Numbers]:
         """Return all rows and their scores, by one pass over the vectors."""
-        rows, blocks = [], []
-        for block_rows, encoded in self.entries.blocks(self.tracks):
-            rows.append(block_rows)
-            blocks.append(_cosines(encoded, matrix))
-        cosines = {
-            track: np.concatenate([block[track] for block in blocks]) for track in self.tracks
-        }
-        return np.concatenate(rows), _scores(cosines, _spreads(cosines), weights)
+        blocks = [
+            (rows, _cosines(encoded, matrix)) for rows, encoded in self.entries.blocks(self.tracks)
+        ]
+        cosines = {track: np.concatenate([c[track] for _, c in blocks]) for track in self.tracks}
+        rows = np.concatenate([rows for rows, _ in blocks])
+        return rows, _scores(cosines, _spreads(cosines), weights)
 
     def _compare_nearest(
         self, table: Table, matrix: Vectors, weights: Mapping[str, Numbers], k: int

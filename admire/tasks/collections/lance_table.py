@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from admire.base.choices import TRACKS
 from admire.base.errors import needs_extra
 from admire.data.items import Candidate
 from admire.models.encoders import Vectors
-from admire.tasks.collections.encoding import Batch, Encoded
+from admire.tasks.collections.encoding import Batch, Encoded, Rows
 
 os.environ.setdefault("LANCEDB_LOG", "error")  # it would warn of each new table
 os.environ.setdefault("LANCE_DEFAULT_IO_BUFFER_SIZE", str(16 * 2**20))  # else it reads far ahead
@@ -49,9 +48,6 @@ FRAGMENTS = 1024
 
 ENCODED = "problem IS NULL"
 """The rows that have vectors; the others say why they were left out."""
-
-Rows = npt.NDArray[np.int64]
-"""LanceDB's numbers of rows."""
 
 TEXTS = ("id", "image", "caption", "source", "digest", "problem")
 
@@ -92,12 +88,8 @@ class Table:
     @property
     def tracks(self) -> list[str]:
         """The tracks that entries have vectors of."""
-        return [
-            track
-            for track in TRACKS
-            if f"{track}_vector" in self._table.schema.names
-            and self._table.count_rows(f"{ENCODED} AND {track} IS NOT NULL")
-        ]
+        names = [track for track in TRACKS if f"{track}_vector" in self._table.schema.names]
+        return [t for t in names if self._table.count_rows(f"{ENCODED} AND {t} IS NOT NULL")]
 
     # -------------------------------------------------------------------------------- writing
 
@@ -105,11 +97,7 @@ class Table:
         """Add what was encoded and what was left out, all of it or nothing.
 
         As long as nothing was encoded, what is left out is not noted: the width of vectors is not
-        known yet.
-
-        Args:
-            base: the table's version that counts.
-            tracks: those that the encoder reads.
+        known yet. ``base`` is the table's version that counts; ``tracks`` the encoder reads.
         """
         if self._table is None and not batch.entries:
             return
@@ -161,12 +149,9 @@ class Table:
 
         Args:
             indexed: whether there are to be vector indexes.
-            trained: how many entries there were when they were trained; they are trained again
-                when there are twice as many.
+            trained: how many entries they were trained on, which is returned as it is now; they are
+                trained again when there are twice as many.
             new: nobody reads older states, so they are removed; else those of a week are kept.
-
-        Returns:
-            ``trained``, as it is now.
         """
         if indexed and TRAINABLE <= self.size >= 2 * trained:
             trained = self.size
@@ -229,9 +214,8 @@ class Table:
 
     def candidates(self, rows: Sequence[int]) -> list[Candidate]:
         """Return the entries in these rows."""
-        columns = ["id", "image", "caption"]
-        rows_taken = self._table.take_row_ids(list(rows)).select(columns).with_row_id().to_list()
-        by_row = {row["_rowid"]: row for row in rows_taken}
+        query = self._table.take_row_ids(list(rows)).select(["id", "image", "caption"])
+        by_row = {row["_rowid"]: row for row in query.with_row_id().to_list()}
         return [
             Candidate(row["id"], Path(row["image"]) if row["image"] else None, row["caption"])
             for row in map(by_row.__getitem__, rows)
@@ -244,10 +228,9 @@ def _encoded(batch: Any, tracks: Sequence[str]) -> Encoded:
     for track in tracks:
         column = batch[f"{track}_vector"]
         mask = column.is_valid().to_numpy(zero_copy_only=False)
-        valid = column.flatten().to_numpy().reshape(-1, column.type.list_size)
-        values = valid
+        values = column.flatten().to_numpy().reshape(-1, column.type.list_size)
         if not mask.all():
-            values = np.zeros((len(mask), column.type.list_size), dtype=np.float32)
+            valid, values = values, np.zeros((len(mask), values.shape[1]), dtype=np.float32)
             values[mask] = valid
         vectors[track], present[track] = values, mask
     return Encoded(vectors, present)

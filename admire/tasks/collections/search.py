@@ -45,9 +45,10 @@ def scoring_for(settings: SearchSettings, index: Index) -> Scoring:
         scoring = Scoring()
         if index.encoder.name == "sight" and "caption" in index.tracks:
             scoring = replace(scoring, image_weight=PICTURES_BESIDE_CAPTIONS)
-    names = ("contrast", "texts", "image_weight", "caption_weight")
-    changes = {name: getattr(settings, name) for name in names}
-    return replace(scoring, **{name: v for name, v in changes.items() if v is not None})
+    for name in ("contrast", "texts", "image_weight", "caption_weight"):
+        if getattr(settings, name) is not None:
+            scoring = replace(scoring, **{name: getattr(settings, name)})
+    return scoring
 
 
 def search_index(
@@ -86,11 +87,10 @@ def search_index(
     reading: Interpretation | None = None
     if settings.query == "meaning":
         item = Item(span, text, settings.lang)
-        both = pictures or settings.texts is not None
-        meanings: Meanings = "both" if both else "gloss"
+        meanings: Meanings = "both" if pictures or settings.texts is not None else "gloss"
         (reading,) = interpret_queries([item], settings, llm, detector, meanings=meanings)
         texts = {"compound": span}
-        if both:
+        if meanings == "both":
             texts |= reading.texts()
         elif reading.gloss:
             texts["gloss"] = reading.gloss
@@ -107,18 +107,13 @@ def search_index(
 def _open(
     index: Path | Index, settings: SearchSettings, encoder: TextEncoder | None
 ) -> tuple[Index, TextEncoder]:
-    """Open an index or a file of texts, and the encoder of its vectors.
-
-    Raises:
-        UserError: a file cannot be read, or the index was made with another encoder.
-    """
-    folder = index if isinstance(index, Path) and index.is_dir() else None
-    if folder:
-        index = open_index(folder)
+    """Open an index or a file of texts, and the encoder of its vectors."""
+    place = index if isinstance(index, Path) else "The index"
+    if isinstance(index, Path) and index.is_dir():
+        index = open_index(index)
+    usual = "e5" if isinstance(index, Path) else index.encoder.name
+    encoder = encoder or open_encoder(settings.encoder or usual, device=settings.device)
     if isinstance(index, Path):
-        encoder = encoder or open_encoder(settings.encoder or "e5", device=settings.device)
         return index_texts(read_texts(index), encoder), encoder
-    name = settings.encoder or index.encoder.name
-    encoder = encoder or open_encoder(name, device=settings.device)
-    check_encoder(folder, index.encoder, encoder)
+    check_encoder(place, index.encoder, encoder)
     return index, encoder

@@ -1,7 +1,5 @@
 """Texts that mean the same: IdioLink's data, scores, and training."""
 
-from __future__ import annotations
-
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
