@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 from collections import Counter, defaultdict
@@ -18,7 +19,7 @@ from admire.base.schema import Count, check_setting
 from admire.base.storage import replace_folder
 from admire.data.items import Item
 from admire.senses.task2a import read_idiomaticity
-from admire.tasks.retrieval.passages import Passage, Split, locate, write_split
+from admire.tasks.retrieval.passages import Passage, Split, locate, occurrences, write_split
 from admire.tasks.retrieval.settings import SPLITS, Usage
 from admire.tasks.sts.pairs import Pair, read_pairs
 
@@ -28,7 +29,6 @@ SHARES = (0.5, 0.15, 0.35)
 """Shares of the MWEs for training, validation and testing."""
 
 SENSES: tuple[Usage, ...] = ("idiomatic", "literal")
-"""Usages of queries."""
 
 KINDS: tuple[Usage, ...] = ("literal", "idiomatic", "simplification", "distractor")
 """Usages of documents that a benchmark of Task 2 can have."""
@@ -50,7 +50,7 @@ def build_benchmark(
         lang: ``en`` or ``pt``.
 
     Raises:
-        UserError: a file is missing or cannot be used, or has nothing in this language.
+        UserError: a file is missing or cannot be used, or has too little in this language.
     """
     check_setting("queries", queries, Count)
     a, b = folder / "subtask_a", folder / "subtask_b"
@@ -61,9 +61,8 @@ def build_benchmark(
     if not sentences:
         languages = ", ".join(sorted({item.language for item in items}))
         raise UserError(f"{folder}: has no sentences in '{lang}'. There are: {languages}.", "lang")
-    pairs = read_pairs(b / "train_data.csv") + read_pairs(b / "dev.csv", b / "dev.gold.csv")
     paraphrases: dict[str, list[Pair]] = defaultdict(list)
-    for pair in pairs:
+    for pair in read_pairs(b / "train_data.csv") + read_pairs(b / "dev.csv", b / "dev.gold.csv"):
         # Pairs without a gold similarity are only there for other pairs to be compared with.
         if pair.language == lang and pair.mwe and pair.gold:
             paraphrases[pair.first].append(pair)
@@ -79,18 +78,16 @@ def build_benchmark(
     bounds = [max(1, first), min(max(first + 1, second), len(mwes) - 1)]
     splits = {}
     for split, part in zip(SPLITS, np.split(shuffled, bounds), strict=True):
-        query_list: list[Passage] = []
+        chosen: list[Passage] = []
         documents: list[Passage] = []
-        for mwe in part:
-            for usage in SENSES:
-                uses = sentences[mwe][usage]
-                order = [uses[k] for k in rng.permutation(len(uses))]
-                count = min(queries, len(order) // 2)
-                query_list += [_use(mwe, sentence, usage) for sentence in order[:count]]
-                documents += _documents(mwe, usage, order[:count], order[count:], paraphrases)
+        for mwe, usage in itertools.product(part, SENSES):
+            uses = sentences[mwe][usage]
+            order = [uses[k] for k in rng.permutation(len(uses))]
+            count = min(queries, len(order) // 2)
+            chosen += [_use(mwe, sentence, usage) for sentence in order[:count]]
+            documents += _documents(mwe, usage, order[:count], order[count:], paraphrases)
         splits[split] = Split(
-            _numbered(query_list, f"{lang}-{split}-q"),
-            _numbered(documents, f"{lang}-{split}-d"),
+            _numbered(chosen, f"{lang}-{split}-q"), _numbered(documents, f"{lang}-{split}-d")
         )
     return splits
 
@@ -120,18 +117,17 @@ def _sentences(items: Sequence[Item]) -> dict[str, dict[str, list[str]]]:
     """Collect the distinct sentences of each MWE by usage, without those that lack the MWE."""
     sentences: dict[str, dict[str, list[str]]] = defaultdict(lambda: {s: [] for s in SENSES})
     skipped = 0
-    seen: set[str] = set()
+    first: dict[str, Item] = {}
     for item in items:
-        mwe, sentence = item.compound.casefold(), item.sentence.strip()
-        if sentence in seen:
-            continue
-        seen.add(sentence)
+        first.setdefault(item.sentence.strip(), item)
+    for sentence, item in first.items():
+        mwe = item.compound.casefold()
         try:
             locate(sentence, mwe)
         except ValueError:
             skipped += 1
-            continue
-        sentences[mwe][str(item.sentence_type)].append(sentence)
+        else:
+            sentences[mwe][str(item.sentence_type)].append(sentence)
     if skipped:
         log.info("Left out %d sentences that do not contain the MWE in its base form", skipped)
     return sentences
@@ -148,12 +144,8 @@ def _documents(
     hidden = {pair.second for query in queries for pair in paraphrases[query]}
     documents = []
     for sentence in sentences:
-        documents.append(_use(mwe, sentence, usage))
-        documents += [
-            passage
-            for passage in _paraphrases(paraphrases[sentence], usage)
-            if passage.sentence not in hidden
-        ]
+        marked = _paraphrases(paraphrases[sentence], usage)
+        documents += [_use(mwe, sentence, usage), *(p for p in marked if p.sentence not in hidden)]
     return documents
 
 
@@ -168,18 +160,16 @@ def _use(mwe: str, sentence: str, usage: Usage) -> Passage:
 def _marked(mwe: str, sentence: str, start: int, end: int, usage: Usage) -> Passage:
     """Make a passage without an id, whose span stands at this place of the sentence."""
     span = sentence[start:end]
-    before = [match.start() for match in re.finditer(f"(?={re.escape(span)})", sentence)]
-    return Passage("?", sentence, mwe, span, usage, occurrence=before.index(start) + 1)
+    occurrence = occurrences(sentence, span).index(start) + 1
+    return Passage("?", sentence, mwe, span, usage, occurrence=occurrence)
 
 
 def _paraphrases(pairs: Sequence[Pair], usage: Usage) -> list[Passage]:
     """Mark the first correct paraphrase of an idiomatic sentence, and the first incorrect one."""
     passages = []
     correct = {pair.second for pair in pairs if pair.similarity == 1}
-    kinds: tuple[Usage, ...] = ("distractor",)
-    if usage == "idiomatic":
-        kinds = ("simplification", "distractor")
-    for kind in kinds:
+    kinds: tuple[Usage, ...] = ("simplification", "distractor")
+    for kind in kinds if usage == "idiomatic" else ("distractor",):
         for pair in pairs:
             place = _replacement(pair.first, pair.second)
             if place and (pair.second in correct) == (kind == "simplification"):

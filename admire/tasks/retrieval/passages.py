@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,14 +18,12 @@ from admire.base.errors import UserError, check_extra
 from admire.base.files import json_rows
 from admire.base.schema import Text, check_setting, read_as
 from admire.base.storage import write_whole
-from admire.models.encoders.hub import local_folder
+from admire.models.encoders import hub
 from admire.tasks.retrieval.settings import SPLITS, Usage
 
 SENSE_OF = {
     "literal": "literal",
-    "idiomatic": "idiomatic",
-    "simplification": "idiomatic",
-    "sense": "idiomatic",
+    **dict.fromkeys(("idiomatic", "simplification", "sense"), "idiomatic"),
 }
 """The sense of its PIE that a usage conveys (IdioLink, 3.1); a distractor conveys neither."""
 
@@ -87,15 +86,16 @@ def locate(text: str, span: str, occurrence: int = 1) -> tuple[int, int]:
         ValueError: the span does not occur that often.
     """
     for searched, pattern in ((text, span), (text.lower(), span.lower())):
-        start = -1
-        for _ in range(occurrence):
-            start = searched.find(pattern, start + 1)
-            if start < 0:
-                break
+        starts = occurrences(searched, pattern)[occurrence - 1 :]
         # Lower case may be longer than the original ("İ"); its positions would then be wrong.
-        if pattern and start >= 0 and len(searched) == len(text):
-            return start, start + len(pattern)
+        if pattern and starts and len(searched) == len(text):
+            return starts[0], starts[0] + len(pattern)
     raise ValueError(f"'{span}' is not in it" + f" {occurrence} times" * (occurrence > 1))
+
+
+def occurrences(text: str, span: str) -> list[int]:
+    """List the positions where a span begins in a text; occurrences may overlap."""
+    return [match.start() for match in re.finditer(f"(?={re.escape(span)})", text)]
 
 
 def relevance(split: Split) -> npt.NDArray[np.bool_]:
@@ -127,7 +127,8 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
     for usage in usages:
         check_setting("usage", usage, Usage)
     queries, documents = (
-        read_passages(_file(source, split, name)) for name in ("queries", "indexes")
+        [p for p in read_passages(_file(source, split, name)) if p.is_gold or not gold]
+        for name in ("queries", "indexes")
     )
     for query in queries:
         if query.usage not in ("literal", "idiomatic"):
@@ -135,12 +136,7 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
                 f"{source}, {split}: the query '{query.id}' has the usage '{query.usage}', which "
                 "is not literal or idiomatic."
             )
-    queries = [query for query in queries if query.is_gold or not gold]
-    documents = [
-        document
-        for document in documents
-        if (document.is_gold or not gold) and (not usages or document.usage in usages)
-    ]
+    documents = [document for document in documents if not usages or document.usage in usages]
     if not documents or not queries:
         kind = f" of {', '.join(usages)}" * bool(usages) + " that people checked" * gold
         raise UserError(f"{source}: the split '{split}' has no documents or no queries{kind}.")
@@ -149,8 +145,7 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
 
 def _file(source: str, split: str, name: str) -> Path:
     """Return a file of a benchmark, from its folder or downloaded from the hub."""
-    folder = local_folder(source, "a benchmark")
-    if folder:
+    if folder := hub.local_folder(source, "a benchmark"):
         for suffix in (".json", ".jsonl"):
             path = folder / split / f"{name}{suffix}"
             if path.is_file():
@@ -159,20 +154,12 @@ def _file(source: str, split: str, name: str) -> Path:
             f"{folder}: has no {split}/{name}.json (or .jsonl). A benchmark has the splits "
             f"{', '.join(SPLITS)} as folders with queries.json and indexes.json."
         )
-    check_extra(
-        "clip", f"'{source}' is no folder here, and a dataset on the hub", "huggingface_hub"
-    )
-    from admire.models.encoders.hub import hub_file
-
-    return hub_file(source, f"{split}/{name}.json", f"{split}/{name}.jsonl", kind="dataset")
+    check_extra("clip", f"'{source}' is no folder, and a dataset on the hub", "huggingface_hub")
+    return hub.hub_file(source, f"{split}/{name}.json", f"{split}/{name}.jsonl", kind="dataset")
 
 
 def read_passages(path: Path) -> list[Passage]:
-    """Read the passages of a JSON list or of a JSONL file.
-
-    Raises:
-        UserError: the file or a row of it cannot be used.
-    """
+    """Read the passages of a JSON list or of a JSONL file."""
     passages: dict[str, Passage] = {}
     for number, row in json_rows(path):
         where = f"{path}, row {number}"

@@ -32,11 +32,7 @@ def encode_queries(
     form: QueryForm,
     instruction_format: InstructionFormat = "auto",
 ) -> Vectors:
-    """Encode the queries' sentences or spans, shape (queries, width).
-
-    Raises:
-        UserError: the form needs spans, and the encoder has no vectors of spans.
-    """
+    """Encode the queries' sentences or spans, shape (queries, width)."""
     if instruction_format == "auto":
         instruction_format = usual_instruction_format(encoder.name)
     inputs = [encoder_query(query, form, instruction_format) for query in queries]
@@ -49,9 +45,7 @@ def encode_queries(
             "query",
             "encoder",
         )
-    return encoder.encode_texts(
-        [(query.prompt or "") + query.text for query in inputs], role="query"
-    )
+    return encoder.encode_texts([(q.prompt or "") + q.text for q in inputs], role="query")
 
 
 def usual_instruction_format(name: str) -> InstructionFormat:
@@ -91,22 +85,19 @@ def interpret_queries(
     """Find the sense and the gloss of each item; literal uses get a gloss too.
 
     Args:
-        llm: an open chat model in place of the one that the settings name.
-        detector: an open detector in place of the built-in one.
+        llm, detector: open models in place of the one that the settings name and the built-in one.
         meanings: which meanings to ask for, see :data:`admire.base.choices.Meanings`.
 
     Raises:
         UserError: the model cannot be opened or asked.
     """
-    source = llm or open_source(
-        settings.llm, url=settings.llm_url, dictionaries=settings.dictionaries
-    )
+    dictionaries = settings.dictionaries
     (interpretations,) = interpret(
         items,
-        [source],
+        [llm or open_source(settings.llm, url=settings.llm_url, dictionaries=dictionaries)],
         Prompts(settings.prompts),
         ReadingSettings(settings.sense, seed=settings.seed, meanings=meanings, glosses="all"),
         detector=detector,
-        dictionaries=open_dictionaries(settings.dictionaries),
+        dictionaries=open_dictionaries(dictionaries),
     )
     return interpretations

@@ -65,12 +65,9 @@ def score_queries(split: Split, similarities: Similarities) -> pd.DataFrame:
             rows.append((query.id, query.idiom, query.usage, query.subject, *figures))
     if not rows:
         raise UserError("No query has a relevant document in the index.")
-    if len(rows) < len(split.queries):
-        log.warning(
-            "%d of %d queries have no relevant document in the index and are left out.",
-            len(split.queries) - len(rows),
-            len(split.queries),
-        )
+    total = len(split.queries)
+    if left_out := total - len(rows):
+        log.warning("%d of %d queries have no relevant document and are left out.", left_out, total)
     return pd.DataFrame(rows, columns=["id", "idiom", "usage", "subject", "r_precision", "ndcg"])
 
 

@@ -29,7 +29,7 @@ class Retrieval:
         split: the queries and documents.
         similarities: of queries and documents, shape (queries, documents).
         scores: R-precision and nDCG@10 of each query, see :func:`score_queries`.
-        record: how it was made.
+        record: how it was made, for ``run.json``.
         name: of the system, for run files.
         readings: how a chat model understood each query; none where no model was asked.
     """
@@ -90,9 +90,11 @@ def retrieve_split(
         encoder = encoder or open_encoder(settings.encoder, device=settings.device)
         record["identity"] = encoder.identity
         if settings.query == "meaning":
-            readings = interpret_queries(
-                _items(split, settings.lang), settings, llm, meanings="gloss"
-            )
+            items = [
+                Item(q.idiom, q.sentence, settings.lang, sentence_type=cast(SenseLabel, q.usage))
+                for q in split.queries
+            ]
+            readings = interpret_queries(items, settings, llm, meanings="gloss")
             similarities = by_meaning(split, encoder, readings, settings.scoring)
             record |= {key: getattr(settings, key) for key in ("llm", "sense", "lang")}
             record["contrast"] = settings.scoring.contrast
@@ -102,11 +104,3 @@ def retrieve_split(
     scores = score_queries(split, similarities)
     system = f"{name.rpartition('/')[2]}-{settings.query}"
     return Retrieval(split, similarities, scores, record, system, tuple(readings))
-
-
-def _items(split: Split, language: str) -> list[Item]:
-    """Make an item of each query, with its usage as the sense."""
-    return [
-        Item(query.idiom, query.sentence, language, sentence_type=cast(SenseLabel, query.usage))
-        for query in split.queries
-    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NotRequired
+from typing import Any
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
@@ -22,26 +22,6 @@ TEXTS = 10
 """How many documents of each query have their texts in the folder."""
 
 VERSION = 1
-
-
-class Record(TypedDict):
-    """How a run was made, as ``run.json`` has it."""
-
-    version: Literal[1]
-    data: str
-    split: str
-    usage: list[str] | None
-    gold: bool
-    encoder: str
-    query: str
-    identity: NotRequired[str]
-    instruction_format: NotRequired[str]
-    k1: NotRequired[float]
-    b: NotRequired[float]
-    llm: NotRequired[str]
-    sense: NotRequired[str]
-    lang: NotRequired[str]
-    contrast: NotRequired[float]
 
 
 class QueryReading(TypedDict):
@@ -81,7 +61,7 @@ class RankedQuery:
 
 @dataclass(frozen=True)
 class RetrievalRun:
-    """A run folder as it was read."""
+    """A run folder as it was read; ``record`` is how it was made, see :class:`Retrieval`."""
 
     queries: tuple[RankedQuery, ...]
     record: dict[str, Any]
@@ -116,10 +96,7 @@ def _ranked_queries(retrieval: Retrieval) -> list[RankedQuery]:
     documents = retrieval.split.documents
     relevant, scores = relevance(retrieval.split), trec_scores(retrieval.similarities)
     orders = rank_documents(retrieval.similarities, [document.id for document in documents])
-    figures: dict[str, dict[str, float]] = {
-        row["id"]: {metric: row[metric] for metric in ("r_precision", "ndcg")}
-        for row in retrieval.scores.to_dict("records")
-    }
+    figures = retrieval.scores.set_index("id")[["r_precision", "ndcg"]].to_dict("index")
     readings: list[QueryReading] = [
         {"sense": r.sense.label, "probability": r.sense.probability, "gloss": r.gloss}
         for r in retrieval.readings
@@ -145,13 +122,14 @@ def read_retrieval(folder: Path) -> RetrievalRun:
     Raises:
         UserError: the folder is not such a run, it is damaged, or of another version.
     """
-    record, texts = read_text(folder / "run.json"), read_text(folder / "texts.jsonl")
+    texts, content = read_text(folder / "texts.jsonl"), read_text(folder / "run.json")
     try:
-        return RetrievalRun(
-            tuple(_QUERY_ROW.validate_json(line) for line in texts.rstrip().split("\n")),
-            dict(TypeAdapter(Record).validate_json(record)),
-        )
-    except ValueError:
+        record: dict[str, Any] = json.loads(content)
+        if record["version"] != VERSION:
+            raise ValueError("another version")
+        queries = tuple(_QUERY_ROW.validate_json(line) for line in texts.rstrip().split("\n"))
+    except (ValueError, KeyError, TypeError):
         raise UserError(
             f"{folder}: is damaged, or of another version of admire. Run admire retrieve again."
         ) from None
+    return RetrievalRun(queries, record)

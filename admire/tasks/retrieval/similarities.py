@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from admire.models.encoders import TextEncoder, Vectors
+from admire.models.encoders import TextEncoder
 from admire.rankers.scorer import query_weights, score
 from admire.rankers.settings import Scoring
 from admire.senses.interpretation import Interpretation
@@ -20,6 +20,9 @@ from admire.tasks.retrieval.settings import InstructionFormat, QueryForm
 
 Bm25Query = Literal["sentence", "span"]
 """What of a query BM25 compares with whole documents."""
+
+BM25_GRID = tuple(itertools.product((0.6, 0.9, 1.2, 1.5, 2.0), (0.2, 0.4, 0.6, 0.75, 0.9)))
+"""Pairs of k1 and b that the paper tries (appendix E.1)."""
 
 
 def dense(
@@ -57,22 +60,16 @@ def by_meaning(
         scoring: how the two cosines are weighed.
     """
     documents = _encode_documents(split, encoder)
+    rows = []
     pies = [query.idiom for query in split.queries]
     glosses = [reading.gloss or pie for reading, pie in zip(readings, pies, strict=True)]
-    vectors: list[Vectors] = [
-        encoder.encode_texts(texts, role="query") for texts in (glosses, pies)
-    ]
-    rows = []
+    vectors = [encoder.encode_texts(texts, role="query") for texts in (glosses, pies)]
     for reading, gloss, pie in zip(readings, *vectors, strict=True):
         cosines = np.stack([gloss, pie]).astype(float) @ documents.T
         roles = ("gloss", "compound")
         weights = query_weights(scoring, reading.sense, roles if reading.gloss else roles[1:])
         rows.append(score({"caption": cosines}, [weights.get(r, 0.0) for r in roles], scoring))
     return np.array(rows)
-
-
-BM25_GRID = tuple(itertools.product((0.6, 0.9, 1.2, 1.5, 2.0), (0.2, 0.4, 0.6, 0.75, 0.9)))
-"""Pairs of k1 and b that the paper tries (appendix E.1)."""
 
 
 def words(text: str) -> list[str]:

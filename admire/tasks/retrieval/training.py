@@ -48,9 +48,6 @@ def draw_examples(split: Split, settings: RetrieverTraining) -> list[Example]:
     """Draw one example for each query that has a positive.
 
     If there are fewer hard negatives than wanted, they are repeated in turn.
-
-    Raises:
-        UserError: no query has a positive and negatives, or there are too few soft negatives.
     """
     rng = np.random.default_rng(settings.fit.seed)
     documents = split.documents
@@ -63,12 +60,11 @@ def draw_examples(split: Split, settings: RetrieverTraining) -> list[Example]:
             continue
         if len(soft) < settings.soft_negatives:
             raise UserError(
-                f"{settings.soft_negatives} soft negatives are asked for, but there are only "
-                f"{len(soft)} documents of other PIEs than '{query.idiom}'.",
+                f"There are only {len(soft)} documents of other PIEs than '{query.idiom}'.",
                 "soft_negatives",
             )
         negatives = [
-            *np.resize(rng.permutation(soft), settings.soft_negatives),
+            *rng.permutation(soft)[: settings.soft_negatives],
             *np.resize(rng.permutation(hard), settings.hard_negatives),
         ]
         positive = documents[rng.choice(positives)]
@@ -132,16 +128,9 @@ def train_retriever(
         return float(score_queries(val, similarities)["ndcg"].mean())
 
     rows = [_row(example, settings, model) for example in draw_examples(train, settings)]
-    return fine_tune(
-        model,
-        TrainingSet(
-            rows, _ContrastiveLoss(model, settings), collate=lambda batch: _features(model, batch)
-        ),
-        validate,
-        settings.fit,
-        out,
-        of=f"{encoder.identity} {settings}",
-    )
+    loss = _ContrastiveLoss(model, settings)
+    data = TrainingSet(rows, loss, collate=lambda batch: _features(model, batch))
+    return fine_tune(model, data, validate, settings.fit, out, of=f"{encoder.identity} {settings}")
 
 
 def train_retrievers(
