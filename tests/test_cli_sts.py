@@ -40,7 +40,7 @@ def words(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         opened.append((name, device))
         return CachedEncoder(WordEncoder())
 
-    monkeypatch.setattr("admire.tasks.sts.similarity.open_encoder", open_words)
+    monkeypatch.setattr("admire.tasks.sts.evaluation.open_encoder", open_words)
     return opened
 
 

@@ -202,7 +202,7 @@ def test_a_gold_file_or_a_split_that_the_pairs_do_not_have_is_refused(write_tabl
     [
         ([train(), wrong("t.2", sentence_1="An owl.")], "“An owl.” has no correct paraphrase"),
         ([train(), train("t.2", sim="0.5")], "row 2, sim: must be 0, 1 or empty"),
-        ([dev()], "has pairs, and no groups"),
+        ([dev()], "has no groups"),
     ],
 )
 def test_what_is_not_learned_from_is_named(write_table, rows, message):

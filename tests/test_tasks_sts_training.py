@@ -19,9 +19,9 @@ from admire.models.encoders import open_encoder
 from admire.models.encoders.sentence import SentenceEncoder
 from admire.models.encoders.torch_models import Placement
 from admire.tasks.sts.evaluation import compare, correlate
-from admire.tasks.sts.objectives import FROM_PAIRS, OBJECTIVES
 from admire.tasks.sts.pairs import Group, Pair
 from admire.tasks.sts.rows import TrainingData, as_pairs
+from admire.tasks.sts.settings import FROM_PAIRS, OBJECTIVES
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
 for package in ("sentence_transformers", "datasets", "accelerate", "pytorch_metric_learning"):

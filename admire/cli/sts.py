@@ -14,8 +14,13 @@ from admire.cli import options as opt
 from admire.cli.config import with_file
 from admire.cli.output import print_rows
 from admire.models.training_settings import FitSettings, StartEncoder
-from admire.tasks.sts.objectives import TrainingSetting, usual_batch_size
-from admire.tasks.sts.settings import SentenceFiles, SentenceTraining, SimilaritySettings
+from admire.tasks.sts.settings import (
+    SentenceFiles,
+    SentenceTraining,
+    SimilaritySettings,
+    TrainingSetting,
+    usual_batch_size,
+)
 
 log = logging.getLogger("admire")
 
@@ -41,9 +46,8 @@ def sts(
         out: Submission to write, a CSV.
         setting: What the submission says of its training data.
     """
-    from admire.tasks.sts.evaluation import write_similarities
+    from admire.tasks.sts.evaluation import measure_similarity, write_similarities
     from admire.tasks.sts.pairs import read_pairs
-    from admire.tasks.sts.similarity import measure_similarity
 
     settings = opt.make(SimilaritySettings, options)
     pairs = read_pairs(data, gold, split=split)

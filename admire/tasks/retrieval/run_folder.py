@@ -96,7 +96,9 @@ def _ranked_queries(retrieval: Retrieval) -> list[RankedQuery]:
     documents = retrieval.split.documents
     relevant, scores = relevance(retrieval.split), trec_scores(retrieval.similarities)
     orders = rank_documents(retrieval.similarities, [document.id for document in documents])
-    figures = retrieval.scores.set_index("id")[["r_precision", "ndcg"]].to_dict("index")
+    figures: dict[Any, Any] = retrieval.scores.set_index("id")[["r_precision", "ndcg"]].to_dict(
+        "index"
+    )
     readings: list[QueryReading] = [
         {"sense": r.sense.label, "probability": r.sense.probability, "gloss": r.gloss}
         for r in retrieval.readings

@@ -1,9 +1,14 @@
-from .evaluation import compare, correlate, rate, write_similarities
-from .objectives import OBJECTIVES, Objective
+from .evaluation import (
+    MeasuredPairs,
+    compare,
+    correlate,
+    measure_similarity,
+    rate,
+    write_similarities,
+)
 from .pairs import Group, Pair, read_groups, read_pairs
 from .rows import TrainingData, hold_out_groups, hold_out_pairs, read_training_data
-from .settings import SentenceFiles, SentenceTraining, SimilaritySettings
-from .similarity import MeasuredPairs, measure_similarity
+from .settings import OBJECTIVES, Objective, SentenceFiles, SentenceTraining, SimilaritySettings
 from .training import train_sentences
 
 __all__ = [

@@ -1,31 +1,89 @@
-"""Similarities of pairs by an encoder or a chat model, and their correlation with the gold."""
+"""Measuring the similarity of pairs with an encoder or a chat model, and scoring the result."""
 
 from __future__ import annotations
 
-import csv
+import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from admire.base.errors import UserError
+from admire.base.files import add_table
 from admire.base.schema import check_setting
 from admire.base.storage import write_whole
-from admire.models.encoders import TextEncoder
-from admire.models.llm import ChatModel, Question, ask_each
+from admire.models.encoders import TextEncoder, open_encoder
+from admire.models.encoders.cached import CachedEncoder
+from admire.models.encoders.sentence import SentenceEncoder
+from admire.models.llm import ChatModel, Question, ask_each, open_llm
 from admire.prompts import Prompts
 from admire.prompts.quotations import without_words
-from admire.tasks.sts.objectives import TrainingSetting
+from admire.tasks.sts.mwes import reader
 from admire.tasks.sts.pairs import Pair
+from admire.tasks.sts.settings import SimilaritySettings, TrainingSetting
+
+log = logging.getLogger("admire")
 
 Similarities = Mapping[tuple[str, str], float]
 """Similarities by a model, for each two sentences."""
 
 ATTEMPTS = 3
 """How often a chat model is asked at most, until its reply holds a number from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class MeasuredPairs:
+    """Similarities by a model, and how well they agree with the gold.
+
+    Attributes:
+        similarities: of each pair and each reference. Pairs without a rating are missing.
+        correlations: Spearman's, see :func:`correlate`.
+    """
+
+    similarities: Similarities
+    correlations: pd.DataFrame
+
+
+def measure_similarity(
+    pairs: Sequence[Pair],
+    settings: SimilaritySettings | None = None,
+    *,
+    encoder: TextEncoder | None = None,
+    llm: ChatModel | None = None,
+) -> MeasuredPairs:
+    """Compare the pairs with an encoder, or have a chat model rate them.
+
+    A sentence encoder that has tokens for expressions (see :mod:`mwes`) reads them in the
+    sentences.
+
+    Args:
+        settings: the defaults where they are None.
+        encoder, llm: open models in place of those that the settings name.
+
+    Raises:
+        UserError: a model cannot be opened or asked.
+    """
+    settings = settings or SimilaritySettings()
+    similarities: Similarities
+    if llm or (settings.llm and not encoder):
+        llm = llm or open_llm(settings.llm or "", url=settings.llm_url)
+        similarities = rate(pairs, llm, Prompts(settings.prompts), seed=settings.seed)
+        missing = sum(not set(_comparisons([pair])) <= similarities.keys() for pair in pairs)
+        if missing:
+            log.warning("%d of %d pairs were given no rating and are left out", missing, len(pairs))
+    else:
+        encoder = encoder or open_encoder(settings.encoder, device=settings.device)
+        inner = encoder.encoder if isinstance(encoder, CachedEncoder) else encoder
+        read: Callable[[str], str] = str
+        if isinstance(inner, SentenceEncoder):
+            read = reader(inner.model, {pair.mwe for pair in pairs if pair.mwe})
+        similarities = compare(pairs, encoder, read)
+    return MeasuredPairs(similarities, correlate(pairs, similarities))
 
 
 def _comparisons(pairs: Sequence[Pair]) -> list[tuple[str, str]]:
@@ -57,8 +115,8 @@ def rate(
 ) -> dict[tuple[str, str], float]:
     """Ask a chat model for ratings in [0, 1] (the DeepSeek row of ChengyuSTS, section 4).
 
-    If a reply holds no such number, the model is asked again at temperature 1. After three tries
-    the pair is left out.
+    If a reply holds no such number, the model is asked again at temperature 1. After
+    :data:`ATTEMPTS` the pair is left out.
 
     Raises:
         UserError: the model cannot be asked.
@@ -110,9 +168,8 @@ def correlate(pairs: Sequence[Pair], similarities: Similarities) -> pd.DataFrame
         ],
         columns=["language", "idiom", "predicted", "gold"],
     )
-    languages = sorted(set(table["language"]))
-    parts = [(name, table[table["language"] == name]) for name in languages]
-    if len(languages) > 1:
+    parts: list[tuple[Any, Any]] = list(table.groupby("language"))
+    if len(parts) > 1:
         parts.append(("all", table))
     rows = []
     for language, part in parts:
@@ -125,9 +182,7 @@ def correlate(pairs: Sequence[Pair], similarities: Similarities) -> pd.DataFrame
 
 
 def _gold(pair: Pair, similarities: Similarities) -> float | None:
-    if pair.similarity is not None:
-        return pair.similarity
-    return similarities.get(pair.reference) if pair.reference else None
+    return similarities.get(pair.reference) if pair.reference else pair.similarity
 
 
 def spearman(a: Sequence[float], b: Sequence[float]) -> float:
@@ -155,9 +210,9 @@ def write_similarities(
             f"{path}: is not written, because {len(missing)} pairs have no rating, "
             f"such as {missing[0]}."
         )
+    rows = [
+        (pair.name, pair.language.upper(), setting, f"{similarities[pair.first, pair.second]:.6f}")
+        for pair in pairs
+    ]
     with write_whole(path) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("ID", "Language", "Setting", "Sim"))
-        for pair in pairs:
-            similarity = similarities[pair.first, pair.second]
-            writer.writerow((pair.name, pair.language.upper(), setting, f"{similarity:.6f}"))
+        add_table(file, pd.DataFrame(rows, columns=["ID", "Language", "Setting", "Sim"]))

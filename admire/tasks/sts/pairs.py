@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +26,6 @@ class Pair:
     Attributes:
         name: the row's ID.
         language: its tag, in lower case.
-        first, second: the sentences.
         similarity: in [0, 1]; None if it is not known, or the pair has a reference.
         reference: two sentences. The model should give this pair the similarity that it gives them.
         mwe: the expression that ``first`` uses; None for pairs of plain STS.
@@ -52,7 +50,6 @@ class Group:
     """A sentence with its paraphrases.
 
     Attributes:
-        sentence: the sentence.
         correct: paraphrases that mean the same.
         incorrect: paraphrases that replace the expression by words with another meaning.
         language: its tag, in lower case.
@@ -75,15 +72,12 @@ UpToOne = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Similarity = Annotated[UpToOne | None, NoneIfEmpty]
 
 COLUMNS = {
-    "score": ("split", "sentence1", "sentence2"),
-    "A_c": ("S", "A_i", "sim"),
-    "sentence_1": (
-        *("ID", "Language", "MWE1", "sentence_2", "sim"),
-        *("alternative_1", "alternative_2"),
-    ),
-    "MWE1": ("ID", "Language", "sentence1", "sentence2"),
+    "score": "score split sentence1 sentence2",
+    "A_c": "A_c S A_i sim",
+    "sentence_1": "sentence_1 ID Language MWE1 sentence_2 sim alternative_1 alternative_2",
+    "MWE1": "MWE1 ID Language sentence1 sentence2",
 }
-"""The columns that a file has, by the first of these that tells what it is."""
+"""The columns that a file has, by the one that tells what it is."""
 
 
 class _Row(BaseModel):
@@ -95,12 +89,8 @@ class _Row(BaseModel):
     second: Text = Field(validation_alias=AliasChoices("sentence2", "sentence_2", "A_i", "h"))
     mwe: Annotated[str | None, NoneIfEmpty] = Field(None, alias="MWE1")
     sim: Similarity = None
-    score: float | None = Field(
-        None,
-        ge=0,
-        le=5,
-        allow_inf_nan=False,
-        validation_alias=AliasChoices("score", "similarity"),
+    score: Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)] | None = Field(
+        None, validation_alias=AliasChoices("score", "similarity")
     )
     alternative_1: Text = "-"
     alternative_2: Text = "-"
@@ -110,9 +100,8 @@ class _Row(BaseModel):
         reference = None
         if similarity is None and "alternative_1" in self.model_fields_set:
             reference = self.alternative_1, self.alternative_2
-        return Pair(
-            self.name, self.language, self.first, self.second, similarity, reference, self.mwe
-        )
+        sentences = self.first, self.second
+        return Pair(self.name, self.language, *sentences, similarity, reference, self.mwe)
 
 
 class _Gold(BaseModel):
@@ -160,7 +149,7 @@ def _rows(path: Path) -> tuple[str, list[tuple[int, Cells]]]:
         return "xml", list(enumerate(_assin(path), start=1))
     table = _table(path)
     kind = next((mark for mark in COLUMNS if mark in table), "MWE1")
-    check_columns(path, table, (kind, *COLUMNS[kind]))
+    check_columns(path, table, COLUMNS[kind].split())
     rows = []
     for number, row in enumerate(table.to_dict("records"), start=1):
         cells = {str(column): cell.strip() for column, cell in row.items()}
@@ -207,30 +196,26 @@ def _assin(path: Path) -> Iterator[Cells]:
 
 def _with_gold(path: Path, pairs: Sequence[Pair], gold: Path) -> list[Pair]:
     """Return the pairs of Task 2B's dev file with the similarities of its gold file."""
-    by_name = {pair.name: pair for pair in pairs}
-    if len(by_name) < len(pairs):
-        twice = Counter(pair.name for pair in pairs).most_common(1)[0][0]
-        raise UserError(f"{path}, ID: '{twice}' is there twice.")
-    seen = set()
+    by_name: dict[str, Pair] = {}
+    for pair in pairs:
+        if by_name.setdefault(pair.name, pair) is not pair:
+            raise UserError(f"{path}, ID: '{pair.name}' is there twice.")
+    unscored = set(by_name)
     table = read_table(gold, ("ID", "sim", "otherID"))
     for number, cells in enumerate(table.to_dict("records"), start=1):
         where = f"{gold}, row {number}"
         row = read_as(_Gold, cells, where)
-        if row.name in seen:
-            raise UserError(f"{where}, ID: '{row.name}' is there twice.")
-        if row.name not in by_name:
-            raise UserError(f"{where}, ID: '{row.name}' is not in {path}.")
-        other = by_name.get(row.other) if row.sim is None else None
-        if row.sim is None and other is None:
-            raise UserError(
-                f"{where}, otherID: '{row.other}' is not in {path}, and there is no sim."
-            )
-        seen.add(row.name)
-        by_name[row.name] = replace(
-            by_name[row.name],
-            similarity=row.sim,
-            reference=(other.first, other.second) if other else None,
-        )
+        if row.name not in unscored:
+            reason = "there twice" if row.name in by_name else f"not in {path}"
+            raise UserError(f"{where}, ID: '{row.name}' is {reason}.")
+        unscored.remove(row.name)
+        reference = None
+        if row.sim is None:
+            if row.other not in by_name:
+                raise UserError(f"{where}, otherID: '{row.other}' is not in {path}.")
+            reference = by_name[row.other].first, by_name[row.other].second
+        pair = replace(by_name[row.name], similarity=row.sim, reference=reference)
+        by_name[row.name] = pair
     return list(by_name.values())
 
 
@@ -247,10 +232,8 @@ def read_groups(path: Path) -> list[Group]:
         UserError: the file, row and column that cannot be used, and why.
     """
     kind, rows = _rows(path)
-    if kind not in ("A_c", "sentence_1"):
-        raise UserError(f"{path}: has pairs, and no groups of paraphrases to learn from.")
-    if not rows:
-        raise UserError(f"{path}: has no rows.")
+    if kind not in ("A_c", "sentence_1") or not rows:
+        raise UserError(f"{path}: has no groups of paraphrases to learn from.")
     groups: dict[tuple[str, str], Group] = {}
     for number, row in rows:
         pair = _pair(path, number, row)

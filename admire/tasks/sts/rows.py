@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from admire.base.errors import UserError
-from admire.tasks.sts.objectives import FROM_PAIRS, Objective
 from admire.tasks.sts.pairs import Group, Pair, read_groups, read_pairs, without
+from admire.tasks.sts.settings import FROM_PAIRS, Objective
 
 if TYPE_CHECKING:
     from admire.models.trainer import Row
 
 Entry = TypeVar("Entry")
-
-ONE_SHOT = 1
-"""How many groups of a held-out expression stay for training, as in the task's one-shot data."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,7 @@ class TrainingData:
 
     Attributes:
         groups: sentences with paraphrases; empty for objectives that learn from pairs.
-        pairs: pairs with similarities. Objectives that learn from groups mix them in.
+        pairs: with similarities. Objectives that learn from groups mix them in.
         validation: pairs to choose the epoch by.
     """
 
@@ -150,9 +147,6 @@ def filled_triples(groups: Sequence[Group], rng: np.random.Generator) -> list[Ro
 
     A missing positive is replaced by the sentence itself, whose vector differs through dropout. A
     missing negative is replaced by a sentence of another group, drawn at random.
-
-    Raises:
-        UserError: a negative must be drawn, and there is no other group.
     """
     rows: list[Row] = []
     for place, group in enumerate(groups):
@@ -217,12 +211,12 @@ def hold_out_groups(
     for place, group in enumerate(groups):
         by_mwe.setdefault(group.mwe.casefold() if group.mwe else f"\n{place}", []).append(group)
     names = sorted(by_mwe)
-    held = {names[int(k)] for k in rng.permutation(len(names))[: round(share * len(names))]}
+    held = {names[k] for k in rng.permutation(len(names))[: round(share * len(names))]}
     kept: list[Group] = []
     tested: list[Group] = []
     for name, same_mwe in by_mwe.items():
-        order = [same_mwe[int(k)] for k in rng.permutation(len(same_mwe))]
-        count = len(order) if name not in held else min(ONE_SHOT, len(order) // 2)
+        order = [same_mwe[k] for k in rng.permutation(len(same_mwe))]
+        count = min(1, len(order) // 2) if name in held else len(order)
         kept += order[:count]
         tested += order[count:]
     unseen = {sentence for group in tested for sentence in _sentences(group)}
@@ -257,5 +251,5 @@ def hold_out_pairs(
 ) -> tuple[list[Pair], list[Pair]]:
     """Split pairs for training and validation, which share no sentence."""
     order = np.random.default_rng(seed).permutation(len(pairs))
-    held = [pairs[int(k)] for k in order[: round(share * len(pairs))]]
+    held = [pairs[k] for k in order[: round(share * len(pairs))]]
     return without(pairs, held), held

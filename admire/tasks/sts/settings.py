@@ -1,10 +1,10 @@
-"""How sentence pairs are compared, and how encoders are fine-tuned for that."""
+"""How sentence pairs are compared, and how and for what encoders are fine-tuned."""
 
 from __future__ import annotations
 
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -18,7 +18,38 @@ from admire.models.training_settings import (
     FitSettings,
     ValidationFiles,
 )
-from admire.tasks.sts.objectives import Objective
+
+Objective = Literal[
+    "adaptive",
+    "multi-negative",
+    "consistent",
+    "triplet+ranking",
+    "simcse",
+    "regression",
+    "classification",
+    "cosent",
+]
+"""``adaptive`` and ``multi-negative`` are He et al.'s (section 3, equation 5); ``triplet+ranking``
+(fine-tune setting), ``regression``, ``classification`` and ``cosent`` (pre-train setting) are
+YNU-HPCC's; ``simcse`` is ChengyuSTS's (equation 2); ``consistent`` is ours, see
+:class:`admire.tasks.sts.losses.ConsistencyLoss`."""
+
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+"""All training objectives."""
+
+FROM_PAIRS: tuple[Objective, ...] = ("regression", "classification", "cosent")
+"""Objectives that learn from pairs with similarities. The others learn from groups."""
+
+TRIPLET_LOSSES: tuple[Objective, ...] = ("adaptive", "multi-negative")
+"""He et al.'s objectives, whose rows are single sentences with labels."""
+
+TrainingSetting = Literal["pre_train", "fine_tune"]
+"""The two settings of Task 2B, by which a submission says whether its training data was used."""
+
+
+def usual_batch_size(objective: Objective) -> int:
+    """Return the default batch size: 64 single sentences, or 16 rows of several."""
+    return 64 if objective in TRIPLET_LOSSES else 16
 
 
 @settings(frozen=True, kw_only=True)

@@ -13,7 +13,6 @@ from admire.base.errors import UserError, needs_extra
 from admire.models.encoders.sentence import SentenceEncoder, query_prompt
 from admire.tasks.sts import mwes
 from admire.tasks.sts.evaluation import compare, correlate
-from admire.tasks.sts.objectives import FROM_PAIRS, TRIPLET_LOSSES, Objective
 from admire.tasks.sts.pairs import Group, Pair
 from admire.tasks.sts.rows import (
     TrainingData,
@@ -25,7 +24,7 @@ from admire.tasks.sts.rows import (
     repeated,
     triples,
 )
-from admire.tasks.sts.settings import SentenceTraining
+from admire.tasks.sts.settings import FROM_PAIRS, TRIPLET_LOSSES, Objective, SentenceTraining
 
 with needs_extra("finetune", "Fine-tuning"):
     import torch
@@ -49,6 +48,8 @@ BATCHES: dict[Objective, Batches] = {
     **dict.fromkeys((*TRIPLET_LOSSES, "consistent"), "neighbours"),
     **dict.fromkeys(("triplet+ranking", "simcse"), "no duplicates"),
 }
+MARGINS: dict[Objective, float] = {**dict.fromkeys(TRIPLET_LOSSES, 0.3), "triplet+ranking": 0.1}
+"""The papers' margins; of the other objectives it is 0."""
 
 
 def train_sentences(
@@ -106,11 +107,9 @@ def train_sentences(
         # NaN: the model gives every pair the same similarity, which is the worst result.
         return float(every) if every == every else -1.0
 
-    rows: dict[str, list[dict[str, Any]]] = {}
-    losses: dict[str, torch.nn.Module] = {}
-    groups = repeated(groups, settings.repeat)
-    for name, (raw_rows, loss) in _tasks(model, groups, pairs, settings).items():
-        rows[name], losses[name] = prepared(raw_rows), loss
+    tasks = _tasks(model, repeated(groups, settings.repeat), pairs, settings)
+    rows = {name: prepared(raw_rows) for name, (raw_rows, _) in tasks.items()}
+    losses = {name: loss for name, (_, loss) in tasks.items()}
     return fine_tune(
         model,
         TrainingSet(rows, losses, BATCHES[settings.objective]),
@@ -132,26 +131,21 @@ def _tasks(
     rng = np.random.default_rng(settings.fit.seed)
     objective = settings.objective
     scale = 1 / settings.temperature
+    margin = MARGINS.get(objective, 0.0) if settings.margin is None else settings.margin
     ranking = MultipleNegativesRankingLoss(model, scale=scale)
     tasks: dict[str, tuple[list[Row], torch.nn.Module]] = {}
     if objective in TRIPLET_LOSSES:
         triplets = AdaptiveTripletLoss(
             model,
             miner_margin=settings.miner_margin,
-            margin=0.3 if settings.margin is None else settings.margin,
+            margin=margin,
             multi_negative=objective == "multi-negative",
         )
         tasks["sentences"] = labelled(dealt(groups, rng)), triplets
     elif objective == "consistent":
-        tasks["triples"] = (
-            triples(dealt(groups, rng)),
-            ConsistencyLoss(model, scale, 0.0 if settings.margin is None else settings.margin),
-        )
+        tasks["triples"] = triples(dealt(groups, rng)), ConsistencyLoss(model, scale, margin)
     elif objective == "triplet+ranking":
-        margin = 0.1 if settings.margin is None else settings.margin
-        distance = TripletLoss(
-            model, distance_metric=TripletDistanceMetric.EUCLIDEAN, triplet_margin=margin
-        )
+        distance = TripletLoss(model, TripletDistanceMetric.EUCLIDEAN, triplet_margin=margin)
         tasks["triples"] = triples(groups), distance
         tasks["positives"] = (
             [{"anchor": g.sentence, "positive": c} for g in groups for c in g.correct],
@@ -160,23 +154,18 @@ def _tasks(
     elif objective == "simcse":
         tasks["triples"] = filled_triples(groups, rng), ranking
     if objective in FROM_PAIRS or pairs:
-        sts: torch.nn.Module
+        sts: torch.nn.Module = CoSENTLoss(model, scale=scale)
+        labels: list[float] = [pair.similarity or 0.0 for pair in pairs]
         if objective == "regression":
             sts = CosineSimilarityLoss(model)
         elif objective == "classification":
+            labels = [int(similarity * 5 + 0.5) for similarity in labels]
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(settings.fit.seed)
                 sts = SoftmaxLoss(model, model.get_embedding_dimension() or 0, num_labels=6)
-        else:
-            sts = CoSENTLoss(model, scale=scale)
-        classes = objective == "classification"
         rows: list[Row] = [
-            {
-                "first": pair.first,
-                "second": pair.second,
-                "label": int((pair.similarity or 0.0) * 5 + 0.5) if classes else pair.similarity,
-            }
-            for pair in pairs
+            {"first": pair.first, "second": pair.second, "label": label}
+            for pair, label in zip(pairs, labels, strict=True)
         ]
         if objective not in FROM_PAIRS:
             rows = mixed(rows, equal(groups), rng)
@@ -186,18 +175,13 @@ def _tasks(
 
 
 def average_last_two(model: SentenceTransformer) -> None:
-    """Make the model pool the mean of its last two layers (He et al., section 4.1).
-
-    Raises:
-        UserError: the model does not begin with a transformer, or it averages layers already.
-    """
+    """Make the model pool the mean of its last two layers (He et al., section 4.1)."""
     transformer = model[0]
     if not isinstance(transformer, Transformer) or any(
         isinstance(module, WeightedLayerPooling) for module in model
     ):
         raise UserError(
-            "The last two layers can only be averaged in a model of a plain transformer and a "
-            "pooling.",
+            "Layers can only be averaged in a model of a plain transformer and a pooling.",
             "last_layers",
         )
     config = transformer.model.config
@@ -206,6 +190,5 @@ def average_last_two(model: SentenceTransformer) -> None:
     width = transformer.get_embedding_dimension()
     mean = WeightedLayerPooling(width, num_hidden_layers=layers, layer_start=layers - 1)
     mean.layer_weights.requires_grad_(False)
-    modules = [transformer, mean.to(model.device), *list(model)[1:]]
-    for place, module in enumerate(modules):
+    for place, module in enumerate([transformer, mean.to(model.device), *list(model)[1:]]):
         model._modules[str(place)] = module
