@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,91 +13,68 @@ from sentences import BENCHMARK, TABLE_6, assin, benchmark, dev, gold, pair, tra
 from admire.base.errors import UserError
 from admire.tasks.sts.pairs import Group, Pair, read_groups, read_pairs, without
 
+OWL, LATE = "My sister is a night owl.", "My sister is a late sleeper."
+BIRD = "My sister is a dark bird."
+
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str, str], Path]:
     def write_text(name: str, text: str) -> Path:
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return path
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return tmp_path / name
 
     return write_text
+
+
+def complaint(read: Callable[..., object], path: Path, *others: Path) -> str:
+    """The message with which files are refused."""
+    with pytest.raises(UserError) as caught:
+        read(path, *others)
+    return str(caught.value)
 
 
 def test_the_dev_file_takes_similarities_from_its_gold_or_those_of_another_pair(write_table):
     data = write_table(
         dev("7"),
-        dev("8", sentence2="My sister is a dark bird."),
-        dev("9", sentence1="My sister is a late sleeper.", sentence2="My sister is a dark bird."),
+        dev("8", sentence2=BIRD),
+        dev("9", sentence1=LATE, sentence2=BIRD),
         dev("10", Language="PT", MWE1="None", sentence1="Um homem.", sentence2="Uma mulher."),
         name="dev.csv",
     )
-    told = write_table(
+    scores = write_table(
         gold("10", "0.35"), gold("8", "", "9"), gold("7", "1", "9"), name="dev.gold.csv"
     )
-    late, bird = "My sister is a late sleeper.", "My sister is a dark bird."
-    owl = "My sister is a night owl."
-    found = read_pairs(data, told)
-    assert found == [
-        Pair("7", "en", owl, late, 1.0, None, "night owl"),
-        Pair("8", "en", owl, bird, None, (late, bird), "night owl"),
-        Pair("9", "en", late, bird, None, None, "night owl"),
-        Pair("10", "pt", "Um homem.", "Uma mulher.", 0.35, None, None),
+    pairs = read_pairs(data, scores)
+    assert pairs == [
+        Pair("7", "en", OWL, LATE, 1.0, None, "night owl"),
+        Pair("8", "en", OWL, BIRD, None, (LATE, BIRD), "night owl"),
+        Pair("9", "en", LATE, BIRD, None, None, "night owl"),
+        Pair("10", "pt", "Um homem.", "Uma mulher.", 0.35),
     ]
-    assert [pair.gold for pair in found] == [True, True, False, True]
+    assert [pair.gold for pair in pairs] == [True, True, False, True]
 
 
 def test_the_training_file_tells_similarities_or_alternatives_itself(write_table):
     data = write_table(
         train(), wrong(), train("t.3", MWE1="", sim="0.25", Language="gl"), name="train.csv"
     )
-    first, second, third = read_pairs(data)
-    assert (first.similarity, first.reference, first.mwe) == (1.0, None, "night owl")
-    assert second == Pair(
-        "t.2",
-        "en",
-        "My sister is a night owl.",
-        "My sister is a dark bird.",
-        None,
-        ("My sister is a late sleeper.", "My sister is a dark bird."),
-        "night owl",
-    )
-    assert (third.similarity, third.mwe, third.language) == (0.25, None, "gl")
+    assert read_pairs(data) == [
+        Pair("t.1", "en", OWL, LATE, 1.0, None, "night owl"),
+        Pair("t.2", "en", OWL, BIRD, None, (LATE, BIRD), "night owl"),
+        Pair("t.3", "gl", OWL, LATE, 0.25),
+    ]
 
 
 @pytest.mark.parametrize("name", ["chengyu.csv", "chengyu.tsv"])
 def test_chengyusts_has_its_idioms_in_braces_as_table_6_prints_them(write_table, name):
-    first, second, third = read_pairs(write_table(*TABLE_6, name=name))
-    assert first == Pair(
-        "1",
-        "zh",
-        "有的网友付之一笑, 同时也有15名网友积极响应",
-        "有的网友大笑不止, 同时也有15名网友积极响应",
-        None,
-        (
-            "有的网友一笑了之, 同时也有15名网友积极响应",
-            "有的网友大笑不止, 同时也有15名网友积极响应",
-        ),
-        "付之一笑",
+    first, second, third = (
+        [re.sub("[{}]", "", row[name]) for name in ("S", "A_c", "A_i")] for row in TABLE_6
     )
-    assert second == Pair(
-        "2",
-        "zh",
-        "这个丑闻有可能使政治生涯戛然而止。",
-        "这个丑闻有可能使政治生涯突然中断。",
-        1.0,
-        None,
-        "戛然而止",
-    )
-    assert third == Pair(
-        "3",
-        "zh",
-        "然而, 大多数白马皮肤呈粉红色。",
-        "然而, 大多数粉红马有白色皮肤。",
-        0.0,
-        None,
-        None,
-    )
+    assert read_pairs(write_table(*TABLE_6, name=name)) == [
+        Pair("1", "zh", first[0], first[2], None, (first[1], first[2]), "付之一笑"),
+        Pair("2", "zh", second[0], second[1], 1.0, None, "戛然而止"),
+        Pair("3", "zh", third[0], third[2], 0.0),
+    ]
 
 
 def test_assin_has_its_scores_divided_by_5(write):
@@ -133,84 +111,71 @@ NO_SIM = {name: cell for name, cell in train().items() if name != "sim"}
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([dev(), dev("2", Language="FR")], "row 2, Language"),
-        ([dev(), dev("2", sentence1="  ")], "row 2, sentence1: is empty"),
-        ([NO_SIM], "the column 'sim' is missing"),
-        ([train(), train("t.2", sim="much")], "row 2, sim"),
-        ([train(), wrong() | {"alternative_1": ""}], "row 2, alternative_1: is empty"),
-        ([TABLE_6[1], TABLE_6[0] | {"S": "{}"}], "row 2, S: is empty"),
-        ([TABLE_6[0] | {"sim": "0.5"}], "row 1, sim: there must be either a sim or both"),
+        ([dev(), dev("2", Language="FR")], ", row 2, Language: "),
+        ([dev(), dev("2", sentence1="  ")], ", row 2, sentence1: "),
+        ([NO_SIM], ": the column 'sim' "),
+        ([train(), train("t.2", sim="much")], ", row 2, sim: "),
+        ([train(), wrong() | {"alternative_1": ""}], ", row 2, alternative_1: "),
+        ([TABLE_6[1], TABLE_6[0] | {"S": "{}"}], ", row 2, S: "),
+        ([TABLE_6[0] | {"sim": "0.5"}], ", row 1, sim: there must be either a sim or both"),
     ],
 )
 def test_a_row_of_a_table_that_cannot_be_used_is_named(write_table, rows, message):
     path = write_table(*rows, name="pairs.csv")
     groups = {"sentence_1", "S"} & set(rows[0])
-    readers = (read_pairs, read_groups) if groups else (read_pairs,)
-    for read in readers:
-        with pytest.raises(UserError) as caught:
-            read(path)
-        assert str(caught.value).startswith(str(path))
-        assert message in str(caught.value)
+    for read in (read_pairs, read_groups) if groups else (read_pairs,):
+        assert complaint(read, path).startswith(f"{path}{message}")
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
         ([gold("1"), gold("3")], "gold.csv, row 2, ID: '3' is not in"),
-        ([gold("1"), gold("2", "", "3")], "gold.csv, row 2, otherID: '3' is not in"),
+        ([gold("1"), gold("2", "", "3")], "gold.csv, row 2, otherID: '3' "),
         ([gold("1"), gold("1", "0")], "gold.csv, row 2, ID: '1' is there twice"),
     ],
 )
 def test_a_row_of_the_gold_that_cannot_be_used_is_named(write_table, rows, message):
     data = write_table(dev("1"), dev("2"), name="dev.csv")
-    with pytest.raises(UserError) as caught:
-        read_pairs(data, write_table(*rows, name="gold.csv"))
-    assert message in str(caught.value)
+    assert message in complaint(read_pairs, data, write_table(*rows, name="gold.csv"))
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.tsv", benchmark(("dev", "5.1", "One.", "Two.")), "row 1, score"),
-        ("a.tsv", BENCHMARK + "dev\tg\td\t2012\t1\t3.0\tA man.\n", "row 1, sentence2: is empty"),
-        ("a.tsv", BENCHMARK, "has no pairs"),
-        ("a.xml", assin(("5.5", "Um.", "Dois.")), "row 1, similarity"),
-        ("a.xml", "<a><pair similarity='1'><h>Um.</h></pair></a>", "row 1, t: is empty"),
-        ("a.xml", "<a><pair></a>", "is not well-formed XML"),
+        ("a.tsv", benchmark(("dev", "5.1", "One.", "Two.")), ", row 1, score: "),
+        ("a.tsv", BENCHMARK + "dev\tg\td\t2012\t1\t3.0\tA man.\n", ", row 1, sentence2: "),
+        ("a.tsv", BENCHMARK, ": has no pairs"),
+        ("a.xml", assin(("5.5", "Um.", "Dois.")), ", row 1, similarity: "),
+        ("a.xml", "<a><pair similarity='1'><h>Um.</h></pair></a>", ", row 1, t: "),
+        ("a.xml", "<a><pair></a>", ": "),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(write, name, text, message):
     path = write(name, text)
-    with pytest.raises(UserError) as caught:
-        read_pairs(path)
-    assert str(caught.value).startswith(str(path))
-    assert message in str(caught.value)
+    assert complaint(read_pairs, path).startswith(f"{path}{message}")
 
 
 def test_a_gold_file_or_a_split_that_the_pairs_do_not_have_is_refused(write_table, write):
-    told = write_table(gold(), name="gold.csv")
+    scores = write_table(gold(), name="gold.csv")
     stsb = write("sts.tsv", benchmark(("train", "5", "A man.", "A man.")))
     for path in (write_table(train(), name="train.csv"), stsb):
-        with pytest.raises(UserError, match=rf"{path.name}: has its own similarities"):
-            read_pairs(path, told)
-    with pytest.raises(UserError, match=r"sts\.tsv: has no pairs of the split test"):
+        assert complaint(read_pairs, path, scores).startswith(f"{path}: has its own similarities")
+    with pytest.raises(UserError, match=r"sts\.tsv: .*split test"):
         read_pairs(stsb, split="test")
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([train(), wrong("t.2", sentence_1="An owl.")], "“An owl.” has no correct paraphrase"),
-        ([train(), train("t.2", sim="0.5")], "row 2, sim: must be 0, 1 or empty"),
-        ([dev()], "has no groups"),
+        ([train(), wrong("t.2", sentence_1="An owl.")], ": “An owl.” has no correct paraphrase"),
+        ([train(), train("t.2", sim="0.5")], ", row 2, sim: "),
+        ([dev()], ": has no groups"),
     ],
 )
 def test_what_is_not_learned_from_is_named(write_table, rows, message):
     path = write_table(*rows, name="train.csv")
-    with pytest.raises(UserError) as caught:
-        read_groups(path)
-    assert str(caught.value).startswith(str(path))
-    assert message in str(caught.value)
+    assert complaint(read_groups, path).startswith(f"{path}{message}")
 
 
 def test_rows_of_one_sentence_make_one_group(write_table):
@@ -223,18 +188,11 @@ def test_rows_of_one_sentence_make_one_group(write_table):
         train("t.6", Language="PT"),
         name="train.csv",
     )
-    owl = "My sister is a night owl."
-    late = "My sister is a late sleeper."
+    late, dark = (LATE, "My sister is up late."), (BIRD, "My sister is a dark duck.")
     assert read_groups(data) == [
-        Group(
-            owl,
-            (late, "My sister is up late."),
-            ("My sister is a dark bird.", "My sister is a dark duck."),
-            "en",
-            "night owl",
-        ),
+        Group(OWL, late, dark, "en", "night owl"),
         Group("He is a big fish.", ("He matters.",), (), "en", "big fish"),
-        Group(owl, (late,), (), "pt", "night owl"),
+        Group(OWL, (LATE,), (), "pt", "night owl"),
     ]
 
 
@@ -292,6 +250,6 @@ def test_real_plain_pairs_are_read_whole(shared):
     path = folder / "stsbenchmark.tsv"
     assert len(read_pairs(path)) == sum(sizes.values()) == 8628
     assert {name: len(read_pairs(path, split=name)) for name in sizes} == sizes
-    found = read_pairs(folder / "assin2-train-only.xml")
-    assert len(found) == 6500
-    assert {pair.similarity for pair in found} >= {0.2, 1.0}
+    pairs = read_pairs(folder / "assin2-train-only.xml")
+    assert len(pairs) == 6500
+    assert {pair.similarity for pair in pairs} >= {0.2, 1.0}

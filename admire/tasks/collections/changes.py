@@ -147,20 +147,14 @@ def remove_from_index(names: Sequence[str], index: Path) -> Changes:
                     raise UserError(f"{index}: holds nothing called '{name}'.", "remove")
             gone = sorted(set().union(*matched.values()))
             if len(gone) == before:
-                raise UserError(
-                    f"{index}: nothing would be left. Remove the folder itself.", "remove"
-                )
+                raise UserError(f"{index}: nothing would be left. Remove the folder.", "remove")
             table.delete(gone)
             _complete(index, record, table)
         return Changes(before - len(gone), 0, len(gone), 0)
 
 
 def default_encoder(source: Path) -> str:
-    """Return the encoder for a source where none is named, by whether it begins with a picture.
-
-    Raises:
-        UserError: the source cannot be read.
-    """
+    """Return the encoder for a source where none is named, by whether it begins with a picture."""
     if source.is_dir() and not any(source.glob("*.parquet")):
         return "sight"
     with TemporaryDirectory(prefix="admire-", ignore_cleanup_errors=True) as unpacked:
@@ -196,18 +190,10 @@ class _Contents:
     def __init__(self, table: Table, version: int):
         self._db = sqlite3.connect("", check_same_thread=False)
         self.close = self._db.close
-        self._db.execute(
-            "CREATE TABLE contents (id TEXT, digest TEXT, source TEXT, problem TEXT, row INT, "
-            "complete INT, seen INT)"
-        )
-        columns = ["id", "digest", "source", "problem"]
-        for batch in table.batches([*columns, "base"], where=None):
-            values = [batch[name].to_pylist() for name in (*columns, "_rowid")]
-            complete = (batch["base"].to_numpy() < version).tolist()
-            self._db.executemany(
-                "INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, 0)",
-                zip(*values, complete, strict=True),
-            )
+        self._db.execute("CREATE TABLE contents (id, digest, source, problem, row, complete, seen)")
+        values = f":id, :digest, :source, :problem, :_rowid, :base < {version}, 0"
+        for batch in table.batches(["id", "digest", "source", "problem", "base"], where=None):
+            self._db.executemany(f"INSERT INTO contents VALUES ({values})", batch.to_pylist())
         self._db.execute("CREATE INDEX ids ON contents (id)")
 
     def new(self, entries: Iterable[Entry], source: str) -> Iterator[Entry]:
@@ -320,12 +306,10 @@ def _complete(folder: Path, record: Record, table: Table) -> None:
     """Let the table's newest state count, if it has changed, and tidy the table."""
     if table.version == record.version:
         return
-    new = not record.version
+    new, indexed = not record.version, record.engine == "lance"
     record.version = table.version
     write_record(folder, record)
-    record.trained = table.optimize(
-        indexed=record.engine == "lance", trained=record.trained, new=new
-    )
+    record.trained = table.optimize(indexed=indexed, trained=record.trained, new=new)
     record.version = table.version
     write_record(folder, record)
 

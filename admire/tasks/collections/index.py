@@ -33,9 +33,6 @@ class Record(BaseModel):
     """``index.json``: what an index was made with, and which state of its table counts.
 
     Attributes:
-        format: of the folder.
-        encoder: of the vectors.
-        engine: searches.
         version: of the table when the index was last complete; 0 if it never was.
         trained: how many entries there were when LanceDB's vector indexes were trained.
     """
@@ -99,7 +96,6 @@ class Index:
     """A collection that can be searched.
 
     Attributes:
-        encoder: the encoder of its pictures and captions.
         tracks: those that entries have vectors of, ``image`` or ``caption`` or both.
         entries: its pictures and captions with their vectors.
         table: finds what is compared, by LanceDB's index; None compares every vector.

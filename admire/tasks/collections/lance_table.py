@@ -37,8 +37,7 @@ SAMPLE = 10_000
 """How many entries, evenly spread over the table, stand for all where not every vector is read."""
 
 TRAINABLE = 1000
-"""The least number of vectors that LanceDB's quantiser can be trained on. With fewer there is no
-index, and LanceDB compares every vector."""
+"""With fewer vectors LanceDB's quantiser cannot be trained, and every vector is compared."""
 
 PROBES = 64
 """How many partitions of the index are searched."""

@@ -32,12 +32,10 @@ SENSE_OF = {
 class Passage:
     """A query or a document of IdioLink: a text with a span that conveys a PIE's meaning.
 
-    A PIE is a potentially idiomatic expression.
-
     Attributes:
         id: unique in its file.
         sentence: the whole text.
-        idiom: the PIE, in its base form.
+        idiom: the PIE (potentially idiomatic expression), in its base form.
         span: the marked words, as they stand in the sentence.
         usage: ``literal`` or ``idiomatic`` for a query, any for a document.
         subject: the domain; empty if there is none.
@@ -132,10 +130,8 @@ def read_split(source: str, split: str, usages: Sequence[str] = (), *, gold: boo
     )
     for query in queries:
         if query.usage not in ("literal", "idiomatic"):
-            raise UserError(
-                f"{source}, {split}: the query '{query.id}' has the usage '{query.usage}', which "
-                "is not literal or idiomatic."
-            )
+            where = f"{source}, {split}: the query '{query.id}'"
+            raise UserError(f"{where} has the usage '{query.usage}', not literal or idiomatic.")
     documents = [document for document in documents if not usages or document.usage in usages]
     if not documents or not queries:
         kind = f" of {', '.join(usages)}" * bool(usages) + " that people checked" * gold
@@ -151,8 +147,8 @@ def _file(source: str, split: str, name: str) -> Path:
             if path.is_file():
                 return path
         raise UserError(
-            f"{folder}: has no {split}/{name}.json (or .jsonl). A benchmark has the splits "
-            f"{', '.join(SPLITS)} as folders with queries.json and indexes.json."
+            f"{folder}: has no {split}/{name}.json (or .jsonl). A benchmark has the folders "
+            f"{', '.join(SPLITS)} with queries.json and indexes.json."
         )
     check_extra("clip", f"'{source}' is no folder, and a dataset on the hub", "huggingface_hub")
     return hub.hub_file(source, f"{split}/{name}.json", f"{split}/{name}.jsonl", kind="dataset")

@@ -22,9 +22,6 @@ log = logging.getLogger("admire")
 Similarities = npt.NDArray[np.float64]
 """Of queries and documents, shape (queries, documents)."""
 
-TREC_DOCUMENTS = 100
-"""How many documents of each query a TREC run lists."""
-
 
 def rank_documents(similarities: Similarities, ids: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return positions of the documents from best to worst, shape (queries, documents).
@@ -86,10 +83,7 @@ def summarise_queries(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_trec(folder: Path, split: Split, similarities: Similarities, system: str) -> None:
-    """Write ``run.trec`` (the 100 best documents of each query) and ``qrels.trec``.
-
-    Args:
-        system: its name in the run file.
+    """Write ``run.trec`` (the 100 best documents of each query by ``system``) and ``qrels.trec``.
 
     Raises:
         UserError: a file cannot be written.
@@ -99,7 +93,7 @@ def write_trec(folder: Path, split: Split, similarities: Similarities, system: s
     orders = rank_documents(similarities, [document.id for document in split.documents])
     with write_whole(folder / "run.trec") as file:
         for query, order, scores in zip(queries, orders, trec_scores(similarities), strict=True):
-            for rank, k in enumerate(order[:TREC_DOCUMENTS], start=1):
+            for rank, k in enumerate(order[:100], start=1):
                 file.write(f"{query} Q0 {documents[k]} {rank} {scores[k]:.6f} {trec_id(system)}\n")
     with write_whole(folder / "qrels.trec") as file:
         for query, relevant in zip(queries, relevance(split), strict=True):

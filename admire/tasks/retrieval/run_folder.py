@@ -74,8 +74,7 @@ def write_retrieval(retrieval: Retrieval, folder: Path) -> None:
     """Write a run folder, which appears when it is complete.
 
     ``run.trec`` and ``qrels.trec`` for other tools; ``queries.csv``, the figures of each query;
-    ``texts.jsonl``, a line for each query with its reading by a chat model and the texts of its
-    ten best documents; ``run.json``, how it was made.
+    ``texts.jsonl``, a :class:`RankedQuery` a line; ``run.json``, how it was made.
 
     Raises:
         UserError: the folder holds something else, or cannot be written.

@@ -81,14 +81,11 @@ def contrastive_loss(
     temperature: float = 1.0,
     positive_in_denominator: bool = False,
 ) -> torch.Tensor:
-    """Compute equation 2, the mean over a batch.
+    """Compute equation 2, the mean over a batch; see :class:`RetrieverTraining` for its variants.
 
     Args:
         positives: cosines of queries and positives, shape (batch,).
         negatives: cosines of queries and their negatives, shape (batch, negatives).
-        temperature: divides the cosines; 1 is the printed form.
-        positive_in_denominator: whether the denominator has the positive too. That is the usual
-            form, but not the printed one.
     """
     positive, denominator = positives / temperature, negatives / temperature
     if positive_in_denominator:
@@ -149,7 +146,6 @@ def train_retrievers(
         splits: ``train``, ``val`` and ``test``.
         settings: for the first model; the others have the next seeds.
         out: the folder of the model, or of the models ``seed-N`` if there are several.
-        seeds: how many models are trained.
 
     Returns:
         Mean and deviation over the models, in percent, a row for ``before`` and ``after`` and each
@@ -227,8 +223,7 @@ class _ContrastiveLoss(torch.nn.Module):
 
     def __init__(self, model: SentenceTransformer, settings: RetrieverTraining):
         super().__init__()
-        self.model = model
-        self.settings = settings
+        self.model, self.settings = model, settings
 
     def forward(self, features: list[dict[str, Any]], labels: Any = None) -> torch.Tensor:
         query_features, document_features = features

@@ -73,11 +73,9 @@ class ConsistencyLoss(torch.nn.Module):
     incorrect pair demands. This loss is ours; no paper has it.
     """
 
-    def __init__(self, model: SentenceTransformer, scale: float = 20.0, margin: float = 0.0):
+    def __init__(self, model: SentenceTransformer, scale: float, margin: float):
         super().__init__()
-        self.model = model
-        self.scale = scale
-        self.margin = margin
+        self.model, self.scale, self.margin = model, scale, margin
 
     def forward(
         self, features: Sequence[dict[str, Any]], labels: torch.Tensor | None = None
@@ -103,8 +101,7 @@ class WeightedLoss(torch.nn.Module):
 
     def __init__(self, loss: torch.nn.Module, weight: float):
         super().__init__()
-        self.loss = loss
-        self.weight = weight
+        self.loss, self.weight = loss, weight
 
     def forward(self, features: list[dict[str, Any]], labels: torch.Tensor) -> torch.Tensor:
         """Compute the weighted loss of a batch."""

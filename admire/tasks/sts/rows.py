@@ -48,11 +48,9 @@ def read_training_data(
     """Read what an objective learns from, and hold some of it out if there is no validation file.
 
     Args:
-        data: files of groups, or of pairs for an objective that learns from pairs.
-        sts: files of pairs to mix in, for an objective that learns from groups. Of STS Benchmark
+        data: files of groups, or of pairs for an objective that learns from pairs. Of STS Benchmark
             the split ``train`` is read.
-        leave_out: files of pairs; pairs that share a sentence with them are not learned from.
-        validation, validation_gold: pairs to choose the epoch by, and their gold file.
+        sts, leave_out, validation, validation_gold: see :class:`SentenceFiles`.
         seed: of what is held out.
 
     Raises:
@@ -86,9 +84,8 @@ def read_training_data(
 def labelled(groups: Sequence[Group]) -> list[Row]:
     """Label sentences; those with the same label mean the same (He et al., table 1).
 
-    A sentence and its correct paraphrases share a label. Each incorrect paraphrase has its own.
-    Different groups have different labels; a group that is repeated keeps its labels. The sentences
-    of a group stay together.
+    Each incorrect paraphrase has a label of its own. Different groups have different labels; a
+    group that is repeated keeps its labels. The sentences of a group stay together.
     """
     rows: list[Row] = []
     first: dict[Group, int] = {}
@@ -107,8 +104,7 @@ def labelled(groups: Sequence[Group]) -> list[Row]:
 def repeated(groups: Sequence[Group], times: int) -> list[Group]:
     """Repeat the groups of each expression that has fewer than ``times`` of them.
 
-    The expressions that the task tests are seen only once. Repeated, they are learned as well as
-    the others.
+    Else the expressions that the task tests, which are seen only once, would be learned less.
     """
     by_mwe: dict[tuple[str, str], list[Group]] = {}
     for group in groups:
