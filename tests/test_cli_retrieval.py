@@ -54,10 +54,10 @@ def test_retrieve_opens_the_models_that_it_is_told(capsys, tmp_path, data, opene
 
 def test_retrieve_names_what_it_cannot_do(capsys, tmp_path, data):
     for options, message in (
-        (("--query", "spans"), "query cannot be 'spans'. Did you mean 'span'?"),
-        (("--k1", 1), "Give both k1 and b, or neither to tune them on val. (--k1, --b)"),
-        (("--query", "meaning"), "BM25 cannot compare by 'meaning'. Use 'sen"),
-        (("--usage", "figurative"), "usage cannot be 'figurative'."),
+        (("--query", "spans"), "Did you mean 'span'?"),
+        (("--k1", 1), "(--k1, --b)"),
+        (("--query", "meaning"), "BM25 cannot compare by 'meaning'"),
+        (("--usage", "figurative"), "usage cannot be 'figurative'"),
     ):
         out = ("--out", tmp_path / "run")
         assert message in ended(capsys, "retrieve", data, "--encoder", "bm25", *options, *out)

@@ -75,12 +75,12 @@ def test_a_benchmark_is_written_and_read(small, tmp_path):
 
 
 def test_a_span_that_stands_in_the_sentence_before_gets_the_right_occurrence(tmp_path):
-    uses, pairs = [], []
-    for label in "01":
-        for k in range(4):
-            sentence = f"A person met the night owl {k} {label}."
-            uses.append(("night owl", sentence, label))
-            pairs.append(("night owl", sentence, sentence.replace("night owl", "person"), True))
+    uses = [
+        ("night owl", f"A person met the night owl {k} {label}.", label)
+        for label in "01"
+        for k in range(4)
+    ]
+    pairs = [(mwe, text, text.replace(mwe, "person"), True) for mwe, text, _ in uses]
     splits = build_benchmark(semeval(tmp_path, uses + FILLERS, pairs), "en")
     simplifications = [d for d in all_documents(splits) if d.usage == "simplification"]
     assert len(simplifications) == 2
@@ -113,9 +113,8 @@ def test_the_words_of_a_paraphrase_that_replace_others_are_marked(
 def test_only_sentences_of_the_language_count_and_three_mwes_are_needed(tmp_path):
     semeval(tmp_path, *both_senses(), language="PT")
     assert {d.idiom for d in all_documents(build_benchmark(tmp_path, "pt"))} == set(MWES)
-    with pytest.raises(UserError, match=r"'en'.*pt\.") as caught:
+    with pytest.raises(UserError, match=rf"{tmp_path}.*'en'.*pt\.") as caught:
         build_benchmark(tmp_path, "en")
-    assert str(tmp_path) in str(caught.value)
     assert caught.value.settings == ("lang",)
     few = semeval(tmp_path / "few", [("night owl", f"A night owl {k}.", "0") for k in range(6)])
     with pytest.raises(UserError, match="few: has 0 MWEs"):

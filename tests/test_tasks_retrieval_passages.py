@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +40,7 @@ def row(**changes: Any) -> dict[str, Any]:
 def write(path: Path, rows: Sequence[Any]) -> Path:
     """Write rows as a JSON list or as JSON lines, by the file's name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    lines = [json.dumps(row, ensure_ascii=False) if row else "" for row in rows]
     text = "\n".join(lines) if path.suffix == ".jsonl" else "[" + ",".join(lines) + "]"
     path.write_text(text, encoding="utf-8")
     return path
@@ -111,25 +110,21 @@ def test_a_file_is_read_in_order_with_every_column(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("name", "rows", "message"),
     [
-        ("a.json", "[]", ""),
-        ("a.json", '{"passages": []}', ""),
+        ("a.json", [], ": "),
         # Blank lines count as rows but hold nothing.
-        ("a.jsonl", f"\n{json.dumps(row())}\n\n{json.dumps(row(usage='odd'))}", "row 4, usage: "),
-        ("a.json", json.dumps([row(), row(id=" ")]), "row 2, id: "),
-        ("a.json", json.dumps([row(), row(span="early bird")]), "row 2: span: 'early bird'"),
-        ("a.json", json.dumps([row(), row(occurrence=2)]), "row 2: span: 'night owl'"),
-        ("a.json", json.dumps([row(id="1"), row(id=1)]), "row 2, id: '1'"),
+        ("a.jsonl", ["", row(), "", row(usage="odd")], ", row 4, usage: "),
+        ("a.json", [row(), row(id=" ")], ", row 2, id: "),
+        ("a.json", [row(), row(span="early bird")], ", row 2: span: 'early bird'"),
+        ("a.json", [row(), row(occurrence=2)], ", row 2: span: 'night owl'"),
+        ("a.json", [row(id="1"), row(id=1)], ", row 2, id: '1'"),
     ],
 )
-def test_errors_name_file_row_and_column(tmp_path, name, text, message):
-    path = tmp_path / name
-    path.write_text(text)
+def test_errors_name_file_row_and_column(tmp_path, name, rows, message):
     with pytest.raises(UserError) as caught:
-        read_passages(path)
-    assert str(caught.value).startswith(str(path))
-    assert message in str(caught.value)
+        read_passages(write(tmp_path / name, rows))
+    assert str(caught.value).startswith(f"{tmp_path / name}{message}")
 
 
 # --------------------------------------------------------------------------------------- splits
@@ -143,9 +138,7 @@ def benchmark_folder(folder: Path, suffix: str = ".json") -> Path:
 
 
 def test_a_split_has_its_queries_and_documents_also_in_files_of_two_kinds(tmp_path):
-    benchmark_folder(tmp_path)
-    (tmp_path / "test/indexes.json").unlink()
-    write(tmp_path / "test/indexes.jsonl", [row(id=u, usage=u) for u in USAGES])
+    (benchmark_folder(benchmark_folder(tmp_path, ".jsonl")) / "test/indexes.json").unlink()
     split = read_split(str(tmp_path), "test")
     assert [query.id for query in split.queries] == ["q-literal", "q-idiomatic"]
     assert [document.id for document in split.documents] == list(USAGES)
@@ -171,15 +164,15 @@ def test_a_split_can_be_restricted_to_what_people_checked(tmp_path):
 @pytest.mark.parametrize(
     ("split", "usages", "message"),
     [
-        ("test", ["sens"], "usage cannot be 'sens'. Did you mean 'sense'? There are: literal, "),
-        ("test", ["distractor"], "'test' has no documents or no queries of distractor."),
-        ("val", [], "val/queries.json"),
+        ("test", ["sens"], "usage cannot be 'sens'"),
+        ("test", ["distractor"], "'test'.*distractor"),
+        ("val", [], r"val/queries\.json"),
     ],
 )
 def test_errors_name_the_split_or_usage(tmp_path, split, usages, message):
     kept = tuple(d for d in OWLS.documents if d.usage != "distractor")
     write_split(tmp_path, "test", replace(OWLS, documents=kept))
-    with pytest.raises(UserError, match=re.escape(message)):
+    with pytest.raises(UserError, match=message):
         read_split(str(tmp_path), split, usages)
 
 

@@ -45,17 +45,7 @@ def test_words_are_lower_case_and_keep_an_apostrophe_inside(text, expected):
     assert words(text) == expected
 
 
-TOKENS = [
-    tokens.split()
-    for tokens in (
-        "she is a night owl who codes",
-        "a night owl flew over the barn",
-        "she codes late into the night",
-        "some people work best after midnight",
-        "she is a dark bird who codes",
-        "it got cold feet",
-    )
-]
+TOKENS = [document.sentence.lower().strip(".").split() for document in OWLS.documents]
 
 
 @pytest.mark.parametrize(
@@ -102,11 +92,7 @@ def test_texts_without_words_have_nothing_in_common_with_others():
 
 
 TEXT = "An owl met an owl."
-
-
 SECOND = passage("q", TEXT, span="owl", occurrence=2)
-
-
 INSTRUCTION = (
     "Based on the literal/idiomatic usage of the span owl in the query, retrieve documents that "
     "contain a span conveying the same conceptual meaning."
@@ -123,11 +109,11 @@ def test_an_instruction_is_a_prompt_and_moves_no_span(style, prompt):
 
 
 def test_a_plain_instruction_is_part_of_the_text_and_moves_the_span():
-    assert encoder_query(SECOND, "instruction+sentence", "plain") == Query(f"{INSTRUCTION} {TEXT}")
-    query = encoder_query(SECOND, "instruction+span", "plain")
-    assert (query.text, query.prompt) == (f"{INSTRUCTION} {TEXT}", None)
+    text, start = f"{INSTRUCTION} {TEXT}", len(INSTRUCTION) + 1
+    assert encoder_query(SECOND, "instruction+sentence", "plain") == Query(text)
     # The instruction has the span's words too: those of the sentence are meant.
-    assert query.span == (len(INSTRUCTION) + 1 + 14, len(INSTRUCTION) + 1 + 17)
+    expected = Query(text, None, (start + 14, start + 17))
+    assert encoder_query(SECOND, "instruction+span", "plain") == expected
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from benchmarks import PIES, pies
 from hypothesis import given
@@ -27,9 +28,8 @@ from admire.tasks.retrieval.settings import InstructionFormat, QueryForm, Retrie
 from admire.tasks.retrieval.similarities import dense
 
 torch = pytest.importorskip("torch", reason="needs the extra 'finetune'")
-pytest.importorskip("sentence_transformers", reason="needs the extra 'finetune'")
-pytest.importorskip("datasets", reason="needs the extra 'finetune'")
-pytest.importorskip("accelerate", reason="needs the extra 'finetune'")
+for package in ("sentence_transformers", "datasets", "accelerate"):
+    pytest.importorskip(package, reason="needs the extra 'finetune'")
 
 from sentence_transformers import SentenceTransformer  # noqa: E402
 from sentence_transformers.sentence_transformer.modules import (  # noqa: E402
@@ -106,11 +106,9 @@ def equation_2(
 ) -> float:
     losses = []
     for positive, others in zip(positives, negatives, strict=True):
-        numerator = math.exp(positive / temperature)
-        denominator = sum(math.exp(other / temperature) for other in others)
-        if positive_in_denominator:
-            denominator += numerator
-        losses.append(-math.log(numerator / denominator))
+        summed = [*others, positive] if positive_in_denominator else others
+        denominator = sum(math.exp(cosine / temperature) for cosine in summed)
+        losses.append(-math.log(math.exp(positive / temperature) / denominator))
     return sum(losses) / len(losses)
 
 
@@ -133,23 +131,16 @@ def double(values: object) -> torch.Tensor:
 
 @given(cosines(), st.floats(0.02, 3), st.booleans())
 def test_the_loss_is_equation_2(drawn_cosines, temperature, positive_in_denominator):
-    positives, negatives = drawn_cosines
-    loss = contrastive_loss(
-        double(positives),
-        double(negatives),
-        temperature=temperature,
-        positive_in_denominator=positive_in_denominator,
-    )
-    expected = equation_2(positives, negatives, temperature, positive_in_denominator)
-    assert float(loss) == pytest.approx(expected, abs=1e-9)
+    variant = {"temperature": temperature, "positive_in_denominator": positive_in_denominator}
+    loss = contrastive_loss(*map(double, drawn_cosines), **variant)
+    assert float(loss) == pytest.approx(equation_2(*drawn_cosines, **variant), abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("soft", "hard"), [(3, 2), (1, 1), (0, 2), (4, 0)])
 def test_positives_soft_and_hard_negatives_are_those_of_the_paper(seed, soft, hard):
-    settings = RetrieverTraining(
-        soft_negatives=soft, hard_negatives=hard, fit=replace(QUICK, seed=seed)
-    )
+    fit = replace(QUICK, seed=seed)
+    settings = RetrieverTraining(soft_negatives=soft, hard_negatives=hard, fit=fit)
     for example in draw_examples(TRAIN, settings):
         documents = (example.positive, *example.negatives)
         assert len(set(documents)) == 1 + soft + hard  # there are enough, so none comes twice
@@ -159,14 +150,9 @@ def test_positives_soft_and_hard_negatives_are_those_of_the_paper(seed, soft, ha
         assert other_pie == [False] + [True] * soft + [False] * hard
 
 
-def without(usages: Sequence[str], pie: str = PIES[0]) -> Split:
-    """Return the benchmark without documents of these usages of a PIE."""
-    kept = tuple(d for d in TRAIN.documents if d.idiom != pie or d.usage not in usages)
-    return replace(TRAIN, documents=kept)
-
-
 def test_a_query_without_hard_negatives_is_left_out():
-    examples = draw_examples(without(["literal"]), SMALL)
+    kept = tuple(d for d in TRAIN.documents if d.idiom != PIES[0] or d.usage != "literal")
+    examples = draw_examples(replace(TRAIN, documents=kept), SMALL)
     # Without literal documents the literal query has no positive, the idiomatic no hard negative.
     assert [example.query for example in examples] == list(TRAIN.queries[2:])
 
@@ -198,8 +184,8 @@ def cosines_in_training(
     patch.setattr(retrieval_training, "contrastive_loss", record)
     one_step = replace(settings, fit=replace(QUICK, epochs=1, batch_size=len(TRAIN.queries)))
     train_retriever(encoder, TRAIN, VAL, one_step, out)
-    assert len(steps) == 1
-    return steps[0]
+    (cosines,) = steps
+    return cosines
 
 
 def cosines_in_evaluation(
@@ -215,11 +201,6 @@ def cosines_in_evaluation(
     return np.array(rows)
 
 
-def in_order(rows: np.ndarray) -> np.ndarray:
-    """Sort examples by the positive's cosine, because the trainer shuffles them."""
-    return rows[np.argsort(rows[:, 0])]
-
-
 def assert_trained_as_evaluated(
     encoder: SentenceEncoder,
     settings: RetrieverTraining,
@@ -230,7 +211,9 @@ def assert_trained_as_evaluated(
     expected = cosines_in_evaluation(steady(encoder), settings, style)
     cosines = cosines_in_training(encoder, settings, out, patch)
     assert cosines.shape == expected.shape
-    assert np.allclose(in_order(cosines), in_order(expected), atol=1e-5)
+    # The trainer shuffles examples; the positive's cosine tells them apart.
+    both = [rows[np.argsort(rows[:, 0])] for rows in (cosines, expected)]
+    assert np.allclose(*both, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -279,11 +262,11 @@ def test_a_model_that_leaves_instructions_out_of_its_pooling_is_not_trained_to_p
 # ------------------------------------------------------------------------------- several seeds
 
 
-def summary(folder: Path, form: QueryForm) -> dict[str, dict[str, float]]:
+def summary(folder: Path) -> pd.DataFrame:
     """Compute figures on the test split, by group."""
     encoder = open_encoder(f"sbert:{folder}", device="cpu")
-    figures = summarise_queries(score_queries(TEST, dense(TEST, encoder, form)))
-    return {row["group"]: row for row in figures.to_dict("records")}
+    figures = summarise_queries(score_queries(TEST, dense(TEST, encoder, "span")))
+    return figures.set_index("group")[["r_precision", "ndcg"]]
 
 
 def test_models_with_several_seeds_have_a_mean_and_a_deviation(plain, tmp_path):
@@ -295,15 +278,13 @@ def test_models_with_several_seeds_have_a_mean_and_a_deviation(plain, tmp_path):
     table = train_retrievers(f"sbert:{uneven}", splits, settings, out, seeds=2, device="cpu")
     assert sorted(path.name for path in out.iterdir()) == ["seed-7", "seed-8"]
     assert distance(out / "seed-7", out / "seed-8") > 1e-4
-    before = summary(uneven, "span")
-    after = [summary(out / name, "span") for name in ("seed-7", "seed-8")]
-    rows = table.to_dict("records")
-    assert [(row["model"], row["group"]) for row in rows] == [
-        (model, group) for model in ("before", "after") for group in before
-    ]
-    for row in rows:
-        for name in ("r_precision", "ndcg"):
-            runs = [before] if row["model"] == "before" else after
-            values = [figures[row["group"]][name] for figures in runs]
-            assert row[name] == pytest.approx(np.mean(values), abs=1e-6)
-            assert row[f"{name}_deviation"] == pytest.approx(np.std(values), abs=1e-6)
+    before = summary(uneven)
+    after = np.array([summary(out / name) for name in ("seed-7", "seed-8")])
+    figures = table.set_index(["model", "group"])
+    names = ["r_precision", "ndcg"]
+    for model, mean in (("before", before), ("after", after.mean(axis=0))):
+        expected = pd.DataFrame(mean, before.index, names)
+        pd.testing.assert_frame_equal(figures.loc[model][names], expected, atol=1e-6)
+    deviations = figures.loc["after"][[f"{name}_deviation" for name in names]]
+    np.testing.assert_allclose(deviations, after.std(axis=0), atol=1e-6)
+    assert not figures.loc["before"].filter(like="deviation").any(axis=None)
