@@ -156,7 +156,7 @@ def semeval(
     rows = [(str(k), language, m, "None", s, p) for k, (m, s, p, _) in enumerate(pairs)]
     gold = [
         (str(k), f"dev.{k}", language, "1" if right else "", str(k))
-        for k, (_, _, _, right) in enumerate(pairs)
+        for k, (*_, right) in enumerate(pairs)
     ]
     unused = [("x", language, MWES[0], "None", "not", "compared")]
     table(b / "dev.csv", "ID Language MWE1 MWE2 sentence1 sentence2", rows[1::2] + unused)
@@ -174,9 +174,8 @@ def both_senses(
             for k in range(each):
                 sentence = f"Witness {number} saw {kind} number {k}, a {mwe} indeed."
                 uses.append((mwe, sentence, label))
-                words = f"true {kind}", f"wrong {kind}"
-                for word, right in zip(words, (True, False), strict=True):
-                    pairs.append((mwe, sentence, sentence.replace(mwe, word), right))
+                for word, right in (("true", True), ("wrong", False)):
+                    pairs.append((mwe, sentence, sentence.replace(mwe, f"{word} {kind}"), right))
     return uses, pairs
 
 

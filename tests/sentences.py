@@ -97,8 +97,6 @@ def assin(*rows: Sequence[str]) -> str:
 
 
 SUBJECTS = ("my sister", "the man", "a woman", "my owl")
-
-
 SENSES = {
     "night owl": ("woman who writes at midnight", "bird in the tree"),
     "red lamp": ("real man", "small circle"),
@@ -112,47 +110,38 @@ GROUPS = [
 ]
 
 
+SAID = (
+    ("is big", "is a big man", 0.9),
+    ("writes at the desk", "writes on the desk", 1.0),
+    ("is red", "is in a tree", 0.2),
+    ("is a square", "writes at midnight", 0.0),
+)
 PAIRS = [
-    Pair(f"{k}{j}", "en", f"{who} {one}", f"{who} {other}", similarity)
+    Pair(f"{k}{j}", "en", f"{who} {first}", f"{who} {second}", similarity)
     for k, who in enumerate(SUBJECTS)
-    for j, (one, other, similarity) in enumerate(
-        (
-            ("is big", "is a big man", 0.9),
-            ("writes at the desk", "writes on the desk", 1.0),
-            ("is red", "is in a tree", 0.2),
-            ("is a square", "writes at midnight", 0.0),
-        )
-    )
+    for j, (first, second, similarity) in enumerate(SAID)
 ]
 
 
 def write_benchmark(path: Path) -> Path:
     """PAIRS as a file of the STS benchmark: the first twelve are of the split train."""
-    splits = ["train"] * 12 + ["dev"] * 4
     scored = [
-        (split, f"{5 * (p.similarity or 0)}", p.first, p.second)
-        for split, p in zip(splits, PAIRS, strict=True)
+        ("train" if k < 12 else "dev", f"{5 * (pair.similarity or 0)}", pair.first, pair.second)
+        for k, pair in enumerate(PAIRS)
     ]
     path.write_text(benchmark(*scored))
     return path
 
 
 def training_rows(groups: Sequence[Group]) -> list[dict[str, str]]:
-    shared = {"MWE2": "None", "Language": "EN"}
-    return [
-        {
-            "ID": f"t.{k}",
-            "MWE1": g.mwe or "None",
-            **shared,
-            "sentence_1": g.sentence,
-            "sentence_2": second,
-            "sim": sim,
-            "alternative_1": g.correct[0] if sim == "None" else "",
-            "alternative_2": second if sim == "None" else "",
-        }
-        for k, g in enumerate(groups)
-        for second, sim in ((g.correct[0], "1"), (g.incorrect[0], "None"))
-    ]
+    rows = []
+    for k, group in enumerate(groups):
+        (right,), (wrong,) = group.correct, group.incorrect
+        shared = {"MWE1": group.mwe or "None", "sentence_1": group.sentence}
+        rows.append(train(f"t.{k}", **shared, sentence_2=right))
+        scored = {"sim": "None", "alternative_1": right, "alternative_2": wrong}
+        rows.append(train(f"t.{k}", **shared, sentence_2=wrong, **scored))
+    return rows
 
 
 def pair(first: str, second: str = "x", **options: Any) -> Pair:
