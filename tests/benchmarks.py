@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,9 @@ from toys import PictureEncoder, ScriptedChat, WordEncoder
 
 from admire.models.encoders import Query
 from admire.tasks.retrieval.passages import Passage, Split
+from admire.tasks.retrieval.settings import QueryForm, Usage
+
+USAGES, QUERY_FORMS = get_args(Usage), get_args(QueryForm)
 
 
 def passage(name: str, sentence: str, usage: str = "idiomatic", **changes: Any) -> Passage:

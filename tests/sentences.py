@@ -75,8 +75,6 @@ TABLE_6 = (
         "sim": "0.0",
     },
 )
-
-
 BENCHMARK = "split\tgenre\tdataset\tyear\tsid\tscore\tsentence1\tsentence2\n"
 
 
@@ -108,8 +106,6 @@ GROUPS = [
     for who in SUBJECTS
     for mwe, (right, wrong) in SENSES.items()
 ]
-
-
 SAID = (
     ("is big", "is a big man", 0.9),
     ("writes at the desk", "writes on the desk", 1.0),

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from benchmarks import FILLERS, MWES, both_senses, semeval
+from benchmarks import FILLERS, MWES, USAGES, both_senses, semeval
 
 from admire.base.errors import UserError
 from admire.tasks.retrieval.benchmark import (
@@ -15,7 +15,7 @@ from admire.tasks.retrieval.benchmark import (
     write_benchmark,
 )
 from admire.tasks.retrieval.passages import Passage, Split, read_split
-from admire.tasks.retrieval.settings import SPLITS, USAGES
+from admire.tasks.retrieval.settings import SPLITS
 from admire.tasks.sts.pairs import read_pairs
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import OWLS, passage
+from benchmarks import OWLS, USAGES, passage
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +21,6 @@ from admire.tasks.retrieval.passages import (
     relevance,
     write_split,
 )
-from admire.tasks.retrieval.settings import USAGES
 
 
 def row(**changes: Any) -> dict[str, Any]:

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import OWLS, RecordingEncoder, answer, scattered
+from benchmarks import OWLS, QUERY_FORMS, RecordingEncoder, answer, scattered
 from toys import ScriptedChat, WordEncoder
 
 from admire.rankers.settings import Scoring
@@ -16,7 +15,7 @@ from admire.senses.sense import Sense
 from admire.tasks.retrieval.passages import Split, write_split
 from admire.tasks.retrieval.query_scores import score_queries
 from admire.tasks.retrieval.retrieve import Retrieval, retrieve_split
-from admire.tasks.retrieval.settings import QUERY_FORMS, RetrieveSettings
+from admire.tasks.retrieval.settings import RetrieveSettings
 from admire.tasks.retrieval.similarities import bm25, by_meaning, dense, tune_bm25
 
 
@@ -25,10 +24,6 @@ def data(tmp_path: Path) -> str:
     write_split(tmp_path / "data", "test", OWLS)
     write_split(tmp_path / "data", "val", scattered(1))
     return str(tmp_path / "data")
-
-
-def bm25_settings(**changes: Any) -> RetrieveSettings:
-    return RetrieveSettings(**{"encoder": "bm25", "k1": 1.2, "b": 0.6} | changes)
 
 
 def assert_similarities(
@@ -40,9 +35,10 @@ def assert_similarities(
 
 
 def test_bm25_with_settings_on_another_split_or_an_index_of_some_usages(data):
-    retrieval = retrieve_split(data, bm25_settings(split="val"))
+    settings = RetrieveSettings(encoder="bm25", k1=1.2, b=0.6)
+    retrieval = retrieve_split(data, replace(settings, split="val"))
     assert_similarities(retrieval, bm25(scattered(1), k1=1.2, b=0.6), scattered(1))
-    retrieval = retrieve_split(data, bm25_settings(usage=("sense", "literal")))
+    retrieval = retrieve_split(data, replace(settings, usage=("sense", "literal")))
     kept = tuple(d for d in OWLS.documents if d.usage in ("sense", "literal"))
     split = replace(OWLS, documents=kept)
     assert_similarities(retrieval, bm25(split, k1=1.2, b=0.6), split)
@@ -81,10 +77,9 @@ def test_by_meaning_a_chat_model_or_the_data_decides_the_senses(data, sense, usa
     write_split(Path(data), "test", split)
     settings = RetrieveSettings(query="meaning", sense=sense, contrast=0.5)
     retrieval = retrieve_split(data, settings, llm=ScriptedChat(answer), encoder=WordEncoder())
+    meaning = Meaning(("someone who works late",))
     readings = [
-        Interpretation(
-            "toy", Sense(usage, float(usage == "idiomatic")), Meaning(("someone who works late",))
-        )
+        Interpretation("toy", Sense(usage, float(usage == "idiomatic")), meaning)
         for usage in usages
     ]
     scoring = Scoring.paper(gate="soft", contrast=0.5, standardise=True)

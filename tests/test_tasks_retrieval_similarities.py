@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks import OWLS, RecordingEncoder, answer, passage, scattered
+from benchmarks import OWLS, QUERY_FORMS, RecordingEncoder, answer, passage, scattered
 from toys import ScriptedChat, WordEncoder
 
 import admire
@@ -20,7 +20,6 @@ from admire.senses.interpretation import ReadingSettings, interpret
 from admire.tasks.retrieval.passages import Passage, Split
 from admire.tasks.retrieval.queries import encode_queries, encoder_query
 from admire.tasks.retrieval.query_scores import rank_documents, score_queries
-from admire.tasks.retrieval.settings import QUERY_FORMS
 from admire.tasks.retrieval.similarities import (
     BM25_GRID,
     bm25,

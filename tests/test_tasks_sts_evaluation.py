@@ -45,8 +45,6 @@ PREDICTED = {
     ("f1", "f2"): 0.2,
     ("g1", "g2"): 0.8,
 }
-
-
 WORKED = [
     Pair("1", "en", "a1", "a2", 1.0, None, "x"),
     Pair("2", "en", "b1", "b2", None, ("b3", "b2"), "x"),
@@ -57,8 +55,6 @@ WORKED = [
     Pair("7", "pt", "f1", "f2", 1.0, None, "z"),
     Pair("8", "pt", "g1", "g2", 0.5, None, "z"),
 ]
-
-
 BY_HAND = [
     ("en", "all", 5, 7 / math.sqrt(10 * 9.5)),
     ("en", "idiom", 3, 1.5 / math.sqrt(2 * 1.5)),

@@ -27,8 +27,6 @@ def drawn(seed: int, *shape: int) -> torch.Tensor:
 
 
 TABLE_1 = torch.tensor([1, 1, 2, 3, 3, 4, 5])
-
-
 IDENTITY = torch.nn.Identity()
 
 

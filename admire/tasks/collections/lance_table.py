@@ -48,8 +48,6 @@ FRAGMENTS = 1024
 ENCODED = "problem IS NULL"
 """The rows that have vectors; the others say why they were left out."""
 
-TEXTS = ("id", "image", "caption", "source", "digest", "problem")
-
 
 class Table:
     """Entries with their vectors in ``FOLDER/table``, which LanceDB keeps.
@@ -110,7 +108,7 @@ class Table:
             "digest": [*batch.digests, *(digest for _, digest, _ in batch.left_out)],
             "problem": [*[None] * size, *(problem for _, _, problem in batch.left_out)],
         }
-        columns = {name: pyarrow.array(texts[name], pyarrow.string()) for name in TEXTS}
+        columns = {name: pyarrow.array(values, pyarrow.string()) for name, values in texts.items()}
         columns["base"] = pyarrow.array([base] * len(entries), pyarrow.int64())
         for track in tracks:
             columns[f"{track}_vector"] = self._column(batch.encoded, track, len(entries))

@@ -26,13 +26,11 @@ SplitName = Literal["train", "val", "test"]
 SPLITS: tuple[str, ...] = get_args(SplitName)
 
 Usage = Literal["literal", "idiomatic", "simplification", "sense", "distractor"]
-USAGES: tuple[Usage, ...] = get_args(Usage)
 """Usages of documents. ``distractor`` is ours: a paraphrase that misses the meaning and is relevant
 to no query. IdioLink's own files have none."""
 
 QueryForm = Literal["sentence", "span", "instruction+sentence", "instruction+span"]
 """What of a query is encoded: the paper's four configurations (section 4.1)."""
-QUERY_FORMS: tuple[QueryForm, ...] = get_args(QueryForm)
 
 ComparedForm = Literal[QueryForm, "meaning"]
 """What of a query is compared with documents: one of the four forms, or its sense and gloss."""
