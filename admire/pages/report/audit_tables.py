@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ from admire.base.files import read_text
 from admire.data.overlap import KINDS
 from admire.pages.report.display_names import file_name, plain_name
 from admire.pages.report.report import Table
+from admire.scores.figures import NOTHING
 
-NOTHING = "–"
 NAMED = 5
 """How many items or parts a cell names."""
 
@@ -26,22 +26,19 @@ Match = Mapping[str, Any]
 def run_audits(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
     """Return the tables of those runs that have been audited.
 
-    Args:
-        names: what the runs are called.
-
     Raises:
         UserError: the file of an audit is damaged.
     """
-    tables = []
+    tables: list[Table] = []
+    several = len(folders) > 1
     for folder, name in zip(folders, names, strict=True):
         path = folder / AUDIT
         if not path.is_file():
             continue
         try:
-            of_run = audit_tables(json.loads(read_text(path)), of=name if len(folders) > 1 else "")
+            tables += audit_tables(json.loads(read_text(path)), of=name if several else "")
         except (ValueError, KeyError, TypeError, AttributeError, IndexError):
             raise UserError(f"{path}: is damaged. Run admire audit again, or remove it.") from None
-        tables += of_run
     return tables
 
 
@@ -60,14 +57,15 @@ def audit_tables(audit: Mapping[str, Any], *, items: int = 100, of: str = "") ->
     end = [the_set, *_known_tables(audited, audit.get("known"))]
     if not audit["against"]:
         return end
-    touched: dict[tuple[str, int], list[Match]] = {}  # by other set and item
-    others: dict[tuple[str, str, str], set[int]] = {}  # the other set's items, by what they share
+    touched = defaultdict[tuple[str, int], list[Match]](list)  # by other set and item
+    others = defaultdict[tuple[str, ...], set[int]](
+        set
+    )  # the other set's items, by what they share
     for match in audit["matches"]:
         if match["side"] == "here":
-            touched.setdefault((match["against"], match["item"]), []).append(match)
+            touched[match["against"], match["item"]].append(match)
         else:
-            key = match["against"], match["kind"], match["digest"]
-            others.setdefault(key, set()).add(match["item"])
+            others[_shared(match)].add(match["item"])
     count = len({item for _, item in touched})
     shares = Table(
         f"{audited}: {count} of {audit['items']} items share something with other sets",
@@ -120,6 +118,10 @@ def _set_name(path: str) -> str:
     return f"{file_name(path.removesuffix(name).rstrip('/'))}/{name}".removeprefix("/")
 
 
+def _shared(match: Match) -> tuple[str, ...]:
+    return match["against"], match["kind"], match["digest"]
+
+
 def _sense(matches: Iterable[Match]) -> str:
     """Return the sense of an item's matches, compared with its own."""
     senses = {match["sense"] for match in matches}
@@ -143,13 +145,11 @@ def _overlap_row(
 
 
 def _item_row(
-    matches: Sequence[Match], others: Mapping[tuple[str, str, str], set[int]]
+    matches: Sequence[Match], others: Mapping[tuple[str, ...], set[int]]
 ) -> tuple[str, ...]:
     first = matches[0]
-    parts = Counter(kind for kind, _ in {(match["kind"], match["digest"]) for match in matches})
-    there = set[int]().union(
-        *(others.get((m["against"], m["kind"], m["digest"]), ()) for m in matches)
-    )
+    parts = Counter(kind for _, kind, _ in set(map(_shared, matches)))
+    there = set[int]().union(*(others[_shared(match)] for match in matches))
     return (
         f"{first['item']} {first['compound']}",
         _set_name(first["against"]),
@@ -165,9 +165,13 @@ def _numbered(items: Sequence[int]) -> str:
 
 
 def _first(things: Sequence[object]) -> str:
-    """At most :data:`NAMED` of the things."""
     rest = f" and {len(things) - NAMED} more" if len(things) > NAMED else ""
     return f"{', '.join(map(str, things[:NAMED]))}{rest}"
+
+
+def _two(texts: Sequence[str]) -> list[str]:
+    """Return the first two of the texts, and an ellipsis for more."""
+    return [*texts[:2], *(["…"] if len(texts) > 2 else [])]
 
 
 def _findings(audit: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -179,11 +183,8 @@ def _findings(audit: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield from _repeats(title, audit["repeats"], kind, by_item=True)
     for lack in audit["lacks"]:
         if lack["count"]:
-            which = [_numbered(lack["items"]), *lack["which"][:2]]
-            if len(lack["which"]) > 2:
-                which.append("…")
-            title = f"Without {lack['what']}"
-            yield title, f"{lack['count']} of {lack['of']}", "; ".join(filter(None, which))
+            which = "; ".join(filter(None, [_numbered(lack["items"]), *_two(lack["which"])]))
+            yield f"Without {lack['what']}", f"{lack['count']} of {lack['of']}", which
     for overlap in audit["against"]:
         if overlap["unread"]:
             title = f"Pictures of {_set_name(overlap['name'])} that were not compared"
@@ -204,32 +205,23 @@ def _findings(audit: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 def _repeats(
     title: str, repeats: Iterable[Mapping[str, Any]], kind: str, *, by_item: bool = False
 ) -> Iterator[tuple[str, str, str]]:
-    groups: dict[Any, list[Mapping[str, Any]]] = {}
+    groups = defaultdict[Any, list[Mapping[str, Any]]](list)
     for place in repeats:
         if place["kind"] == kind:
-            key = place["digest"], place["item"] if by_item else None
-            groups.setdefault(key, []).append(place)
-    repeated = [
-        group
-        for group in groups.values()
-        if len(group if by_item else {place["item"] for place in group}) > 1
-    ]
-    if not repeated:
-        return
-    parts = []
-    for group in repeated[:2]:
+            groups[place["digest"], place["item"] if by_item else None].append(place)
+    repeated = []
+    for group in groups.values():
         items = sorted({place["item"] for place in group})
         names = list(dict.fromkeys(place["name"] for place in group))
-        parts.append(f"{', '.join(names[:3])} ({_numbered(items)})")
-    if len(repeated) > 2:
-        parts.append("…")
-    yield title, str(len(repeated)), "; ".join(parts)
+        if len(group if by_item else items) > 1:
+            repeated.append(f"{', '.join(names[:3])} ({_numbered(items)})")
+    if repeated:
+        yield title, str(len(repeated)), "; ".join(_two(repeated))
 
 
 def _evenness_row(title: str, test: Mapping[str, Any]) -> tuple[str, str, str]:
     expected = [f"{count:.1f}".removesuffix(".0") for count in test["expected"]]
-    even = len(set(expected)) == 1
-    share = f"{expected[0]} each" if even else ", ".join(expected)
+    share = f"{expected[0]} each" if len(set(expected)) == 1 else ", ".join(expected)
     counts = ", ".join(map(str, test["counts"]))
     p = "p < 0.01" if test["p"] < 0.01 else f"p = {test['p']:.2f}"
     return title, counts, f"{share} expected; chance alone is as uneven with {p}"

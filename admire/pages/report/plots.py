@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from admire.pages.report.drawing import (
 )
 from admire.pages.report.report import FIGURES, Plot
 from admire.scores.figures import GROUPS, summarise
-from admire.scores.metrics import calibration_error
+from admire.scores.metrics import BEST_DCG, calibration_error
 from admire.scores.reliability import at_coverages, risk_curve
 
 if TYPE_CHECKING:
@@ -35,46 +35,32 @@ BINS = 10
 
 SENSES = ("idiomatic", "literal")
 
-UNDRAWN = ("corr_official", "corr_rank")
-"""Figures that have no plot."""
-
 DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1, 1)), (0, (4, 1, 1, 1)))
 """Of lines without markers, for people who cannot tell the runs' colours apart."""
 
 LATER = "later"
 """The place of a document that is not among those shown."""
 
-BEST_DCG = 3 + 1 / math.log2(3)
 
-
-def ranking_plots(data: Mapping[str, Any]) -> list[Plot]:
-    """Return the plots of a report on rankings, except those without numbers.
+def draw_plots(data: Mapping[str, Any]) -> tuple[Plot, ...]:
+    """Return the plots of a report, except those without numbers.
 
     Args:
-        data: of a report of the kind ``ranking``; ``docs/report.md`` says what is in it.
+        data: of a report; ``docs/report.md`` says what is in it.
 
     Raises:
         UserError: Matplotlib is not installed.
     """
-    runs, cases = _runs(data), result_table(data)
-    groups = (_by_sense(runs, cases), _places(runs, cases), _senses(runs, cases))
-    return [plot for plots in (*groups, _margins(runs, cases)) for plot in plots]
-
-
-def retrieval_plots(data: Mapping[str, Any]) -> list[Plot]:
-    """Return what :func:`ranking_plots` does, of a report of the kind ``retrieval``."""
-    runs, cases = _runs(data), result_table(data)
-    return [*_by_sense(runs, cases), *_places(runs, cases, "first relevant document")]
-
-
-def senses_plots(data: Mapping[str, Any]) -> list[Plot]:
-    """Return what :func:`ranking_plots` does, of a report of the kind ``senses``."""
-    runs, cases = _runs(data), result_table(data)
-    return [*_by_sense(runs, cases), *_senses(runs, cases)]
-
-
-def _runs(data: Mapping[str, Any]) -> list[str]:
-    return [run["name"] for run in data["runs"]]
+    runs, cases = [run["name"] for run in data["runs"]], result_table(data)
+    subject = "first relevant document" if data["kind"] == "retrieval" else "best candidate"
+    return (
+        *_by_sense(runs, cases),
+        *_places(runs, cases, subject),
+        *_reliability(runs, cases),
+        *_risk_coverage(runs, cases),
+        *_confusion(runs, cases),
+        *_margins(runs, cases),
+    )
 
 
 def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
@@ -110,10 +96,8 @@ def result_table(data: Mapping[str, Any]) -> pd.DataFrame:
 
 def _place(item: Mapping[str, Any], result: Mapping[str, Any]) -> float:
     if "documents" in result and result["figures"]:
-        relevant = (
-            k for k, document in enumerate(result["documents"], start=1) if document["relevant"]
-        )
-        return next(relevant, math.inf)
+        relevant = [document["relevant"] for document in result["documents"]]
+        return 1.0 + relevant.index(True) if any(relevant) else math.inf
     if not item.get("gold"):
         return math.nan
     return float(1 + result["order"].index(item["gold"][0]))
@@ -126,10 +110,7 @@ def by_run(table: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
 
 
 def reliability(cases: pd.DataFrame) -> pd.DataFrame:
-    """Plot how often the idiomatic sense is the true one, by the probability that it was given.
-
-    Args:
-        cases: see :func:`result_table`.
+    """Return how often the idiomatic sense is the true one, by the probability that it was given.
 
     Returns:
         A row for each run and bin that has cases: ``run``, ``bin`` (from 0), ``n``, ``predicted``
@@ -137,10 +118,8 @@ def reliability(cases: pd.DataFrame) -> pd.DataFrame:
     """
     decided = _decided(cases)
     bins = np.minimum((decided["probability"] * BINS).astype(int), BINS - 1)
-    grouped = decided.assign(bin=bins, observed=decided["sentence_type"] == "idiomatic").groupby(
-        ["run", "bin"], as_index=False
-    )
-    return grouped.agg(
+    binned = decided.assign(bin=bins, observed=decided["sentence_type"] == "idiomatic")
+    return binned.groupby(["run", "bin"], as_index=False).agg(
         n=("observed", "size"), predicted=("probability", "mean"), observed=("observed", "mean")
     )
 
@@ -150,11 +129,9 @@ def _decided(cases: pd.DataFrame) -> pd.DataFrame:
 
 
 def risk_curves(cases: pd.DataFrame) -> pd.DataFrame:
-    """Plot how often each run would err if it answered only where its sense is surest.
+    """Return :func:`risk_curve` for each run that has probabilities, with the column ``run``.
 
-    Returns:
-        The rows of :func:`risk_curve` for each run that has probabilities, with
-        ``run``; ``top1_risk`` is NaN if the best candidate of some item is unknown.
+    ``top1_risk`` is NaN if the best candidate of some item is unknown.
     """
     tables = [
         risk_curve(part.assign(top1=part["right"].astype(float))).assign(run=run)
@@ -165,11 +142,11 @@ def risk_curves(cases: pd.DataFrame) -> pd.DataFrame:
 
 
 def confusion(cases: pd.DataFrame) -> pd.DataFrame:
-    """Plot how many items of each sense were taken as which.
+    """Return how many items of each sense were taken as which.
 
     Returns:
         A row for each run and true sense, a column for each predicted sense: the two, and ``none``
-        where some items were not decided. Its index is (run, true sense).
+        where some items were not decided.
     """
     labelled = cases[cases["sentence_type"].notna()]
     predicted = labelled["predicted_type"].fillna("none")
@@ -196,42 +173,43 @@ def margin_counts(cases: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
     Yields:
         The run, and a row a bin: ``from``, ``to``, ``right`` and ``wrong``.
     """
-    judged = cases[cases["margin"].notna() & cases["right"].notna()]
-    for run, part in by_run(judged):
+    for run, part in by_run(_judged(cases)):
         right = part["right"].astype(bool)
         edges = np.histogram_bin_edges([0.0, float(part["margin"].max()) or 1.0], BINS)
-        yield (
-            run,
-            pd.DataFrame(
-                {
-                    "from": edges[:-1],
-                    "to": edges[1:],
-                    "right": np.histogram(part["margin"][right], edges)[0],
-                    "wrong": np.histogram(part["margin"][~right], edges)[0],
-                }
-            ),
-        )
+        counts = {
+            "from": edges[:-1],
+            "to": edges[1:],
+            "right": np.histogram(part["margin"][right], edges)[0],
+            "wrong": np.histogram(part["margin"][~right], edges)[0],
+        }
+        yield run, pd.DataFrame(counts)
+
+
+def _judged(cases: pd.DataFrame) -> pd.DataFrame:
+    return cases[cases["margin"].notna() & cases["right"].notna()]
+
+
+CHANCES: Mapping[str, Callable[[Any], Any]] = {
+    "top1": lambda places: places == 1,
+    "item_accuracy": lambda places: places == 1,
+    "mrr": lambda places: 1 / places,
+    "dcg": lambda places: (3 + 1) / np.log2(places + 1),  # of the two best candidates
+}
+"""Figures of an item, by the places from 1 at which its best candidate can stand."""
 
 
 def chance(cases: pd.DataFrame, metric: str) -> float | None:
     """Return the mean figure of random orders; None if it is not defined."""
-    counted = cases[cases[metric].notna() & (cases["candidates"] > 0)] if metric in cases else cases
-    if counted.empty:
+    counted = cases[cases[metric].notna() & (cases["candidates"] > 0)]
+    if counted.empty or metric not in CHANCES:
         return None
-    if metric in ("top1", "item_accuracy"):
-        return float((1 / counted["candidates"]).mean())
-    if metric == "mrr":
-        means = {n: (1 / np.arange(1, n + 1)).mean() for n in set(counted["candidates"])}
-        return float(counted["candidates"].map(means).mean())
-    if metric == "dcg":  # each of the two best stands at each place alike
-        means = {n: (1 / np.log2(np.arange(2, n + 2))).mean() for n in set(counted["candidates"])}
-        return float((3 + 1) * counted["candidates"].map(means).mean())
-    return None
+    means = counted["candidates"].map(lambda n: CHANCES[metric](np.arange(1, n + 1)).mean())
+    return float(means.mean())
 
 
 def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     for metric in FIGURES:
-        if metric in cases and metric not in UNDRAWN and cases[metric].notna().any():
+        if metric in cases and not metric.startswith("corr_") and cases[metric].notna().any():
             yield _figure_plot(runs, cases[cases[metric].notna()], metric)
 
 
@@ -270,27 +248,21 @@ def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
         axes.locator_params(axis="x", nbins=6)
         if expected:
             axes.axvline(expected, color=MUTED, linestyle=":")
-            where: dict[str, Any] = {
-                "xycoords": ("data", "axes fraction"),
-                "va": "bottom",
-                "ha": "center",
-            }
-            axes.annotate("chance", (expected, 1), color=MUTED, fontsize=10, **where)
+            above = axes.get_xaxis_transform()
+            style: dict[str, Any] = {"color": MUTED, "fontsize": 10, "va": "bottom", "ha": "center"}
+            axes.text(expected, 1, "chance", transform=above, **style)
         if len(runs) > 1:
             legend(figure, handles, [short(runs[run]) for run in summaries])
 
     words = f"{name}, mean and 95 % bootstrap interval; the table Figures has the numbers."
-    if expected:
-        words += f" The dotted line is chance, {expected:.3f}."
+    words += f" The dotted line is chance, {expected:.3f}." if expected else ""
     by = "usage" if metric in ("r_precision", "ndcg") else "sense"
     title = f"{name} by {by}" if metric != "sense_accuracy" else "Accuracy of the sense"
     height = 0.5 + len(groups) * max(0.6, 0.16 * len(runs))
     return draw(f"figures-{metric}", title, words, paint, height=height)
 
 
-def _places(
-    runs: Sequence[str], cases: pd.DataFrame, subject: str = "best candidate"
-) -> Iterator[Plot]:
+def _places(runs: Sequence[str], cases: pd.DataFrame, subject: str) -> Iterator[Plot]:
     counts = place_counts(cases)
     if counts.empty:
         return
@@ -341,23 +313,15 @@ def _count_axis(axes: Axes, unit: str) -> None:
     axes.grid(axis="y")
 
 
-def _senses(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
-    yield from _reliability(runs, cases)
-    yield from _risk_coverage(runs, cases)
-    yield from _confusion(runs, cases)
-
-
 def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     bins, decided = reliability(cases), _decided(cases)
     if bins.empty:
         return
-    there = sorted(set(bins["run"]))
-    errors = {}
-    for run in there:
-        part = decided[decided["run"] == run]
-        errors[run] = calibration_error(
-            part["probability"], part["sentence_type"] == "idiomatic", BINS
-        )
+    bins_of = dict(by_run(bins))
+    errors = {
+        run: calibration_error(part["probability"], part["sentence_type"] == "idiomatic", BINS)
+        for run, part in by_run(decided)
+    }
     each = ", ".join(f"{runs[run]} {error:.3f}" for run, error in errors.items())
     words = (
         "How often the idiomatic sense is the true one, by the probability that it was given; "
@@ -374,33 +338,31 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
         above.plot([0, 1], [0, 1], color=MUTED, linestyle=":", linewidth=1.2)
         lines = []
-        width = 0.9 / BINS / len(there)
-        for place, run in enumerate(there):
-            part, colour = bins[bins["run"] == run], RUNS[run % len(RUNS)]
-            marker = MARKERS[run % len(MARKERS)]
-            under = max(0, min(3, len(there) - 1) - place)  # thicker, not to be hidden
+        width = 0.9 / BINS / len(bins_of)
+        for place, (run, part) in enumerate(bins_of.items()):
+            colour = RUNS[run % len(RUNS)]
+            under = _under(place, len(bins_of))
             lines += above.plot(
                 part["predicted"],
                 part["observed"],
-                marker=marker,
+                marker=MARKERS[run % len(MARKERS)],
                 color=colour,
                 linewidth=1.6 + under,
                 markersize=5.5 + 1.5 * under,
             )
-            at = (part["bin"] + 0.5) / BINS + width * (place - (len(there) - 1) / 2)
+            at = (part["bin"] + 0.5) / BINS + width * (place - (len(bins_of) - 1) / 2)
             below.bar(at, part["n"], width * 0.92, color=colour)
             # A bar of one item among many can hardly be hit, so its whole column is the link.
             columns = below.bar(at, bins["n"].max(), width * 0.92, color=colour, alpha=0.12)
             for column, k in zip(columns, part["bin"], strict=True):
                 column.set_url(_bin_view(run, k))
-        above.set_ylabel("share idiomatic")
-        above.set(xlim=(-0.02, 1.02), ylim=(-0.04, 1.04))
+        above.set(ylabel="share idiomatic", xlim=(-0.02, 1.02), ylim=(-0.04, 1.04))
         above.tick_params(bottom=False, left=False)
         above.grid()
         below.set_xlabel("probability of the idiomatic sense")
         _count_axis(below, "items")
-        labels = [f"{short(runs[run], 12)} {errors[run]:.3f}" for run in there]
         if len(runs) > 1:
+            labels = [f"{short(runs[run], 12)} {error:.3f}" for run, error in errors.items()]
             legend(figure, lines, labels, "expected calibration error:")
         else:
             legend(figure, lines, [f"expected calibration error {errors[0]:.3f}"])
@@ -411,6 +373,11 @@ def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
 
 def _bin_view(run: int, place: int) -> str:
     return f"#run={run}&probability={place / BINS:.1f}"
+
+
+def _under(place: int, lines: int) -> int:
+    """Return how much thicker a line is than the last, so that no later one hides it."""
+    return max(0, min(3, lines - 1) - place)
 
 
 RISKS = {"sense_risk": "sense wrong", "top1_risk": "first wrong"}
@@ -443,17 +410,15 @@ def _risk_coverage(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         for panel, risk in zip(panels, drawn, strict=True):
             lines = []
             for place, (run, curve) in enumerate(lines_of.items()):
-                under = max(0, min(3, len(lines_of) - 1) - place)  # thicker, not to be hidden
                 lines += panel.step(
                     [0.0, *curve["coverage"]],
                     [curve[risk].iloc[0], *curve[risk]],
                     where="pre",
                     color=RUNS[run % len(RUNS)],
                     linestyle=DASHES[run % len(DASHES)],
-                    linewidth=1.6 + under,
+                    linewidth=1.6 + _under(place, len(lines_of)),
                 )
-            panel.set_ylabel(RISKS[risk])
-            panel.set(xlim=(-0.02, 1.02))
+            panel.set(ylabel=RISKS[risk], xlim=(-0.02, 1.02))
             panel.set_ylim(bottom=-0.02)
             panel.locator_params(axis="y", nbins=5)
             panel.tick_params(bottom=False, left=False)
@@ -520,33 +485,28 @@ def _confusion_panel(axes: Axes, counts: pd.DataFrame, run: int) -> None:
             cell = Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, alpha=0.45 * n / total)
             cell.set_url(_cell_view(run, true, predicted) if n else None)
             axes.add_patch(cell)
-            outline = Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, edgecolor=LINE)
-            axes.add_patch(outline)
+            axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, edgecolor=LINE))
             axes.text(x, y, str(n), ha="center", va="center", fontsize=13)
-    axes.set_xlim(-0.5, len(counts.columns) - 0.5)
-    axes.set_ylim(len(counts) - 0.5, -0.5)
+    axes.set(xlim=(-0.5, len(counts.columns) - 0.5), ylim=(len(counts) - 0.5, -0.5))
     axes.set_xticks(range(len(counts.columns)), list(counts.columns))
     axes.set_yticks(range(len(counts)), list(counts.index))
     axes.tick_params(bottom=False, left=False)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
 
 
 def _margins(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     margins = dict(margin_counts(cases))
     if not margins:
         return
-    judged = cases[cases["right"].notna()]
     words = [
         "The first candidate's score less that of the second: right items upwards, wrong ones "
         "downwards."
     ]
-    for run, part in by_run(judged[judged["margin"].notna()]):
-        middles = part.groupby(part["right"].astype(bool))["margin"].median()
-        each = (
-            f"{'right' if k else 'wrong'} {middles[k]:.2f}" for k in (True, False) if k in middles
-        )
-        words.append(f"{runs[run]}, median: {', '.join(each)}.")
+    for run, part in by_run(_judged(cases)):
+        outcome = part["right"].map({True: "right", False: "wrong"})
+        medians = part.groupby(outcome)["margin"].median()
+        each = ", ".join(f"{name} {median:.2f}" for name, median in medians.items())
+        words.append(f"{runs[run]}, median: {each}.")
 
     columns = 1 if len(margins) < 3 else 2
     lines = math.ceil(len(margins) / columns)

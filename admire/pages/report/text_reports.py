@@ -12,7 +12,7 @@ from admire.data.items import Item, item_keys
 from admire.data.languages import base_language, guess_language
 from admire.pages.report.display_names import file_name, plain_name, run_names
 from admire.pages.report.gallery import card_data, card_head, decided, pieces
-from admire.pages.report.plots import retrieval_plots, senses_plots
+from admire.pages.report.plots import draw_plots
 from admire.pages.report.report import Report
 from admire.pages.report.tables import figure_tables, settings_table
 from admire.senses.sense import Sense, read_senses
@@ -45,7 +45,7 @@ def retrieval_report(folders: Sequence[Path]) -> Report:
         settings_table([_retrieval_settings(run) for run in runs], names),
     ]
     title = " · ".join(names)
-    return Report(title, "retrieval", tuple(tables), tuple(retrieval_plots(data)), data)
+    return Report(title, "retrieval", tuple(tables), draw_plots(data), data)
 
 
 def _query_card(
@@ -172,7 +172,7 @@ def senses_report(paths: Sequence[Path]) -> Report:
         for uses, senses in tables
     ]
     head = [*figure_tables(scored, names, ("accuracy",)), settings_table(settings, names)]
-    return Report(" · ".join(names), "senses", tuple(head), tuple(senses_plots(data)), data)
+    return Report(" · ".join(names), "senses", tuple(head), draw_plots(data), data)
 
 
 def _sense_card(number: int, item: Item, senses: Sequence[Sense | None]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from admire.pages.report.audit_tables import run_audits
 from admire.pages.report.display_names import run_names
 from admire.pages.report.gallery import gallery
 from admire.pages.report.page import render
-from admire.pages.report.plots import ranking_plots
+from admire.pages.report.plots import draw_plots
 from admire.pages.report.report import Kind, Report
 from admire.pages.report.source_data import with_pictures
 from admire.pages.report.tables import ranking_tables
@@ -127,7 +127,7 @@ def _ranking_report(
         " · ".join(names),
         "ranking",
         (*ranking_tables(runs, names, published, track), *run_audits(folders, names)),
-        tuple(ranking_plots(cards)),
+        draw_plots(cards),
         cards,
         pictures,
         linked=images == "link",
