@@ -12,12 +12,11 @@ import pytest
 from admire.pages.report.plots import (
     chance,
     confusion,
+    draw_plots,
     margin_counts,
     place_counts,
-    ranking_plots,
     reliability,
     result_table,
-    retrieval_plots,
     risk_curves,
 )
 from admire.scores.metrics import calibration_error
@@ -83,7 +82,7 @@ def test_reliability_has_the_bins_of_the_calibration_error():
     assert (bins["n"] * (bins["predicted"] - bins["observed"]).abs()).sum() / 3 == pytest.approx(
         error
     )
-    (plot,) = (p for p in ranking_plots(ranking("a")) if p.title.startswith("Reliability"))
+    (plot,) = (p for p in draw_plots(ranking("a")) if p.title.startswith("Reliability"))
     assert f"a {error:.3f}" in plot.words
     edge = ranking("a")
     edge["items"][0]["runs"][0]["probability"] = 1.0
@@ -97,7 +96,7 @@ def test_errors_are_drawn_by_how_many_are_answered():
     assert curve["coverage"].tolist() == [0.25, 0.5, 0.75, 1.0]
     assert curve["sense_risk"].tolist() == pytest.approx([0, 1 / 2, 1 / 3, 2 / 4])
     assert curve["top1_risk"].tolist() == pytest.approx([0, 1 / 2, 2 / 3, 2 / 4])
-    (plot,) = (p for p in ranking_plots(ranking("a", "b")) if p.title.startswith("Errors"))
+    (plot,) = (p for p in draw_plots(ranking("a", "b")) if p.title.startswith("Errors"))
     assert "a: sense wrong 0.500 of all, 0.500 of the surest 2, area 0.333;" in plot.words
     assert "first wrong 0.500 of all, 0.500 of the surest 2, area 0.417." in plot.words
     assert "b: sense wrong 0.333 of all" in plot.words  # it lacks the last item
@@ -144,15 +143,15 @@ def test_a_ranking_has_its_plots_and_what_has_no_numbers_is_left_out():
         "Errors by how many are answered",
         "Confusion of the senses",
     ]
-    assert titles(ranking_plots(data)) == [*both, *senses, "Score margins"]
+    assert titles(draw_plots(data)) == [*both, *senses, "Score margins"]
     for item in data["items"]:
         item["sense"] = None
-    assert titles(ranking_plots(data)) == [*both, "Score margins"]
+    assert titles(draw_plots(data)) == [*both, "Score margins"]
     for item in data["items"]:
         item["gold"] = None
         item["runs"][0] |= {"figures": None, "right": None}
-    assert ranking_plots(data | {"metrics": []}) == []
-    assert ranking_plots(data | {"metrics": [], "items": []}) == []
+    assert draw_plots(data | {"metrics": []}) == ()
+    assert draw_plots(data | {"metrics": [], "items": []}) == ()
 
 
 def test_retrieval_counts_queries_whose_relevant_documents_come_later():
@@ -170,7 +169,7 @@ def test_retrieval_counts_queries_whose_relevant_documents_come_later():
     nothing = query(None, 0.0)  # no document is relevant to it
     nothing["runs"][0]["figures"] = None
     data["items"].append(nothing)
-    precision, ndcg, places = retrieval_plots(data)
+    precision, ndcg, places = draw_plots(data)
     assert titles([precision, ndcg]) == ["R-precision by usage", "nDCG@10 by usage"]
     assert places.words == "bm25: 2 at 1, 1 at 5, 1 later."
     assert place_counts(result_table(data))[0].to_dict() == {
@@ -184,7 +183,7 @@ HOSTILE = "<script>alert(1)</script> & $x$ \x07 夜猫子"
 
 
 def test_a_page_with_a_strict_policy_may_hold_the_plots():
-    plots = ranking_plots(ranking("a" * 60, HOSTILE, "c", "d", "e", "f", "g"))
+    plots = draw_plots(ranking("a" * 60, HOSTILE, "c", "d", "e", "f", "g"))
     ids: list[str] = []
     for plot in plots:
         root = ElementTree.fromstring(plot.svg)
@@ -202,7 +201,7 @@ def test_a_page_with_a_strict_policy_may_hold_the_plots():
 
 
 def test_neither_time_nor_settings_of_ones_own_change_a_plot():
-    first = ranking_plots(ranking("a", "b"))
+    first = draw_plots(ranking("a", "b"))
     with matplotlib.rc_context({"font.size": 40, "axes.facecolor": "red", "svg.fonttype": "path"}):
-        assert ranking_plots(ranking("a", "b")) == first
+        assert draw_plots(ranking("a", "b")) == first
         assert matplotlib.rcParams["font.size"] == 40

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
@@ -31,9 +30,7 @@ def file_name(path: str) -> str:
 def run_names(paths: Sequence[str | Path]) -> list[str]:
     """Return the names of the runs' folders, numbered if several are the same."""
     names = [Path(path).resolve().name for path in paths]
-    seen: Counter[str] = Counter()
-    numbered = []
-    for name in names:
-        seen[name] += 1
-        numbered.append(f"{name} ({seen[name]})" if names.count(name) > 1 else name)
-    return numbered
+    return [
+        f"{name} ({names[:place].count(name) + 1})" if names.count(name) > 1 else name
+        for place, name in enumerate(names)
+    ]

@@ -8,7 +8,6 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from admire.base.errors import needs_extra
@@ -29,9 +28,6 @@ one more of them, so that the seventh run is not like the first."""
 
 WIDTH = 4.0
 """Of a plot, in inches. A unit of its SVG is a point; on a phone of 360 px that is about 1.1 px."""
-
-LINE_HEIGHT = 0.2
-"""Of a legend, in inches."""
 
 _STYLE = {
     "svg.fonttype": "none",  # text stays text
@@ -73,14 +69,12 @@ def draw(
     paint: Callable[[Figure], None],
     *,
     height: float = 2.8,
-    views: Mapping[str, str] = MappingProxyType({}),
+    views: Mapping[str, str] | None = None,
 ) -> Plot:
-    """Return a plot that a function paints on an empty figure.
+    """Return a plot that a function paints on an empty figure, by the colours of this module.
 
     Args:
         name: makes the ids in the SVG, so no two plots of a page may share it.
-        words: what the plot shows, in words.
-        paint: uses only the colours of this module.
         height: in inches without the legend, beside a width of :data:`WIDTH`.
         views: what the links in the plot (``set_url``) show of the cards, by their addresses.
 
@@ -101,7 +95,7 @@ def draw(
         paint(figure)
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None})
-    return Plot(title, _for_page(file.getvalue(), title, views), words)
+    return Plot(title, _for_page(file.getvalue(), title, views or {}), words)
 
 
 def short(name: str, width: int = 18) -> str:
@@ -114,7 +108,7 @@ def short(name: str, width: int = 18) -> str:
 
 
 def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], title: str = "") -> None:
-    """Return a legend above the axes, in as many columns as fit; the figure grows by its height."""
+    """Draw a legend above the axes, in as many columns as fit; the figure grows by its height."""
     letters = [len(label) + 5 for label in labels]
     columns = len(labels) if sum(letters) <= 48 else 2 if 2 * max(letters) <= 46 else 1
     figure.legend(
@@ -127,7 +121,7 @@ def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], title:
         alignment="left",
     )
     lines = math.ceil(len(labels) / columns) + bool(title)
-    figure.set_figheight(figure.get_figheight() + LINE_HEIGHT * lines)
+    figure.set_figheight(figure.get_figheight() + 0.2 * lines)
 
 
 def _for_page(svg: str, title: str, views: Mapping[str, str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
@@ -23,9 +23,7 @@ from admire.rankers.aggregate import agreement
 from admire.rankers.scorer import Scores, comparable, contributions, query_weights
 from admire.rankers.settings import Scoring
 from admire.runs.ranking import Ranking, Run, score_rankings
-from admire.scores import metrics
-from admire.scores.metrics import confidence
-from admire.senses.dictionaries import Entry
+from admire.scores.metrics import ITEM_METRICS, confidence, dcg
 from admire.senses.interpretation import Interpretation
 from admire.senses.meaning import Meaning
 from admire.senses.sense import NO_SENSE, Sense
@@ -43,40 +41,27 @@ def gallery(
     """Return what the cards of ranked items show; ``docs/report.md`` says what is in it.
 
     Items of several runs are the same where compound, sentence and candidates are.
-
-    Args:
-        names: what the runs are called.
-        shown: the pictures of candidates, by file.
     """
     items: dict[Hashable, Item] = {}
     by_run: list[dict[Hashable, tuple[Ranking, dict[str, float] | None]]] = []
+    metrics: dict[str, None] = {}
     for run in runs:
         keys = item_keys([ranking.item for ranking in run.rankings])
         for key, ranking in zip(keys, run.rankings, strict=True):
             items.setdefault(key, ranking.item)
-        ranked = zip(run.rankings, figures(run), strict=True)
-        by_run.append(dict(zip(keys, ranked, strict=True)))
+        figures = _figures(run)
+        metrics |= dict.fromkeys(name for of_item in figures if of_item for name in of_item)
+        by_run.append(dict(zip(keys, zip(run.rankings, figures, strict=True), strict=True)))
     cards = []
     for number, (key, item) in enumerate(items.items(), start=1):
         results = [
             result(item, *of_run[key], run.record) if key in of_run else None
             for run, of_run in zip(runs, by_run, strict=True)
         ]
-        cards.append(card(number, item, results, thumbnails))
-    measured = [
-        result["figures"]
-        for card in cards
-        for result in card["runs"]
-        if result and result["figures"]
-    ]
-    columns = dict.fromkeys(metric for figures in measured for metric in figures)
-    return card_data("ranking", names, list(columns), cards) | {"key": _key(runs)}
-
-
-def _key(runs: Sequence[Run]) -> str:
-    """Return the key under which the browser keeps judgements of these runs."""
+        cards.append(_card(number, item, results, thumbnails))
     records = json.dumps([run.record for run in runs], sort_keys=True, default=str)
-    return hashlib.sha256(records.encode()).hexdigest()[:16]
+    key_of_judgements = hashlib.sha256(records.encode()).hexdigest()[:16]
+    return card_data("ranking", names, list(metrics), cards) | {"key": key_of_judgements}
 
 
 def card_data(
@@ -87,17 +72,15 @@ def card_data(
     return {"kind": kind, "runs": runs, "metrics": list(metrics), "items": list(cards)}
 
 
-def figures(run: Run) -> list[dict[str, float] | None]:
+def _figures(run: Run) -> list[dict[str, float] | None]:
     """Return the figures of each item of a run; None without gold."""
     scored = score_rankings(run)
-    columns = [c for c in scored if c in metrics.ITEM_METRICS]
-    by_item: list[dict[str, float] | None] = [None] * len(run.rankings)
-    for place, row in zip(scored.index, scored.to_dict("records"), strict=True):
-        by_item[place] = {str(name): float(row[name]) for name in columns}
-    return by_item
+    columns = [name for name in scored if name in ITEM_METRICS]
+    by_item: dict[int, dict[str, float]] = scored[columns].astype(float).to_dict("index")
+    return [by_item.get(place) for place in range(len(run.rankings))]
 
 
-def card(
+def _card(
     number: int,
     item: Item,
     results: Sequence[Mapping[str, Any] | None],
@@ -106,12 +89,10 @@ def card(
     """Return one item with each run's :func:`result`."""
     names = [candidate.name for candidate in item.candidates]
     gold = [item.expected_item] if item.expected_item else item.expected_order
-    orders = [result["order"] for result in results if result]
-    agreements = [
-        judgement["agreement"] for result in results if result for judgement in result["judgements"]
-    ]
-    if len(orders) > 1:
-        agreements = [agreement(np.argsort(orders, axis=1))]
+    there = [result for result in results if result]
+    agreements = [one["agreement"] for result in there for one in result["judgements"]]
+    if len(there) > 1:
+        agreements = [agreement(np.argsort([result["order"] for result in there], axis=1))]
     numbers = [value for value in agreements if value is not None]
     return {
         **card_head(number, item),
@@ -125,20 +106,15 @@ def card(
 
 def card_head(number: int, item: Item) -> dict[str, Any]:
     """Return the head of a card: what it says of its item first."""
-    heading = (item.compound, item.word) if item.word else (item.sentence, item.phrase)
+    text, phrase = (item.compound, item.word) if item.word else (item.sentence, item.phrase)
     return {
         "number": number,
         "compound": item.compound,
-        "sentence": marked(*heading),
+        "sentence": pieces(text, *(find_compound(text, phrase) or (0, 0))),
         "language": item.language,
         "lang": base_language(item.language),
         "sense": item.sentence_type,
     }
-
-
-def marked(sentence: str, phrase: str) -> list[tuple[str, bool]]:
-    """Return the sentence in pieces, each with whether it is the phrase."""
-    return pieces(sentence, *(find_compound(sentence, phrase) or (0, 0)))
 
 
 def pieces(text: str, start: int, end: int) -> list[tuple[str, bool]]:
@@ -148,16 +124,13 @@ def pieces(text: str, start: int, end: int) -> list[tuple[str, bool]]:
 
 
 def _thing(candidate: Candidate, thumbnails: Mapping[Path, Shown]) -> dict[str, Any]:
-    picture = thumbnails.get(candidate.image) if candidate.image else None
-    there = asdict(picture) if picture else {"picture": None}
-    return {"name": candidate.name, "caption": candidate.caption, **there}
+    shown = thumbnails.get(candidate.image) if candidate.image else None
+    picture = asdict(shown) if shown else {"picture": None}
+    return {"name": candidate.name, "caption": candidate.caption, **picture}
 
 
 def result(
-    item: Item,
-    ranking: Ranking,
-    figures: Mapping[str, float] | None,
-    record: Mapping[str, Any],
+    item: Item, ranking: Ranking, figures: Mapping[str, float] | None, record: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return one run's result for an item.
 
@@ -171,17 +144,16 @@ def result(
     scores = ranking.scores[mine]
     probability = ranking.probability
     sense = ranking.predicted_type
-    best = None if item.best is None else ranking.order[0] == item.best
     right = None if None in (sense, item.sentence_type) else sense == item.sentence_type
     top = np.sort(scores)[::-1]
-    added = parts(ranking, record)
-    marks = {"unsure": ranking.unsure, "no_meaning": _lacks_meaning(sense, added, record)}
+    added = _parts(ranking, record)
     return {
-        **{name: True for name, is_so in marks.items() if is_so},
+        **({"unsure": True} if ranking.unsure else {}),
+        **({"no_meaning": True} if _lacks_meaning(sense, added, record) else {}),
         "sense": sense,
         "probability": probability,
         "confidence": None if probability is None else confidence(probability),
-        "readings": [_reading(reading) for reading in ranking.interpretations],
+        "readings": [describe_reading(reading) for reading in ranking.interpretations],
         "order": [names.index(name) for name in ranking.order],
         "scores": scores.tolist(),
         "parts": [
@@ -190,7 +162,7 @@ def result(
         "judgements": [_judgement(judgement, names) for judgement in ranking.judgements],
         "figures": dict(figures) if figures else None,
         "loss": _loss(item, figures) if figures else None,
-        "right": best,
+        "right": None if item.best is None else ranking.order[0] == item.best,
         "sense_right": right,
         "margin": float(top[0] - top[1]) if len(top) > 1 else 0.0,
     }
@@ -201,11 +173,8 @@ def _lacks_meaning(
 ) -> bool:
     """Return whether an idiom was ranked by the compound, because it has no meaning."""
     compared = {text for of, text, _ in added if of in TRACKS} - {"sequence"}
-    return (
-        sense == "idiomatic"
-        and compared == {"compound"}
-        and record["settings"]["query"] == "meaning"
-    )
+    is_by_compound = sense == "idiomatic" and compared == {"compound"}
+    return is_by_compound and record["settings"]["query"] == "meaning"
 
 
 def _loss(item: Item, figures: Mapping[str, float]) -> float:
@@ -215,17 +184,24 @@ def _loss(item: Item, figures: Mapping[str, float]) -> float:
         return 1 - figures["mrr"]
     if "dcg" not in figures or best is None:
         return 1 - figures["item_accuracy"]
-    return metrics.dcg(best, best) - figures["dcg"]
+    return dcg(best, best) - figures["dcg"]
 
 
-def _reading(reading: Interpretation) -> dict[str, Any]:
+def describe_reading(reading: Interpretation) -> dict[str, Any]:
+    """Return what a chat model understands, and what dictionaries say."""
     return {
         "llm": plain_name(reading.llm),
         **decided(reading.sense),
         **({"no_sense": True} if reading.sense == NO_SENSE else {}),
         "idiomatic": _meaning(reading.idiomatic),
         "literal": _meaning(reading.literal),
-        "dictionary": {sense: _entries(reading.known.of(sense)) for sense in get_args(SenseLabel)},
+        "dictionary": {
+            sense: [
+                {"gloss": entry.gloss, "source": plain_name(entry.source)}
+                for entry in reading.known.of(sense)
+            ]
+            for sense in get_args(SenseLabel)
+        },
     }
 
 
@@ -242,37 +218,33 @@ def _meaning(meaning: Meaning) -> dict[str, Any]:
     }
 
 
-def _entries(entries: Iterable[Entry]) -> list[dict[str, str]]:
-    return [{"gloss": entry.gloss, "source": plain_name(entry.source)} for entry in entries]
-
-
 def _judgement(judgement: Judgement, names: Sequence[str]) -> dict[str, Any]:
     """Return a ranker's answers: the first answer's reasons, and the grades of all."""
     reasons = next((answer.reasons for answer in judgement.answers if answer.reasons), {})
-    graded = {answer.shown[0]: dict(answer.grades) for answer in judgement.answers if answer.grades}
+    grades = {answer.shown[0]: answer.grades for answer in judgement.answers if answer.grades}
+
+    def of_candidates(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {"candidate": names.index(name), "said": dict(said[name])}
+            for name in said
+            if name in names
+        ]
+
     return {
         "ranker": judgement.ranker,
         "llm": plain_name(judgement.llm),
         "agreement": judgement.agreement,
         "unread": judgement.unread,
         "meaning": next((answer.meaning for answer in judgement.answers if answer.meaning), None),
-        "reasons": [
-            {"candidate": names.index(name), "said": dict(reason)}
-            for name, reason in reasons.items()
-            if name in names
-        ],
-        "grades": [
-            {"candidate": names.index(name), "said": grades}
-            for name, grades in graded.items()
-            if name in names
-        ],
+        "reasons": of_candidates(reasons),
+        "grades": of_candidates(grades),
     }
 
 
 # ------------------------------------------------------------------------------ parts of scores
 
 
-def parts(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
+def _parts(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
     """Return the parts of the candidates' scores: texts by track, rankers, or fused runs.
 
     The values, of shape (candidates,) each, sum to the scores. Parts of zeros are left out.
@@ -288,8 +260,7 @@ def parts(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
         if ranker == "embeddings":
             added = _of_texts(chunk, next(readings, None), record["settings"])
         else:
-            points = np.array([row["llm_score"] for row in chunk])
-            added = [(ranker, None, comparable(points))]
+            added = [(ranker, None, comparable(np.array([row["llm_score"] for row in chunk])))]
         by_ranker.setdefault(ranker, []).append(added)
     means = [_mean(models) for models in by_ranker.values()]
     if len(means) > 1:
@@ -298,12 +269,12 @@ def parts(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
 
 
 def _of_runs(ranking: Ranking, record: Mapping[str, Any]) -> list[Part]:
-    weights = np.array([run.weight for run in ranking.fused], dtype=float)
+    total = sum(run.weight for run in ranking.fused)
     added: list[Part] = []
-    for k, (run, weight) in enumerate(zip(ranking.fused, weights / weights.sum(), strict=True), 1):
+    for k, run in enumerate(ranking.fused, start=1):
         scores = np.array([row[f"score{k}"] for row in ranking.parts])
         points = comparable(scores, record.get("fusion", "scores"))
-        added.append(("run", file_name(run.run), weight * points))
+        added.append(("run", file_name(run.run), run.weight / total * points))
     return [part for part in added if part[2].any()]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -71,10 +72,17 @@ def render(report: Report) -> str:
         ValueError: the data hold a number that JSON lacks, such as NaN.
     """
     things = THINGS.get(report.kind) if report.data.get("items") else None
-    style, scripts = _style(), _scripts() if things else []
-    page = _template().render(
+    style = read_file("cards.css") + read_file("page.css")
+    scripts = [read_file("cards.js"), read_file("report.js")] if things else []
+    pictures = "data: file: 'self'" if report.linked else "data:"
+    filters = {"hinted": _hinted, "numeric": _numeric, "folded": _folded}
+    page = template("report.html.j2", **filters).render(
         report=report,
-        policy=_policy(style, scripts, linked=report.linked),
+        policy=(
+            f"default-src 'none'; script-src {_hashes(*scripts)}; style-src {_hashes(style)}; "
+            "style-src-attr 'unsafe-inline'; "
+            f"img-src {pictures}; base-uri 'none'; form-action 'none'"
+        ),
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
         data=_json(report.data),
@@ -87,17 +95,9 @@ def render(report: Report) -> str:
     return page.encode(errors="replace").decode()  # a JSON file may hold half of a surrogate pair
 
 
-def _policy(style: str, scripts: list[str], *, linked: bool) -> str:
-    hashes = " ".join(map(_hash, scripts)) or "'none'"
-    pictures = "data: file: 'self'" if linked else "data:"
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src {_hash(style)}; "
-        f"style-src-attr 'unsafe-inline'; img-src {pictures}; base-uri 'none'; form-action 'none'"
-    )
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+def _hashes(*texts: str) -> str:
+    digests = (b64encode(sha256(text.encode()).digest()).decode() for text in texts)
+    return " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
 
 
 def _json(data: Any) -> Markup:
@@ -130,24 +130,15 @@ def _numeric(table: Table) -> list[bool]:
 
 
 @cache
-def _style() -> str:
-    return _read("cards.css") + _read("page.css")
-
-
-@cache
-def _scripts() -> list[str]:
-    return [_read("cards.js"), _read("report.js")]
-
-
-def _read(name: str) -> str:
+def read_file(name: str) -> str:
+    """Read a file of this folder."""
     return (files("admire.pages.report") / name).read_text(encoding="utf-8")
 
 
-@cache
-def _template() -> jinja2.Template:
+def template(name: str, **filters: Callable[[Any], Any]) -> jinja2.Template:
+    """Return a template of this folder, with filters of its own."""
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters |= {"hinted": _hinted, "numeric": _numeric}
-    environment.tests["folded"] = _folded
-    return environment.from_string(_read("report.html.j2"))
+    environment.filters |= filters
+    return environment.from_string(read_file(name))

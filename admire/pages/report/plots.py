@@ -266,22 +266,15 @@ def _places(runs: Sequence[str], cases: pd.DataFrame, subject: str) -> Iterator[
     counts = place_counts(cases)
     if counts.empty:
         return
-    names = [f"{place:.0f}" if math.isfinite(place) else LATER for place in counts.index]
-    there = [int(run) for run in counts.columns]
-    words = []
+    counts.index = [f"{k:.0f}" if math.isfinite(k) else LATER for k in counts.index]
+    there = [int(run) for run in counts]
+    words, views = [], {}
     for run in there:
-        each = (
-            f"{n} {name if name == LATER else f'at {name}'}"
-            for name, n in zip(names, counts[run], strict=True)
-            if n
-        )
+        places = dict(counts[run].items())
+        each = (f"{n} {k if k == LATER else f'at {k}'}" for k, n in places.items() if n)
         words.append(f"{runs[run]}: {', '.join(each)}.")
-
-    views = {
-        f"#run={run}&place={name}": f"{short(runs[run], 60)}, place {name}: {n}"
-        for run in there
-        for name, n in zip(names, counts[run], strict=True)
-    }
+        for k, n in places.items():
+            views[f"#run={run}&place={k}"] = f"{short(runs[run], 60)}, place {k}: {n}"
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
@@ -290,13 +283,12 @@ def _places(runs: Sequence[str], cases: pd.DataFrame, subject: str) -> Iterator[
         for place, run in enumerate(there):
             at = np.arange(len(counts)) + width * (place - (len(there) - 1) / 2)
             bars.append(axes.bar(at, counts[run], width * 0.92, color=RUNS[run % len(RUNS)]))
-            for bar, name, n in zip(bars[-1], names, counts[run], strict=True):
-                bar.set_url(f"#run={run}&place={name}" if n else None)
+            for bar, (k, n) in zip(bars[-1], counts[run].items(), strict=True):
+                bar.set_url(f"#run={run}&place={k}" if n else None)
             if len(there) * len(counts) <= 12:
                 axes.bar_label(bars[-1], padding=1, fontsize=10, color=INK)
-        axes.set_xticks(
-            range(len(counts)), [f">{len(names) - 1}" if name == LATER else name for name in names]
-        )
+        labels = [f">{len(counts) - 1}" if k == LATER else k for k in counts.index]
+        axes.set_xticks(range(len(counts)), labels)
         axes.set_xlabel(f"predicted place of the {subject}")
         _count_axis(axes, "items" if subject == "best candidate" else "queries")
         if len(runs) > 1:
@@ -436,13 +428,16 @@ def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     if counts.empty or not counts.drop(columns="none", errors="ignore").to_numpy().any():
         return
     there = list(dict.fromkeys(counts.index.get_level_values("run")))
-    words = []
+    words, views = [], {}
     for run in there:
-        rows = (
-            f"{true} items taken as "
-            + ", ".join(f"{name} {n}" for name, n in counts.loc[(run, true)].items())
-            for true in SENSES
-        )
+        rows = []
+        for true in SENSES:
+            predicted = dict(counts.loc[(run, true)].items())
+            each = ", ".join(f"{name} {n}" for name, n in predicted.items())
+            rows.append(f"{true} items taken as {each}")
+            for name, n in predicted.items():
+                text = f"{short(runs[run], 60)}, {true} items taken as {name}: {n}"
+                views[_cell_view(run, true, name)] = text
         words.append(f"{runs[run]}: {'; '.join(rows)}.")
     columns = 1 if "none" in counts else min(2, len(there))
     lines = math.ceil(len(there) / columns)
@@ -459,12 +454,6 @@ def _confusion(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         figure.supylabel("true", fontsize=11, color=MUTED)
 
     height = 0.6 + lines * (1.9 if columns == 1 else 1.45)
-    views = {
-        _cell_view(run, true, name): f"{short(runs[run], 60)}, {true} items taken as {name}: {n}"
-        for run in there
-        for true in SENSES
-        for name, n in counts.loc[(run, true)].items()
-    }
     title = "Confusion of the senses"
     yield draw("confusion", title, " ".join(words), paint, height=height, views=views)
 

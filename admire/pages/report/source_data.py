@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,12 @@ from admire.data.reader import iter_items
 from admire.runs.ranking import Run
 
 log = logging.getLogger("admire")
+
+
+def data_source(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what run.json says of a run's data; of a fused run, the first run's."""
+    fused = record.get("fused")
+    return record.get("source") or (data_source(fused[0]["record"]) if fused else {})
 
 
 def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
@@ -27,17 +34,13 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
     Raises:
         UserError: ``data`` cannot be read.
     """
-    source = run.record.get("source") or next(
-        (fused["record"].get("source") for fused in run.record.get("fused", ())), None
-    )
+    source = data_source(run.record)
     where = data or (Path(source["path"]) if source else None)
     hint = "Say where the data are (--data) to see pictures."
     if where is None:
         log.warning("%s: names no data, so there are no pictures. %s", name, hint)
         return run
-    apart: dict[str, Any] = {
-        kind: source[kind] for kind in ("images", "gold") if source and kind in source
-    }
+    apart: dict[str, Any] = {kind: source[kind] for kind in ("images", "gold") if kind in source}
     if run.record.get("left_out"):
         apart |= {"look": True, "skip": lambda fault: None}
     try:

@@ -13,6 +13,7 @@ from admire.audit.scorecard import place_on_boards
 from admire.base.choices import BoardTrack, PublishedSet
 from admire.pages.report.display_names import file_name, plain_name
 from admire.pages.report.report import FIGURES, Table
+from admire.pages.report.source_data import data_source
 from admire.runs.ranking import Run, score_rankings
 from admire.scores.figures import NOTHING, paired_difference, summarise, wide_figures
 from admire.scores.item_figures import describe_coverage
@@ -26,12 +27,7 @@ def ranking_tables(
     published: PublishedSet | None = None,
     track: BoardTrack | None = None,
 ) -> list[Table]:
-    """Return the head of a report on rankings.
-
-    Args:
-        names: what the runs are called.
-        published, track: see :func:`admire.pages.report.write_report`.
-    """
+    """Return the head of a report on rankings; see :func:`admire.pages.report.write_report`."""
     records = [run.record for run in runs]
     scored = [score_rankings(run) for run in runs]
     figures = figure_tables(scored, names)
@@ -70,9 +66,9 @@ def figure_tables(
     """Return means with 95 % bootstrap intervals by sense and by language, and paired differences.
 
     Args:
-        scored: for each run a row for each item, see :func:`score_items`, with
-            the column ``language``; empty without gold.
-        metrics: None takes those of :func:`admire.scores.item_figures.score_items`.
+        scored: for each run a row for each item, as of
+            :func:`admire.scores.item_figures.score_items`; empty without gold.
+        metrics: None takes those of that function.
         unit: what is counted.
 
     Returns:
@@ -142,12 +138,14 @@ def _by_run(
     title: str, figures: pd.DataFrame, unit: str, note: str, *, signed: bool = False
 ) -> list[Table]:
     """Return a table of all items, a row a run; and, folded away, one of senses and languages."""
-    whole, parts = (figures[figures["group"] == "all"], figures[figures["group"] != "all"])
-    tables = [_figure_table(title, whole, {"run": "Run", "n": "n"}, note, signed=signed)]
-    if len(parts):
+    is_whole = figures["group"] == "all"
+    headings = {"run": "Run", "n": "n"}
+    tables = [_figure_table(title, figures[is_whole], headings, note, signed=signed)]
+    if not is_whole.all():
         headings = {"run": "Run", "group": unit, "n": "n"}
-        groups = _figure_table(f"{title}, by group", parts, headings, note, signed=signed)
-        tables.append(replace(groups, folded=True))
+        groups = figures[~is_whole]
+        table = _figure_table(f"{title}, by group", groups, headings, note, signed=signed)
+        tables.append(replace(table, folded=True))
     return tables
 
 
@@ -159,12 +157,7 @@ def _figure_table(
     *,
     signed: bool = False,
 ) -> Table:
-    """Return a table of figures for the page.
-
-    Args:
-        figures: with the column ``bold``.
-        headings: of the columns that tell groups apart.
-    """
+    """Return a table of figures for the page, with its column ``bold``."""
     index = [*headings]
     wide = wide_figures(figures, index, signed=signed)
     rows = tuple((*map(str, group), *cells) for group, *cells in wide.itertuples(name=None))
@@ -231,7 +224,7 @@ def _published(
     notes: dict[str, None] = {}
     for run, name, scored_items in zip(runs, names, scored, strict=True):
         items = [ranking.item for ranking in run.rankings]
-        set_name = published or recognise_set(items, _source(run.record).get("path", ""))
+        set_name = published or recognise_set(items, data_source(run.record).get("path", ""))
         if set_name is None or len(scored_items) < max(1, len(items)):
             continue
         notes |= dict.fromkeys(filter(None, [describe_misfit(set_name, items)]))
@@ -264,27 +257,21 @@ def _board_row(entry: Mapping[str, Any]) -> dict[str, str]:
     return {"Board": str(board), **headings}
 
 
-def _source(record: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the data file of a run; of a fused run, the first run's."""
-    if "fused" in record:
-        return _source(record["fused"][0]["record"])
-    return record.get("source") or {}
-
-
 # ----------------------------------------------------------------------------------- what was run
 
 
-def settings_table(columns: Sequence[Mapping[str, str]], names: Sequence[str]) -> Table:
+def settings_table(
+    columns: Sequence[Mapping[str, str]], names: Sequence[str], title: str = "What was run"
+) -> Table:
     """Return a row for each setting that a run has, and a column for each run."""
     settings = dict.fromkeys(setting for column in columns for setting in column)
     rows = [(name, *(column.get(name) or NOTHING for column in columns)) for name in settings]
     used = tuple(row for row in rows if set(row[1:]) != {NOTHING})
-    return Table("What was run", ("", *names), used)
+    return Table(title, ("", *names), used)
 
 
 def _settings(record: Mapping[str, Any]) -> dict[str, str]:
     source = record.get("source") or {}
-    versions = record.get("versions", {})
     settings = {
         "Data": file_name(source.get("path", "")),
         "Items": str(record.get("items", "")),
@@ -296,7 +283,7 @@ def _settings(record: Mapping[str, Any]) -> dict[str, str]:
     else:
         settings |= _ranking_settings(record)
     settings["Versions"] = ", ".join(
-        f"{package} {version}" for package, version in versions.items() if version
+        f"{package} {version}" for package, version in record.get("versions", {}).items() if version
     )
     return settings
 
@@ -304,13 +291,11 @@ def _settings(record: Mapping[str, Any]) -> dict[str, str]:
 def _ranking_settings(record: Mapping[str, Any]) -> dict[str, str]:
     settings, models = record["settings"], record["models"]
     scoring = settings["scoring"]
-    weights = {
-        "gate": scoring["gate"],
-        "contrast": f"{scoring['contrast']:g}",
-        "standardised": "yes" if scoring["standardise"] else "no",
-        "images": f"{scoring['image_weight']:g}",
-        "captions": f"{scoring['caption_weight']:g}",
-    }
+    weights = (
+        f"gate {scoring['gate']}, contrast {scoring['contrast']:g}, "
+        f"standardised {'yes' if scoring['standardise'] else 'no'}, "
+        f"images {scoring['image_weight']:g}, captions {scoring['caption_weight']:g}"
+    )
     detector = settings.get("detector") or ("built in" if models.get("detector") else "")
     rankers = settings.get("rankers", ["embeddings"])
     compared = "embeddings" in rankers
@@ -330,7 +315,7 @@ def _ranking_settings(record: Mapping[str, Any]) -> dict[str, str]:
         "Query": settings["query"],
         "Meanings": settings.get("meanings", ""),
         "Texts": ", ".join(scoring.get("texts", ())) if compared else "",
-        "Scoring": ", ".join(f"{name} {value}" for name, value in weights.items() if compared),
+        "Scoring": weights if compared else "",
         "Own prompts": file_name(settings.get("prompts") or ""),
         "Seed": str(settings["seed"]),
     }
@@ -341,16 +326,12 @@ def _ranking_settings(record: Mapping[str, Any]) -> dict[str, str]:
 
 def _what_it_took(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterable[Table]:
     """Yield seconds by stage, and what chat models were asked; replies of the cache took none."""
-    seconds = pd.DataFrame([record.get("seconds", {}) for record in records], dtype=float)
-    if len(seconds.columns):
-        rows = tuple(
-            (
-                str(stage),
-                *(NOTHING if np.isnan(value) else f"{value:,.2f}" for value in seconds[stage]),
-            )
-            for stage in seconds
-        )
-        yield Table("Seconds", ("", *names), rows)
+    seconds = [
+        {stage: f"{value:,.2f}" for stage, value in record.get("seconds", {}).items()}
+        for record in records
+    ]
+    if any(seconds):
+        yield settings_table(seconds, names, "Seconds")
     accounts = tuple(
         (name, *_asked_cells(row))
         for name, record in zip(names, records, strict=True)

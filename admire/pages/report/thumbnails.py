@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +14,12 @@ from admire.base.errors import UserError
 from admire.base.machine import cores
 from admire.base.progress import show_progress
 from admire.data.image_files import read_image
+from admire.runs.ranking import Run
 
 log = logging.getLogger("admire")
 
 SIDE = 320
 """The longest side of a thumbnail, in pixels."""
-QUALITY = 75
-"""Of WebP, from 0 to 100."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +36,26 @@ class Shown:
     height: int
 
 
-def make_thumbnails(files: Iterable[Path]) -> tuple[dict[Path, Shown], dict[str, str]]:
+def picture_files(runs: Iterable[Run]) -> list[Path]:
+    """Return the pictures of the runs' items, each once."""
+    things = (
+        thing
+        for run in runs
+        for ranking in run.rankings
+        for thing in (*ranking.item.candidates, *ranking.item.sequence)
+    )
+    return list(dict.fromkeys(thing.image for thing in things if thing.image))
+
+
+def make_thumbnails(files: Sequence[Path]) -> tuple[dict[Path, Shown], dict[str, str]]:
     """Return thumbnails of picture files. A file that cannot be read is left out, with a warning.
 
     Returns:
         How each file is shown, and data URIs by id. The same picture under several names has one.
     """
-    files = list(dict.fromkeys(files))
     with ThreadPoolExecutor(cores()) as pool:
-        thumbnails = list(
-            show_progress(pool.map(_thumbnail, files), "Scaling pictures", len(files))
-        )
+        scaled = pool.map(_thumbnail, files)
+        thumbnails = list(show_progress(scaled, "Scaling pictures", len(files)))
     by_path: dict[Path, Shown] = {}
     ids: dict[str, str] = {}
     for file, result in zip(files, thumbnails, strict=True):
@@ -72,7 +80,7 @@ def thumbnail(file: Path, side: int = SIDE) -> tuple[bytes, tuple[int, int]]:
     image = read_image(file)
     image.thumbnail((side, side), Image.Resampling.LANCZOS)
     written = io.BytesIO()
-    image.save(written, "WEBP", quality=QUALITY)
+    image.save(written, "WEBP", quality=75)
     return written.getvalue(), image.size
 
 

@@ -22,12 +22,10 @@ from admire.pages.report.report import Kind, Report
 from admire.pages.report.source_data import with_pictures
 from admire.pages.report.tables import ranking_tables
 from admire.pages.report.text_reports import retrieval_report, senses_report
-from admire.pages.report.thumbnails import Shown, make_thumbnails
+from admire.pages.report.thumbnails import Shown, make_thumbnails, picture_files
 from admire.runs.past_runs import read_run
 
 log = logging.getLogger("admire")
-
-EXTRA = ("report", "A report", "matplotlib", "PIL")
 
 
 def write_report(
@@ -64,14 +62,26 @@ def write_report(
     kinds = {_kind(path) for path in paths}
     if len(kinds) != 1:
         raise UserError("A report shows runs of one kind. Give run folders, or tables of senses.")
-    (kind,) = kinds
-    if kind == "ranking":
-        where = Path(data) if data else None
-        report = _ranking_report(paths, out, images, where, published, track)
-    elif published or track:
-        raise UserError("The published figures are of rankings.", "published", "track")
+    if kinds != {"ranking"}:
+        if published or track:
+            raise UserError("The published figures are of rankings.", "published", "track")
+        report = senses_report(paths) if kinds == {"senses"} else retrieval_report(paths)
     else:
-        report = senses_report(paths) if kind == "senses" else retrieval_report(paths)
+        names, where = run_names(paths), Path(data) if data else None
+        ranked = [with_pictures(read_run(path), str(path), where) for path in paths]
+        files = picture_files(ranked)
+        embedded = make_thumbnails(files) if images == "embed" else None
+        thumbnails, pictures = embedded or (_links(files, out), {})
+        cards = gallery(ranked, names, thumbnails)
+        report = Report(
+            " · ".join(names),
+            "ranking",
+            (*ranking_tables(ranked, names, published, track), *run_audits(paths, names)),
+            draw_plots(cards),
+            cards,
+            pictures,
+            linked=images == "link",
+        )
     page = render(report)
     note_addition(out)  # first: a kill after it leaves no file that admire does not know
     with write_whole(out) as file:
@@ -85,7 +95,7 @@ def check_report(out: Path) -> None:
     Raises:
         UserError: a package is missing, or the place is a folder.
     """
-    check_extra(*EXTRA)
+    check_extra("report", "A report", "matplotlib", "PIL")
     if out.is_dir():
         raise UserError(f"{out}: is a folder. Name the file to write, report.html say.", "out")
 
@@ -104,40 +114,10 @@ def _kind(path: Path) -> Kind:
     )
 
 
-def _ranking_report(
-    folders: Sequence[Path],
-    out: Path,
-    images: Images,
-    data: Path | None,
-    published: PublishedSet | None,
-    track: BoardTrack | None,
-) -> Report:
-    names = run_names(folders)
-    runs = [with_pictures(read_run(folder), str(folder), data) for folder in folders]
-    files = [
-        thing.image
-        for run in runs
-        for ranking in run.rankings
-        for thing in (*ranking.item.candidates, *ranking.item.sequence)
-        if thing.image
-    ]
-    thumbnails, pictures = make_thumbnails(files) if images == "embed" else (_links(files, out), {})
-    cards = gallery(runs, names, thumbnails)
-    return Report(
-        " · ".join(names),
-        "ranking",
-        (*ranking_tables(runs, names, published, track), *run_audits(folders, names)),
-        draw_plots(cards),
-        cards,
-        pictures,
-        linked=images == "link",
-    )
-
-
 def _links(files: Sequence[Path], out: Path) -> dict[Path, Shown]:
     """Return the files themselves, by addresses relative to the report."""
     links = {}
-    for file in dict.fromkeys(files):
+    for file in files:
         try:
             width, height = image_size(file)
             address = Path(os.path.relpath(file.resolve(), out.resolve().parent)).as_posix()

@@ -6,15 +6,13 @@ import base64
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, get_args
 
 from admire.audit.audit import in_sentence
 from admire.base.errors import UserError
 from admire.data.compounds import find_compound
 from admire.data.items import Item, SenseLabel
-from admire.pages.report.gallery import result
+from admire.pages.report.gallery import describe_reading, result
 from admire.pages.report.thumbnails import thumbnail
 from admire.pages.serve import schemas
 from admire.pages.serve.language import language_of
@@ -22,7 +20,7 @@ from admire.pages.serve.models import Models
 from admire.rankers import look_where_no_caption_is
 from admire.rankers.set_summary import summarise_set
 from admire.rankers.settings import Settings
-from admire.runs.ranking import Ranking, Run
+from admire.runs.ranking import Run
 from admire.runs.run import rank
 from admire.senses.meaning import DEFINITIONS, Meaning
 from admire.senses.recorded import Recorded, RecordedReply, key_of
@@ -79,10 +77,7 @@ def _recorded(item: Item, reading: schemas.Reading) -> Recorded:
     if probability is None:
         probability = float(reading.sense != "literal")
     sense = Sense(reading.sense, probability, **reading.votes.model_dump())
-    meanings: dict[SenseLabel, Meaning] = {
-        "idiomatic": _meaning(reading.idiomatic),
-        "literal": _meaning(reading.literal),
-    }
+    meanings = {label: _meaning(getattr(reading, label)) for label in get_args(SenseLabel)}
     name = f"{reading.llm.removesuffix(BY_HAND)}{BY_HAND}"
     replies = {key_of(item.compound, item.sentence): RecordedReply(sense, meanings)}
     return Recorded(name, name, replies)
@@ -146,31 +141,19 @@ def search_collection(search: schemas.Search, models: Models, folder: Path) -> s
         encoder=encoder,
         detector=models.detector(stack),
     )
-    readings = []
-    if found.reading:
-        candidates = tuple(candidate for candidate, _ in found.entries)
-        scores = np.array([score for _, score in found.entries])
-        item = Item(search.span, search.text, language, candidates=candidates)
-        ranking = Ranking.of(item, scores, interpretations=(found.reading,))
-        readings = result(item, ranking, None, {})["readings"]
-    answer = schemas.Found(
-        readings=readings,
-        gloss=found.reading.gloss if found.reading else None,
-        span=find_compound(search.text, search.span),
-    )
-    if not found.pictures:
-        answer.texts = [
-            schemas.FoundText(id=entry.name, score=score, text=entry.caption or "")
-            for entry, score in found.entries
-        ]
-        return answer
-    answer.pictures = [
-        schemas.FoundPicture(
-            id=entry.name, score=score, caption=entry.caption, **_copy(entry.image, folder)
-        )
+    entries = [
+        {"id": entry.name, "score": score, "text": entry.caption or "", "caption": entry.caption}
+        | (_copy(entry.image, folder) if found.pictures else {})
         for entry, score in found.entries
     ]
-    return answer
+    return schemas.Found.model_validate(
+        {
+            "readings": [describe_reading(found.reading)] if found.reading else [],
+            "gloss": found.reading.gloss if found.reading else None,
+            "span": find_compound(search.text, search.span),
+            "pictures" if found.pictures else "texts": entries,
+        }
+    )
 
 
 def _copy(picture: Path | None, folder: Path) -> dict[str, Any]:
