@@ -192,7 +192,7 @@ def test_pictures_that_are_damaged_for_the_encoder_are_named_as_in_the_request()
             raise UserError(f"{images[-1]}: the image cannot be seen.")
 
     models = toy_models()
-    models._openers = models._openers[0], lambda name, **_: Blind(), None
+    models._openers = models._openers[0], lambda name, **_: Blind()
     with serving(models) as served:
         row = ROW | {"candidates": ROW["candidates"][:1] * 11}
         told = problem(served.client.post("/v1/rank", json=row), 422)

@@ -32,29 +32,16 @@ WIDTH = 4.0
 _STYLE = {
     "svg.fonttype": "none",  # text stays text
     "text.parse_math": False,  # a run may be called $x$
-    "font.size": 11,
-    "axes.labelsize": 11,
-    "xtick.labelsize": 10.5,
-    "ytick.labelsize": 10.5,
-    "legend.fontsize": 10.5,
-    "legend.frameon": False,
+    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 11),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 10.5),
+    **dict.fromkeys(("legend.fontsize", "legend.title_fontsize"), 10.5),
+    **dict.fromkeys(("legend.frameon", "axes.spines.top", "axes.spines.right"), False),
     "legend.handlelength": 1.4,
     "legend.columnspacing": 1.2,
-    "legend.title_fontsize": 10.5,
-    "axes.titlesize": 11,
-    "axes.facecolor": "none",
-    "figure.facecolor": "none",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "text.color": INK,
+    **dict.fromkeys(("axes.facecolor", "figure.facecolor"), "none"),
+    **dict.fromkeys(("text.color", "axes.titlecolor", "xtick.labelcolor", "ytick.labelcolor"), INK),
+    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), LINE),
     "axes.labelcolor": MUTED,
-    "axes.edgecolor": LINE,
-    "axes.titlecolor": INK,
-    "xtick.color": LINE,
-    "ytick.color": LINE,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "grid.color": LINE,
     "grid.linewidth": 0.6,
     "axes.axisbelow": True,
     "lines.linewidth": 1.6,
@@ -111,23 +98,15 @@ def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], title:
     """Draw a legend above the axes, in as many columns as fit; the figure grows by its height."""
     letters = [len(label) + 5 for label in labels]
     columns = len(labels) if sum(letters) <= 48 else 2 if 2 * max(letters) <= 46 else 1
-    figure.legend(
-        handles,
-        labels,
-        loc="outside upper left",
-        ncols=columns,
-        borderaxespad=0,
-        title=title or None,
-        alignment="left",
-    )
+    place: dict[str, Any] = {"loc": "outside upper left", "borderaxespad": 0, "alignment": "left"}
+    figure.legend(handles, labels, ncols=columns, title=title or None, **place)
     lines = math.ceil(len(labels) / columns) + bool(title)
     figure.set_figheight(figure.get_figheight() + 0.2 * lines)
 
 
 def _for_page(svg: str, title: str, views: Mapping[str, str]) -> str:
     """Matplotlib's SVG without what the page sets itself: size, font, colours, a style sheet."""
-    box = re.search(r'viewBox="([^"]*)"', svg)
-    assert box
+    (box,) = re.findall(r'viewBox="([^"]*)"', svg)
     body = svg[svg.index(">", svg.index("<svg")) + 1 :]
     body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", body, flags=re.DOTALL)
     body = body.replace("xlink:href", "href")
@@ -142,7 +121,7 @@ def _for_page(svg: str, title: str, views: Mapping[str, str]) -> str:
         body = body.replace(f'{link} target="_blank">', f'{link} aria-label="{escape(texts)}">')
     role = "group" if views else "img"  # nothing in an image can be reached
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box[1]}" role="{role}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" role="{role}" '
         f'aria-label="{escape(title)}" stroke-linejoin="round"><title>{escape(title)}</title>'
     )
     return head + body

@@ -76,7 +76,7 @@ def _figures(run: Run) -> list[dict[str, float] | None]:
     """Return the figures of each item of a run; None without gold."""
     scored = score_rankings(run)
     columns = [name for name in scored if name in ITEM_METRICS]
-    by_item: dict[int, dict[str, float]] = scored[columns].astype(float).to_dict("index")
+    by_item: dict[Any, Any] = scored[columns].astype(float).to_dict("index")
     return [by_item.get(place) for place in range(len(run.rankings))]
 
 

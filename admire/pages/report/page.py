@@ -16,6 +16,8 @@ from markupsafe import Markup
 
 from admire.pages.report.report import FIGURES, Report, Table
 
+VOTES = "How often each sense was given when the chat model was asked several times."
+
 ALL_TERMS = {
     "interval": "The range in brackets: over other items of the same kind, the mean would lie in "
     "there 95 times of 100 (bootstrap over the items).",
@@ -25,7 +27,7 @@ TERMS = {
     "ranking": {
         "loss": "How much an item's figure (DCG, or the accuracy of Subtask B) is below the best "
         "that it could have.",
-        "votes": "How often each sense was given when the chat model was asked several times.",
+        "votes": VOTES,
         "margin": "How far the score of the first candidate is above that of the second.",
         "agreement": "How far the orders of several runs, or several answers of a chat model, "
         "agree; 1 where all are the same.",
@@ -36,10 +38,7 @@ TERMS = {
         "a candidate.",
     },
     "retrieval": {"loss": "How much a query's nDCG@10 is below 1."},
-    "senses": {
-        "loss": "The probability that was given to the wrong sense.",
-        "votes": "How often each sense was given when the chat model was asked several times.",
-    },
+    "senses": {"loss": "The probability that was given to the wrong sense.", "votes": VOTES},
 }
 """Other terms of a page, by the kind of report."""
 
@@ -52,12 +51,6 @@ LEADS = {
 
 THINGS = {"ranking": "Items", "retrieval": "Queries", "senses": "Sentences"}
 """What the cards show, by the kind of report."""
-
-MANY_ROWS = 8
-"""A table with more rows than these is folded away, under its title, unless it has figures."""
-
-LONG = 300
-"""A plot's description with more characters is folded away."""
 
 NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*( \[.*\]| of \d+)?$")
 
@@ -75,8 +68,9 @@ def render(report: Report) -> str:
     style = read_file("cards.css") + read_file("page.css")
     scripts = [read_file("cards.js"), read_file("report.js")] if things else []
     pictures = "data: file: 'self'" if report.linked else "data:"
-    filters = {"hinted": _hinted, "numeric": _numeric, "folded": _folded}
-    page = template("report.html.j2", **filters).render(
+    figures = [FIGURES[name] for name in report.data.get("metrics", ()) if name in FIGURES]
+    terms = TERMS.get(report.kind)
+    page = template("report.html.j2", hinted=_hinted, numeric=_numeric, folded=_folded).render(
         report=report,
         policy=(
             f"default-src 'none'; script-src {_hashes(*scripts)}; style-src {_hashes(style)}; "
@@ -87,10 +81,9 @@ def render(report: Report) -> str:
         scripts=[Markup(script) for script in scripts],
         data=_json(report.data),
         plots=[(plot, Markup(plot.svg)) for plot in report.plots],
-        terms=_terms(report),
+        terms=dict(figures) | (ALL_TERMS | terms if terms else {}),
         lead=LEADS[report.kind],
         things=things,
-        long=LONG,
     )
     return page.encode(errors="replace").decode()  # a JSON file may hold half of a surrogate pair
 
@@ -105,20 +98,14 @@ def _json(data: Any) -> Markup:
     return Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", r"\u003c"))
 
 
-def _terms(report: Report) -> dict[str, str]:
-    figures = [FIGURES[name] for name in report.data.get("metrics", ()) if name in FIGURES]
-    kinds = TERMS.get(report.kind)
-    return dict(figures) | (ALL_TERMS | kinds if kinds else {})
-
-
 def _hinted(heading: str) -> tuple[str, str]:
     """Return a table heading's name and meaning, which is empty if the name is clear."""
     return FIGURES.get(heading, (heading, ""))
 
 
 def _folded(table: Table) -> bool:
-    many = len(table.rows) > MANY_ROWS
-    return table.folded or (many and FIGURES.keys().isdisjoint(table.headings))
+    """Return whether a table stands under its folded title: one of many rows without figures."""
+    return table.folded or (len(table.rows) > 8 and FIGURES.keys().isdisjoint(table.headings))
 
 
 def _numeric(table: Table) -> list[bool]:

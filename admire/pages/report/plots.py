@@ -267,7 +267,7 @@ def _places(runs: Sequence[str], cases: pd.DataFrame, subject: str) -> Iterator[
     if counts.empty:
         return
     counts.index = [f"{k:.0f}" if math.isfinite(k) else LATER for k in counts.index]
-    there = [int(run) for run in counts]
+    there = counts.columns.astype(int).tolist()
     words, views = [], {}
     for run in there:
         places = dict(counts[run].items())

@@ -9,7 +9,6 @@ from typing import Any, Literal
 Kind = Literal["ranking", "retrieval", "senses"]
 """What was run: items ranked, documents retrieved for queries, or senses decided."""
 
-
 FIGURES = {
     "top1": ("top-1", "The share of items whose best candidate is ranked first."),
     "dcg": (

@@ -54,11 +54,11 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
     sources = [by_key.get(key) for key in item_keys([ranking.item for ranking in run.rankings])]
     if not any(sources):
         log.warning("%s: none of its items is in %s. %s", name, where, hint)
-    rankings = [
+    rankings = tuple(
         ranking.with_item(_completed(ranking.item, item)) if item else ranking
         for ranking, item in zip(run.rankings, sources, strict=True)
-    ]
-    return replace(run, rankings=tuple(rankings))
+    )
+    return replace(run, rankings=rankings)
 
 
 def _completed(item: Item, source: Item) -> Item:
@@ -70,9 +70,7 @@ def _completed(item: Item, source: Item) -> Item:
         sequence = tuple(replace(candidate, image=other.image) for candidate, other in pairs)
     return replace(
         item,
-        candidates=tuple(
-            replace(candidate, image=images[candidate.name]) for candidate in item.candidates
-        ),
+        candidates=tuple(replace(c, image=images[c.name]) for c in item.candidates),
         sequence=sequence,
         sentence_type=item.sentence_type or source.sentence_type,
         expected_order=item.expected_order or source.expected_order,

@@ -28,32 +28,29 @@ def retrieval_report(folders: Sequence[Path]) -> Report:
         UserError: a folder is not such a run or is damaged, or Matplotlib is not installed.
     """
     names, runs = run_names(folders), [read_retrieval(folder) for folder in folders]
-    by_run: list[dict[Hashable, RankedQuery]] = [
+    by_run = [
         {(query.query.id, query.query.idiom.casefold()): query for query in run.queries}
         for run in runs
     ]
-    cards = []
-    for number, key in enumerate(
-        dict.fromkeys(key for queries in by_run for key in queries), start=1
-    ):
-        answered = [queries.get(key) for queries in by_run]
-        cards.append(_query_card(number, answered, [run.record for run in runs]))
+    keys = dict.fromkeys(key for queries in by_run for key in queries)
+    languages = [_language(run.record) for run in runs]
+    cards = [
+        _query_card(number, [queries.get(key) for queries in by_run], languages)
+        for number, key in enumerate(keys, start=1)
+    ]
     data = card_data("retrieval", names, ["r_precision", "ndcg"], cards)
     scored = [_scored(run) for run in runs]
-    tables = [
-        *figure_tables(scored, names, ("r_precision", "ndcg"), "Queries"),
-        settings_table([_retrieval_settings(run) for run in runs], names),
-    ]
-    title = " · ".join(names)
-    return Report(title, "retrieval", tuple(tables), draw_plots(data), data)
+    figures = figure_tables(scored, names, ("r_precision", "ndcg"), "Queries")
+    settings = settings_table([_retrieval_settings(run) for run in runs], names)
+    return Report(" · ".join(names), "retrieval", (*figures, settings), draw_plots(data), data)
 
 
 def _query_card(
-    number: int, answered: Sequence[RankedQuery | None], records: Sequence[Mapping[str, Any]]
+    number: int, answered: Sequence[RankedQuery | None], languages: Sequence[str]
 ) -> dict[str, Any]:
-    first = next(query for query in answered if query)
-    record = next(record for query, record in zip(answered, records, strict=True) if query)
-    language = _language(record)
+    first, language = next(
+        (query, tag) for query, tag in zip(answered, languages, strict=True) if query
+    )
     return {
         "number": number,
         "compound": first.query.idiom,
@@ -110,7 +107,6 @@ def _scored(run: RetrievalRun) -> pd.DataFrame:
 
 def _retrieval_settings(run: RetrievalRun) -> dict[str, str]:
     record = run.record
-    numbers = {name: record[name] for name in ("k1", "b", "contrast") if name in record}
     return {
         "Data": file_name(str(record["data"])),
         "Split": record["split"],
@@ -122,7 +118,7 @@ def _retrieval_settings(run: RetrievalRun) -> dict[str, str]:
         "Instruction": record.get("instruction_format", ""),
         "Chat model": plain_name(record.get("llm", "")),
         "Sense by": record.get("sense", ""),
-        **{name: f"{value:g}" for name, value in numbers.items()},
+        **{name: f"{record[name]:g}" for name in ("k1", "b", "contrast") if name in record},
     }
 
 
@@ -141,7 +137,7 @@ def senses_report(paths: Sequence[Path]) -> Report:
         keys = item_keys(uses)
         by_file.append(dict(zip(keys, senses, strict=True)))
         for key, item in zip(keys, uses, strict=True):
-            if key not in items or items[key].sentence_type is None:
+            if items.setdefault(key, item).sentence_type is None:
                 items[key] = item
     cards = [
         _sense_card(number, item, [rows.get(key) for rows in by_file])
@@ -171,8 +167,8 @@ def senses_report(paths: Sequence[Path]) -> Report:
         )
         for uses, senses in tables
     ]
-    head = [*figure_tables(scored, names, ("accuracy",)), settings_table(settings, names)]
-    return Report(" · ".join(names), "senses", tuple(head), draw_plots(data), data)
+    head = *figure_tables(scored, names, ("accuracy",)), settings_table(settings, names)
+    return Report(" · ".join(names), "senses", head, draw_plots(data), data)
 
 
 def _sense_card(number: int, item: Item, senses: Sequence[Sense | None]) -> dict[str, Any]:
@@ -187,12 +183,12 @@ def _sense_card(number: int, item: Item, senses: Sequence[Sense | None]) -> dict
 def _sense_result(item: Item, sense: Sense) -> dict[str, Any]:
     gold = item.sentence_type
     right = None if gold is None else sense.label == gold
-    idiomatic = sense.probability
+    wrong = 1 - sense.probability if gold == "idiomatic" else sense.probability
     return {
         **decided(sense),
         "confidence": sense.confidence,
         "sense_right": right,
         "right": right,
-        "loss": None if gold is None else (1 - idiomatic if gold == "idiomatic" else idiomatic),
+        "loss": None if gold is None else wrong,
         "figures": None if right is None else {"accuracy": float(right)},
     }

@@ -14,7 +14,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, Response
 from starlette.exceptions import HTTPException
 
-from admire.base.errors import UserError
 from admire.data.languages import LANGUAGES
 from admire.pages.serve import rest
 from admire.pages.serve.guard import Guard
@@ -157,7 +156,5 @@ def _thumbnail(content: bytes, service: Service) -> bytes:
         file.flush()
         path = Path(file.name)
         check_picture(path, "picture", service.limits.megapixels)
-        try:
+        with service.hidden_paths({file.name: "picture"}):
             return thumbnail(path, SIDE)[0]
-        except UserError as error:
-            raise service.problem(error, {file.name: "picture"}) from None

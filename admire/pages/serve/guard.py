@@ -23,8 +23,6 @@ SECURITY_HEADERS = {
 }
 """Of every answer."""
 
-WITHOUT_TOKEN = ("/static/", "/favicon.ico", "/healthz")
-
 MEGABYTE = 1_000_000
 
 
@@ -75,20 +73,15 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
+        answer: ASGIApp = self.app
         try:
-            self.check(scope)
+            self._check(scope)
         except Problem as problem:
-            await problem.response(Headers(scope=scope))(scope, receive, send_guarded)
-            return
-        await self.app(scope, receive, send_guarded)
+            answer = problem.response(Headers(scope=scope))
+        await answer(scope, receive, send_guarded)
 
-    def check(self, scope: Scope) -> None:
-        """Refuse a request by its address and headers.
-
-        Raises:
-            Problem: it is not for this server, comes from another site, is too large, or lacks
-                the token.
-        """
+    def _check(self, scope: Scope) -> None:
+        """Refuse a request that is not for this server, is another site's, or is too large."""
         headers, path = Headers(scope=scope), scope["path"]
         host = headers.get("host", "").lower()
         if not self._is_own(host):
@@ -102,7 +95,7 @@ class Guard:
                 raise Problem(411, "Send the length of the body (Content-Length).")
             if int(length) > megabytes * MEGABYTE:
                 raise Problem(413, f"This is more than {megabytes:g} MB, the most that is taken.")
-        if not path.startswith(WITHOUT_TOKEN):
+        if not path.startswith(("/static/", "/favicon.ico", "/healthz")):
             self._check_token(headers, scope["query_string"].decode() if path == "/" else "")
 
     def _is_own(self, host: str) -> bool:

@@ -7,14 +7,11 @@ from typing import Any
 
 from admire.data.languages import LANGUAGES, base_language
 
-UNSURE = 0.5
-"""Below this probability nothing is proposed."""
-
 
 def language_of(text: str) -> str | None:
     """Return the language of a text, one of :data:`LANGUAGES`; None where it cannot be told."""
     code, probability = _identifier().classify(text)
-    return base_language(code) if probability >= UNSURE else None
+    return base_language(code) if probability >= 0.5 else None
 
 
 @cache

@@ -32,13 +32,14 @@ class OpeningError(UserError):
 class Models:
     """Everything that is opened. Only the working thread uses it, except the profiles' names.
 
+    What cannot be opened raises :class:`OpeningError`.
+
     Args:
         profile: the name of the profile that is loaded in the background and listed first.
         changes: settings that differ from that profile's.
         index: a collection to search: the folder of an index, or a file of texts.
-        open_llms, open_encoder, open_detector: in place of
-            :func:`admire.runs.sources.open_sources`,
-            :func:`admire.models.encoders.open_encoder` and :func:`admire.senses.open_detector`.
+        open_llms, open_encoder: in place of :func:`admire.runs.sources.open_sources` and
+            :func:`admire.models.encoders.open_encoder`.
     """
 
     def __init__(
@@ -49,13 +50,12 @@ class Models:
         index: Path | None = None,
         open_llms: Callable[..., Sequence[ChatModel]] | None = None,
         open_encoder: Callable[..., TextEncoder] | None = None,
-        open_detector: Callable[..., Detector] | None = None,
     ):
         others = [name for name in get_args(ProfileName) if name != profile]
         self.profiles: tuple[str, ...] = (profile, *others)
         self.index = index
         self._changes = dict(changes or {})
-        self._openers = open_llms, open_encoder, open_detector
+        self._openers = open_llms, open_encoder
         self._opened: dict[Any, Any] = {}
 
     def settings(self, profile: str) -> Settings:
@@ -71,8 +71,6 @@ class Models:
         """Return the profiles that cannot be used for want of a key."""
         from admire.models.llm.openai import lacks_key
 
-        if self._openers[0]:
-            return []
         stacks = {name: self.settings(name) for name in self.profiles}
         return [
             name
@@ -81,11 +79,7 @@ class Models:
         ]
 
     def llms(self, settings: Settings) -> list[Source]:
-        """Return the chat models that the settings name.
-
-        Raises:
-            UserError: one cannot be opened.
-        """
+        """Return the chat models that the settings name."""
         from admire.runs.sources import open_sources
         from admire.senses.source import as_source
 
@@ -97,11 +91,7 @@ class Models:
         ]
 
     def encoder(self, name: str, settings: Settings) -> TextEncoder:
-        """Return the encoder of that name, where the settings want it to run.
-
-        Raises:
-            UserError: it cannot be opened.
-        """
+        """Return the encoder of that name, where the settings want it to run."""
         from admire.models.encoders import open_encoder
 
         place = {"device": settings.device, "precision": settings.precision}
@@ -109,26 +99,18 @@ class Models:
         return self._once(("encoder", name, *place.values()), opener)
 
     def detector(self, settings: Settings) -> Detector | None:
-        """Return the detector, with the model that it reads; None if no chat model needs one.
-
-        Raises:
-            UserError: it cannot be opened.
-        """
+        """Return the detector, with the model that it reads; None if no chat model needs one."""
         from admire.senses import open_detector
         from admire.senses.interpretation import sense_method
 
         methods = [sense_method(settings.sense, llm) for llm in self.llms(settings)]
         if "detector" not in methods:
             return None
-        opener = partial(self._openers[2] or open_detector, settings.detector, keep_loaded=True)
+        opener = partial(open_detector, settings.detector, keep_loaded=True)
         return self._once(("detector", settings.detector), opener)
 
     def collection(self, settings: Settings) -> tuple[Index, TextEncoder]:
-        """Return the collection to search, and the encoder that made its vectors.
-
-        Raises:
-            UserError: it cannot be read, or the encoder cannot be opened.
-        """
+        """Return the collection to search, and the encoder that made its vectors."""
         from admire.tasks.collections import index_texts, open_index, read_texts
 
         path = cast(Path, self.index)
@@ -145,9 +127,6 @@ class Models:
     def load(self) -> None:
         """Open what the first profile needs, load the weights of local models, and have them read
         how prompts begin, so that the first question takes no longer than the next.
-
-        Raises:
-            UserError: something cannot be opened.
         """
         from admire.data.items import Item
         from admire.models.encoders import Query
@@ -161,9 +140,8 @@ class Models:
         settings = self.settings(self.profiles[0])
         prompts = Prompts(settings.prompts)
         items = [Item(bird, f"She is an {bird}.") for bird in ("early bird", "odd bird")]
-        look_up_item(
-            open_dictionaries(settings.dictionaries), items[0]
-        )  # the first look-up reads it
+        dictionaries = open_dictionaries(settings.dictionaries)
+        look_up_item(dictionaries, items[0])  # the first look-up reads them
         # Two of each kind, so that what they share shows.
         begun = [
             Question(prompts.about(item, sense, hint=hint), max_tokens=1)
@@ -172,12 +150,10 @@ class Models:
         ]
         for llm in [source.llm for source in self.llms(settings) if source.llm]:
             if is_free(llm):
-                model = _within(llm, "model")
-                told = "Reading how prompts begin"
-                ask_each(model.ask, begun, model, told, name_of=attrgetter("text"))
+                model, stage = _within(llm, "model"), "Reading how prompts begin"
+                ask_each(model.ask, begun, model, stage, name_of=attrgetter("text"))
         if "embeddings" in settings.rankers:
-            names = dict.fromkeys(filter(None, [settings.encoder, settings.caption_encoder]))
-            for name in names:
+            for name in dict.fromkeys(filter(None, [settings.encoder, settings.caption_encoder])):
                 encoder = _within(self.encoder(name, settings), "encoder")
                 encoder.encode_texts(["Hello"], role="query")
         detector = self.detector(settings)

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from http import HTTPStatus
-from typing import Any
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -80,9 +79,9 @@ def problem_of(error: Exception) -> Problem:
         case Problem():
             return error
         case RequestValidationError():
-            return _unfit(each | {"loc": each["loc"][1:]} for each in error.errors())
+            return _unfit((each["loc"][1:], each["msg"]) for each in error.errors())
         case ValidationError():
-            return _unfit(error.errors())
+            return _unfit((each["loc"], each["msg"]) for each in error.errors())
         case HTTPException(status_code=404):
             return Problem(404, "There is nothing at this address.")
         case HTTPException():
@@ -96,18 +95,11 @@ async def answer_error(request: Request, error: Exception) -> Response:
     return problem_of(error).response(request.headers)
 
 
-def _unfit(errors: Iterable[Mapping[str, Any]]) -> Problem:
-    """Describe what breaks a schema, by pydantic's errors."""
-    return Problem(422, " ".join(map(_sentence, errors)))
-
-
-def _sentence(error: Mapping[str, Any]) -> str:
-    """Return ``candidates[0].image: Input should be a valid string.``"""
-    message = error["msg"].removeprefix("Value error, ").rstrip(".")
-    return f"{_key(error['loc'])}{message}."
-
-
-def _key(location: Sequence[int | str]) -> str:
-    names = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
-    key = "".join(names).lstrip(".")
-    return f"{key}: " if key else ""
+def _unfit(errors: Iterable[tuple[Sequence[int | str], str]]) -> Problem:
+    """Describe what breaks a schema: ``candidates[0].image: Input should be a valid string.``"""
+    sentences = []
+    for location, message in errors:
+        names = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+        key = "".join([*names, ": "]).lstrip(".") if location else ""
+        sentences.append(f"{key}{message.removeprefix('Value error, ').rstrip('.')}.")
+    return Problem(422, " ".join(sentences))

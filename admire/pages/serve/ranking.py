@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import io
+import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
 from admire.audit.audit import in_sentence
@@ -22,6 +25,7 @@ from admire.rankers.set_summary import summarise_set
 from admire.rankers.settings import Settings
 from admire.runs.ranking import Run
 from admire.runs.run import rank
+from admire.runs.run_folder import write_run
 from admire.senses.meaning import DEFINITIONS, Meaning
 from admire.senses.recorded import Recorded, RecordedReply, key_of
 from admire.senses.sense import Sense
@@ -39,11 +43,7 @@ def rank_item(
     """Rank one item with models that are open, or that are opened now and kept.
 
     Args:
-        readings: in place of asking the chat models.
-
-    Raises:
-        UserError: readings are given, but the rankers do not compare vectors; or as
-            :func:`admire.rank` does.
+        readings: in place of asking the chat models, for rankers that compare vectors.
     """
     if readings:
         if "embeddings" not in settings.rankers:
@@ -118,14 +118,21 @@ def describe(run: Run) -> schemas.Ranking:
     )
 
 
+def zip_folder(run: Run) -> bytes:
+    """Zip the folder of a run."""
+    content = io.BytesIO()
+    with TemporaryDirectory() as place, zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+        write_run(run, Path(place) / "run")
+        for path in sorted(Path(place).rglob("*.*")):
+            file.write(path, path.relative_to(place))
+    return content.getvalue()
+
+
 def search_collection(search: schemas.Search, models: Models, folder: Path) -> schemas.Found:
     """Find what of the collection means or shows what the span means in the text.
 
     Args:
         folder: for a copy of a picture at a time.
-
-    Raises:
-        UserError: as :func:`admire.tasks.collections.search_index` does.
     """
     from admire.tasks.collections import SearchSettings, search_index
 

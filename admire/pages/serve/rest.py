@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Security
 from fastapi.concurrency import run_in_threadpool
@@ -23,7 +20,6 @@ from starlette.datastructures import Headers
 from starlette.routing import Match
 from starlette.types import Scope
 
-from admire.base.errors import UserError
 from admire.pages.serve.guard import MEGABYTE, Limits
 from admire.pages.serve.language import language_of
 from admire.pages.serve.pictures import check_picture, distinct, label
@@ -34,9 +30,6 @@ from admire.pages.serve.work import Progress, Stopped
 
 if TYPE_CHECKING:
     from admire.data.items import Item
-    from admire.runs.ranking import Run
-
-Answer = TypeVar("Answer")
 
 FILES = {"candidates": "candidate", "sequence": "sequence"}
 """What pictures' files are called, without their number; a candidate has its file's name."""
@@ -88,7 +81,7 @@ async def _answers(body: bytes, request: Request, service: Service) -> AsyncIter
         answer: BaseModel
         try:
             row = Row.model_validate_json(line)
-            answer = await _last(_rank(row, request, service, _answer))
+            answer = await _last(_rank(row, request, service))
         except Stopped:
             return
         except Exception as error:
@@ -116,9 +109,9 @@ async def rank(row: Row, request: Request, service: TheService) -> Any:
     items are ranked in any case.
     """
     if ZIP in request.headers.get("accept", ""):
-        content = await _last(_rank(row, request, service, _run_folder))
+        content = await _last(_rank(row, request, service, zipped=True))
         return Response(content, media_type=ZIP)
-    return await _respond(_rank(row, request, service, _answer), request)
+    return await _respond(_rank(row, request, service), request)
 
 
 @router.post("/v1/search", response_model=Found, responses={200: {"content": _lines_of(Found)}})
@@ -135,9 +128,7 @@ async def search(search: Search, request: Request, service: TheService) -> Any:
 # ------------------------------------------------------------------------------------ answering
 
 
-async def _respond(
-    events: AsyncGenerator[Progress | BaseModel, None], request: Request
-) -> BaseModel | StreamingResponse:
+async def _respond(events: AsyncGenerator[Any, None], request: Request) -> Any:
     """Answer with the last event, or with all of them in lines for a client that accepts lines."""
     if LINES not in request.headers.get("accept", ""):
         return await _last(events)
@@ -145,12 +136,11 @@ async def _respond(
     return StreamingResponse(_lines(first, events), media_type=LINES)
 
 
-async def _last(events: AsyncGenerator[Progress | Answer, None]) -> Answer:
+async def _last(events: AsyncGenerator[Any, None]) -> Any:
     """Return the last event, which is the answer."""
     async with aclosing(events):
         async for event in events:
             last = event
-    assert not isinstance(last, Progress)
     return last
 
 
@@ -169,19 +159,13 @@ def _line(event: BaseModel) -> bytes:
     return json.dumps(event.model_dump(), ensure_ascii=False).encode() + b"\n"
 
 
-async def _disconnected(request: Request) -> None:
-    """Wait until the client has closed the connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
 # -------------------------------------------------------------------------------------- working
 
 
 async def _rank(
-    row: Row, request: Request, service: Service, answer: Callable[[Run], Answer]
-) -> AsyncGenerator[Progress | Answer, None]:
-    """Rank an item when its turn comes; yield the progress, and last the answer."""
+    row: Row, request: Request, service: Service, *, zipped: bool = False
+) -> AsyncGenerator[Progress | Ranking | bytes, None]:
+    """Rank an item when its turn comes; yield the progress, and last the ranking or run folder."""
     if len(row.candidates) + len(row.sequence) > service.limits.pictures:
         most = service.limits.pictures
         raise Problem(422, f"candidates, sequence: are more than {most}, the most that is taken.")
@@ -193,20 +177,19 @@ async def _rank(
             for k in range(1, 1 + service.limits.pictures)
         }
 
-        def do() -> Answer:
-            from admire.pages.serve.ranking import rank_item
+        def do() -> Ranking | bytes:
+            from admire.pages.serve.ranking import describe, rank_item, zip_folder
 
             settings = service.models.settings(row.profile or service.models.profiles[0])
-            return answer(rank_item(item, settings, service.models, row.readings))
+            run = rank_item(item, settings, service.models, row.readings)
+            return zip_folder(run) if zipped else describe(run)
 
-        try:
+        with service.hidden_paths(names):
             async with service.one_at_a_time:
                 item = await run_in_threadpool(_read, row, folder, service.limits)
-            async with aclosing(service.work.run(do, partial(_disconnected, request))) as events:
+            async with aclosing(service.work.run(do, request)) as events:
                 async for event in events:
                     yield event
-        except UserError as error:
-            raise service.problem(error, names) from None
 
 
 async def _search(
@@ -219,12 +202,10 @@ async def _search(
 
         return search_collection(search, service.models, service.folder)
 
-    try:
-        async with aclosing(service.work.run(do, partial(_disconnected, request))) as events:
+    with service.hidden_paths():
+        async with aclosing(service.work.run(do, request)) as events:
             async for event in events:
                 yield event
-    except UserError as error:
-        raise service.problem(error, {}) from None
 
 
 def _read(row: Row, folder: Path, limits: Limits) -> Item:
@@ -261,30 +242,11 @@ def _read(row: Row, folder: Path, limits: Limits) -> Item:
         plain["expected_order"] = [files.get(name, name) for name in row.expected_order]
     if row.expected_item:
         plain["expected_item"] = files.get(row.expected_item, row.expected_item)
-    language = None if row.language else language_of(row.sentence or "")
-    item = RowReader(folder, language or "en").item(plain, "")
+    language = (not row.language and language_of(row.sentence or "")) or "en"
+    item = RowReader(folder, language).item(plain, "")
     return replace(
         item,
         candidates=tuple(replace(c, name=names_of[c.name]) for c in item.candidates),
         expected_order=item.expected_order and tuple(names_of[n] for n in item.expected_order),
         expected_item=item.expected_item and names_of[item.expected_item],
     )
-
-
-def _answer(run: Run) -> Ranking:
-    """Describe a run of one item."""
-    from admire.pages.serve.ranking import describe
-
-    return describe(run)
-
-
-def _run_folder(run: Run) -> bytes:
-    """Zip the folder of a run."""
-    from admire.runs.run_folder import write_run
-
-    content = io.BytesIO()
-    with TemporaryDirectory() as place, zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
-        write_run(run, Path(place) / "run")
-        for path in sorted(Path(place).rglob("*.*")):
-            file.write(path, path.relative_to(place))
-    return content.getvalue()

@@ -20,9 +20,6 @@ from admire.pages.serve.service import Service
 
 log = logging.getLogger("admire")
 
-LAST_WORDS = 1
-"""Seconds for answers under way when the server ends."""
-
 
 class Server(uvicorn.Server):
     """A server that ends the work and the streams before it waits for connections to close."""
@@ -51,7 +48,7 @@ def make_server(service: Service, host: str, token: str | None = None) -> Server
         proxy_headers=False,
         server_header=False,
         ws="none",
-        timeout_graceful_shutdown=LAST_WORDS,
+        timeout_graceful_shutdown=1,  # second, for answers under way
     )
     return Server(config, service)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -88,17 +88,21 @@ class Service:
             log.exception("%s", message)
         self.state = State(state=state, message=message, keyless=self.state.keyless)
 
-    def problem(self, error: UserError, names: Mapping[str, str]) -> Problem:
-        """Describe a user's error without paths of this machine.
+    @contextmanager
+    def hidden_paths(self, names: Mapping[str, str] | None = None) -> Iterator[None]:
+        """Turn a user's error into a problem without paths of this machine.
 
         Args:
             names: what the client calls files, by their paths here.
         """
-        message = str(error)
-        for path in sorted(names, key=len, reverse=True):  # some begin as others do
-            message = message.replace(path, names[path])
-        status = 503 if isinstance(error, OpeningError) else 422
-        return Problem(status, message.replace(str(self.folder), "…"))
+        try:
+            yield
+        except UserError as error:
+            message = str(error)
+            for path, name in sorted((names or {}).items(), reverse=True):  # candidate10 before 1
+                message = message.replace(path, name)
+            status = 503 if isinstance(error, OpeningError) else 422
+            raise Problem(status, message.replace(str(self.folder), "…")) from None
 
 
 def _service(request: Request) -> Service:

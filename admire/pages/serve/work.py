@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from fastapi import Request
 from pydantic import BaseModel, Field
 
 from admire.base.progress import progress_told_to
@@ -75,13 +76,12 @@ class Work:
             self._thread.submit(self.load)
 
     async def run(
-        self, do: Callable[[], Result], gone: Callable[[], Coroutine[Any, Any, None]]
+        self, do: Callable[[], Result], request: Request
     ) -> AsyncGenerator[Progress | Result, None]:
         """Do something when its turn comes; yield its places and progress, and last its result.
 
-        Args:
-            gone: returns when nobody waits any more. Then, or when this generator is closed, the
-                job leaves the queue or stops at its next progress.
+        When the client has closed the connection, or this generator is closed, the job leaves the
+        queue or stops at its next progress.
 
         Raises:
             Problem: too many are waiting, the server is ending, or nobody waits.
@@ -93,7 +93,7 @@ class Work:
                 {"Retry-After": "10"},
             )
         self.want()
-        job, leaving = _Job(), asyncio.create_task(gone())
+        job, leaving = _Job(), asyncio.create_task(_disconnected(request))
         leaving.add_done_callback(lambda _: job.stop())
         loop = asyncio.get_running_loop()
         self._jobs.append(job)
@@ -126,15 +126,18 @@ class Work:
             progress = Progress(place=0, stage=stage, done=done, total=total)
             loop.call_soon_threadsafe(job.news.put_nowait, progress)
 
-        loop.call_soon_threadsafe(self._begin, job)
+        loop.call_soon_threadsafe(job.move, 0)
+        loop.call_soon_threadsafe(self._report_places)
         with progress_told_to(listen):
             return do()
-
-    def _begin(self, job: _Job) -> None:
-        job.move(0)
-        self._report_places()
 
     def _report_places(self) -> None:
         waiting = [job for job in self._jobs if job.place != 0]
         for place, job in enumerate(waiting, start=1):
             job.move(place)
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until the client has closed the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
