@@ -7,14 +7,8 @@
  */
 const Cards = (() => {
   const LONG = 110; // characters; a longer caption is folded
-
-  const UNSURE = "The sense is less sure than the run asks for";
-
-  const TIED = "Another candidate has the same score; the order among them is that of their names";
-
-  const NO_MEANING = "No meaning was found; ranked by the compound.";
-
   const SENSES = ["idiomatic", "literal"];
+  const TRACKS = ["image", "caption"];
 
   const FIGURES = {
     top1: ["top-1", "1 if the best candidate is first"],
@@ -28,8 +22,6 @@ const Cards = (() => {
     r_precision: ["R-precision", "Of the first R documents, the share that is relevant"],
     ndcg: ["nDCG@10", "How far up the relevant documents stand; at best 1"],
   };
-
-  const TRACKS = ["image", "caption"];
 
   // The texts that candidates are compared with, by what they tell of.
   const TEXTS = {
@@ -67,7 +59,8 @@ const Cards = (() => {
   // What the parts of a score are called for a word in a phrase, which has no senses to decide.
   const WORD_PARTS = { idiomatic: "meaning", compound: "phrase" };
 
-  const hasNoSense = ({ readings = [] }) => readings.length && readings.every((one) => one.no_sense);
+  const hasNoSense = ({ readings = [] }) =>
+    readings.length > 0 && readings.every((reading) => reading.no_sense);
 
   const known = (value) => value !== null && value !== undefined;
   const span = (name, text, more = {}) => make("span", { class: name, text, ...more });
@@ -109,7 +102,10 @@ const Cards = (() => {
       tabindex: -1,
     });
     card.append(head(item, page, title));
-    if (item.sentence?.length) card.append(sentence(item.sentence, langOf(item)));
+    if (item.sentence?.length) {
+      const sentence = { class: "sentence", lang: langOf(item), dir: "auto" };
+      card.append(make("p", sentence, ...marked(item.sentence)));
+    }
     if (item.sequence?.length) card.append(sequence(item, page));
     const differ = runs.length > 1 ? differences(item, page) : [];
     if (differ.length) {
@@ -127,17 +123,12 @@ const Cards = (() => {
 
   function head(item, { kind, runs }, title) {
     const number = { class: "number", href: `#item=${item.number}`, text: item.number };
+    const lang = langOf(item);
     return make(
       "div",
       { class: "card-head" },
       known(item.number) ? make("a", { ...number, title: "This item alone, as a link" }) : null,
-      make("h3", {
-        class: "compound",
-        id: title,
-        text: item.compound,
-        lang: langOf(item),
-        dir: "auto",
-      }),
+      make("h3", { class: "compound", id: title, text: item.compound, lang, dir: "auto" }),
       item.language && item.language !== "und"
         ? span("language", item.language, { title: "Language" })
         : null,
@@ -158,10 +149,6 @@ const Cards = (() => {
   }
 
   /** A text in parts, of which some are marked. */
-  function sentence(parts, language) {
-    return make("p", { class: "sentence", lang: language, dir: "auto" }, ...marked(parts));
-  }
-
   const marked = (parts) => parts.map(([text, marks]) => (marks ? make("mark", { text }) : text));
 
   /** The language for `lang`: the language of the item may be a name that HTML does not know. */
@@ -169,31 +156,26 @@ const Cards = (() => {
 
   const counted = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 
-  const listed = (words) =>
-    words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
+  const listed = (words) => new Intl.ListFormat("en-GB").format(words); // without a comma before "and"
 
   const senseWord = (sense) => span(SENSES.includes(sense) ? sense : "told", sense ?? "not known");
 
   function outcome({ right, sense_right: senseRight }, kind) {
     if (!known(right)) return null;
+    const name = `outcome ${right ? "right" : "wrong"}`;
     if (kind === "retrieval") {
-      const text = right ? "✓ first is relevant" : "✗ first is not relevant";
-      return span(`outcome ${right ? "right" : "wrong"}`, text);
+      return span(name, right ? "✓ first is relevant" : "✗ first is not relevant");
     }
-    if (kind === "senses") {
-      return span(`outcome ${right ? "right" : "wrong"}`, right ? "✓ right" : "✗ wrong");
-    }
+    if (kind === "senses") return span(name, right ? "✓ right" : "✗ wrong");
     if (right) {
       const text = senseRight === false ? "✓ right, with the wrong sense" : "✓ right";
-      return span("outcome right", text, { title: "The best candidate is first" });
+      return span(name, text, { title: "The best candidate is first" });
     }
-    const what = senseRight === false ? ": sense" : senseRight ? ": ranking" : "";
-    const title = {
-      ": sense": "The sense is wrong, and the best candidate is not first",
-      ": ranking": "The sense is right, but the best candidate is not first",
-      "": "The best candidate is not first",
-    }[what];
-    return span("outcome wrong", `✗ wrong${what}`, { title });
+    const [what, title] = {
+      true: [": ranking", "The sense is right, but the best candidate is not first"],
+      false: [": sense", "The sense is wrong, and the best candidate is not first"],
+    }[senseRight] ?? ["", "The best candidate is not first"];
+    return span(name, `✗ wrong${what}`, { title });
   }
 
   /** What an item's runs differ in, as words. */
@@ -226,7 +208,8 @@ const Cards = (() => {
   }
 
   function drawRun(item, result, k, page) {
-    const box = make("section", { class: `run run-${(k % 6) + 1}` });
+    const box = make("section", { class: `run run-${k + 1}` });
+    box.style.setProperty("--colour", `var(--run${(k % 6) + 1})`);
     if (page.runs.length > 1) {
       const name = page.runs[k].name;
       box.setAttribute("role", "group"); // each card has one, too many for landmarks
@@ -256,18 +239,20 @@ const Cards = (() => {
     if (!result.sense && !readings.length && kind === "ranking") return [];
     const single = readings.length === 1 ? readings[0] : null;
     if (hasNoSense(result)) return [meanings(result)];
-    const lines = [
-      senseLine(
-        result.sense,
-        result.probability ?? single?.probability,
-        result.votes ?? single?.votes,
-        kind === "ranking" ? result.sense_right : null,
-      ),
-    ];
-    if (result.unsure) lines[0].append(span("unsure", "unsure", { title: UNSURE }));
-    if (kind !== "ranking") return lines;
-    const none = result.no_meaning ? make("p", { class: "told", text: NO_MEANING }) : null;
-    return [...lines, none, meanings(result)].filter(known);
+    const line = senseLine(
+      result.sense,
+      result.probability ?? single?.probability,
+      result.votes ?? single?.votes,
+      kind === "ranking" ? result.sense_right : null,
+    );
+    if (result.unsure) {
+      const title = "The sense is less sure than the run asks for";
+      line.append(span("unsure", "unsure", { title }));
+    }
+    if (kind !== "ranking") return [line];
+    const text = "No meaning was found; ranked by the compound.";
+    const none = result.no_meaning ? make("p", { class: "told", text }) : null;
+    return [line, none, meanings(result)].filter(known);
   }
 
   function searchedWith({ reading }) {
@@ -294,12 +279,7 @@ const Cards = (() => {
     fill.style.width = `${100 * probability}%`;
     const bar = make("span", { class: "bar", "aria-hidden": "true" }, fill);
     const title = "Probability of the idiomatic sense; the rest is that of the literal one";
-    return make(
-      "span",
-      { class: "probability", title },
-      bar,
-      `idiomatic ${probability.toFixed(2)}`,
-    );
+    return make("span", { class: "probability", title }, bar, `idiomatic ${probability.toFixed(2)}`);
   }
 
   function votesTold(votes) {
@@ -340,11 +320,8 @@ const Cards = (() => {
     const [meant, other] = sense === "literal" ? ["literal", "idiomatic"] : SENSES;
     const shown = told(reading, meant, "meaning");
     const rest = [
-      ...told(reading, meant, "scene"),
-      ...told(reading, meant, "dictionary"),
-      ...told(reading, other, "meaning"),
-      ...told(reading, other, "scene"),
-      ...told(reading, other, "dictionary"),
+      ...["scene", "dictionary"].flatMap((what) => told(reading, meant, what)),
+      ...["meaning", "scene", "dictionary"].flatMap((what) => told(reading, other, what)),
     ];
     const lines = shown.length ? [make("dl", {}, ...shown)] : [];
     if (rest.length) {
@@ -437,14 +414,8 @@ const Cards = (() => {
         caption(item.candidates[place]),
       );
       const best = item.gold?.[0] === place ? " best" : !item.gold && rank === 0 ? " first" : "";
-      list.append(
-        make(
-          "li",
-          { class: `candidate${best}`, "data-place": place },
-          pictureButton(shown, rank),
-          facts,
-        ),
-      );
+      const attributes = { class: `candidate${best}`, "data-place": place };
+      list.append(make("li", attributes, pictureButton(shown, rank), facts));
     });
     return list;
   }
@@ -460,7 +431,10 @@ const Cards = (() => {
     const line = make("p", { class: "line" }, span("rank", rank + 1, { title: "Predicted place" }));
     const gold = goldTold(item.gold, place);
     if (gold) line.append(span("gold", gold, { title: "Place in the gold order" }));
-    if (isTied(result.scores, place)) line.append(span("tied", "tied", { title: TIED }));
+    if (isTied(result.scores, place)) {
+      const title = "Another candidate has the same score; the order among them is that of their names";
+      line.append(span("tied", "tied", { title }));
+    }
     const first = item.runs.findIndex(Boolean);
     if (k > first) {
       const before = item.runs[first].order.indexOf(place);
@@ -499,12 +473,8 @@ const Cards = (() => {
       const kind = tracks.has(part.of) ? TEXTS[part.text] : "other";
       const what = kind === "other" ? (part.text ?? part.of) : (called[kind] ?? kind);
       const label = kind !== "other" && tracks.size > 1 ? `${what} · ${part.of}` : what;
-      const group = groups.get(label) ?? {
-        label,
-        kind,
-        values: part.values.map(() => 0),
-        parts: [],
-      };
+      const none = part.values.map(() => 0);
+      const group = groups.get(label) ?? { label, kind, values: none, parts: [] };
       group.values = group.values.map((value, place) => value + part.values[place]);
       group.parts.push(part);
       groups.set(label, group);
@@ -569,21 +539,12 @@ const Cards = (() => {
   function pictureButton(shown, place) {
     const { candidate, url } = shown[place];
     const alt = shortened(candidate.caption || candidate.name, 150);
+    const { width, height } = candidate;
     const inside = url
-      ? make("img", {
-          src: url,
-          alt,
-          width: candidate.width,
-          height: candidate.height,
-          decoding: "async",
-        })
+      ? make("img", { src: url, alt, width, height, decoding: "async" })
       : make("span", { text: candidate.caption || candidate.name, dir: "auto" });
-    const button = make("button", {
-      type: "button",
-      class: url ? "picture" : "picture text",
-      title: "Show large",
-    });
-    button.append(inside);
+    const name = url ? "picture" : "picture text";
+    const button = make("button", { type: "button", class: name, title: "Show large" }, inside);
     button.addEventListener("click", () => openPicture(shown, place));
     return button;
   }
@@ -592,42 +553,26 @@ const Cards = (() => {
   function caption({ caption: text, picture }) {
     if (!text || !picture) return null;
     if (text.length <= LONG) return make("p", { class: "caption", text, dir: "auto" });
-    const summary = make(
-      "summary",
-      {},
-      span("short", shortened(text), { dir: "auto" }),
-      unseen("Caption in full"),
-    );
+    const short = span("short", shortened(text), { dir: "auto" });
+    const summary = make("summary", {}, short, unseen("Caption in full"));
     return make("details", { class: "caption" }, summary, make("p", { text, dir: "auto" }));
   }
 
   /* Documents and figures */
 
   function documents(result) {
-    const rows = result.documents.map((one, rank) =>
-      make(
+    const rows = result.documents.map(({ id, text, score, relevant, idiom, usage }, rank) => {
+      const unknown = [span("told", `${id}: its text is not known`)];
+      const judged = relevant ? span("right", "✓ relevant") : "not relevant";
+      return make(
         "li",
-        { class: one.relevant ? "document relevant" : "document", "data-id": one.id },
+        { class: relevant ? "document relevant" : "document", "data-id": id },
         span("rank", rank + 1),
-        make(
-          "span",
-          { dir: "auto" },
-          ...(one.text.length
-            ? marked(one.text)
-            : [span("told", `${one.id}: its text is not known`)]),
-        ),
-        span("score", one.score.toFixed(3).replace("-", "−"), { title: "Score" }),
-        make(
-          "span",
-          { class: "told" },
-          ...separated([
-            known(one.relevant) && (one.relevant ? span("right", "✓ relevant") : "not relevant"),
-            one.idiom,
-            one.usage,
-          ]),
-        ),
-      ),
-    );
+        make("span", { dir: "auto" }, ...(text.length ? marked(text) : unknown)),
+        span("score", score.toFixed(3).replace("-", "−"), { title: "Score" }),
+        make("span", { class: "told" }, ...separated([known(relevant) && judged, idiom, usage])),
+      );
+    });
     return make("ol", { class: "documents", "aria-label": "Documents, best first" }, ...rows);
   }
 
@@ -648,11 +593,10 @@ const Cards = (() => {
   }
 
   const tidy = (value) =>
-    Number.isInteger(value) ? String(value).replace("-", "−") : value.toFixed(2).replace("-", "−");
+    (Number.isInteger(value) ? String(value) : value.toFixed(2)).replace("-", "−");
 
-  function pair(name, value, title) {
-    return make("div", { title }, make("dt", { text: name }), make("dd", { text: value }));
-  }
+  const pair = (name, value, title) =>
+    make("div", { title }, make("dt", { text: name }), make("dd", { text: value }));
 
   /* A picture, large */
 
@@ -708,22 +652,22 @@ const Cards = (() => {
     const alt = shortened(candidate.caption || candidate.name, 150);
     dialog.querySelector(".large").replaceChildren(
       ...(url ? [make("img", { src: url, alt })] : []),
-      make("p", { class: "large-told told", text: told ?? "" }),
-      make("p", {
-        class: url ? "large-caption" : "large-caption large-text",
-        text: candidate.caption ?? "",
-        dir: "auto",
-      }),
+      make("p", { class: "told", text: told ?? "" }),
+      make("p", { class: "large-caption", text: candidate.caption ?? "", dir: "auto" }),
     );
-    for (const [name, by] of [
-      ["previous", -1],
-      ["next", 1],
-    ]) {
+    for (const [name, by] of Object.entries({ previous: -1, next: 1 })) {
       const button = dialog.querySelector(`.${name}`);
       button.hidden = count < 2;
       button.onclick = () => step(by);
     }
   }
 
-  return { drawItem, openPicture, make, sentence };
+  /** Gives people a file. */
+  function download(blob, name) {
+    const link = make("a", { href: URL.createObjectURL(blob), download: name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  }
+
+  return { counted, download, drawItem, hasNoSense, known, make };
 })();

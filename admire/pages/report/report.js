@@ -3,17 +3,16 @@
 /** The gallery of a report: finds, sorts and shows its cards. Its state stands in the address. */
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const finder = document.getElementById("finder");
-  const list = document.getElementById("cards");
-  const count = document.getElementById("count");
   const what = { ranking: "item", retrieval: "query", senses: "sentence" }[data.kind];
   const several = data.runs.length > 1;
   const MANY = 300; // cards; more take long to print
   const BINS = 10; // of probabilities, as in the plot of reliability
   const STORE = `admire judgements ${data.key}`;
 
+  const { counted, download, hasNoSense, known, make } = Cards;
   const control = (name) => document.getElementById(name);
-  const known = (value) => value !== null && value !== undefined;
+  const [finder, list, count] = ["finder", "cards", "count"].map(control);
+  const textOf = (parts) => parts.map(([text]) => text).join("");
 
   /* What can be sorted and filtered by */
 
@@ -64,12 +63,8 @@
 
   /** Whether runs disagree: in the sense, in what is first, or in whether they are right. */
   function differs(item) {
-    return (
-      unlike(item, firstOf) ||
-      unlike(item, (one) => one?.sense) ||
-      unlike(item, (one) => one?.right) ||
-      item.runs.some((one) => !one)
-    );
+    const values = [firstOf, (one) => one.sense, (one) => one.right];
+    return values.some((value) => unlike(item, value)) || item.runs.some((one) => !one);
   }
 
   const senseOf = (item) => item.sense ?? result(item)?.sense ?? result(item)?.reading?.sense;
@@ -106,18 +101,7 @@
     language: "filter-language",
     agree: "filter-agree",
   };
-  const defaults = {
-    q: "",
-    reversed: "",
-    run: "0",
-    outcome: "",
-    sense: "",
-    taken: "",
-    place: "",
-    probability: "",
-    language: "",
-    agree: "",
-  };
+  const defaults = { ...Object.fromEntries(Object.keys(KEYS).map((key) => [key, ""])), run: "0" };
   let state = { ...defaults };
 
   /** The state that an address says; what it does not say, or what is not offered, is default. */
@@ -126,13 +110,13 @@
     const read = { ...defaults };
     for (const [key, id] of Object.entries(KEYS)) {
       const value = said.get(key);
-      if (value !== null && offered(control(id), value)) read[key] = value;
+      if (value !== null && isOffered(control(id), value)) read[key] = value;
     }
     const item = said.get("item");
     return data.items.some(({ number }) => String(number) === item) ? { ...read, item } : read;
   }
 
-  function offered(element, value) {
+  function isOffered(element, value) {
     if (element.type === "checkbox") return value === "1";
     return element.tagName !== "SELECT" || [...element.options].some((one) => one.value === value);
   }
@@ -154,12 +138,8 @@
   }
 
   function readControls() {
-    const read = {};
-    for (const [key, id] of Object.entries(KEYS)) {
-      const element = control(id);
-      read[key] = element.type === "checkbox" ? (element.checked ? "1" : "") : element.value;
-    }
-    return read;
+    const read = ({ type, checked, value }) => (type !== "checkbox" ? value : checked ? "1" : "");
+    return Object.fromEntries(Object.entries(KEYS).map(([key, id]) => [key, read(control(id))]));
   }
 
   /** Takes what the controls say; typing makes no entry in the history, choosing does. */
@@ -191,10 +171,10 @@
 
   /* Controls */
 
-  function choices(id, options, all) {
+  function offer(id, entries, all = true) {
     const select = control(id);
-    if (all !== undefined) select.append(Cards.make("option", { value: "", text: all }));
-    for (const [value, text] of options) select.append(Cards.make("option", { value, text }));
+    const options = all ? [["", "all"], ...entries] : entries;
+    for (const [value, text] of options) select.append(make("option", { value, text }));
     select.closest(".field").hidden = select.options.length < 2;
   }
 
@@ -207,55 +187,29 @@
       if (name === "agreement") return some((item) => known(item.agreement));
       return every.some((one) => known(one[name === "wrong" ? "right" : name]));
     });
-    choices(
-      "sort",
-      sorts.map(([name, [text]]) => [name, text]),
-    );
+    const named = (entries) => entries.map(([name, [text]]) => [name, text]);
+    offer("sort", named(sorts), false);
     defaults.sort = sorts[0][0];
-    choices(
-      "run",
-      data.runs.map(({ name }, k) => [String(k), name]),
-    );
+    offer("run", data.runs.map(({ name }, k) => [String(k), name]), false);
     const outcomes = Object.entries(OUTCOMES).filter(
       ([name, [, test]]) => !(data.kind === "senses" && name.includes("-")) && every.some(test),
     );
-    choices(
-      "filter-outcome",
-      outcomes.map(([name, [text]]) => [name, text]),
-      "all",
-    );
-    const senses = [...new Set(data.items.map(senseOf))].filter(Boolean).sort();
-    choices(
-      "filter-sense",
-      senses.map((sense) => [sense, sense]),
-      "all",
-    );
-    const found = (value) =>
-      [...new Set(data.items.flatMap((item) => item.runs.map((one) => value(item, one))))]
+    offer("filter-outcome", named(outcomes));
+    const distinct = (values, nameOf = (value) => value) =>
+      [...new Set(values)]
         .filter(Boolean)
         .sort((a, b) => a.localeCompare(b, "en", { numeric: true }))
-        .map((one) => [one, one]);
-    choices("filter-taken", data.kind === "retrieval" ? [] : found(takenAs), "all");
-    choices("filter-place", found(placeOf), "all");
-    choices(
-      "filter-probability",
-      found(binOf).map(([from]) => [from, binName(from)]),
-      "all",
-    );
-    const languages = [...new Set(data.items.map((item) => item.language))].filter(Boolean).sort();
-    choices(
-      "filter-language",
-      languages.length > 1 ? languages.map((code) => [code, languageName(code)]) : [],
-      "all",
-    );
-    const agreements = several
-      ? Object.entries(AGREEMENTS).filter(([, [, test]]) => some(test))
-      : [];
-    choices(
-      "filter-agree",
-      agreements.map(([name, [text]]) => [name, text]),
-      "all",
-    );
+        .map((value) => [value, nameOf(value)]);
+    const ofRuns = (value) =>
+      data.items.flatMap((item) => item.runs.map((one) => value(item, one)));
+    offer("filter-sense", distinct(data.items.map(senseOf)));
+    offer("filter-taken", data.kind === "retrieval" ? [] : distinct(ofRuns(takenAs)));
+    offer("filter-place", distinct(ofRuns(placeOf)));
+    offer("filter-probability", distinct(ofRuns(binOf), binName));
+    const languages = distinct(data.items.map((item) => item.language), languageName);
+    offer("filter-language", languages.length > 1 ? languages : []);
+    const agreements = Object.entries(AGREEMENTS).filter(([, [, test]]) => some(test));
+    offer("filter-agree", several ? named(agreements) : []);
     finder.hidden = false;
   }
 
@@ -282,7 +236,7 @@
 
   function* words(item) {
     yield item.compound;
-    yield item.sentence.map(([text]) => text).join("");
+    yield textOf(item.sentence);
     for (const one of [...(item.candidates ?? []), ...(item.sequence ?? [])]) {
       yield one.caption;
       yield one.name;
@@ -297,7 +251,7 @@
       for (const judgement of one.judgements ?? []) yield judgement.meaning;
       yield one.reading?.gloss;
       for (const found of one.documents ?? []) {
-        yield found.text.map(([text]) => text).join("");
+        yield textOf(found.text);
         yield found.idiom;
       }
     }
@@ -342,7 +296,7 @@
 
   const places = new Map();
   for (const item of data.items) {
-    places.set(item, Cards.make("li", { class: "place", "data-number": item.number }));
+    places.set(item, make("li", { class: "place", "data-number": item.number }));
   }
   const itemOf = new Map([...places].map(([item, place]) => [place, item]));
 
@@ -430,43 +384,35 @@
     const number = Object.keys(judged).length;
     const lost = kept ? "" : " (this browser keeps none)";
     control("save").hidden = !number;
-    control("save").textContent = `Save ${number} judgement${number === 1 ? "" : "s"}${lost}`;
+    control("save").textContent = `Save ${counted(number, "judgement")}${lost}`;
   }
 
   function judgementForm(item) {
     const said = judged[item.number] ?? {};
     const first = item.runs.find(Boolean);
     const radio = (value, text, title) => {
-      const input = Cards.make("input", {
-        type: "radio",
-        name: `verdict-${item.number}`,
-        value,
-        "data-said": "verdict",
-      });
+      const name = `verdict-${item.number}`;
+      const input = make("input", { type: "radio", name, value, "data-said": "verdict" });
       input.checked = (said.verdict ?? "") === value;
-      return Cards.make("label", { title }, input, ` ${text}`);
+      return make("label", { title }, input, ` ${text}`);
     };
     const field = (name, text, element) => {
       element.dataset.said = name;
       element.value = said[name] ?? "";
-      return Cards.make("label", { class: `judged-${name}` }, `${text} `, element);
+      return make("label", { class: `judged-${name}` }, `${text} `, element);
     };
-    const select = (options) =>
-      Cards.make(
-        "select",
-        { dir: "auto" },
-        Cards.make("option", { value: "", text: "not told" }),
-        ...options.map(([value, text]) => Cards.make("option", { value, text })),
-      );
+    const select = (entries) => {
+      const options = [["", "not told"], ...entries];
+      const choices = options.map(([value, text]) => make("option", { value, text }));
+      return make("select", { dir: "auto" }, ...choices);
+    };
     const names = first.order.map((place, rank) => {
       const { name } = item.candidates[place];
       return [name, several ? name : `${rank + 1}: ${name}`];
     });
     const senses = ["idiomatic", "literal"].map((sense) => [sense, sense]);
-    const hasSenses = item.runs.some(
-      (one) => one && !(one.readings.length && one.readings.every((reading) => reading.no_sense)),
-    );
-    const right = Cards.make(
+    const hasSenses = item.runs.some((one) => one && !hasNoSense(one));
+    const right = make(
       "div",
       { class: "corrected" },
       hasSenses ? field("sense", "Right sense", select(senses)) : null,
@@ -477,11 +423,11 @@
       const text = several ? `agree with ${data.runs[k].name}` : "agree";
       return one ? [radio(String(k), text, agreementTold(item, one))] : [];
     });
-    const note = Cards.make("input", { type: "text", maxlength: 500, dir: "auto" });
-    const form = Cards.make(
+    const note = make("input", { type: "text", maxlength: 500, dir: "auto" });
+    const form = make(
       "fieldset",
       { class: "judgement" },
-      Cards.make("legend", { text: "Your judgement" }),
+      make("legend", { text: "Your judgement" }),
       radio("", "none"),
       ...agreements,
       radio("disagree", several ? "disagree with all" : "disagree"),
@@ -516,7 +462,7 @@
       return {
         number: item.number,
         compound: item.compound,
-        sentence: item.sentence.map(([text]) => text).join(""),
+        sentence: textOf(item.sentence),
         language: item.language,
         candidates: item.candidates.map(({ name }) => name),
         verdict: agreed ? "agree" : wrong.verdict ?? null,
@@ -541,7 +487,7 @@
     const rows = chosen().map((item) => [
       item.number,
       item.compound,
-      item.sentence.map(([text]) => text).join(""),
+      textOf(item.sentence),
       item.language,
       item.sense,
       ...item.runs.flatMap((one) => [
@@ -558,18 +504,9 @@
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
 
-  function download(text, name, type) {
-    const link = Cards.make("a", { href: URL.createObjectURL(new Blob([text], { type })) });
-    link.download = name;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-  }
+  const save = (text, name, type) => download(new Blob([text], { type }), name);
 
   /* Keys */
-
-  function current() {
-    return document.activeElement?.closest?.(".place") ?? null;
-  }
 
   function inView() {
     const top = finder.getBoundingClientRect().bottom;
@@ -579,7 +516,7 @@
   }
 
   function move(step) {
-    const from = current();
+    const from = document.activeElement?.closest(".place");
     const to = from ? (step > 0 ? from.nextElementSibling : from.previousElementSibling) : inView();
     if (!to) return;
     draw(to);
@@ -612,9 +549,8 @@
 
   function beforePrint() {
     printing = true;
-    const shown = [...list.children];
-    for (const place of shown) draw(place);
-    if (shown.length > MANY) {
+    for (const place of list.children) draw(place);
+    if (list.childElementCount > MANY) {
       count.append(". All are printed; a filter makes this shorter.");
     }
   }
@@ -642,9 +578,9 @@
     showState();
     changed(false);
   });
-  control("csv").addEventListener("click", () => download(csv(), "items.csv", "text/csv"));
+  control("csv").addEventListener("click", () => save(csv(), "items.csv", "text/csv"));
   control("save").addEventListener("click", () =>
-    download(judgements(), "judgements.json", "application/json"),
+    save(judgements(), "judgements.json", "application/json"),
   );
   control("help").addEventListener("click", () => control("keys").showModal());
   addEventListener("hashchange", addressChanged);

@@ -3,22 +3,17 @@
 import { downloadZip } from "./client-zip.js";
 import { find, keep, removeOld } from "./store.js";
 
-const { pictures, megabytes, together, example } = document.querySelector("main").dataset;
-const LIMITS = {
-  pictures: Number(pictures),
-  megabytes: Number(megabytes),
-  together: Number(together), // megabytes
-};
+const { example, ...limits } = document.querySelector("main").dataset;
+const [PICTURES, MEGABYTES, TOGETHER] = [limits.pictures, limits.megabytes, limits.together].map(Number);
 const token = new URLSearchParams(location.search).get("token");
 const SESSION = "admire-session"; // where this tab's form and results are named during a reload
 const LINES = "application/x-ndjson";
 const RETRY = 1000; // milliseconds
 const PAUSE = 300; // milliseconds without typing before a language is guessed
 
-const { make } = Cards;
+const { counted, download, make } = Cards;
 const element = (id) => document.getElementById(id);
 const listed = (words) => new Intl.ListFormat("en").format(words);
-const plural = (count, thing) => `${count} ${thing}${count === 1 ? "" : "s"}`;
 const linesOf = (text) =>
   text
     .split(/\r?\n/)
@@ -243,20 +238,17 @@ function addFiles(files) {
   const before = count;
   for (const file of files) {
     const { name, size } = file;
-    if (size > LIMITS.megabytes * 1e6) {
-      refuse(name, `Larger than ${LIMITS.megabytes} MB.`);
-    } else if (count >= LIMITS.pictures) {
-      refuse(name, `At most ${plural(LIMITS.pictures, "picture")} at a time.`);
-    } else if (bytes + size > LIMITS.together * 1e6) {
-      refuse(name, `Together larger than ${LIMITS.together} MB.`);
-    } else {
+    if (size > MEGABYTES * 1e6) refuse(name, `Larger than ${MEGABYTES} MB.`);
+    else if (count >= PICTURES) refuse(name, `At most ${counted(PICTURES, "picture")} at a time.`);
+    else if (bytes + size > TOGETHER * 1e6) refuse(name, `Together larger than ${TOGETHER} MB.`);
+    else {
       count += 1;
       bytes += size;
       const candidate = addCandidate(name || "picture", "", size);
       adding = adding.then(() => addPicture(candidate, file));
     }
   }
-  if (count > before) say(`${plural(count - before, "picture")} added.`);
+  if (count > before) say(`${counted(count - before, "picture")} added.`);
 }
 
 /** Have a candidate's picture checked and made small by the server, and keep it. */
@@ -301,7 +293,7 @@ function withoutName(message) {
 function refuse(name, why) {
   refused.set(why, [...(refused.get(why) ?? []), name]);
   const count = [...refused.values()].flat().length;
-  element("refused-title").textContent = `${plural(count, "file")} not taken`;
+  element("refused-title").textContent = `${counted(count, "file")} not taken`;
   element("refused-list").replaceChildren(
     ...[...refused].map(([reason, names]) =>
       make("li", {}, make("strong", { text: reason }), make("span", { text: names.join(", ") })),
@@ -319,7 +311,7 @@ function forgetRefused() {
 function addCaptions(text) {
   const lines = linesOf(text);
   for (const line of lines) addCandidate(null, line);
-  if (lines.length) say(`${plural(lines.length, "caption")} added.`);
+  if (lines.length) say(`${counted(lines.length, "caption")} added.`);
 }
 
 /** Pictures from anywhere on the page; texts only where no field takes them. */
@@ -360,7 +352,7 @@ function lackingToRank() {
     lacks.push([`a caption for candidate ${place + 1}`, caption]);
   });
   const { length } = candidates.filter(({ state }) => state === "sending");
-  if (length) lacks.push([`${plural(length, "picture")} to be checked`, element("files")]);
+  if (length) lacks.push([`${counted(length, "picture")} to be checked`, element("files")]);
   return lacks;
 }
 
@@ -585,11 +577,10 @@ const definitionsOf = ({ ranking: { readings } }, sense) =>
 /** The model's readings, with what a person says in place of what it said. */
 function readingsByHand({ ranking: { readings } }, { sense, meanings }) {
   const decided = sense && { sense, probability: Number(sense === "idiomatic"), votes: {} };
-  const defined = Object.entries(meanings).map(([label, text]) => [
-    label,
-    { definitions: linesOf(text) },
-  ]);
-  return readings.map((reading) => ({ ...reading, ...decided, ...Object.fromEntries(defined) }));
+  const defined = Object.fromEntries(
+    Object.entries(meanings).map(([label, text]) => [label, { definitions: linesOf(text) }]),
+  );
+  return readings.map((reading) => ({ ...reading, ...decided, ...defined }));
 }
 
 /** A result as an item that cards.js draws. */
@@ -695,12 +686,8 @@ function goTo(id, focused) {
 function keepEarlier({ id, when, row, hand, item, card }) {
   const time = new Date(when).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   const facts = `${item.sense ?? "sense not told"}${byHand(hand)}, ${row.profile}, ${time}`;
-  const summary = make(
-    "summary",
-    {},
-    make("strong", { text: item.compound, lang: item.language }),
-    ` ${facts}`,
-  );
+  const compound = make("strong", { text: item.compound, lang: item.language });
+  const summary = make("summary", {}, compound, ` ${facts}`);
   const open = make("a", { href: `#${id}`, text: "Open again" });
   const earlier = make(
     "details",
@@ -714,12 +701,6 @@ function keepEarlier({ id, when, row, hand, item, card }) {
 }
 
 // ---------------------------------------------------------------- downloads
-
-function download(blob, name) {
-  const link = make("a", { href: URL.createObjectURL(blob), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href));
-}
 
 /** Save an image set that `admire rank` reads: each item once, as it was last ranked. */
 async function saveSet() {
@@ -777,7 +758,7 @@ function search() {
   start(searching, "/v1/search", question, async (answer, focused) => {
     drawFound((found = await keep({ question, answer })));
     const { pictures: shown, texts, gloss, readings } = answer;
-    const count = shown ? plural(shown.length, "picture") : plural(texts.length, "text");
+    const count = shown ? counted(shown.length, "picture") : counted(texts.length, "text");
     const meant = [readings[0]?.sense ?? "sense not told", gloss].filter(Boolean).join(", ");
     say(`${count} found. ${question.span}: ${meant}.`);
     goTo("search-outcome-title", focused);
@@ -798,11 +779,7 @@ function itemOfFound({ text, span: compound, language }, { span, readings, gloss
     const documents = things.texts.map((each) => ({ ...each, text: [[each.text, false]] }));
     return [{ ...item, runs: [{ reading: { sense, probability, gloss }, documents }] }, "retrieval"];
   }
-  const candidates = things.pictures.map(({ id: name, image: picture, ...rest }) => ({
-    name,
-    picture,
-    ...rest,
-  }));
+  const candidates = things.pictures.map(({ id, image, ...rest }) => ({ name: id, picture: image, ...rest }));
   const scores = candidates.map(({ score }) => score);
   const run = { sense, probability, readings, scores, order: [...scores.keys()] };
   return [{ ...item, candidates, runs: [run] }, "ranking"];
@@ -812,12 +789,9 @@ function itemOfFound({ text, span: compound, language }, { span, readings, gloss
 function marked(text, span) {
   const letters = [...text]; // the server counts whole characters
   const [start, end] = span ?? [0, 0];
-  const parts = [
-    [letters.slice(0, start), false],
-    [letters.slice(start, end), true],
-    [letters.slice(end), false],
-  ];
-  return parts.filter(([part]) => part.length).map(([part, marks]) => [part.join(""), marks]);
+  const part = (from, to, marks) => [letters.slice(from, to).join(""), marks];
+  const parts = [part(0, start, false), part(start, end, true), part(end, undefined, false)];
+  return parts.filter(([text]) => text);
 }
 
 // ---------------------------------------------------------------- tabs
