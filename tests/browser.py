@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
 Look = Callable[..., "Page"]
 
@@ -110,6 +110,15 @@ def barriers(page: Page) -> list[str]:
         for one in found
         for node in one["nodes"]
     ]
+
+
+def decoded(pictures: Locator) -> int:
+    """Return how many pictures there are; the test fails if any cannot be decoded."""
+    widths = pictures.evaluate_all(
+        "all => Promise.all(all.map(one => one.decode().then(() => one.naturalWidth)))"
+    )
+    assert all(widths)
+    return len(widths)
 
 
 def overflow(page: Page) -> int:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from html import unescape
-from typing import Any
 
 from admire.pages.report.page import render
 from admire.pages.report.report import FIGURES, Plot, Report, Table
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>\u2028\u202e\"' \ud800"
-PICTURE = "data:image/webp;base64,AAAA"
 
 
-def report(text: str = "night owl", **changes: Any) -> Report:
+def report(text: str = "night owl") -> Report:
     """A report with one item, in which every text is the same."""
     candidate = {"name": text, "caption": text, "picture": "#p1", "width": 320, "height": 200}
     item = {
@@ -26,27 +23,23 @@ def report(text: str = "night owl", **changes: Any) -> Report:
         "candidates": [candidate, {**candidate, "picture": None}],
         "runs": [None],
     }
-    return replace(
-        Report(
-            title=text,
-            kind="ranking",
-            tables=(
-                Table("Figures", ("Items", "n", "dcg"), (("all", "15", "-3.1 [-3.2, 3]"),), text),
-                Table(text, (text, text), tuple((text, text) for _ in range(20))),
-            ),
-            plots=(Plot(text, '<svg role="img"><title>Margins</title></svg>', text),),
-            data={"kind": "ranking", "runs": [{"name": text}], "metrics": ["dcg"], "items": [item]},
-            pictures={"p1": PICTURE},
+    return Report(
+        title=text,
+        kind="ranking",
+        tables=(
+            Table("Figures", ("Items", "n", "dcg"), (("all", "15", "-3.1 [-3.2, 3]"),), text),
+            Table(text, (text, text), tuple((text, text) for _ in range(20))),
         ),
-        **changes,
+        plots=(Plot(text, '<svg role="img"><title>Margins</title></svg>', text),),
+        data={"kind": "ranking", "runs": [{"name": text}], "metrics": ["dcg"], "items": [item]},
+        pictures={"p1": "data:image/webp;base64,AAAA"},
     )
 
 
 def test_policy_forbids_every_request() -> None:
     found = re.search(r'Content-Security-Policy" content="([^"]*)"', render(report()))
     assert found
-    rules = [rule.split(maxsplit=1) for rule in unescape(found[1]).split("; ")]
-    policy = dict(rules)
+    policy = dict(rule.split(maxsplit=1) for rule in unescape(found[1]).split("; "))
     assert policy.pop("style-src-attr") == "'unsafe-inline'"
     assert policy["img-src"] == "data:"
     assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
@@ -69,8 +62,7 @@ def test_head_is_readable_without_a_script() -> None:
     assert "<svg" in text
     assert "<noscript>" in text
     assert text.count("<table>") == 2
-    folded = re.search(r'<details class="table">\s*<summary>night owl</summary>', text)
-    assert folded  # it has many rows
+    assert re.search(r'<details class="table">\s*<summary>night owl</summary>', text)  # many rows
 
 
 def test_tables_and_cards_call_figures_the_same() -> None:

@@ -64,9 +64,8 @@ def titles(plots: list) -> list[str]:
 
 
 def texts(svg: str) -> list[str]:
-    return [
-        one.text or "" for one in ElementTree.fromstring(svg).iter() if one.tag.endswith("text")
-    ]
+    parts = ElementTree.fromstring(svg).iter()
+    return [part.text or "" for part in parts if part.tag.endswith("text")]
 
 
 # ------------------------------------------------------------------------------- what is counted
@@ -79,9 +78,8 @@ def test_reliability_has_the_bins_of_the_calibration_error():
     assert bins["predicted"].to_dict() == pytest.approx({3: 0.33, 9: 0.95})
     assert bins["observed"].to_dict() == {3: 0.5, 9: 1.0}
     error = calibration_error([0.95, 0.31, 0.35], [True, True, False])
-    assert (bins["n"] * (bins["predicted"] - bins["observed"]).abs()).sum() / 3 == pytest.approx(
-        error
-    )
+    distance = (bins["predicted"] - bins["observed"]).abs()
+    assert (bins["n"] * distance).sum() / 3 == pytest.approx(error)
     (plot,) = (p for p in draw_plots(ranking("a")) if p.title.startswith("Reliability"))
     assert f"a {error:.3f}" in plot.words
     edge = ranking("a")
@@ -166,9 +164,8 @@ def test_retrieval_counts_queries_whose_relevant_documents_come_later():
         "metrics": ["r_precision", "ndcg"],
         "items": [query(0, 1.0), query(0, 0.5), query(4, 0.25), query(None, 0.0)],
     }
-    nothing = query(None, 0.0)  # no document is relevant to it
-    nothing["runs"][0]["figures"] = None
-    data["items"].append(nothing)
+    data["items"].append(query(None, 0.0))
+    data["items"][-1]["runs"][0]["figures"] = None  # no document is relevant to it
     precision, ndcg, places = draw_plots(data)
     assert titles([precision, ndcg]) == ["R-precision by usage", "nDCG@10 by usage"]
     assert places.words == "bm25: 2 at 1, 1 at 5, 1 later."

@@ -29,13 +29,10 @@ def data(tmp_path: Path) -> Path:
 
 
 def retrieved(folder: Path, data: Path, settings: RetrieveSettings = BM25) -> Path:
-    found = retrieve_split(str(data), settings, llm=ScriptedChat(answer), encoder=encoder(settings))
-    write_retrieval(found, folder)
+    encoder = None if settings.encoder == "bm25" else WordEncoder()
+    run = retrieve_split(str(data), settings, llm=ScriptedChat(answer), encoder=encoder)
+    write_retrieval(run, folder)
     return folder
-
-
-def encoder(settings: RetrieveSettings) -> WordEncoder | None:
-    return None if settings.encoder == "bm25" else WordEncoder()
 
 
 # ---------------------------------------------------------------------------------- retrieval
@@ -46,8 +43,7 @@ def test_runs_stand_side_by_side_with_what_a_model_understood(tmp_path, data):
     first = retrieved(tmp_path / "first", data)
     whole = retrieve_split(str(data), BM25)
     meaning = RetrieveSettings(encoder="words", query="meaning", sense="vote", lang="pt")
-    part = replace(OWLS, queries=OWLS.queries[:1])
-    write_split(data, "test", part)
+    write_split(data, "test", replace(OWLS, queries=OWLS.queries[:1]))
     second = retrieved(tmp_path / "second", data, meaning)
     shutil.rmtree(data)  # the folders are enough
     report = retrieval_report([first, second])
@@ -109,10 +105,7 @@ def test_each_use_has_its_sense_and_how_wrong_it_is(tmp_path):
     assert figures.bold == {(1, 2)}
     assert against.rows[0][2] == "+0.500 [+0.000, +1.000]"
     assert not against.bold
-    assert [row[:3] for row in more.rows] == [
-        ("b.tsv", "idiomatic", "1"),
-        ("b.tsv", "literal", "1"),
-    ]
+    assert [row[:2] for row in more.rows] == [("b.tsv", "idiomatic"), ("b.tsv", "literal")]
     assert more.bold == {(0, 3)}
     assert ("With a sense given", "2", "2") in files.rows
     assert ("Languages", "en, pt", "en") in files.rows

@@ -73,8 +73,7 @@ def test_a_report_is_one_file_with_each_picture_once(tmp_path, image_set):
     pictures = [[one["picture"] for one in item["candidates"]] for item in data["items"]]
     assert pictures[0][0] == pictures[0][1] == pictures[1][0] != pictures[1][1]
     assert len(re.findall(r"data:image/webp;base64,", text)) == 2
-    first_picture = data["items"][0]["candidates"][0]
-    assert (first_picture["width"], first_picture["height"]) == (320, 200)
+    assert data["items"][0]["candidates"][0].items() >= {"width": 320, "height": 200}.items()
     for words in ("What was run", "Figures", "Against first", "explains Literal", "dcg"):
         assert words in text
     assert "Among published figures" not in text
@@ -87,12 +86,7 @@ def test_where_the_data_have_gone_captions_stay_and_data_says_where_they_are(
     folder = ranked(image_set, tmp_path / "run")
     moved = shutil.move(image_set, tmp_path / "moved")
     candidate = shown(write_report([folder], tmp_path / "r.html"))["items"][0]["candidates"][0]
-    assert candidate == {
-        "name": "pictures/0.png",
-        "caption": "a bird with wings",
-        "picture": None,
-    }
-    assert "cannot be read" in caplog.text
+    assert (candidate["caption"], candidate["picture"]) == ("a bird with wings", None)
     assert "--data" in caplog.text
     page = write_report([folder], tmp_path / "r.html", data=moved)
     assert shown(page)["items"][0]["candidates"][0]["picture"]
@@ -112,9 +106,8 @@ def test_a_picture_that_cannot_be_read_leaves_its_caption(tmp_path, image_set, c
 
 def test_rank_writes_a_report_that_the_next_run_may_replace(tmp_path, image_set, capsys):
     recorded = tmp_path / "said.csv"
-    recorded.write_text(
-        "compound,sense,meaning\nnight owl,idiomatic,awake\ncold fish,literal,fish\n"
-    )
+    rows = ("compound,sense,meaning", "night owl,idiomatic,awake", "cold fish,literal,fish")
+    recorded.write_text("\n".join(rows))
     out = tmp_path / "run"
     command = ["rank", image_set, "--out", out, "--llm", f"recorded:{recorded}", "--sense", "given"]
     for _ in range(2):
@@ -126,53 +119,38 @@ def test_rank_writes_a_report_that_the_next_run_may_replace(tmp_path, image_set,
     assert shown(tmp_path / "again.html") == shown(out / "report.html")
 
 
-def test_the_head_has_the_place_of_a_run_whose_set_is_known(tmp_path, write_table, capsys):
+def test_the_head_has_the_place_of_a_run_whose_set_is_known(tmp_path, write_table):
     """Captions alone: the board is CTYUN-AI's 0.92 3.43. All ours are right: 1.00 3.63."""
     rows = [admire_row(f"owl {k}", sentence=f"An owl {k}.") for k in range(13)]
     data = write_table(*rows, name="admire_pt/test/subtask_a_pt.tsv")
-    told = {}
-    for sense in ("vote", "given"):
-        settings = replace(SETTINGS, sense=sense)
-        found = rank(
-            read_items(data),
-            settings,
-            llms=[explains("Idiomatic")],
-            encoder=WordEncoder(),
-            source=data,
-        )
-        order = tuple(f"{name}.png" for name in "abcde")
-        right = [ranking.model_copy(update={"order": order}) for ranking in found.rankings]
-        write_run(replace(found, rankings=tuple(right)), tmp_path / sense)
-        told[sense] = tmp_path / sense
-    text = write_report([*told.values()], tmp_path / "r.html").read_text(encoding="utf-8")
+    folders = [tmp_path / "vote", tmp_path / "given"]
+    toys = {"llms": [explains("Idiomatic")], "encoder": WordEncoder(), "source": data}
+    order = {"order": tuple(f"{name}.png" for name in "abcde")}
+    for folder in folders:
+        made = rank(read_items(data), replace(SETTINGS, sense=folder.name), **toys)
+        right = tuple(ranking.model_copy(update=order) for ranking in made.rankings)
+        write_run(replace(made, rankings=right), folder)
+    text = write_report(folders, tmp_path / "r.html").read_text(encoding="utf-8")
     words = " ".join(unescape(re.sub("<[^>]*>", " ", text)).split())
     both = "pt-test, Subtask A, caption"
-    assert (
-        "Among published figures Run Board Place by top-1 Place by DCG "
-        f"vote {both} 1 of 2 (between 1 and 1) 1 of 2 (between 1 and 1) "
-        f"given {both} none, with the gold sense none, with the gold sense "
-        "The set is known by its language, size and name."
-    ) in words
-    named = write_report([told["vote"]], tmp_path / "r.html", published="en-test", track="caption")
+    assert f"vote {both} 1 of 2 (between 1 and 1) 1 of 2 (between 1 and 1)" in words
+    assert f"given {both} none, with the gold sense none, with the gold sense" in words
+    named = write_report(folders[:1], tmp_path / "r.html", published="en-test", track="caption")
     assert "The gold has 13 items, en-test has 15" in named.read_text(encoding="utf-8")
-    code, _, said = run(capsys, "report", told["vote"], "--published", "pt-tset")
-    assert (code, "Did you mean 'pt-test'?" in said) == (2, True)
 
 
 def test_what_is_no_run_is_refused_and_nothing_is_written(tmp_path, image_set, capsys):
-    folder = ranked(image_set, tmp_path / "run")
-    out = tmp_path / "report.html"
-    for wrong, says in (
-        ([tmp_path / "none"], "is no run folder"),
-        ([folder, "--data", tmp_path / "nowhere"], "cannot be read"),
+    folder, out = ranked(image_set, tmp_path / "run"), tmp_path / "report.html"
+    damaged = shutil.copytree(folder, tmp_path / "damaged")
+    (damaged / "items.jsonl").write_text("{")
+    for arguments, place in (
+        ([tmp_path / "none", "--out", out], "none"),
+        ([folder, "--data", tmp_path / "nowhere", "--out", out], "nowhere"),
+        ([folder, "--out", tmp_path], f"{tmp_path}"),
+        ([damaged, "--out", out], "items.jsonl"),
     ):
-        code, _, said = run(capsys, "report", *wrong, "--out", out)
-        assert (code, says in said, out.exists()) == (2, True, False), said
-    code, _, said = run(capsys, "report", folder, "--out", tmp_path)
-    assert (code, "is a folder" in said) == (2, True)
-    (folder / "items.jsonl").write_text("{")
-    code, _, said = run(capsys, "report", folder, "--out", out)
-    assert (code, "items.jsonl" in said, out.exists()) == (2, True, False), said
+        code, _, err = run(capsys, "report", *arguments)
+        assert (code, place in err, out.exists()) == (2, True, False), err
 
 
 def test_without_its_packages_a_report_is_refused_before_anything_is_asked(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browser import PHONE, barriers, overflow
+from browser import PHONE, barriers, decoded, overflow
 from commands import until
 from PIL import Image
 from serving import ColourEncoder, drawn, serving
@@ -132,6 +132,24 @@ def first_place(page: Page) -> Locator:
     return page.locator("#result .candidate").first
 
 
+def rank_form(page: Page, sense: str = "idiomatic") -> None:
+    page.locator("#rank").click()
+    expect(page.locator("#result .predicted")).to_contain_text(sense)
+
+
+def rank_literally(page: Page) -> None:
+    page.locator("#by-hand-literal").check()
+    page.locator("#again").click()
+    expect(page.locator("#result .predicted")).to_contain_text("literal")
+
+
+def search(page: Page) -> None:
+    page.locator("#tab-search").click()
+    page.locator("#search-text").fill(LATE.sentence)
+    page.locator("#search-span").fill("night owl")
+    page.locator("#find").click()
+
+
 def test_from_an_empty_form_to_a_saved_set_that_rank_reads(
     site: Site, look: Look, tmp_path: Path, owls: None
 ):
@@ -148,18 +166,12 @@ def test_from_an_empty_form_to_a_saved_set_that_rank_reads(
     expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
     expect(page.locator("#waiting")).to_be_hidden()
     expect(first_place(page)).to_have_attribute("data-place", "0")
-    shown = page.locator("#result img").evaluate_all(
-        "all => Promise.all(all.map(one => one.decode().then(() => one.naturalWidth)))"
-    )
-    assert len(shown) == 5
-    assert all(shown)
+    assert decoded(page.locator("#result img")) == 5
     expect(page.locator("#meaning-idiomatic")).to_have_value(IDIOM)
     expect(page.locator("#result .meanings")).to_contain_text("who stays up late (wordnet)")
 
     asked = len(site.chat.prompts)
-    page.locator("#by-hand-literal").check()
-    page.locator("#again").click()
-    expect(page.locator("#result .predicted")).to_contain_text("literal")
+    rank_literally(page)
     expect(first_place(page)).to_have_attribute("data-place", "4")
     page.locator("#by-hand-idiomatic").check()
     page.locator("#meaning-idiomatic").fill("a red bicycle on the pavement\na brick wall")
@@ -251,8 +263,7 @@ def test_a_set_is_saved_with_pictures_of_every_type(site: Site, look: Look, tmp_
     page.locator("#compound").fill("night owl")
     for field, kind in zip(page.locator(".tile-caption").all(), kinds, strict=True):
         field.fill(f"A picture as {kind}.")
-    page.locator("#rank").click()
-    expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
+    rank_form(page)
     unpack(page, "#save-set", tmp_path)
     (item,) = read_items(tmp_path)
     assert [candidate.image.read_bytes() for candidate in item.candidates] == [*files.values()]
@@ -261,10 +272,7 @@ def test_a_set_is_saved_with_pictures_of_every_type(site: Site, look: Look, tmp_
 
 def test_the_other_tab_searches_texts(site: Site, look: Look):
     page = look(site.address)
-    page.locator("#tab-search").click()
-    page.locator("#search-text").fill(LATE.sentence)
-    page.locator("#search-span").fill("night owl")
-    page.locator("#find").click()
+    search(page)
     expect(page.locator("#found .document").first).to_contain_text("A young woman smiles")
     expect(page.locator("#found .sense")).to_contain_text("idiomatic")
 
@@ -279,10 +287,7 @@ def test_the_other_tab_searches_pictures(look: Look, tmp_path: Path):
     write_index(folder, ColourEncoder(), tmp_path / "index")
     with started(tmp_path / "index", ColourEncoder()) as site:
         page = look(site.address)
-        page.locator("#tab-search").click()
-        page.locator("#search-text").fill(LATE.sentence)
-        page.locator("#search-span").fill("night owl")
-        page.locator("#find").click()
+        search(page)
         expect(page.locator("#found .candidate")).to_have_count(2)
         expect(page.locator("#found .candidate").first).to_contain_text("A young woman smiles")
         first = page.locator("#found img").first
@@ -297,8 +302,7 @@ def test_nothing_keeps_people_out(site: Site, look: Look, scheme: str):
     page.locator("#files").set_input_files(uploads({"notes.png": b"no picture"}))
     expect(page.locator("#refused")).to_be_visible()
     fill(page)
-    page.locator("#rank").click()
-    expect(page.locator("#result .predicted")).to_be_visible()
+    rank_form(page)
     page.locator("#again").click()
     expect(page.locator("#earlier .earlier")).to_have_count(1)
     page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
@@ -314,8 +318,7 @@ def test_nothing_keeps_people_out(site: Site, look: Look, scheme: str):
 def test_it_fits_a_phone(site: Site, look: Look):
     page = look(site.address, **PHONE)
     fill(page)
-    page.locator("#rank").click()
-    expect(page.locator("#result .predicted")).to_be_visible()
+    rank_form(page)
     assert overflow(page) <= 0
     page.locator("#tab-search").click()
     assert overflow(page) <= 0
@@ -326,21 +329,13 @@ def test_the_example_is_ranked_and_its_result_has_an_address(site: Site, look: L
     page.locator("#example").click()
     expect(page.locator("#candidates > .tile[data-state=ready] img")).to_have_count(5)
     expect(page.locator("#language option:checked")).to_have_text("English (guessed)")
-    page.locator("#rank").click()
-    expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
-    page.locator("#by-hand-literal").check()
-    page.locator("#again").click()
-    expect(page.locator("#result .predicted")).to_contain_text("literal")
+    rank_form(page)
+    rank_literally(page)
 
     other = page.context.new_page()  # another tab of this browser
     other.goto(page.url)
     expect(other.locator("#outcome-title")).to_contain_text("by hand: literal sense given")
-    assert (
-        other.locator("#result img").evaluate_all(
-            "all => Promise.all(all.map(one => one.decode().then(() => one.naturalWidth > 0)))"
-        )
-        == [True] * 5
-    )
+    assert decoded(other.locator("#result img")) == 5
     page.locator("#earlier .earlier > summary").click()
     page.get_by_text("Open again").click()
     expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
@@ -362,26 +357,18 @@ def test_a_reload_keeps_results_and_form(site: Site, look: Look):
         expect(page.locator("#earlier .earlier")).to_have_count(k)
         expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
         expect(page.locator("#waiting")).to_be_hidden()
-    order = page.locator("#result .candidate").evaluate_all("all => all.map(c => c.dataset.place)")
+    shown, places = page.locator("#result .candidate"), "all => all.map(one => one.dataset.place)"
+    order = shown.evaluate_all(places)
     page.reload()
     expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
-    assert order == page.locator("#result .candidate").evaluate_all(
-        "all => all.map(c => c.dataset.place)"
-    )
+    assert order == shown.evaluate_all(places)
     expect(page.locator("#earlier .earlier")).to_have_count(1)
-    shown = page.locator("#result img, .tile img").evaluate_all(
-        "all => Promise.all(all.map(one => one.decode().then(() => one.naturalWidth)))"
-    )
-    assert len(shown) == 10
-    assert all(shown)
+    assert decoded(page.locator("#result img, .tile img")) == 10
     asked = len(site.chat.prompts)
-    page.locator("#by-hand-literal").check()
-    page.locator("#again").click()
-    expect(page.locator("#result .predicted")).to_contain_text("literal")
+    rank_literally(page)
     assert len(site.chat.prompts) == asked
     expect(page.locator("#sentence")).to_have_value(LATE.sentence)
-    page.locator("#rank").click()
-    expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
+    rank_form(page)
 
 
 def test_profiles_that_lack_their_key_are_grey(look: Look, monkeypatch: pytest.MonkeyPatch):

@@ -40,10 +40,8 @@ def test_readings_that_are_sent_are_ranked_without_a_question(llm):
         edited = {"definitions": [" bird  with wings ", "", "an owl", "more"]}
         reading = before["readings"][0] | {"idiomatic": edited}
         changed = served.rank(readings=[reading]).json()
-        assert changed["readings"][0]["idiomatic"] == {
-            "definitions": ["bird with wings", "an owl"],
-            "scenes": [],
-        }
+        kept = {"definitions": ["bird with wings", "an owl"], "scenes": []}
+        assert changed["readings"][0]["idiomatic"] == kept
         assert changed["readings"][0]["literal"] == before["readings"][0]["literal"]
         assert changed["order"] == ["candidate1", "candidate2"] != before["order"]
         assert served.rank(readings=changed["readings"]).json()["readings"] == changed["readings"]

@@ -51,15 +51,10 @@ def test_who_goes_away_is_not_worked_for_and_when_too_many_wait_no_more_can(gate
         assert not later
 
 
-def test_a_problem_is_the_last_line(served_badly):
-    told = served_badly.wait(candidates=[{"caption": "a"}, {"caption": " "}])
-    assert told.until(status=422, title="Unprocessable Entity")["detail"].startswith("candidate 2")
-
-
-@pytest.fixture
-def served_badly() -> Iterator[object]:
+def test_a_problem_is_the_last_line():
     with serving() as served:
-        yield served
+        waiting = served.wait(candidates=[{"caption": "a"}, {"caption": " "}])
+        assert waiting.until(status=422)["detail"].startswith("candidate 2")
 
 
 def test_models_are_loaded_when_the_first_page_is_there():
