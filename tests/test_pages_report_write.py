@@ -17,7 +17,7 @@ from toys import WordEncoder, explains
 
 from admire import Settings, UserError, rank, read_items, write_run
 from admire.pages.report import write_report
-from admire.pages.report.display_names import plain_name
+from admire.pages.report.report import plain_name
 
 SETTINGS = Settings(sense="vote", track="caption")
 

@@ -12,8 +12,7 @@ from admire.audit.audit import AUDIT
 from admire.base.errors import UserError
 from admire.base.files import read_text
 from admire.data.overlap import KINDS
-from admire.pages.report.display_names import file_name, plain_name
-from admire.pages.report.report import Table
+from admire.pages.report.report import Table, file_name, plain_name
 from admire.scores.figures import NOTHING
 
 NAMED = 5
@@ -24,11 +23,7 @@ Match = Mapping[str, Any]
 
 
 def run_audits(folders: Sequence[Path], names: Sequence[str]) -> list[Table]:
-    """Return the tables of those runs that have been audited.
-
-    Raises:
-        UserError: the file of an audit is damaged.
-    """
+    """Return the tables of those runs that have been audited."""
     tables: list[Table] = []
     several = len(folders) > 1
     for folder, name in zip(folders, names, strict=True):

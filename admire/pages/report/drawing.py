@@ -64,9 +64,6 @@ def draw(
         name: makes the ids in the SVG, so no two plots of a page may share it.
         height: in inches without the legend, beside a width of :data:`WIDTH`.
         views: what the links in the plot (``set_url``) show of the cards, by their addresses.
-
-    Raises:
-        UserError: Matplotlib is not installed.
     """
     with needs_extra("report", "A report"):
         import matplotlib

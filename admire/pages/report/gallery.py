@@ -15,8 +15,7 @@ from admire.base.choices import TEXTS, TRACKS
 from admire.data.compounds import find_compound
 from admire.data.items import Candidate, Item, SenseLabel, item_keys
 from admire.data.languages import base_language
-from admire.pages.report.display_names import file_name, plain_name
-from admire.pages.report.report import Kind
+from admire.pages.report.report import Kind, file_name, plain_name
 from admire.pages.report.thumbnails import Shown
 from admire.rankers import Judgement
 from admire.rankers.aggregate import agreement
@@ -50,7 +49,7 @@ def gallery(
         for key, ranking in zip(keys, run.rankings, strict=True):
             items.setdefault(key, ranking.item)
         figures = _figures(run)
-        metrics |= dict.fromkeys(name for of_item in figures if of_item for name in of_item)
+        metrics |= dict.fromkeys(name for values in figures for name in values or ())
         by_run.append(dict(zip(keys, zip(run.rankings, figures, strict=True), strict=True)))
     cards = []
     for number, (key, item) in enumerate(items.items(), start=1):
@@ -90,7 +89,7 @@ def _card(
     names = [candidate.name for candidate in item.candidates]
     gold = [item.expected_item] if item.expected_item else item.expected_order
     there = [result for result in results if result]
-    agreements = [one["agreement"] for result in there for one in result["judgements"]]
+    agreements = [judged["agreement"] for result in there for judged in result["judgements"]]
     if len(there) > 1:
         agreements = [agreement(np.argsort([result["order"] for result in there], axis=1))]
     numbers = [value for value in agreements if value is not None]
@@ -124,8 +123,8 @@ def pieces(text: str, start: int, end: int) -> list[tuple[str, bool]]:
 
 
 def _thing(candidate: Candidate, thumbnails: Mapping[Path, Shown]) -> dict[str, Any]:
-    shown = thumbnails.get(candidate.image) if candidate.image else None
-    picture = asdict(shown) if shown else {"picture": None}
+    thumbnail = thumbnails.get(candidate.image) if candidate.image else None
+    picture = asdict(thumbnail) if thumbnail else {"picture": None}
     return {"name": candidate.name, "caption": candidate.caption, **picture}
 
 
@@ -212,10 +211,8 @@ def decided(sense: Sense) -> dict[str, Any]:
 
 
 def _meaning(meaning: Meaning) -> dict[str, Any]:
-    return {
-        "definitions": list(meaning.definitions),
-        "scenes": [meaning.scene] if meaning.scene else [],
-    }
+    scenes = [meaning.scene] if meaning.scene else []
+    return {"definitions": list(meaning.definitions), "scenes": scenes}
 
 
 def _judgement(judgement: Judgement, names: Sequence[str]) -> dict[str, Any]:
@@ -223,12 +220,9 @@ def _judgement(judgement: Judgement, names: Sequence[str]) -> dict[str, Any]:
     reasons = next((answer.reasons for answer in judgement.answers if answer.reasons), {})
     grades = {answer.shown[0]: answer.grades for answer in judgement.answers if answer.grades}
 
-    def of_candidates(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return [
-            {"candidate": names.index(name), "said": dict(said[name])}
-            for name in said
-            if name in names
-        ]
+    def of_candidates(answers: Mapping[str, Any]) -> list[dict[str, Any]]:
+        named = {name: dict(answer) for name, answer in answers.items() if name in names}
+        return [{"candidate": names.index(name), "said": named[name]} for name in named]
 
     return {
         "ranker": judgement.ranker,

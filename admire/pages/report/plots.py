@@ -34,6 +34,8 @@ BINS = 10
 """Of probabilities, as in :func:`admire.scores.metrics.calibration_error`; and of margins."""
 
 SENSES = ("idiomatic", "literal")
+DECIDED, JUDGED = ["sentence_type", "probability"], ["margin", "right"]
+"""Columns that an item of :func:`result_table` needs to be counted."""
 
 DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1, 1)), (0, (4, 1, 1, 1)))
 """Of lines without markers, for people who cannot tell the runs' colours apart."""
@@ -43,14 +45,7 @@ LATER = "later"
 
 
 def draw_plots(data: Mapping[str, Any]) -> tuple[Plot, ...]:
-    """Return the plots of a report, except those without numbers.
-
-    Args:
-        data: of a report; ``docs/report.md`` says what is in it.
-
-    Raises:
-        UserError: Matplotlib is not installed.
-    """
+    """Return the plots of a report's data, except those without numbers; see ``docs/report.md``."""
     runs, cases = [run["name"] for run in data["runs"]], result_table(data)
     subject = "first relevant document" if data["kind"] == "retrieval" else "best candidate"
     return (
@@ -116,16 +111,12 @@ def reliability(cases: pd.DataFrame) -> pd.DataFrame:
         A row for each run and bin that has cases: ``run``, ``bin`` (from 0), ``n``, ``predicted``
         (the mean probability) and ``observed`` (the share of idiomatic cases).
     """
-    decided = _decided(cases)
+    decided = cases.dropna(subset=DECIDED)
     bins = np.minimum((decided["probability"] * BINS).astype(int), BINS - 1)
     binned = decided.assign(bin=bins, observed=decided["sentence_type"] == "idiomatic")
     return binned.groupby(["run", "bin"], as_index=False).agg(
         n=("observed", "size"), predicted=("probability", "mean"), observed=("observed", "mean")
     )
-
-
-def _decided(cases: pd.DataFrame) -> pd.DataFrame:
-    return cases[cases["sentence_type"].notna() & cases["probability"].notna()]
 
 
 def risk_curves(cases: pd.DataFrame) -> pd.DataFrame:
@@ -148,7 +139,7 @@ def confusion(cases: pd.DataFrame) -> pd.DataFrame:
         A row for each run and true sense, a column for each predicted sense: the two, and ``none``
         where some items were not decided.
     """
-    labelled = cases[cases["sentence_type"].notna()]
+    labelled = cases.dropna(subset="sentence_type")
     predicted = labelled["predicted_type"].fillna("none")
     runs = sorted(set(labelled["run"]))
     columns = [*SENSES, *(["none"] if (predicted == "none").any() else [])]
@@ -159,7 +150,7 @@ def confusion(cases: pd.DataFrame) -> pd.DataFrame:
 
 def place_counts(cases: pd.DataFrame) -> pd.DataFrame:
     """For how many items the best candidate has each place: a row a place, a column a run."""
-    placed = cases[cases["place"].notna()]
+    placed = cases.dropna(subset="place")
     counts = pd.crosstab(placed["place"], placed["run"])
     places = [1.0 + k for k in range(max(placed["candidates"], default=0))]
     if math.inf in counts.index:
@@ -173,7 +164,7 @@ def margin_counts(cases: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
     Yields:
         The run, and a row a bin: ``from``, ``to``, ``right`` and ``wrong``.
     """
-    for run, part in by_run(_judged(cases)):
+    for run, part in by_run(cases.dropna(subset=JUDGED)):
         right = part["right"].astype(bool)
         edges = np.histogram_bin_edges([0.0, float(part["margin"].max()) or 1.0], BINS)
         counts = {
@@ -183,10 +174,6 @@ def margin_counts(cases: pd.DataFrame) -> Iterator[tuple[int, pd.DataFrame]]:
             "wrong": np.histogram(part["margin"][~right], edges)[0],
         }
         yield run, pd.DataFrame(counts)
-
-
-def _judged(cases: pd.DataFrame) -> pd.DataFrame:
-    return cases[cases["margin"].notna() & cases["right"].notna()]
 
 
 CHANCES: Mapping[str, Callable[[Any], Any]] = {
@@ -210,7 +197,7 @@ def chance(cases: pd.DataFrame, metric: str) -> float | None:
 def _by_sense(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
     for metric in FIGURES:
         if metric in cases and not metric.startswith("corr_") and cases[metric].notna().any():
-            yield _figure_plot(runs, cases[cases[metric].notna()], metric)
+            yield _figure_plot(runs, cases.dropna(subset=metric), metric)
 
 
 def _figure_plot(runs: Sequence[str], cases: pd.DataFrame, metric: str) -> Plot:
@@ -306,13 +293,13 @@ def _count_axis(axes: Axes, unit: str) -> None:
 
 
 def _reliability(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
-    bins, decided = reliability(cases), _decided(cases)
+    bins = reliability(cases)
     if bins.empty:
         return
     bins_of = dict(by_run(bins))
     errors = {
         run: calibration_error(part["probability"], part["sentence_type"] == "idiomatic", BINS)
-        for run, part in by_run(decided)
+        for run, part in by_run(cases.dropna(subset=DECIDED))
     }
     each = ", ".join(f"{runs[run]} {error:.3f}" for run, error in errors.items())
     words = (
@@ -491,7 +478,7 @@ def _margins(runs: Sequence[str], cases: pd.DataFrame) -> Iterator[Plot]:
         "The first candidate's score less that of the second: right items upwards, wrong ones "
         "downwards."
     ]
-    for run, part in by_run(_judged(cases)):
+    for run, part in by_run(cases.dropna(subset=JUDGED)):
         outcome = part["right"].map({True: "right", False: "wrong"})
         medians = part.groupby(outcome)["margin"].median()
         each = ", ".join(f"{name} {median:.2f}" for name, median in medians.items())

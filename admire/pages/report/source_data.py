@@ -30,9 +30,6 @@ def with_pictures(run: Run, name: str, data: Path | None = None) -> Run:
     Args:
         name: of the run, for messages.
         data: the file or folder of the data; None takes what run.json names.
-
-    Raises:
-        UserError: ``data`` cannot be read.
     """
     source = data_source(run.record)
     where = data or (Path(source["path"]) if source else None)

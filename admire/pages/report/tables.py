@@ -11,8 +11,7 @@ import pandas as pd
 
 from admire.audit.scorecard import place_on_boards
 from admire.base.choices import BoardTrack, PublishedSet
-from admire.pages.report.display_names import file_name, plain_name
-from admire.pages.report.report import FIGURES, Table
+from admire.pages.report.report import FIGURES, Table, file_name, plain_name
 from admire.pages.report.source_data import data_source
 from admire.runs.ranking import Run, score_rankings
 from admire.scores.figures import NOTHING, paired_difference, summarise, wide_figures
@@ -184,13 +183,13 @@ def _shared(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, pd
     """Return the rows of items that both have, in the same order."""
     if first.empty or second.empty:
         return pd.DataFrame(), pd.DataFrame()
-    keyed = []
-    for items in (first, second):
-        repetition = items.groupby(["compound", "sentence"]).cumcount()
-        keyed.append(items.set_index([items["compound"], items["sentence"], repetition]))
-    both = keyed[0].index.intersection(keyed[1].index, sort=False)
-    first, second = (items.loc[both].reset_index(drop=True) for items in keyed)
-    return first, second
+    keys = ["compound", "sentence", "repetition"]
+    first, second = (
+        items.assign(repetition=items.groupby(keys[:2]).cumcount()).set_index(keys, drop=False)
+        for items in (first, second)
+    )
+    both = first.index.intersection(second.index, sort=False)
+    return first.loc[both].reset_index(drop=True), second.loc[both].reset_index(drop=True)
 
 
 def _without_unsure(

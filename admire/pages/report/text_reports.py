@@ -10,10 +10,9 @@ import pandas as pd
 
 from admire.data.items import Item, item_keys
 from admire.data.languages import base_language, guess_language
-from admire.pages.report.display_names import file_name, plain_name, run_names
 from admire.pages.report.gallery import card_data, card_head, decided, pieces
 from admire.pages.report.plots import draw_plots
-from admire.pages.report.report import Report
+from admire.pages.report.report import Report, file_name, plain_name, run_names
 from admire.pages.report.tables import figure_tables, settings_table
 from admire.senses.sense import Sense, read_senses
 from admire.tasks.retrieval.run_folder import RankedQuery, RetrievalRun, read_retrieval
@@ -23,9 +22,6 @@ def retrieval_report(folders: Sequence[Path]) -> Report:
     """Return a report on runs of ``admire retrieve``.
 
     Queries of several runs are matched by id and idiom.
-
-    Raises:
-        UserError: a folder is not such a run or is damaged, or Matplotlib is not installed.
     """
     names, runs = run_names(folders), [read_retrieval(folder) for folder in folders]
     by_run = [
@@ -126,9 +122,6 @@ def senses_report(paths: Sequence[Path]) -> Report:
     """Return a report on tables of ``admire sense`` or of ``admire detect --table``.
 
     Items of several tables are matched by compound and sentence.
-
-    Raises:
-        UserError: a file is not such a table, or Matplotlib is not installed.
     """
     names, tables = run_names(paths), [read_senses(path) for path in paths]
     items: dict[Hashable, Item] = {}

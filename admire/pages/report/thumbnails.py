@@ -53,19 +53,18 @@ def make_thumbnails(files: Sequence[Path]) -> tuple[dict[Path, Shown], dict[str,
     Returns:
         How each file is shown, and data URIs by id. The same picture under several names has one.
     """
-    with ThreadPoolExecutor(cores()) as pool:
-        scaled = pool.map(_thumbnail, files)
-        thumbnails = list(show_progress(scaled, "Scaling pictures", len(files)))
     by_path: dict[Path, Shown] = {}
     ids: dict[str, str] = {}
-    for file, result in zip(files, thumbnails, strict=True):
-        if isinstance(result, UserError):
-            log.warning("%s The report shows its caption alone.", result)
-            continue
-        content, (width, height) = result
-        uri = f"data:image/webp;base64,{base64.b64encode(content).decode()}"
-        number = ids.setdefault(uri, f"p{len(ids) + 1}")
-        by_path[file] = Shown(f"#{number}", width, height)
+    with ThreadPoolExecutor(cores()) as pool:
+        scaled = [(file, pool.submit(thumbnail, file)) for file in files]
+        for file, result in show_progress(scaled, "Scaling pictures", len(files)):
+            try:
+                content, (width, height) = result.result()
+            except UserError as error:
+                log.warning("%s The report shows its caption alone.", error)
+                continue
+            uri = data_uri(content)
+            by_path[file] = Shown(f"#{ids.setdefault(uri, f'p{len(ids) + 1}')}", width, height)
     return by_path, {number: uri for uri, number in ids.items()}
 
 
@@ -84,8 +83,6 @@ def thumbnail(file: Path, side: int = SIDE) -> tuple[bytes, tuple[int, int]]:
     return written.getvalue(), image.size
 
 
-def _thumbnail(file: Path) -> tuple[bytes, tuple[int, int]] | UserError:
-    try:
-        return thumbnail(file)
-    except UserError as error:
-        return error
+def data_uri(content: bytes) -> str:
+    """Return the data URI of a WebP file."""
+    return f"data:image/webp;base64,{base64.b64encode(content).decode()}"

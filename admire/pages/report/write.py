@@ -14,11 +14,10 @@ from admire.base.schema import check_setting
 from admire.base.storage import note_addition, write_whole
 from admire.models.llm.pictures import image_size
 from admire.pages.report.audit_tables import run_audits
-from admire.pages.report.display_names import run_names
 from admire.pages.report.gallery import gallery
 from admire.pages.report.page import render
 from admire.pages.report.plots import draw_plots
-from admire.pages.report.report import Kind, Report
+from admire.pages.report.report import Kind, Report, run_names
 from admire.pages.report.source_data import with_pictures
 from admire.pages.report.tables import ranking_tables
 from admire.pages.report.text_reports import retrieval_report, senses_report

@@ -18,7 +18,7 @@ from admire.data.languages import LANGUAGES
 from admire.pages.serve import rest
 from admire.pages.serve.guard import Guard
 from admire.pages.serve.language import language_of
-from admire.pages.serve.pictures import check_picture
+from admire.pages.serve.pictures import SIDE, check_picture
 from admire.pages.serve.problems import Problem, answer_error
 from admire.pages.serve.service import Service, State, TheService
 
@@ -32,9 +32,6 @@ STATIC = {
     **{picture.name: picture.parent for picture in (SAMPLES / "images").iterdir()},
 }
 """The folders of the page's files, and of the example's pictures."""
-
-SIDE = 1024
-"""The longest side of a picture on the page, in pixels."""
 
 router = APIRouter(include_in_schema=False)
 
@@ -73,10 +70,7 @@ async def show_page(service: TheService) -> HTMLResponse:
 
     page = _template().render(
         profiles=service.models.profiles,
-        languages=[
-            (code, name)
-            for name, code in sorted({name: code for code, name in LANGUAGES.items()}.items())
-        ],
+        languages=sorted({name: code for code, name in LANGUAGES.items()}.items()),
         example=_example(),
         index=service.models.index.name if service.models.index else None,
         limits=service.limits,

@@ -8,13 +8,12 @@ from pathlib import Path
 from admire.data.image_files import FORMATS, OTHER_FORMAT
 from admire.pages.serve.problems import Problem
 
+SIDE = 1024
+"""The longest side of a picture's copy, in pixels."""
+
 
 def check_picture(path: Path, name: str, megapixels: float) -> None:
-    """Refuse a file that is no picture. Its size is checked before anything is decoded.
-
-    Raises:
-        Problem: it is not a picture of an accepted type, is too large, or damaged.
-    """
+    """Refuse a file that is no picture. Its size is checked before anything is decoded."""
     from PIL import Image, UnidentifiedImageError
 
     try:

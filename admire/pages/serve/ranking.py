@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import zipfile
 from collections.abc import Sequence
@@ -16,10 +15,11 @@ from admire.base.errors import UserError
 from admire.data.compounds import find_compound
 from admire.data.items import Item, SenseLabel
 from admire.pages.report.gallery import describe_reading, result
-from admire.pages.report.thumbnails import thumbnail
+from admire.pages.report.thumbnails import data_uri, thumbnail
 from admire.pages.serve import schemas
 from admire.pages.serve.language import language_of
 from admire.pages.serve.models import Models
+from admire.pages.serve.pictures import SIDE
 from admire.rankers import look_where_no_caption_is
 from admire.rankers.set_summary import summarise_set
 from admire.rankers.settings import Settings
@@ -32,9 +32,6 @@ from admire.senses.sense import Sense
 
 BY_HAND = ", by hand"
 """What ends the name of a chat model whose reading a person sent."""
-
-SIDE = 1024
-"""The longest side of a picture's copy, in pixels."""
 
 
 def rank_item(
@@ -177,5 +174,4 @@ def _copy(picture: Path | None, folder: Path) -> dict[str, Any]:
         return {}
     finally:
         file.unlink(missing_ok=True)
-    uri = f"data:image/webp;base64,{base64.b64encode(content).decode()}"
-    return {"image": uri, "width": width, "height": height}
+    return {"image": data_uri(content), "width": width, "height": height}

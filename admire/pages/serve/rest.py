@@ -209,21 +209,14 @@ async def _search(
 
 
 def _read(row: Row, folder: Path, limits: Limits) -> Item:
-    """Read a row as an item, its pictures written to the folder under numbers.
-
-    Raises:
-        Problem: a picture is none or breaks a limit.
-        UserError: the row cannot be ranked.
-    """
+    """Read a row as an item, its pictures written to the folder under numbers."""
     from admire.data.rows import RowReader
 
-    plain = row.model_dump(
-        exclude={"candidates", "sequence", "profile", "readings"}, exclude_none=True
-    )
+    others = {"candidates", "sequence", "profile", "readings"}
+    plain = row.model_dump(exclude=others, exclude_none=True)
     for key, file in FILES.items():
-        plain[key] = []
+        plain[key] = [{"caption": candidate.caption} for candidate in getattr(row, key)]
         for k, candidate in enumerate(getattr(row, key)):
-            plain[key].append({"caption": candidate.caption})
             if candidate.image is None:
                 continue
             path, name = folder / f"{file}{k + 1}", f"{key}[{k}].image"
@@ -233,9 +226,9 @@ def _read(row: Row, folder: Path, limits: Limits) -> Item:
             path.write_bytes(candidate.image)
             check_picture(path, name, limits.megapixels)
             plain[key][k]["image"] = path.name
-    numbered = [f"{FILES['candidates']}{k}" for k in range(1, 1 + len(row.candidates))]
-    labels = [label(candidate.name) if candidate.name else "" for candidate in row.candidates]
-    names = distinct([name or number for name, number in zip(labels, numbered, strict=True)])
+    numbered = [f"candidate{k}" for k in range(1, 1 + len(row.candidates))]
+    pairs = zip(row.candidates, numbered, strict=True)
+    names = distinct([label(thing.name) if thing.name else number for thing, number in pairs])
     files = dict(zip(names, numbered, strict=True))
     names_of = dict(zip(numbered, names, strict=True))
     if row.expected_order:

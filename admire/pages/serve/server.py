@@ -54,11 +54,7 @@ def make_server(service: Service, host: str, token: str | None = None) -> Server
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there; with port 0 at a free one.
-
-    Raises:
-        UserError: there is no such address, or another program has the port.
-    """
+    """Return a socket that listens there; with port 0 at a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=128)

@@ -82,9 +82,6 @@ class Work:
 
         When the client has closed the connection, or this generator is closed, the job leaves the
         queue or stops at its next progress.
-
-        Raises:
-            Problem: too many are waiting, the server is ending, or nobody waits.
         """
         if sum(job.place != 0 for job in self._jobs) >= self.limit:
             raise Problem(
