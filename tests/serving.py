@@ -157,6 +157,7 @@ class Served:
 
     def __init__(self, server: Server, client: httpx.Client, port: int):
         self.server, self.client, self.port = server, client, port
+        self.address = f"http://127.0.0.1:{port}/"
         self.service = server.service
 
     def rank(self, **changes: Any) -> httpx.Response:

@@ -126,6 +126,11 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Reported:
     return Reported(runs, folder / "report.html")
 
 
+@pytest.fixture
+def page(reported: Reported, look: Look) -> Page:
+    return ready(look(reported.address))
+
+
 def ready(page: Page) -> Page:
     page.locator("html[data-ready]").wait_for(state="attached")
     return page
@@ -174,9 +179,8 @@ def agree(a: Ranking, b: Ranking) -> bool:
 
 
 def test_the_wrong_items_come_first_and_each_filter_keeps_what_it_says(
-    reported: Reported, look: Look
+    reported: Reported, page: Page
 ):
-    page = ready(look(reported.address))
     every = reported.where(lambda a, b: True)
     wrong = reported.where(lambda a, b: has_gold(a) and not is_right(a))
     first = numbers(page)
@@ -211,8 +215,7 @@ def test_the_wrong_items_come_first_and_each_filter_keeps_what_it_says(
         assert numbers(page) == first
 
 
-def test_a_view_is_found_by_words_sorted_and_linked(reported: Reported, look: Look):
-    page = ready(look(reported.address))
+def test_a_view_is_found_by_words_sorted_and_linked(reported: Reported, page: Page, look: Look):
     rankings = reported.runs[0].rankings
     sorts: dict[str, Callable[[Ranking], float]] = {
         "confidence": lambda one: abs(one.interpretations[0].sense.probability - 0.5),
@@ -248,8 +251,7 @@ def test_a_view_is_found_by_words_sorted_and_linked(reported: Reported, look: Lo
     assert numbers(ready(page)) == [7]
 
 
-def test_a_card_shows_both_runs_with_their_pictures_side_by_side(reported: Reported, look: Look):
-    page = ready(look(reported.address))
+def test_a_card_shows_both_runs_with_their_pictures_side_by_side(reported: Reported, page: Page):
     both = card(page, 2)
     knowing, credulous = both.locator(".run").all()
     assert knowing.locator(".predicted").inner_text().startswith("predicted: literal")
@@ -268,8 +270,7 @@ def test_a_card_shows_both_runs_with_their_pictures_side_by_side(reported: Repor
     assert decoded(both.locator("img")) == 10
 
 
-def test_equal_scores_and_the_first_without_gold_are_marked(reported: Reported, look: Look):
-    page = ready(look(reported.address))
+def test_equal_scores_and_the_first_without_gold_are_marked(page: Page):
     shown = card(page, 15).locator(".run").first
     expect(shown.locator(".candidate.first")).to_have_count(1)
     expect(shown.locator(".candidate").first).to_have_class(re.compile("first"))
@@ -281,8 +282,7 @@ def test_equal_scores_and_the_first_without_gold_are_marked(reported: Reported, 
     assert page.evaluate("getSelection().toString().trim()") == name.inner_text()
 
 
-def test_a_click_on_a_plot_shows_its_items_and_they_become_a_table(reported: Reported, look: Look):
-    page = ready(look(reported.address))
+def test_a_click_on_a_plot_shows_its_items_and_they_become_a_table(reported: Reported, page: Page):
     page.locator("#plots > summary").click()
     page.get_by_role("link", name="knowing, idiomatic items taken as literal").click()
     mistaken = reported.where(
@@ -355,8 +355,7 @@ def test_judgements_survive_a_reload_and_become_a_file_that_corrects_gold(
     expect(card(page, 1).get_by_label("agree with credulous")).to_be_visible()
 
 
-def test_what_data_say_is_text(reported: Reported, look: Look):
-    page = ready(look(reported.address))
+def test_what_data_say_is_text(page: Page):
     shown = card(page, 15)
     assert shown.locator(".compound").inner_text() == HOSTILE["compound"]
     assert shown.locator(".sentence").inner_text() == HOSTILE["sentence"]
@@ -365,8 +364,7 @@ def test_what_data_say_is_text(reported: Reported, look: Look):
     assert page.evaluate("typeof hurt") == "undefined"
 
 
-def test_pictures_open_large_and_keys_do_what_the_mouse_does(reported: Reported, look: Look):
-    page = ready(look(reported.address))
+def test_pictures_open_large_and_keys_do_what_the_mouse_does(reported: Reported, page: Page):
     first, second, *_ = numbers(page)
     for key, number in [("j", first), ("j", second), ("k", first)]:
         page.keyboard.press(key)

@@ -7,7 +7,6 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +14,11 @@ import pytest
 from browser import PHONE, barriers, decoded, overflow
 from commands import until
 from PIL import Image
-from serving import ColourEncoder, drawn, serving
+from serving import ColourEncoder, Served, drawn, serving
 from toys import ScriptedChat, WordEncoder
 
 from admire import SAMPLES, Settings, rank, read_items
-from admire.pages.serve import Limits, Models, Service
+from admire.pages.serve import Limits, Models
 from admire.runs.past_runs import read_run
 from admire.tasks.collections import write_index
 
@@ -56,35 +55,31 @@ class Owlish(ScriptedChat):
         return f'{{"definitions": ["{meaning}"], "scene": ""}}'
 
 
-@dataclass
-class Site:
-    """A served page: its address and its chat model."""
-
-    address: str
-    chat: Owlish
-    service: Service
-
-
 @contextmanager
-def started(index: Path, encoder: WordEncoder) -> Iterator[Site]:
+def started(index: Path, encoder: WordEncoder, chat: ScriptedChat) -> Iterator[Served]:
     """A server with toy models and a collection."""
-    chat = Owlish()
-    models = Models(
-        changes={"sense": "vote"},
-        index=index,
-        open_llms=lambda *_, **__: [chat],
-        open_encoder=lambda *_, **__: encoder,
-    )
+    openers = {"open_llms": lambda *_, **__: [chat], "open_encoder": lambda *_, **__: encoder}
+    models = Models(changes={"sense": "vote"}, index=index, **openers)
     with serving(models, limits=Limits(pictures=PICTURES)) as served:
-        yield Site(f"http://127.0.0.1:{served.port}/", chat, served.service)
+        yield served
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def chat() -> Owlish:
+    return Owlish()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, chat: Owlish) -> Iterator[Served]:
     texts = tmp_path_factory.mktemp("served") / "texts.txt"
     texts.write_text("A young woman smiles, awake at night.\nA brown owl hoots.\nA red bicycle.\n")
-    with started(texts, WordEncoder()) as site:
+    with started(texts, WordEncoder(), chat) as site:
         yield site
+
+
+@pytest.fixture
+def page(site: Served, look: Look) -> Page:
+    return look(site.address)
 
 
 def pictures() -> list[Path]:
@@ -151,18 +146,17 @@ def search(page: Page) -> None:
 
 
 def test_from_an_empty_form_to_a_saved_set_that_rank_reads(
-    site: Site, look: Look, tmp_path: Path, owls: None
+    page: Page, chat: Owlish, tmp_path: Path, owls: None
 ):
-    page = look(site.address)
     expect(page.locator("#models")).to_have_attribute("data-state", "ready", timeout=60_000)
     expect(page.locator("#rank")).to_have_attribute("aria-disabled", "true")
     fill(page, drop)
 
-    site.chat.is_free.clear()
+    chat.is_free.clear()
     page.locator("#rank").click()
     expect(page.locator("#status")).to_contain_text("0 of ")
     expect(page.locator("#progress")).to_be_visible()
-    site.chat.is_free.set()
+    chat.is_free.set()
     expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
     expect(page.locator("#waiting")).to_be_hidden()
     expect(first_place(page)).to_have_attribute("data-place", "0")
@@ -170,7 +164,7 @@ def test_from_an_empty_form_to_a_saved_set_that_rank_reads(
     expect(page.locator("#meaning-idiomatic")).to_have_value(IDIOM)
     expect(page.locator("#result .meanings")).to_contain_text("who stays up late (wordnet)")
 
-    asked = len(site.chat.prompts)
+    asked = len(chat.prompts)
     rank_literally(page)
     expect(first_place(page)).to_have_attribute("data-place", "4")
     page.locator("#by-hand-idiomatic").check()
@@ -179,7 +173,7 @@ def test_from_an_empty_form_to_a_saved_set_that_rank_reads(
     expect(page.locator("#result .predicted")).to_contain_text("idiomatic")
     expect(first_place(page)).to_have_attribute("data-place", "2")
     expect(page.locator("#result .meanings")).to_contain_text("a brick wall")
-    assert len(site.chat.prompts) == asked
+    assert len(chat.prompts) == asked
 
     page.locator("#sentence").fill(BIRD.sentence)
     page.locator("#rank").click()
@@ -193,7 +187,7 @@ def test_from_an_empty_form_to_a_saved_set_that_rank_reads(
         assert images == [path.read_bytes() for path in pictures()]
         assert [one.caption for one in item.candidates] == [one.caption for one in LATE.candidates]
     settings = Settings(sense="vote")
-    run = rank(saved, settings, llms=[site.chat], encoder=WordEncoder(), source=tmp_path / "set")
+    run = rank(saved, settings, llms=[chat], encoder=WordEncoder(), source=tmp_path / "set")
     assert [ranking.predicted_type for ranking in run.rankings] == ["idiomatic", "literal"]
 
     unpack(page, "#save-run", tmp_path / "run")
@@ -209,8 +203,9 @@ def unpack(page: Page, link: str, folder: Path) -> None:
         archive.extractall(folder)
 
 
-def test_what_is_no_fit_picture_is_refused_and_names_are_only_shown(site: Site, look: Look):
-    page = look(site.address)
+def test_what_is_no_fit_picture_is_refused_and_names_are_no_paths(
+    site: Served, page: Page, tmp_path: Path
+):
     files, tiles = page.locator("#files"), page.locator("#candidates > .tile[data-state=ready]")
     bombs = {"notes.png": b"not a picture at all", "black.png": drawn(size=(8000, 8000))}
     files.set_input_files(uploads(bombs))
@@ -225,53 +220,45 @@ def test_what_is_no_fit_picture_is_refused_and_names_are_only_shown(site: Site, 
     expect(tiles).to_have_count(2)
     expect(page.locator(".tile-name").last).to_have_text(hostile)
     assert page.evaluate("typeof hurt") == "undefined"
+    for field in page.locator(".tile-caption").all():
+        field.fill("An owl.")
+    page.locator("#sentence").fill(LATE.sentence)
+    page.locator("#compound").fill("night owl")
+    rank_form(page)
     assert not list(site.service.folder.iterdir())
+    unpack(page, "#save-set", tmp_path)
+    names = [candidate.name for candidate in read_items(tmp_path)[0].candidates]
+    assert names == ["pictures/evil.png", "pictures/img_src_x_onerror_hurt_1_.png"]
 
     files.set_input_files(uploads({f"{k}.png": good for k in range(20)}))
     expect(refused).to_contain_text("19.png")
     expect(tiles).to_have_count(PICTURES)
 
 
-def test_a_second_tab_waits_its_turn_and_a_closed_one_stops_its_work(site: Site, look: Look):
+def test_a_second_tab_waits_its_turn_and_a_closed_one_stops_its_work(
+    site: Served, chat: Owlish, look: Look
+):
     first, second = look(site.address), look(site.address)
     fill(first)
     fill(second)
-    site.chat.is_free.clear()
-    site.chat.prompts.clear()
+    chat.is_free.clear()
+    chat.prompts.clear()
     first.locator("#rank").click()
-    until(lambda: site.chat.prompts)
+    until(lambda: chat.prompts)
     second.locator("#rank").click()
     expect(second.locator("#status")).to_contain_text("Next in the queue")
     first.close()
     until(lambda: len(site.service.work._jobs) == 1)
-    site.chat.is_free.set()
+    chat.is_free.set()
     expect(second.locator("#result .predicted")).to_contain_text("idiomatic")
-    asked = len(site.chat.prompts)
-    site.chat.prompts.clear()
+    asked = len(chat.prompts)
+    chat.prompts.clear()
     second.locator("#rank").click()
     expect(second.locator("#earlier .earlier")).to_have_count(1)
-    assert asked < 2 * len(site.chat.prompts)  # the first tab's work did not go on
+    assert asked < 2 * len(chat.prompts)  # the first tab's work did not go on
 
 
-def test_a_set_is_saved_with_pictures_of_every_type(site: Site, look: Look, tmp_path: Path):
-    page = look(site.address)
-    kinds = ("PNG", "JPEG", "WEBP", "GIF", "AVIF", "TIFF", "BMP")
-    files = {f"my {kind}'s <picture>.{kind.lower()}": drawn(kind) for kind in kinds}
-    page.locator("#files").set_input_files(uploads(files))
-    expect(page.locator("#candidates > .tile[data-state=ready] img")).to_have_count(7)
-    page.locator("#sentence").fill(LATE.sentence)
-    page.locator("#compound").fill("night owl")
-    for field, kind in zip(page.locator(".tile-caption").all(), kinds, strict=True):
-        field.fill(f"A picture as {kind}.")
-    rank_form(page)
-    unpack(page, "#save-set", tmp_path)
-    (item,) = read_items(tmp_path)
-    assert [candidate.image.read_bytes() for candidate in item.candidates] == [*files.values()]
-    assert item.candidates[4].name == "pictures/my_AVIF_s_picture_.avif"
-
-
-def test_the_other_tab_searches_texts(site: Site, look: Look):
-    page = look(site.address)
+def test_the_other_tab_searches_texts(page: Page):
     search(page)
     expect(page.locator("#found .document").first).to_contain_text("A young woman smiles")
     expect(page.locator("#found .sense")).to_contain_text("idiomatic")
@@ -285,7 +272,7 @@ def test_the_other_tab_searches_pictures(look: Look, tmp_path: Path):
         Image.new("RGB", (60, 40), colour).save(folder / f"{colour}.png")
         (folder / f"{colour}.txt").write_text(caption)
     write_index(folder, ColourEncoder(), tmp_path / "index")
-    with started(tmp_path / "index", ColourEncoder()) as site:
+    with started(tmp_path / "index", ColourEncoder(), Owlish()) as site:
         page = look(site.address)
         search(page)
         expect(page.locator("#found .candidate")).to_have_count(2)
@@ -297,7 +284,7 @@ def test_the_other_tab_searches_pictures(look: Look, tmp_path: Path):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_keeps_people_out(site: Site, look: Look, scheme: str):
+def test_nothing_keeps_people_out(site: Served, look: Look, scheme: str):
     page = look(site.address, color_scheme=scheme)
     page.locator("#files").set_input_files(uploads({"notes.png": b"no picture"}))
     expect(page.locator("#refused")).to_be_visible()
@@ -315,7 +302,7 @@ def test_nothing_keeps_people_out(site: Site, look: Look, scheme: str):
     assert barriers(page) == []
 
 
-def test_it_fits_a_phone(site: Site, look: Look):
+def test_it_fits_a_phone(site: Served, look: Look):
     page = look(site.address, **PHONE)
     fill(page)
     rank_form(page)
@@ -324,8 +311,7 @@ def test_it_fits_a_phone(site: Site, look: Look):
     assert overflow(page) <= 0
 
 
-def test_the_example_is_ranked_and_its_result_has_an_address(site: Site, look: Look):
-    page = look(site.address)
+def test_the_example_is_ranked_and_its_result_has_an_address(site: Served, page: Page, look: Look):
     page.locator("#example").click()
     expect(page.locator("#candidates > .tile[data-state=ready] img")).to_have_count(5)
     expect(page.locator("#language option:checked")).to_have_text("English (guessed)")
@@ -349,8 +335,7 @@ def test_the_example_is_ranked_and_its_result_has_an_address(site: Site, look: L
     assert barriers(lost) == []
 
 
-def test_a_reload_keeps_results_and_form(site: Site, look: Look):
-    page = look(site.address)
+def test_a_reload_keeps_results_and_form(page: Page, chat: Owlish):
     fill(page)
     for k in range(2):
         page.locator("#rank").click()
@@ -364,9 +349,9 @@ def test_a_reload_keeps_results_and_form(site: Site, look: Look):
     assert order == shown.evaluate_all(places)
     expect(page.locator("#earlier .earlier")).to_have_count(1)
     assert decoded(page.locator("#result img, .tile img")) == 10
-    asked = len(site.chat.prompts)
+    asked = len(chat.prompts)
     rank_literally(page)
-    assert len(site.chat.prompts) == asked
+    assert len(chat.prompts) == asked
     expect(page.locator("#sentence")).to_have_value(LATE.sentence)
     rank_form(page)
 
@@ -375,7 +360,7 @@ def test_profiles_that_lack_their_key_are_grey(look: Look, monkeypatch: pytest.M
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with serving(Models("paper")) as served:
-        page = look(f"http://127.0.0.1:{served.port}/")
+        page = look(served.address)
         grey = page.locator("#profile option:disabled")
         expect(grey).to_have_count(3)
         told = grey.evaluate_all("all => all.map(one => one.text)")

@@ -66,7 +66,7 @@ def test_other_errors_are_problems_too(served, monkeypatch, caplog):
     problem(served.client.get("/static/app.py"), 404)
     problem(served.client.get("/static/..%2Fapp.py"), 404)
     problem(served.client.delete("/v1/rank"), 405)
-    monkeypatch.setattr("admire.pages.serve.app._template", lambda: 1 / 0)
+    monkeypatch.setattr("admire.pages.serve.app.template", lambda name: 1 / 0)
     assert "division" not in problem(served.client.get("/?token=abc"), 500)
     assert "ZeroDivisionError" in caplog.text
     assert "abc" not in caplog.text

@@ -172,10 +172,9 @@ def _two(texts: Sequence[str]) -> list[str]:
 def _findings(audit: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield rows on repeated and missing things, if there are any, and on counts."""
     for kind in KINDS:
-        yield from _repeats(f"{kind.title()}s that several items have", audit["repeats"], kind)
+        yield from _repeats(audit["repeats"], kind)
     for kind in ("caption", "picture"):
-        title = f"{kind.title()}s that candidates of one item share"
-        yield from _repeats(title, audit["repeats"], kind, by_item=True)
+        yield from _repeats(audit["repeats"], kind, by_item=True)
     for lack in audit["lacks"]:
         if lack["count"]:
             which = "; ".join(filter(None, [_numbered(lack["items"]), *_two(lack["which"])]))
@@ -198,7 +197,7 @@ def _findings(audit: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _repeats(
-    title: str, repeats: Iterable[Mapping[str, Any]], kind: str, *, by_item: bool = False
+    repeats: Iterable[Mapping[str, Any]], kind: str, *, by_item: bool = False
 ) -> Iterator[tuple[str, str, str]]:
     groups = defaultdict[Any, list[Mapping[str, Any]]](list)
     for place in repeats:
@@ -211,6 +210,8 @@ def _repeats(
         if len(group if by_item else items) > 1:
             repeated.append(f"{', '.join(names[:3])} ({_numbered(items)})")
     if repeated:
+        who = "candidates of one item share" if by_item else "several items have"
+        title = f"{kind.title()}s that {who}"
         yield title, str(len(repeated)), "; ".join(_two(repeated))
 
 
@@ -233,12 +234,10 @@ def _order_rows(order: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         ):
             which = _numbered(numbers) or f"ranked by {_by(order['by'])}"
             yield title, f"{len(numbers)} of {order['items']}", which
-    for title, numbers in (
-        ("Items with equal scores", order["tied"]),
-        ("Items with equal highest scores", order["tied_first"]),
-    ):
+    for scores, numbers in (("scores", order["tied"]), ("highest scores", order["tied_first"])):
         if numbers:
-            yield title, str(len(numbers)), f"{_numbered(numbers)}; equals go by name"
+            which = f"{_numbered(numbers)}; equals go by name"
+            yield f"Items with equal {scores}", str(len(numbers)), which
     for case in order["shown"]:
         llm = plain_name(case["llm"])
         title = f"Best for {llm} ({case['ranker']}), shown to it at place 1, 2, …"

@@ -16,42 +16,6 @@ from markupsafe import Markup
 
 from admire.pages.report.report import FIGURES, Report, Table
 
-VOTES = "How often each sense was given when the chat model was asked several times."
-
-ALL_TERMS = {
-    "interval": "The range in brackets: over other items of the same kind, the mean would lie in "
-    "there 95 times of 100 (bootstrap over the items).",
-    "confidence": "The probability of the predicted sense, from 0.5 to 1.",
-}
-TERMS = {
-    "ranking": {
-        "loss": "How much an item's figure (DCG, or the accuracy of Subtask B) is below the best "
-        "that it could have.",
-        "votes": VOTES,
-        "margin": "How far the score of the first candidate is above that of the second.",
-        "agreement": "How far the orders of several runs, or several answers of a chat model, "
-        "agree; 1 where all are the same.",
-        "parts of a score": "The bars under a candidate add up to its score. A bar to the right "
-        "raises it, a bar to the left lowers it. A part says how like the candidate is to a text "
-        "beside the item's other candidates: to what the chat model wrote of each sense, or to the "
-        "compound. Where the idiomatic sense is meant, likeness to the literal one counts against "
-        "a candidate.",
-    },
-    "retrieval": {"loss": "How much a query's nDCG@10 is below 1."},
-    "senses": {"loss": "The probability that was given to the wrong sense.", "votes": VOTES},
-}
-"""Other terms of a page, by the kind of report."""
-
-LEADS = {
-    "ranking": "Candidates ranked by admire",
-    "retrieval": "Documents found by admire",
-    "senses": "Senses decided by admire",
-}
-"""The subject of a page, by the kind of report."""
-
-THINGS = {"ranking": "Items", "retrieval": "Queries", "senses": "Sentences"}
-"""What the cards show, by the kind of report."""
-
 NUMBER = re.compile(r"–$|[+-]?\d[\d.,]*( \[.*\]| of \d+)?$")
 
 
@@ -64,12 +28,11 @@ def render(report: Report) -> str:
     Raises:
         ValueError: the data hold a number that JSON lacks, such as NaN.
     """
-    things = THINGS.get(report.kind) if report.data.get("items") else None
     style = read_file("cards.css") + read_file("page.css")
-    scripts = [read_file("cards.js"), read_file("report.js")] if things else []
+    scripts = [read_file("cards.js"), read_file("report.js")] if report.data.get("items") else []
     pictures = "data: file: 'self'" if report.linked else "data:"
+    data = json.dumps(report.data, allow_nan=False, separators=(",", ":"))
     figures = [FIGURES[name] for name in report.data.get("metrics", ()) if name in FIGURES]
-    terms = TERMS.get(report.kind)
     page = template("report.html.j2", hinted=_hinted, numeric=_numeric, folded=_folded).render(
         report=report,
         policy=(
@@ -79,11 +42,9 @@ def render(report: Report) -> str:
         ),
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
-        data=_json(report.data),
+        data=Markup(data.replace("<", r"\u003c")),  # so that no HTML parser can leave it
         plots=[(plot, Markup(plot.svg)) for plot in report.plots],
-        terms=dict(figures) | (ALL_TERMS | terms if terms else {}),
-        lead=LEADS[report.kind],
-        things=things,
+        figures=figures,
     )
     return page.encode(errors="replace").decode()  # a JSON file may hold half of a surrogate pair
 
@@ -91,11 +52,6 @@ def render(report: Report) -> str:
 def _hashes(*texts: str) -> str:
     digests = (b64encode(sha256(text.encode()).digest()).decode() for text in texts)
     return " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
-
-
-def _json(data: Any) -> Markup:
-    """JSON that no HTML parser can leave: ASCII, and no ``<`` in it."""
-    return Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", r"\u003c"))
 
 
 def _hinted(heading: str) -> tuple[str, str]:

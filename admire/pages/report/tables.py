@@ -47,7 +47,7 @@ def ranking_tables(
 
 
 def _notes(run: Run, scored: pd.DataFrame) -> Iterable[str]:
-    """Yield notes on a run's figures: how many items have gold, and which were seen."""
+    """Yield how many of a run's items have gold, and which were seen."""
     if 0 < len(scored) < len(run.rankings):
         yield describe_coverage(len(scored), len(run.rankings))
     yield from describe_seen(scored, [run.rankings[k].seen for k in scored.index])
@@ -234,12 +234,12 @@ def _published(
             rows.append(row | _board_row(board))
             notes |= dict.fromkeys(f"Source: {source}." for source in board["systems"]["source"])
     if rows:
-        headings = tuple(dict.fromkeys(heading for row in rows for heading in row))
-        cells = tuple(tuple(row.get(heading, NOTHING) for heading in headings) for row in rows)
+        table = pd.DataFrame(rows).fillna(NOTHING)
+        cells = tuple(table.itertuples(index=False, name=None))
         guess = "" if published else "The set is known by its language, size and name. "
         between = "In brackets the places at the ends of the 95 % interval."
         note = " ".join([guess + between, *notes])
-        yield Table("Among published figures", headings, cells, note)
+        yield Table("Among published figures", (*table,), cells, note)
 
 
 def _board_row(entry: Mapping[str, Any]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from admire.pages.serve import rest
 from admire.pages.serve.guard import Guard
 from admire.pages.serve.language import language_of
 from admire.pages.serve.pictures import SIDE, check_picture
-from admire.pages.serve.problems import Problem, answer_error
+from admire.pages.serve.problems import Problem, answer_error, template
 from admire.pages.serve.service import Service, State, TheService
 
 HERE = Path(__file__).parent
@@ -68,7 +68,7 @@ async def show_page(service: TheService) -> HTMLResponse:
     """Show the page."""
     from admire import __version__
 
-    page = _template().render(
+    page = template("page.html.j2").render(
         profiles=service.models.profiles,
         languages=sorted({name: code for code, name in LANGUAGES.items()}.items()),
         example=_example(),
@@ -89,15 +89,6 @@ def _example() -> dict[str, Any]:
         for candidate in row["candidates"]
     ]
     return {key: row[key] for key in ("compound", "sentence")} | {"candidates": candidates}
-
-
-@cache
-def _template() -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    loader = FileSystemLoader(HERE)
-    environment = Environment(autoescape=True, undefined=StrictUndefined, loader=loader)
-    return environment.get_template("page.html.j2")
 
 
 @router.get("/healthz")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from functools import cache
 from http import HTTPStatus
+from pathlib import Path
+from typing import Any
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -17,24 +19,6 @@ from starlette.exceptions import HTTPException
 log = logging.getLogger("admire")
 
 PROBLEM_TYPE = "application/problem+json"
-
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>admire: {title}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<link rel="stylesheet" href="/static/cards.css">
-<link rel="stylesheet" href="/static/serve.css">
-</head>
-<body>
-<header class="page-head"><h1>{title}</h1></header>
-<main class="alone"><p>{detail}</p><p><a href="/">To the page of admire serve</a></p></main>
-</body>
-</html>
-"""
-"""A problem for people who opened an address in a browser."""
 
 
 class ProblemDetails(BaseModel):
@@ -67,7 +51,7 @@ class Problem(Exception):  # noqa: N818  it is called as RFC 9457 calls it
         """Answer a request with these headers: by JSON, or by a page for a browser's window."""
         details = self.details()
         if "text/html" in headers.get("accept", ""):
-            page = PAGE.format(title=details.title, detail=escape(self.detail))
+            page = template("problem.html.j2").render(title=details.title, detail=self.detail)
             return HTMLResponse(page, self.status, self.headers)
         content = details.model_dump()
         return JSONResponse(content, self.status, self.headers, media_type=PROBLEM_TYPE)
@@ -88,6 +72,15 @@ def problem_of(error: Exception) -> Problem:
             return Problem(error.status_code, f"{error.detail}.", error.headers)
     log.error("A request failed.", exc_info=error)
     return Problem(500, "Something went wrong inside admire. The server's terminal shows what.")
+
+
+@cache
+def template(name: str) -> Any:
+    """Return a template of this folder."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(Path(__file__).parent)
+    return Environment(autoescape=True, undefined=StrictUndefined, loader=loader).get_template(name)
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
