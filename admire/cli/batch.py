@@ -22,13 +22,7 @@ log = logging.getLogger("admire")
     opt.SettingsSource,
     headings=True,
 )
-def batch(
-    data: opt.Data,
-    /,
-    *,
-    dry_run: opt.DryRun = False,
-    options: opt.Options = None,
-) -> None:
+def batch(data: opt.Data, /, *, dry_run: opt.DryRun = False, options: opt.Options = None) -> None:
     """Ask by OpenAI's Batch API, at half the price and within a day, what admire rank will need.
 
     What the cache lacks is submitted, and what has been answered is put into the cache. Call it

@@ -29,13 +29,7 @@ CAPTION_LENGTH = 120
 
 @opt.with_settings("search", SearchSettings)
 def search(
-    text: str,
-    /,
-    *,
-    span: str,
-    index: Path,
-    json: opt.Json = False,
-    options: opt.Options = None,
+    text: str, /, *, span: str, index: Path, json: opt.Json = False, options: opt.Options = None
 ) -> None:
     """Find the pictures and texts that show or mean what the compound means here.
 

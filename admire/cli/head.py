@@ -19,13 +19,7 @@ log = logging.getLogger("admire")
 @opt.with_settings(
     "train head", HeadTraining, TripletSettings, HeadData, opt.CONFIG_FILE, headings=True
 )
-def train_head(
-    data: Path,
-    /,
-    *,
-    out: Path = Path("head"),
-    options: opt.Options = None,
-) -> None:
+def train_head(data: Path, /, *, out: Path = Path("head"), options: opt.Options = None) -> None:
     """Train a projection head with InfoNCE on 70 % of the compounds, and score it on 20 %.
 
     With --folds no head is written.

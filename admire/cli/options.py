@@ -286,13 +286,11 @@ Data = Annotated[
     Parameter(help="AdMIRe TSV, manifest (.csv, .json, .jsonl), a folder, or a .txt of V-WSD."),
 ]
 Lang = Annotated[
-    str | None,
-    Parameter(help="Language tag (en, pt, xe, pt-br); else the file's name tells."),
+    str | None, Parameter(help="Language tag (en, pt, xe, pt-br); else the file's name tells.")
 ]
 Json = Annotated[bool, Parameter(help="Print JSON for programs.")]
 DryRun = Annotated[
-    bool,
-    Parameter(help="Only count what chat models would be asked, and estimate the price."),
+    bool, Parameter(help="Only count what chat models would be asked, and estimate the price.")
 ]
 FusionMethod = Annotated[
     Fusion,
@@ -303,7 +301,4 @@ Published = Annotated[
     PublishedSet | None,
     Parameter(help="Set that the gold belongs to: also compare with its published figures."),
 ]
-PublishedTrack = Annotated[
-    BoardTrack | None,
-    Parameter(help="Track of the board; else the run's."),
-]
+PublishedTrack = Annotated[BoardTrack | None, Parameter(help="Track of the board; else the run's.")]

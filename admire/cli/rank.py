@@ -20,9 +20,7 @@ log = logging.getLogger("admire")
 
 
 def demo(
-    *,
-    out: Path = Path("runs/demo"),
-    every: Annotated[bool, Parameter("--all")] = False,
+    *, out: Path = Path("runs/demo"), every: Annotated[bool, Parameter("--all")] = False
 ) -> None:
     """Rank samples that come with admire, on this machine, without key or hub.
 

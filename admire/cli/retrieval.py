@@ -32,13 +32,7 @@ RetrievalData = Annotated[
 
 
 def benchmark(
-    data: Path,
-    /,
-    *,
-    out: Path,
-    lang: str = "en",
-    queries: int = 3,
-    seed: opt.Seed = 0,
+    data: Path, /, *, out: Path, lang: str = "en", queries: int = 3, seed: opt.Seed = 0
 ) -> None:
     """Build a retrieval benchmark in IdioLink's shape from SemEval-2022 Task 2.
 

@@ -129,11 +129,7 @@ def detect(
 
 @opt.with_settings("train detector", DetectorTraining, DetectorData, opt.CONFIG_FILE)
 def train_detector(
-    data: list[Path],
-    /,
-    *,
-    out: Path = Path("detector.json"),
-    options: opt.Options = None,
+    data: list[Path], /, *, out: Path = Path("detector.json"), options: opt.Options = None
 ) -> None:
     """Train a light detector of idiomatic use, like the one that comes with admire.
 
@@ -165,12 +161,7 @@ def train_detector(
     unset=("batch_size",),
 )
 def train_classifier(
-    data: list[Path],
-    /,
-    *,
-    out: Path,
-    json: opt.Json = False,
-    options: opt.Options = None,
+    data: list[Path], /, *, out: Path, json: opt.Json = False, options: opt.Options = None
 ) -> None:
     """Fine-tune an encoder to detect idiomatic use, for --detector.
 
